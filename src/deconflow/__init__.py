@@ -1,0 +1,9 @@
+"""deconflow: the density of the truth, from measurements with known noise."""
+
+__version__ = "0.1.0"
+
+from deconflow import noise
+from deconflow.estimators import FlowDeconvolver, PosteriorSamples
+from deconflow.observations import Observations
+
+__all__ = ["FlowDeconvolver", "Observations", "PosteriorSamples", "__version__", "noise"]

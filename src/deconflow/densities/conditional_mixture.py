@@ -1,0 +1,67 @@
+r"""A density whose conditionals are Gaussian mixtures."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deconflow.densities.base import Density
+from deconflow.densities.networks import MaskedNetwork
+
+LARGEST_LOG_SD = 5.0
+
+
+class ConditionalMixture(Density):
+    r"""The product of one-dimensional Gaussian mixtures, each given the dimensions before it.
+
+    .. math:: p(v) = \prod_d \sum_k \pi_k(v_{<d}) \, N(v_d; \mu_k(v_{<d}), \sigma_k^2(v_{<d}))
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions.
+    components
+        Number of Gaussians in each conditional.
+    **network
+        As for :class:`~deconflow.densities.networks.MaskedNetwork`.
+
+    References
+    ----------
+    Uria, Murray, Larochelle (2013), "RNADE", https://arxiv.org/abs/1306.0186
+    """
+
+    def __init__(self, dim: int, components: int, **network) -> None:  # noqa: ANN003
+        super().__init__()
+        self.dim = dim
+        self.network = MaskedNetwork(dim, 3 * components, **network)
+        # Equal components would stay equal: start with means side by side.
+        with torch.no_grad():
+            _, means, _ = self.network.output.bias.view(dim, 3, components).unbind(1)
+            means += torch.linspace(-1, 1, components) if components > 1 else 0.0
+
+    def log_prob(self, v: Tensor) -> Tensor:
+        """Log density of ``(..., dim)``."""
+        log_weights, means, log_sds = self._conditionals(v)
+        white = (v.unsqueeze(-1) - means) * torch.exp(-log_sds)
+        log_parts = log_weights - log_sds - 0.5 * white.square()
+        return torch.logsumexp(log_parts, -1).sum(-1) - 0.5 * self.dim * math.log(2 * math.pi)
+
+    @torch.no_grad()
+    def sample(self, n: int) -> Tensor:
+        """Draw ``(n, dim)``, one dimension after another."""
+        like = self.network.output.bias
+        v = torch.zeros(n, self.dim, dtype=like.dtype, device=like.device)
+        for d in self.network.places.argsort():
+            log_weights, means, log_sds = (part[:, d] for part in self._conditionals(v))
+            part = torch.multinomial(log_weights.exp(), 1)
+            white = torch.randn_like(v[:, :1])
+            v[:, d] = (means.gather(1, part) + log_sds.gather(1, part).exp() * white)[:, 0]
+        return v
+
+    def _conditionals(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log weights, means and log standard deviations, each ``(..., dim, components)``."""
+        logits, means, raw = self.network(v).unflatten(-1, (3, -1)).unbind(-2)
+        log_sds = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
+        return torch.log_softmax(logits, -1), means, log_sds

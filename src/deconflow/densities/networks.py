@@ -1,0 +1,162 @@
+r"""Masked networks: outputs for dimension ``d`` see only the dimensions before it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from deconflow.densities.dropout import Dropout
+from deconflow.densities.residual import residual_block
+
+
+class MaskedLinear(nn.Linear):
+    """A linear layer some of whose weights are fixed at zero."""
+
+    mask: Tensor
+
+    def __init__(self, from_degrees: Tensor, to_degrees: Tensor) -> None:
+        super().__init__(len(from_degrees), len(to_degrees))
+        mask = to_degrees.unsqueeze(-1) >= from_degrees
+        self.dense = bool(mask.all())
+        self.register_buffer("mask", mask.float(), persistent=False)
+
+    def masked_weight(self) -> Tensor:
+        """Return the weights, with exact zeros where the mask says so."""
+        return self.weight if self.dense else self.weight * self.mask
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the masked weights."""
+        return F.linear(x, self.masked_weight(), self.bias)
+
+
+class ResidualBlock(nn.Module):
+    r"""Pre-activation residual block :math:`h + W_2 r(W_1 r(h) + b_1 + C c)` with ReLU :math:`r`.
+
+    The last term lets a context ``c`` in. With equal degrees for all hidden layers the addition
+    keeps the mask (ResMADE).
+
+    References
+    ----------
+    He et al. (2016), https://arxiv.org/abs/1603.05027;
+    Nash and Durkan (2019), https://arxiv.org/abs/1904.05626
+    """
+
+    def __init__(self, degrees: Tensor, context_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.first = MaskedLinear(degrees, degrees)
+        self.second = MaskedLinear(degrees, degrees)
+        self.context = nn.Linear(context_dim, len(degrees), bias=False) if context_dim else None
+        self.dropout = Dropout(dropout)
+
+    def forward(self, h: Tensor, context: Tensor | None) -> Tensor:
+        """Add the block's answer to ``h``."""
+        bias = self.first.bias
+        if self.context is not None and context is not None:
+            bias = bias + self.context(context)
+        weights = self.first.masked_weight(), self.second.masked_weight()
+        return residual_block(
+            h, weights[0], bias, weights[1], self.second.bias, self.dropout.factors(h)
+        )
+
+
+class DenseBlock(nn.Module):
+    """A plain hidden layer, as in MADE (Germain et al. 2015, https://arxiv.org/abs/1502.03509)."""
+
+    def __init__(self, degrees: Tensor, context_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.linear = MaskedLinear(degrees, degrees)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, h: Tensor, context: Tensor | None) -> Tensor:
+        """Activate, then mix."""
+        return self.linear(self.dropout(F.relu(h)))
+
+
+class MaskedNetwork(nn.Module):
+    """An autoregressive network with ``outputs`` numbers for each of ``dim`` dimensions.
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions.
+    outputs
+        How many numbers each dimension gets.
+    hidden
+        Width of the hidden layers.
+    blocks
+        Number of hidden blocks.
+    residual
+        Residual blocks (ResMADE), or plain layers (MADE).
+    context_dim
+        Size of a context that every output sees; 0 for none.
+    dropout
+        Probability of dropout inside the blocks.
+    order
+        ``(dim,)``: the place of each dimension in the order; natural if None.
+    """
+
+    places: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        outputs: int,
+        *,
+        hidden: int,
+        blocks: int,
+        residual: bool,
+        context_dim: int = 0,
+        dropout: float = 0.0,
+        order: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim, self.outputs = dim, outputs
+        places = torch.arange(dim) if order is None else order
+        self.register_buffer("places", places)
+        degrees = _hidden_degrees(dim, hidden, with_context=context_dim > 0)
+        make = ResidualBlock if residual else DenseBlock
+        self.input = MaskedLinear(places + 1, degrees)
+        self.context = nn.Linear(context_dim, hidden, bias=False) if context_dim else None
+        self.blocks = nn.ModuleList(make(degrees, context_dim, dropout) for _ in range(blocks))
+        self.output = MaskedLinear(degrees, places.repeat_interleave(outputs))
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Map ``(..., dim)`` and a context ``(..., context_dim)`` to ``(..., dim, outputs)``."""
+        h = self.input(x)
+        if self.context is not None and context is not None:
+            h = h + self.context(context)
+        for block in self.blocks:
+            h = block(h, context)
+        return self.output(F.relu(h)).unflatten(-1, (self.dim, self.outputs))
+
+
+class ResidualNetwork(nn.Module):
+    """A residual network without masks, from features to an embedding."""
+
+    def __init__(
+        self, inputs: int, outputs: int, *, hidden: int, blocks: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        degrees = torch.zeros(hidden)
+        self.input = nn.Linear(inputs, hidden)
+        self.blocks = nn.ModuleList(ResidualBlock(degrees, 0, dropout) for _ in range(blocks))
+        self.output = nn.Linear(hidden, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., inputs)`` to ``(..., outputs)``."""
+        h = self.input(x)
+        for block in self.blocks:
+            h = block(h, None)
+        return self.output(F.relu(h))
+
+
+def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
+    """Spread degrees over hidden units: a unit of degree ``d`` sees the first ``d`` dimensions.
+
+    Degree 0 sees the context only. Without one it would be a constant, so it is left out.
+    """
+    lowest = 0 if with_context or dim == 1 else 1
+    return torch.arange(hidden) % max(dim - lowest, 1) + lowest

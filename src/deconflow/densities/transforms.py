@@ -1,0 +1,159 @@
+r"""Invertible layers, over zuko's transforms; the only module that imports zuko."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributions import Distribution, Transform, constraints
+
+from deconflow.densities.networks import MaskedNetwork, ResidualNetwork
+
+# Importing zuko turns validation off for every torch distribution in the process.
+_validation = Distribution._validate_args
+from zuko.transforms import (  # noqa: E402
+    AutoregressiveTransform,
+    ComposedTransform,
+    CouplingTransform,
+    DependentTransform,
+    MonotonicAffineTransform,
+    MonotonicRQSTransform,
+)
+
+Distribution.set_default_validate_args(_validation)
+
+
+class Layer(nn.Module, ABC):
+    """A trainable invertible map, as a torch transform for a given context."""
+
+    @abstractmethod
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
+
+
+class Univariate:
+    """A family of increasing functions of one variable, by its number of parameters."""
+
+    def __init__(self, kind: str, bins: int = 8, bound: float = 6.0) -> None:
+        self.kind, self.bins, self.bound = kind, bins, bound
+        self.size = 2 if kind == "affine" else 3 * bins - 1
+
+    def __call__(self, parameters: Tensor) -> Transform:
+        """Make the functions from ``(..., dim, size)`` parameters; zeros make the identity."""
+        if self.kind == "affine":
+            shift, scale = parameters.unbind(-1)
+            return DependentTransform(MonotonicAffineTransform(shift, scale), 1)
+        parts = parameters.split([self.bins, self.bins, self.bins - 1], -1)
+        return DependentTransform(MonotonicRQSTransform(*parts, bound=self.bound), 1)
+
+
+class AutoregressiveLayer(Layer):
+    r"""Map :math:`y_d = f(x_d; h_d(x_{<d}, c))`: one pass forwards, ``dim`` passes back."""
+
+    def __init__(self, network: MaskedNetwork, univariate: Univariate) -> None:
+        super().__init__()
+        self.network, self.univariate = network, univariate
+
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map for a context."""
+
+        def conditional(x: Tensor) -> Transform:
+            return self.univariate(self.network(x, context))
+
+        return AutoregressiveTransform(conditional, passes=self.network.dim)
+
+
+class CouplingLayer(Layer):
+    r"""Map :math:`y_b = f(x_b; h(x_a))` and keep :math:`x_a`: one pass each way."""
+
+    kept: Tensor
+
+    def __init__(
+        self, kept: Tensor, univariate: Univariate, *, hidden: int, blocks: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.univariate = univariate
+        self.register_buffer("kept", kept)
+        self.moved = int((~kept).sum())
+        # One constant input more, so that nothing kept (one dimension) is a case like any other.
+        self.network = ResidualNetwork(
+            int(kept.sum()) + 1,
+            self.moved * univariate.size,
+            hidden=hidden,
+            blocks=blocks,
+            dropout=dropout,
+        )
+        nn.init.zeros_(self.network.output.weight)
+        nn.init.zeros_(self.network.output.bias)
+
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
+        return CouplingTransform(self._conditional, self.kept)
+
+    def _conditional(self, kept: Tensor) -> Transform:
+        parameters = self.network(F.pad(kept, (0, 1), value=1.0))
+        return self.univariate(parameters.unflatten(-1, (self.moved, self.univariate.size)))
+
+
+class LULayer(Layer):
+    r"""Map :math:`y = L U P x + b` with unit lower ``L``, upper ``U`` with positive diagonal,
+    and a permutation ``P`` drawn once.
+
+    References
+    ----------
+    Durkan et al. (2019), "Neural Spline Flows", https://arxiv.org/abs/1906.04032
+    """
+
+    permutation: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("permutation", torch.randperm(dim))
+        self.lower = nn.Parameter(torch.zeros(dim, dim))
+        self.upper = nn.Parameter(torch.zeros(dim, dim))
+        self.log_diagonal = nn.Parameter(torch.zeros(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
+        eye = torch.eye(len(self.bias), dtype=self.bias.dtype, device=self.bias.device)
+        L = self.lower.tril(-1) + eye
+        U = self.upper.triu(1) + torch.diag(self.log_diagonal.exp())
+        return LUTransform(L, U, self.permutation, self.bias, self.log_diagonal.sum())
+
+
+class LUTransform(Transform):
+    r"""The map :math:`y = L U P x + b`."""
+
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    bijective = True
+
+    def __init__(self, L: Tensor, U: Tensor, order: Tensor, bias: Tensor, ladj: Tensor) -> None:
+        super().__init__()
+        self.L, self.U, self.order, self.bias, self.ladj = L, U, order, bias, ladj
+
+    def _call(self, x: Tensor) -> Tensor:
+        return F.linear(x[..., self.order], self.L @ self.U, self.bias)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        columns = (y - self.bias).reshape(-1, len(self.bias)).mT
+        columns = torch.linalg.solve_triangular(self.L, columns, upper=False, unitriangular=True)
+        columns = torch.linalg.solve_triangular(self.U, columns, upper=True)
+        return columns.mT.reshape(y.shape)[..., self.order.argsort()]
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """Sum of the log diagonal, for every row."""
+        return self.ladj.expand(x.shape[:-1])
+
+    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the map's value and log-determinant, as zuko's transforms do."""
+        y = self._call(x)
+        return y, self.log_abs_det_jacobian(x, y)
+
+
+def compose(layers: nn.ModuleList, context: Tensor | None = None) -> Transform:
+    """Chain layers into one transform."""
+    return ComposedTransform(*(layer.transform(context) for layer in layers))

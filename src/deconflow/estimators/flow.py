@@ -1,0 +1,503 @@
+"""FlowDeconvolver: one flow, one bound, in scikit-learn's shape."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils._metadata_requests import UNUSED
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.densities import ARCHITECTURES, Architecture, Restored
+from deconflow.devices import resolve_device
+from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.results import PosteriorSamples
+from deconflow.fitting import History, Training, fit
+from deconflow.objectives import ELBO, ImportanceWeighted
+from deconflow.observations import Observations
+from deconflow.posteriors import RecognitionFlow, WeightedDraws, weigh
+from deconflow.randomness import RandomState, isolated_rng
+from deconflow.standardising import Standardiser
+
+OBJECTIVES = {"elbo": ELBO, "iw": ImportanceWeighted}
+POSITIVE = (
+    "n_draws",
+    "n_layers",
+    "hidden",
+    "n_blocks",
+    "base_components",
+    "posterior_layers",
+    "context_dim",
+)
+ABOUT_THIS_RUN = ("checkpoint", "verbose")
+POINTS_AT_ONCE = 2**14
+SMALLEST_NOISE = 1e-3
+"""Exact values are taken to be known to this share of the truth's standard deviation."""
+
+
+class FlowDeconvolver(DensityMixin, BaseEstimator):
+    r"""Density deconvolution with one normalizing flow and an amortised posterior.
+
+    The density :math:`p(v)` of the truth is a flow; a second, conditional flow
+    :math:`q(v | w, n)` stands in for the posterior of each row; both are trained on a lower
+    bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`.
+
+    Parameters
+    ----------
+    flow : {"maf", "made", "spline", "coupling", "mixture"}
+        Architecture of the density; see :mod:`deconflow.densities.architectures`.
+    objective : {"iw", "elbo"}
+        The importance-weighted bound, or the evidence lower bound.
+    n_draws : int
+        Posterior draws ``K`` a row and step.
+    n_layers, hidden, n_blocks, dropout
+        Sizes of the density's networks, and their dropout.
+    base_components : int
+        1 for a standard normal base of the flow, more for a Gaussian mixture.
+    posterior_layers, context_dim
+        Number of layers of the posterior, and the size of the embedding of ``w`` and its noise.
+    anchored : bool
+        Whether the posterior starts at that of a Gaussian density; False is the paper's network.
+    epochs, batch_size, learning_rate, schedule, plateau_factor, plateau_patience, weight_decay, \
+clip_norm, averaging, patience
+        How to train; see :class:`deconflow.fitting.Training`.
+    validation_fraction : float
+        Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
+    random_state : int, RandomState or None
+        The same seed gives the same fit.
+    device : str
+        ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
+    dtype : {"float32", "float64"}
+        Precision of the networks.
+    checkpoint : path or None
+        A file to write after every epoch; if it is there, an interrupted fit goes on from it.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    density_ : Density
+        The density of the truth, in the units of the data.
+    posterior_ : RecognitionFlow
+        The amortised posterior, in standardised units.
+    standardiser_ : Standardiser
+        The change of units.
+    history_ : History
+        What happened in training.
+    n_features_in_ : int
+        Number of columns of ``w``.
+
+    References
+    ----------
+    Dockhorn, Ritchie, Yu, Murray (2020), "Density Deconvolution with Normalizing Flows",
+    https://arxiv.org/abs/2006.09396
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> w = rng.normal(size=(200, 2)) + rng.normal(size=(200, 2)) * [0.3, 0.6]
+    >>> model = FlowDeconvolver(epochs=2, random_state=0).fit(w, noise=[0.3, 0.6])
+    >>> model.sample(5).shape
+    (5, 2)
+    """
+
+    __metadata_request__fit = {
+        "w": UNUSED,
+        "noise": True,
+        "projection": True,
+        "weights": True,
+    }
+    __metadata_request__score = {
+        "w": UNUSED,
+        "noise": True,
+        "projection": True,
+        "n_samples": UNUSED,
+    }
+
+    def __init__(
+        self,
+        flow: str = "mixture",
+        *,
+        objective: str = "iw",
+        n_draws: int = 10,
+        n_layers: int = 2,
+        hidden: int = 64,
+        n_blocks: int = 1,
+        dropout: float = 0.0,
+        base_components: int = 1,
+        posterior_layers: int = 3,
+        context_dim: int = 64,
+        anchored: bool = True,
+        epochs: int = 60,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        schedule: str = "cosine",
+        plateau_factor: float = 0.8,
+        plateau_patience: int = 20,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = 5.0,
+        averaging: float | None = 0.99,
+        patience: int | None = None,
+        validation_fraction: float = 0.1,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.flow = flow
+        self.objective = objective
+        self.n_draws = n_draws
+        self.n_layers = n_layers
+        self.hidden = hidden
+        self.n_blocks = n_blocks
+        self.dropout = dropout
+        self.base_components = base_components
+        self.posterior_layers = posterior_layers
+        self.context_dim = context_dim
+        self.anchored = anchored
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.plateau_factor = plateau_factor
+        self.plateau_patience = plateau_patience
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.averaging = averaging
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the density of the truth.
+
+        Parameters
+        ----------
+        w
+            ``(N, D)`` measurements; NaN marks a missing value.
+        y
+            Ignored.
+        noise
+            Standard deviations ``(D,)`` or ``(N, D)``, covariances ``(D, D)`` or ``(N, D, D)``, a
+            :class:`~deconflow.noise.Noise`, or a torch distribution over ``D`` values.
+        projection
+            ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
+        weights
+            ``(N,)`` row weights.
+        """
+        training, size = self._checked_settings()
+        data = self._observe(w, noise, projection, weights, reset=True)
+        if len(data) < 2:
+            raise ValueError(
+                f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
+            )
+        with isolated_rng(self.random_state):
+            self.standardiser_ = Standardiser.fit(data)
+            self.n_latent_ = data.latent_dim
+            data = self._standardised(data)
+            train, held_out = data, None
+            if self.validation_fraction > 0:
+                train, held_out = data.split(self.validation_fraction)
+            self._build(size, data[:1].features().shape[-1])
+            bound = OBJECTIVES[self.objective](self.density_.density, self.posterior_, self.n_draws)
+            self.history_: History = fit(
+                bound,
+                train,
+                held_out,
+                training,
+                checkpoint=self.checkpoint,
+                progress=self.verbose,
+            )
+        return self
+
+    def score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
+        """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
+        check_is_fitted(self)
+        values = self._latent_values(v)
+        with torch.no_grad():
+            like = next(self.posterior_.parameters())
+            parts = [self.density_.log_prob(part.to(like)) for part in values.split(POINTS_AT_ONCE)]
+        return torch.cat(parts).double().cpu().numpy()
+
+    def score_observations(
+        self,
+        w: ArrayLike,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        n_samples: int = 100,
+        random_state: RandomState = 0,
+    ) -> NDArray[np.float64]:
+        """Log density ``log p(w)`` of each measurement, by the importance-weighted bound.
+
+        Parameters
+        ----------
+        w, noise, projection
+            As for :meth:`fit`.
+        n_samples
+            Draws a row; more make the bound tighter.
+        random_state
+            Seed of the draws.
+        """
+        answers = []
+        data = self._observe(w, noise, projection)
+        for part, draws in self._weighted_draws(data, n_samples, random_state):
+            volume = self.standardiser_.log_observed_volume(part)
+            answers.append((draws.log_marginal() - volume).double().cpu().numpy())
+        return np.concatenate(answers)
+
+    def score(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        n_samples: int = 100,
+    ) -> float:
+        """Mean of ``log p(w)`` over the rows; see :meth:`score_observations`."""
+        return float(
+            self.score_observations(
+                w, noise=noise, projection=projection, n_samples=n_samples
+            ).mean()
+        )
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> NDArray[np.float64]:
+        """Draw true values ``(n_samples, D)`` from the density."""
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise ValueError(f"Expected n_samples of at least 1; got {n_samples}.")
+        with torch.no_grad(), isolated_rng(random_state):
+            starts = range(0, n_samples, POINTS_AT_ONCE)
+            counts = [min(POINTS_AT_ONCE, n_samples - start) for start in starts]
+            parts = [self.density_.sample(count).double().cpu() for count in counts]
+        return torch.cat(parts).numpy()
+
+    def posterior(
+        self,
+        w: ArrayLike,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> PosteriorSamples:
+        """Posterior of each row's true value, by sampling-importance-resampling.
+
+        Parameters
+        ----------
+        w, noise, projection
+            As for :meth:`fit`.
+        n_samples
+            Draws to return for each row.
+        n_proposals
+            Draws from the amortised posterior that are weighed for each row.
+        random_state
+            Seed of the draws.
+        """
+        data = self._observe(w, noise, projection)
+        parts: list[tuple[torch.Tensor, ...]] = []
+        for _, draws in self._weighted_draws(data, n_proposals, random_state):
+            scale = self.standardiser_.scale.to(draws.v)
+            parts.append((
+                self.standardiser_.restore(draws.resample(n_samples)).transpose(0, 1),
+                self.standardiser_.restore(draws.mean()),
+                draws.covariance() * torch.outer(scale, scale),
+                draws.effective_sample_size(),
+            ))  # fmt: skip
+        arrays = (torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
+        return PosteriorSamples(*arrays)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder, as JSON and safetensors."""
+        check_is_fitted(self)
+        parameters = {
+            name: value
+            for name, value in self.get_params().items()
+            if isinstance(value, bool | int | float | str) and name not in ABOUT_THIS_RUN
+        }
+        description = {
+            "class": type(self).__name__,
+            "parameters": parameters,
+            "n_features_in": self.n_features_in_,
+            "n_latent": self.n_latent_,
+            "n_posterior_features": self.posterior_.n_features,
+            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
+            "history": self.history_.as_dict(),
+        }
+        weights = {
+            "standardiser.location": self.standardiser_.location,
+            "standardiser.scale": self.standardiser_.scale,
+            "standardiser.channel": self.standardiser_.channel,
+            **_prefixed("density.", self.density_.density.state_dict()),
+            **_prefixed("posterior.", self.posterior_.state_dict()),
+        }
+        write_model(path, description, weights)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str | None = None) -> Self:
+        """Read a model that :meth:`save` wrote; ``device`` overrides the one it was trained on."""
+        description, weights = read_model(path)
+        if description.get("class") != cls.__name__:
+            raise ValueError(
+                f"Expected a {cls.__name__} at {path}; got a {description.get('class')}."
+            )
+        parameters = description["parameters"]
+        if device is not None:
+            parameters["device"] = device
+        try:
+            model = cls(**parameters)
+            model._restore(description, weights)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
+        return model
+
+    def _restore(self, description: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        self.n_features_in_ = description["n_features_in"]
+        if description["feature_names_in"]:
+            self.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
+        self.n_latent_ = description["n_latent"]
+        self.standardiser_ = Standardiser(
+            *(weights[f"standardiser.{name}"] for name in ("location", "scale", "channel"))
+        )
+        self._build(self._checked_settings()[1], description["n_posterior_features"])
+        self.density_.density.load_state_dict(_without_prefix("density.", weights))
+        self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
+        self.history_ = History(**description["history"])
+
+    def _checked_settings(self) -> tuple[Training, Architecture]:
+        """Turn the parameters into checked settings; a bad one raises before any work."""
+        _one_of("flow", self.flow, ARCHITECTURES)
+        _one_of("objective", self.objective, OBJECTIVES)
+        _one_of("dtype", self.dtype, ("float32", "float64"))
+        resolve_device(self.device)
+        for name in POSITIVE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"Expected {name} of at least 1; got {getattr(self, name)}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(
+                f"Expected validation_fraction in [0, 1); got {self.validation_fraction}."
+            )
+        if self.patience is not None and self.validation_fraction == 0:
+            raise ValueError("Expected a validation_fraction above 0 for patience; got 0.")
+        training = Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
+        size = Architecture(
+            layers=self.n_layers,
+            hidden=self.hidden,
+            blocks=self.n_blocks,
+            dropout=self.dropout,
+            base_components=self.base_components,
+        )
+        return training, size
+
+    def _build(self, size: Architecture, n_posterior_features: int) -> None:
+        """Make density and posterior, with fresh weights."""
+        density = ARCHITECTURES[self.flow](self.n_latent_, size)
+        self.posterior_ = RecognitionFlow(
+            self.n_latent_,
+            n_posterior_features,
+            replace(size, layers=self.posterior_layers),
+            context_dim=self.context_dim,
+            residual=self.flow != "made",
+            anchored=self.anchored,
+        )
+        self.density_ = Restored(density, self.standardiser_)
+        for module in (self.density_, self.posterior_):
+            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+
+    def _observe(
+        self,
+        w: ArrayLike,
+        noise: Any,
+        projection: ArrayLike | None,
+        weights: ArrayLike | None = None,
+        *,
+        reset: bool = False,
+    ) -> Observations:
+        if not reset:
+            check_is_fitted(self)
+        refuse_text(w, "w")
+        w = validate_data(self, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        if noise is None:
+            warnings.warn(
+                "noise was not given, so w is taken as exact. Pass noise=0.0 to say so.",
+                stacklevel=3,
+            )
+            noise = 0.0
+        data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
+        if not reset and data.latent_dim != self.n_latent_:
+            raise ValueError(
+                f"Expected a truth of {self.n_latent_} dimensions, as in fit; "
+                f"got a projection from {data.latent_dim}."
+            )
+        return data
+
+    def _standardised(self, data: Observations) -> Observations:
+        data = self.standardiser_.observations(data)
+        return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+
+    def _latent_values(self, v: ArrayLike) -> torch.Tensor:
+        refuse_text(v, "v")
+        if self.n_latent_ == self.n_features_in_:
+            v = validate_data(self, v, reset=False, dtype=np.float64, ensure_all_finite=False)
+        values = as_tensor(v, "v")
+        if values.dim() != 2 or values.shape[1] != self.n_latent_:
+            raise ValueError(
+                f"Expected v of shape (N, {self.n_latent_}); got {tuple(values.shape)}."
+            )
+        position = first_bad(~values.isfinite())
+        if position is not None:
+            raise ValueError(
+                f"Expected finite values in v; got NaN or inf at {place(position)}. "
+                "A density has no value there."
+            )
+        return values
+
+    def _weighted_draws(
+        self, data: Observations, n_draws: int, random_state: RandomState
+    ) -> Iterator[tuple[Observations, WeightedDraws]]:
+        """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
+        if n_draws < 1:
+            raise ValueError(f"Expected at least one draw a row; got {n_draws}.")
+        like = next(self.posterior_.parameters())
+        density = self.density_.density
+        with torch.no_grad(), isolated_rng(random_state):
+            for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
+                ready = self._standardised(part).to(dtype=like.dtype, device=like.device)
+                yield part, weigh(density, self.posterior_, ready, n_draws)
+
+
+def _one_of(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
+
+
+def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+def _without_prefix(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {n.removeprefix(prefix): tensor for n, tensor in state.items() if n.startswith(prefix)}

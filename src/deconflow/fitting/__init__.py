@@ -1,0 +1,6 @@
+"""The fit loop, its settings and its checkpoints."""
+
+from deconflow.fitting.loop import NonFiniteError, evaluate, fit
+from deconflow.fitting.settings import History, Training
+
+__all__ = ["History", "NonFiniteError", "Training", "evaluate", "fit"]

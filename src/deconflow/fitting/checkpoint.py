@@ -1,0 +1,65 @@
+"""Checkpoints: a fit that was interrupted goes on to the same result."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from deconflow.fitting.settings import Training
+from deconflow.objectives.base import RowData
+
+
+class Checkpoint:
+    """A file that holds the state of a fit after its last whole epoch.
+
+    Parameters
+    ----------
+    path
+        Where to write; replaced in one move, so that a crash leaves the one before.
+    identity
+        A digest of what is fitted; a file of another fit is refused.
+    """
+
+    def __init__(self, path: str | Path, identity: str) -> None:
+        self.path, self.identity = Path(path), identity
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the saved state, or None if there is no file."""
+        if not self.path.exists():
+            return None
+        try:
+            state = torch.load(self.path, weights_only=True)
+            identity = state.pop("identity")
+        except (RuntimeError, EOFError, KeyError, AttributeError, pickle.UnpicklingError) as error:
+            raise ValueError(
+                f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
+                "Delete it to start anew."
+            ) from error
+        if identity != self.identity:
+            raise ValueError(
+                f"Expected a checkpoint of the same model, settings and rows in {self.path}; "
+                "got one of another fit. Delete it, or choose another path."
+            )
+        return state
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write the state, all or nothing."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(self.path.name + ".part")
+        torch.save({"identity": self.identity, **state}, part)
+        os.replace(part, self.path)
+
+
+def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:
+    """Digest the initial weights, the settings and a sample of the rows."""
+    digest = hashlib.sha256(repr((asdict(training), len(data), str(objective))).encode())
+    for tensor in objective.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,265 @@
+"""The one fit loop, for everything that is trained by gradients."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from tqdm.auto import tqdm
+
+from deconflow.fitting.checkpoint import Checkpoint, identity_of
+from deconflow.fitting.settings import History, Training
+from deconflow.objectives.base import Objective, RowData
+
+POINTS_AT_ONCE = 2048
+"""Latent points in one pass: activations of this many stay in the processor's cache."""
+
+BAD_STEPS_IN_A_ROW = 10
+"""So many steps in a row without a finite gradient end the fit."""
+
+Callback = Callable[[int, History], None]
+
+
+class NonFiniteError(ArithmeticError):
+    """The objective was not finite for too many steps in a row."""
+
+
+def fit(
+    objective: Objective,
+    train: RowData,
+    validation: RowData | None = None,
+    training: Training | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    progress: bool = False,
+    callbacks: Iterable[Callback] = (),
+) -> History:
+    """Train the models inside ``objective``, in place.
+
+    Parameters
+    ----------
+    objective
+        Returns a number for each row; their weighted mean is made as large as possible.
+    train, validation
+        Rows to train on, and rows to choose the best epoch with. Without validation rows the
+        last weights are kept.
+    training
+        Settings.
+    checkpoint
+        A file to write after every epoch. If it is there already, the fit goes on from it.
+    progress
+        Whether to show a progress bar.
+    callbacks
+        Functions called with the epoch's number and the history after every epoch.
+
+    Returns
+    -------
+    History
+        What happened. The objective holds the best (averaged) weights.
+    """
+    return _Fit(objective, train, validation, training or Training(), checkpoint).run(
+        progress, tuple(callbacks)
+    )
+
+
+class _Fit:
+    """The state of one fit: what a checkpoint saves."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        train: RowData,
+        validation: RowData | None,
+        training: Training,
+        checkpoint: str | Path | None,
+    ) -> None:
+        self.objective, self.train, self.validation = objective, train, validation
+        self.training = training
+        self.file = checkpoint and Checkpoint(checkpoint, identity_of(objective, train, training))
+        self.parameters = [p for p in objective.parameters() if p.requires_grad]
+        self.like = self.parameters[0]
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, lr=training.learning_rate, weight_decay=training.weight_decay
+        )
+        self.scheduler = self._make_scheduler()
+        self.averaged = training.averaging is not None and AveragedModel(
+            objective, multi_avg_fn=get_ema_multi_avg_fn(training.averaging)
+        )
+        self.best: dict[str, Tensor] | None = None
+        self.best_value, self.bad_steps = -math.inf, 0
+        self.history = History()
+        self.validation_seed = int(torch.randint(2**31, ()))
+
+    @property
+    def candidate(self) -> Objective:
+        """The objective with the weights that would be kept now."""
+        return self.averaged.module if self.averaged else self.objective
+
+    def run(self, progress: bool, callbacks: tuple[Callback, ...]) -> History:
+        self._resume()
+        epochs = range(len(self.history), self.training.epochs)
+        bar = tqdm(
+            epochs,
+            desc="fit",
+            unit="epoch",
+            disable=not progress,
+            initial=len(self.history),
+            total=self.training.epochs,
+        )
+        for epoch in bar:
+            if self.history.stopped_early:
+                break
+            self._epoch(epoch)
+            bar.set_postfix(self._summary())
+            for callback in callbacks:
+                callback(epoch, self.history)
+        self.objective.load_state_dict(self.best or self.candidate.state_dict())
+        self.objective.eval()
+        return self.history
+
+    def _epoch(self, epoch: int) -> None:
+        start = time.perf_counter()
+        self.history.learning_rate.append(self.optimiser.param_groups[0]["lr"])
+        self.objective.train()
+        order = torch.randperm(len(self.train))
+        values = [self._step(rows) for rows in order.split(self.training.batch_size)]
+        finite = [value for value in values if value is not None]
+        self.history.train.append(sum(finite) / max(len(finite), 1))
+        if self.validation is not None:
+            self._validate(epoch)
+        self.history.seconds.append(time.perf_counter() - start)
+        if self.file:
+            self.file.save(self._state())
+
+    def _step(self, rows: Tensor) -> float | None:
+        """Take one step, or skip it if a gradient is not finite."""
+        self.optimiser.zero_grad(set_to_none=True)
+        value = sum(self._backward(part, len(rows)) for part in rows.split(self._rows_at_once()))
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.parameters, self.training.clip_norm or math.inf, foreach=True
+        )
+        if not (math.isfinite(value) and bool(norm.isfinite())):
+            self._skip()
+            return None
+        self.bad_steps = 0
+        self.optimiser.step()
+        if self.averaged:
+            self.averaged.update_parameters(self.objective)
+        if isinstance(self.scheduler, CosineAnnealingLR):
+            self.scheduler.step()
+        return value
+
+    def _backward(self, rows: Tensor, n_batch: int) -> float:
+        """Add a part's share of the batch gradient; parts bound the memory of a step."""
+        data = self._moved(self.train[rows])
+        values = self.objective(data)
+        if data.weights is not None:
+            values = values * data.weights
+        value = values.sum() / n_batch
+        (-value).backward()
+        return float(value.detach())
+
+    def _skip(self) -> None:
+        self.history.skipped_steps += 1
+        self.bad_steps += 1
+        if self.bad_steps < BAD_STEPS_IN_A_ROW:
+            return
+        self.objective.load_state_dict(self.best or self.candidate.state_dict())
+        self.objective.eval()
+        raise NonFiniteError(
+            f"Expected finite gradients; got {self.bad_steps} steps in a row without. The last good "
+            "weights are kept. Try a smaller learning_rate, or look for extreme rows in the data."
+        )
+
+    def _validate(self, epoch: int) -> None:
+        value = evaluate(self.candidate, self.validation, self.validation_seed)
+        self.history.validation.append(value)
+        if value > self.best_value:
+            self.best_value, self.history.best_epoch = value, epoch
+            self.best = copy.deepcopy(self.candidate.state_dict())
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(-value)
+        since = epoch - (-1 if self.history.best_epoch is None else self.history.best_epoch)
+        self.history.stopped_early = (
+            self.training.patience is not None and since >= self.training.patience
+        )
+
+    def _make_scheduler(self) -> CosineAnnealingLR | ReduceLROnPlateau | None:
+        settings = self.training
+        if settings.schedule == "cosine":
+            steps = settings.epochs * math.ceil(len(self.train) / settings.batch_size)
+            return CosineAnnealingLR(self.optimiser, steps)
+        if settings.schedule == "plateau":
+            return ReduceLROnPlateau(
+                self.optimiser,
+                factor=settings.plateau_factor,
+                patience=settings.plateau_patience,
+                threshold=0.0,
+            )
+        return None
+
+    def _rows_at_once(self) -> int:
+        return max(1, POINTS_AT_ONCE // self.objective.draws)
+
+    def _moved(self, data: RowData) -> RowData:
+        return data.to(dtype=self.like.dtype, device=self.like.device)
+
+    def _summary(self) -> dict[str, str]:
+        shown = {"train": self.history.train, "validation": self.history.validation}
+        return {name: f"{values[-1]:.4f}" for name, values in shown.items() if values}
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "objective": self.objective.state_dict(),
+            "averaged": self.averaged.state_dict() if self.averaged else None,
+            "optimiser": self.optimiser.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            "best": self.best,
+            "best_value": self.best_value,
+            "bad_steps": self.bad_steps,
+            "history": self.history.as_dict(),
+            "validation_seed": self.validation_seed,
+            "rng": torch.get_rng_state(),
+        }
+
+    def _resume(self) -> None:
+        state = self.file.load() if self.file else None
+        if state is None:
+            return
+        self.objective.load_state_dict(state["objective"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.averaged:
+            self.averaged.load_state_dict(state["averaged"])
+        if self.scheduler:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.best, self.best_value = state["best"], state["best_value"]
+        self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
+        self.history = History(**state["history"])
+        torch.set_rng_state(state["rng"])
+
+
+@torch.no_grad()
+def evaluate(objective: Objective, data: RowData, seed: int) -> float:
+    """Weighted mean objective over all rows, with the same random numbers at every call."""
+    like = next(objective.parameters())
+    size = max(1, POINTS_AT_ONCE // objective.draws)
+    was_training = objective.training
+    objective.eval()
+    total = 0.0
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for start in range(0, len(data), size):
+            part = data[start : start + size].to(dtype=like.dtype, device=like.device)
+            values = objective(part)
+            total += float((values if part.weights is None else values * part.weights).sum())
+    objective.train(was_training)
+    norm = len(data) if data.weights is None else float(data.weights.sum())
+    return total / norm

@@ -1,0 +1,74 @@
+"""Settings and record of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEDULES = ("constant", "plateau", "cosine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How to train.
+
+    Attributes
+    ----------
+    epochs : int
+        Passes through the rows, at most.
+    batch_size : int
+        Rows a step.
+    learning_rate : float
+        Adam's step size, at the start.
+    schedule : str
+        ``"constant"``; ``"plateau"``: times ``plateau_factor`` after ``plateau_patience`` epochs
+        without a better validation objective; ``"cosine"``: down to zero over all epochs.
+    weight_decay : float
+        Decoupled weight decay (AdamW).
+    clip_norm : float or None
+        Largest gradient norm.
+    averaging : float or None
+        Decay of the running average of the weights that is kept in place of the last ones.
+    patience : int or None
+        Stop after so many epochs without a better validation objective; None to go on.
+    """
+
+    epochs: int = 100
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    plateau_factor: float = 0.8
+    plateau_patience: int = 20
+    weight_decay: float = 0.0
+    clip_norm: float | None = 5.0
+    averaging: float | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"Expected schedule to be one of {SCHEDULES}; got {self.schedule!r}.")
+        for name in ("epochs", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Expected a positive {name}; got {getattr(self, name)}.")
+        if self.averaging is not None and not 0 <= self.averaging < 1:
+            raise ValueError(f"Expected averaging in [0, 1); got {self.averaging}.")
+
+
+@dataclass
+class History:
+    """What happened, epoch by epoch; objectives are per-row means, larger is better."""
+
+    train: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    skipped_steps: int = 0
+    best_epoch: int | None = None
+    stopped_early: bool = False
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers, for JSON."""
+        return asdict(self)

@@ -1,0 +1,209 @@
+r"""Observations: what was measured, with its noise, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from deconflow.checks import as_tensor, first_bad, place
+from deconflow.noise import Noise, as_noise
+from deconflow.noise.base import Rows
+
+
+@dataclass(frozen=True)
+class Observations:
+    r"""Rows :math:`w_i = R_i v_i + n_i`; make them with :meth:`from_arrays`.
+
+    Attributes
+    ----------
+    w : Tensor
+        ``(N, M)`` measured values, zero where missing.
+    noise : Noise
+        The law of each row's noise, restricted to what was observed.
+    observed : Tensor or None
+        Boolean ``(N, M)``; None if nothing is missing.
+    projection : Tensor or None
+        ``(N, M, D)``, zero rows where missing; None for the identity.
+    weights : Tensor or None
+        ``(N,)`` non-negative, with mean one; None for equal weights.
+    """
+
+    w: Tensor
+    noise: Noise
+    observed: Tensor | None = None
+    projection: Tensor | None = None
+    weights: Tensor | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        w: ArrayLike | Tensor,
+        noise: Any,
+        *,
+        projection: ArrayLike | Tensor | None = None,
+        weights: ArrayLike | Tensor | None = None,
+    ) -> Self:
+        """Check arrays and make observations of them.
+
+        Parameters
+        ----------
+        w
+            ``(N, M)`` measured values; NaN marks a missing one.
+        noise
+            See :func:`deconflow.noise.as_noise`.
+        projection
+            ``(N, M, D)``, or ``(M, D)`` for all rows: what the measurement sees of the truth.
+        weights
+            ``(N,)`` non-negative row weights.
+
+        Examples
+        --------
+        >>> data = Observations.from_arrays([[1.0, 2.0], [3.0, float("nan")]], [0.1, 0.2])
+        >>> len(data), data.latent_dim
+        (2, 2)
+        """
+        w = _checked_w(as_tensor(w, "w"))
+        observed = None if not w.isnan().any() else ~w.isnan()
+        law = as_noise(noise, *w.shape, observed)
+        checked = _checked_projection(projection, w.shape)
+        if observed is not None:
+            w = torch.where(observed, w, 0.0)
+            checked = None if checked is None else torch.where(observed.unsqueeze(-1), checked, 0.0)
+        return cls(w, law, observed, checked, _checked_weights(weights, len(w)))
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    def __getitem__(self, rows: Rows) -> Self:
+        """Take rows: a slice is a view, indices copy just the rows they name."""
+        return replace(
+            self,
+            w=self.w[rows],
+            noise=self.noise[rows],
+            observed=None if self.observed is None else self.observed[rows],
+            projection=None if self.projection is None else self.projection[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of measured values a row."""
+        return self.w.shape[1]
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of dimensions of the truth ``v``."""
+        return self.dim if self.projection is None else self.projection.shape[-1]
+
+    def residual(self, v: Tensor) -> Tensor:
+        """Return ``w - R v`` for ``v`` of shape ``(K, N, D)``, zero where missing."""
+        if self.projection is not None:
+            return self.w - torch.einsum("nmd,knd->knm", self.projection, v)
+        r = self.w - v
+        return r if self.observed is None else torch.where(self.observed, r, 0.0)
+
+    def log_likelihood(self, v: Tensor) -> Tensor:
+        """Log density ``log p(w | v)`` for ``v`` of shape ``(K, N, D)``, as ``(K, N)``."""
+        return self.noise.log_prob(self.residual(v))
+
+    def features(self) -> Tensor:
+        """What a network may look at: ``w``, its noise, what is missing, and the projection."""
+        parts = [self.w, self.noise.features().expand(len(self), -1)]
+        if self.observed is not None:
+            parts.append(self.observed.to(self.w.dtype))
+        if self.projection is not None:
+            parts.append(self.projection.flatten(1))
+        return torch.cat(parts, -1)
+
+    def split(self, fraction: float) -> tuple[Self, Self]:
+        """Shuffle and split off a ``fraction`` (at least one row) as the second part."""
+        order = torch.randperm(len(self))
+        n_second = max(1, round(fraction * len(self)))
+        if n_second >= len(self):
+            raise ValueError(
+                f"Expected enough rows to hold out {fraction:g} of them; got {len(self)} rows."
+            )
+        return self[order[n_second:]], self[order[:n_second]]
+
+    def chunks(self, size: int) -> Iterator[Self]:
+        """Walk through the rows in order, as views of at most ``size`` rows."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """Move to another precision or device."""
+
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(dtype=dtype, device=device)
+
+        return replace(
+            self,
+            w=self.w.to(dtype=dtype, device=device),
+            noise=self.noise.to(dtype=dtype, device=device),
+            observed=None if self.observed is None else self.observed.to(device=device),
+            projection=move(self.projection),
+            weights=move(self.weights),
+        )
+
+
+def _checked_w(w: Tensor) -> Tensor:
+    if w.dim() != 2:
+        raise ValueError(
+            f"Expected w of shape (N, D); got {tuple(w.shape)}. Reshape your data: "
+            "w.reshape(-1, 1) for one dimension, w.reshape(1, -1) for one row."
+        )
+    if 0 in w.shape:
+        raise ValueError(
+            f"Expected at least one row and one column in w; got shape {tuple(w.shape)}."
+        )
+    position = first_bad(w.isinf())
+    if position is not None:
+        raise ValueError(
+            f"Expected finite values in w, or NaN for missing ones; got inf at {place(position)}."
+        )
+    position = first_bad(w.isnan().all(1))
+    if position is not None:
+        raise ValueError(
+            "Expected at least one measured value in every row of w; "
+            f"got only NaN in {place(position)}. Drop such rows."
+        )
+    return w
+
+
+def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size) -> Tensor | None:
+    if projection is None:
+        return None
+    R = as_tensor(projection, "projection")
+    n_rows, dim = shape
+    if R.dim() == 2:
+        R = R.expand(n_rows, *R.shape)
+    if R.dim() != 3 or R.shape[:2] != shape:
+        raise ValueError(
+            f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); got {tuple(R.shape)}."
+        )
+    position = first_bad(~R.isfinite().all(-1))
+    if position is not None:
+        raise ValueError(f"Expected finite values in projection; got others in {place(position)}.")
+    return R
+
+
+def _checked_weights(weights: ArrayLike | Tensor | None, n_rows: int) -> Tensor | None:
+    if weights is None:
+        return None
+    values = as_tensor(weights, "weights")
+    if values.shape != (n_rows,):
+        raise ValueError(f"Expected weights of shape ({n_rows},); got {tuple(values.shape)}.")
+    position = first_bad(~(values >= 0) | ~values.isfinite())
+    if position is not None:
+        raise ValueError(
+            "Expected finite weights of at least zero; "
+            f"got {values[position]:g} in {place(position)}."
+        )
+    if values.sum() == 0:
+        raise ValueError("Expected at least one positive weight; got zeros only.")
+    return values / values.mean()

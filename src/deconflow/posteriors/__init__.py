@@ -1,0 +1,16 @@
+"""Posteriors ``q(v | w, noise)`` of the truth given a measurement."""
+
+from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.linear_gaussian import LinearGaussian
+from deconflow.posteriors.noise_kernel import NoiseKernel
+from deconflow.posteriors.recognition import RecognitionFlow
+from deconflow.posteriors.resampling import WeightedDraws, weigh
+
+__all__ = [
+    "LinearGaussian",
+    "NoiseKernel",
+    "Posterior",
+    "RecognitionFlow",
+    "WeightedDraws",
+    "weigh",
+]

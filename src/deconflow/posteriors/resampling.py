@@ -1,0 +1,61 @@
+r"""Sampling-importance-resampling: exact posteriors in the limit, from any proposal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deconflow.densities.base import Density
+from deconflow.observations import Observations
+from deconflow.posteriors.base import Posterior
+
+
+@dataclass(frozen=True)
+class WeightedDraws:
+    r"""Proposals ``v`` of shape ``(K, N, D)`` with log weights ``(K, N)``.
+
+    .. math:: \log \omega = \log p(v) + \log p(w | v) - \log q(v | w)
+    """
+
+    v: Tensor
+    log_weights: Tensor
+
+    @property
+    def normalised(self) -> Tensor:
+        """Weights ``(K, N)`` that sum to one over the draws of each row."""
+        return torch.softmax(self.log_weights, 0)
+
+    def log_marginal(self) -> Tensor:
+        """Importance-weighted estimate of ``log p(w)``, ``(N,)``; a lower bound in expectation."""
+        return torch.logsumexp(self.log_weights, 0) - torch.tensor(len(self.v)).log()
+
+    def effective_sample_size(self) -> Tensor:
+        """Return ``1 / sum omega^2`` of the normalised weights, ``(N,)``, between 1 and K."""
+        return 1 / self.normalised.square().sum(0)
+
+    def mean(self) -> Tensor:
+        """Posterior means ``(N, D)``."""
+        return (self.normalised.unsqueeze(-1) * self.v).sum(0)
+
+    def covariance(self) -> Tensor:
+        """Posterior covariances ``(N, D, D)``."""
+        offset = self.v - self.mean()
+        return torch.einsum("kn,kni,knj->nij", self.normalised, offset, offset)
+
+    def resample(self, n: int) -> Tensor:
+        """Draw ``(n, N, D)`` from the proposals by weight."""
+        choice = torch.multinomial(self.normalised.mT, n, replacement=True).mT
+        return torch.gather(self.v, 0, choice.unsqueeze(-1).expand(-1, -1, self.v.shape[-1]))
+
+
+def weigh(density: Density, posterior: Posterior, data: Observations, k: int) -> WeightedDraws:
+    """Draw ``k`` proposals a row from ``posterior`` and weigh them by the truth.
+
+    References
+    ----------
+    Rubin (1988), "Using the SIR algorithm to simulate posterior distributions"
+    """
+    v, log_q = posterior.sample(data, k)
+    return WeightedDraws(v, density.log_prob(v) + data.log_likelihood(v) - log_q)
