@@ -69,7 +69,7 @@ class Observations:
         """
         w = _checked_w(as_tensor(w, "w"))
         observed = None if not w.isnan().any() else ~w.isnan()
-        law = as_noise(noise, *w.shape, observed)
+        law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
         if observed is not None:
             w = torch.where(observed, w, 0.0)
@@ -184,7 +184,8 @@ def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size
         R = R.expand(n_rows, *R.shape)
     if R.dim() != 3 or R.shape[:2] != shape:
         raise ValueError(
-            f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); got {tuple(R.shape)}."
+            f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
+            f"got {tuple(R.shape)}."
         )
     position = first_bad(~R.isfinite().all(-1))
     if position is not None:

@@ -158,11 +158,11 @@ def gaussian(
     >>> gaussian(covariance=[[[0.1, 0.0], [0.0, 0.2]]] * 5)
     GaussianNoise(rows=5, dim=2, shared=False)
     """
-    if (sd is None) == (covariance is None):
-        raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
-    if sd is not None:
+    if sd is not None and covariance is None:
         return _from_sd(as_tensor(sd, "noise"))
-    return _from_covariance(as_tensor(covariance, "noise"))
+    if covariance is not None and sd is None:
+        return _from_covariance(as_tensor(covariance, "noise"))
+    raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
 
 
 def _from_sd(sd: Tensor) -> GaussianNoise:

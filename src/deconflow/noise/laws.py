@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Distribution, MixtureSameFamily, MultivariateNormal, constraints
+from torch.distributions import (
+    Distribution,
+    LowRankMultivariateNormal,
+    MixtureSameFamily,
+    MultivariateNormal,
+    constraints,
+)
 
 from deconflow.checks import as_tensor
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
@@ -207,7 +213,7 @@ def _covariance(distribution: Distribution) -> Tensor:
         distribution.component_distribution, MultivariateNormal
     ):
         return _mixture_covariance(distribution)
-    if hasattr(distribution, "covariance_matrix"):
+    if isinstance(distribution, MultivariateNormal | LowRankMultivariateNormal):
         return distribution.covariance_matrix
     variance = distribution.variance
     return torch.diag_embed(torch.where(variance.isnan(), math.inf, variance))
@@ -215,7 +221,7 @@ def _covariance(distribution: Distribution) -> Tensor:
 
 def _mixture_covariance(mixture: MixtureSameFamily) -> Tensor:
     weights = mixture.mixture_distribution.probs[..., None]
-    parts = mixture.component_distribution
+    parts: Any = mixture.component_distribution
     offset = parts.mean - mixture.mean.unsqueeze(-2)
     spread = torch.einsum("...ki,...kj->...ij", weights * offset, offset)
     return spread + (weights[..., None] * parts.covariance_matrix).sum(-3)

@@ -51,7 +51,7 @@ class SplitNormal(Distribution):
         log_norm = 0.5 * math.log(2 / math.pi) - (self.below + self.above).log()
         return log_norm - 0.5 * (value / scale).square()
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
+    def sample(self, sample_shape: torch.Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """Draw a side by its mass, then a half normal on that side."""
         shape = self._extended_shape(torch.Size(sample_shape))
         below, above = self.below.expand(shape), self.above.expand(shape)
