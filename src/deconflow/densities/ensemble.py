@@ -30,7 +30,7 @@ class Ensemble(Density):
             dims = [member.dim for member in members]
             raise ValueError(f"Expected members of one dimension; got dimensions {dims}.")
         shares = torch.ones(len(members)) if weights is None else torch.as_tensor(weights)
-        if shares.shape != (len(members),) or not (shares > 0).all():
+        if shares.shape != (len(members),) or not ((shares > 0) & shares.isfinite()).all():
             raise ValueError(f"Expected {len(members)} positive weights; got {shares.tolist()}.")
         self.dim = members[0].dim
         self.members = nn.ModuleList(members)

@@ -59,7 +59,7 @@ class _ResidualBlock(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         active, inner, W1, W2, keep = ctx.saved_tensors
-        grad_W2, grad_b2 = _outer(grad, inner), grad.flatten(0, -2).sum(0)
+        grad_W2, grad_b2 = _outer(grad, inner), grad.sum_to_size(W2.shape[:1])
         grad_inner = _mask_(torch.matmul(grad, W2), inner)
         if keep is not None:
             grad_inner.mul_(keep)
@@ -70,7 +70,7 @@ class _ResidualBlock(Function):
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum of the outer products of all rows."""
-    return left.flatten(0, -2).mT @ right.flatten(0, -2)
+    return left.reshape(-1, left.shape[-1]).mT @ right.reshape(-1, right.shape[-1])
 
 
 def _mask_(grad: Tensor, activated: Tensor) -> Tensor:

@@ -15,7 +15,14 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils._metadata_requests import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.checks import (
+    as_tensor,
+    check_integer,
+    check_number,
+    first_bad,
+    place,
+    refuse_text,
+)
 from deconflow.densities import ARCHITECTURES, Architecture, Restored
 from deconflow.devices import resolve_device
 from deconflow.estimators.persistence import read_model, write_model
@@ -261,6 +268,7 @@ clip_norm, averaging, patience
         random_state
             Seed of the draws.
         """
+        check_integer("n_samples", n_samples, 1)
         answers = []
         data = self._observe(w, noise, projection)
         for part, draws in self._weighted_draws(data, n_samples, random_state):
@@ -287,8 +295,7 @@ clip_norm, averaging, patience
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> NDArray[np.float64]:
         """Draw true values ``(n_samples, D)`` from the density."""
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(f"Expected n_samples of at least 1; got {n_samples}.")
+        check_integer("n_samples", n_samples, 1)
         with torch.no_grad(), isolated_rng(random_state):
             starts = range(0, n_samples, POINTS_AT_ONCE)
             counts = [min(POINTS_AT_ONCE, n_samples - start) for start in starts]
@@ -318,6 +325,8 @@ clip_norm, averaging, patience
         random_state
             Seed of the draws.
         """
+        check_integer("n_samples", n_samples, 1)
+        check_integer("n_proposals", n_proposals, 1)
         data = self._observe(w, noise, projection)
         parts: list[tuple[torch.Tensor, ...]] = []
         for _, draws in self._weighted_draws(data, n_proposals, random_state):
@@ -335,10 +344,12 @@ clip_norm, averaging, patience
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         parameters = {
-            name: value
+            name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params().items()
-            if isinstance(value, bool | int | float | str) and name not in ABOUT_THIS_RUN
+            if name not in ABOUT_THIS_RUN
         }
+        if isinstance(self.random_state, np.random.RandomState):
+            del parameters["random_state"]
         description = {
             "class": type(self).__name__,
             "parameters": parameters,
@@ -365,11 +376,10 @@ clip_norm, averaging, patience
             raise ValueError(
                 f"Expected a {cls.__name__} at {path}; got a {description.get('class')}."
             )
-        parameters = description["parameters"]
-        if device is not None:
-            parameters["device"] = device
         try:
-            model = cls(**parameters)
+            model = cls(**description["parameters"])
+            if device is not None:
+                model.set_params(device=device)
             model._restore(description, weights)
         except (KeyError, TypeError, RuntimeError) as error:
             raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
@@ -395,12 +405,9 @@ clip_norm, averaging, patience
         _one_of("dtype", self.dtype, ("float32", "float64"))
         resolve_device(self.device)
         for name in POSITIVE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"Expected {name} of at least 1; got {getattr(self, name)}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(
-                f"Expected validation_fraction in [0, 1); got {self.validation_fraction}."
-            )
+            check_integer(name, getattr(self, name), 1)
+        check_number("dropout", self.dropout, 0, 1)
+        check_number("validation_fraction", self.validation_fraction, 0, 1)
         if self.patience is not None and self.validation_fraction == 0:
             raise ValueError("Expected a validation_fraction above 0 for patience; got 0.")
         training = Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
@@ -443,7 +450,8 @@ clip_norm, averaging, patience
         w = validate_data(self, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
         if noise is None:
             warnings.warn(
-                "noise was not given, so w is taken as exact. Pass noise=0.0 to say so.",
+                "noise was not given, so w is taken as exact. "
+                "Pass noise=..., or noise=0.0 to say so.",
                 stacklevel=3,
             )
             noise = 0.0
@@ -480,8 +488,6 @@ clip_norm, averaging, patience
         self, data: Observations, n_draws: int, random_state: RandomState
     ) -> Iterator[tuple[Observations, WeightedDraws]]:
         """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
-        if n_draws < 1:
-            raise ValueError(f"Expected at least one draw a row; got {n_draws}.")
         like = next(self.posterior_.parameters())
         density = self.density_.density
         with torch.no_grad(), isolated_rng(random_state):

@@ -53,6 +53,8 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(
             f"Expected a whole model at {path}; got a damaged file: {error}"
         ) from error
+    if not isinstance(description, dict):
+        raise ValueError(f"Expected a whole model at {path}; got a damaged {DESCRIPTION}.")
     if description.get("format") != FORMAT:
         raise ValueError(
             f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "

@@ -35,6 +35,12 @@ class SplitNormal(Distribution):
         self.below, self.above = broadcast_all(below, above)
         super().__init__(self.below.shape, validate_args=validate_args)
 
+    def expand(  # noqa: D102
+        self, batch_shape: torch.Size | list[int] | tuple[int, ...], _instance: None = None
+    ) -> SplitNormal:
+        size = torch.Size(batch_shape)
+        return SplitNormal(self.below.expand(size), self.above.expand(size), validate_args=False)
+
     @property
     def mean(self) -> Tensor:
         """Mean."""
