@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils._metadata_requests import UNUSED
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deconflow.checks import (
@@ -397,6 +398,11 @@ clip_norm, averaging, patience
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
         self.history_ = History(**description["history"])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _checked_settings(self) -> tuple[Training, Architecture]:
         """Turn the parameters into checked settings; a bad one raises before any work."""
