@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
@@ -45,6 +46,8 @@ POSITIVE = (
     "posterior_layers",
     "context_dim",
 )
+STEPS, MOST_EPOCHS = 4000, 300
+"""What ``epochs=None`` means."""
 ABOUT_THIS_RUN = ("checkpoint", "verbose")
 POINTS_AT_ONCE = 2**14
 SMALLEST_NOISE = 1e-3
@@ -74,7 +77,9 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         Number of layers of the posterior, and the size of the embedding of ``w`` and its noise.
     anchored : bool
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
-    epochs, batch_size, learning_rate, schedule, plateau_factor, plateau_patience, weight_decay, \
+    epochs : int or None
+        Passes through the rows; None for as many as make about 4,000 steps, at most 300.
+    batch_size, learning_rate, schedule, plateau_factor, plateau_patience, weight_decay, \
 clip_norm, averaging, patience
         How to train; see :class:`deconflow.fitting.Training`.
     validation_fraction : float
@@ -145,9 +150,9 @@ clip_norm, averaging, patience
         posterior_layers: int = 3,
         context_dim: int = 64,
         anchored: bool = True,
-        epochs: int = 60,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
         schedule: str = "cosine",
         plateau_factor: float = 0.8,
         plateau_patience: int = 20,
@@ -215,7 +220,8 @@ clip_norm, averaging, patience
         weights
             ``(N,)`` row weights.
         """
-        training, size = self._checked_settings()
+        size = self._checked_size()
+        self._training(n_rows=1)  # a bad setting raises before any work
         data = self._observe(w, noise, projection, weights, reset=True)
         if len(data) < 2:
             raise ValueError(
@@ -234,7 +240,7 @@ clip_norm, averaging, patience
                 bound,
                 train,
                 held_out,
-                training,
+                self._training(len(train)),
                 checkpoint=self.checkpoint,
                 progress=self.verbose,
             )
@@ -394,7 +400,7 @@ clip_norm, averaging, patience
         self.standardiser_ = Standardiser(
             *(weights[f"standardiser.{name}"] for name in ("location", "scale", "channel"))
         )
-        self._build(self._checked_settings()[1], description["n_posterior_features"])
+        self._build(self._checked_size(), description["n_posterior_features"])
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
         self.history_ = History(**description["history"])
@@ -404,8 +410,16 @@ clip_norm, averaging, patience
         tags.input_tags.allow_nan = True
         return tags
 
-    def _checked_settings(self) -> tuple[Training, Architecture]:
-        """Turn the parameters into checked settings; a bad one raises before any work."""
+    def _training(self, n_rows: int) -> Training:
+        """Make the settings of the fit loop."""
+        settings = {f.name: getattr(self, f.name) for f in fields(Training)}
+        if self.epochs is None:
+            steps = math.ceil(n_rows / max(1, self.batch_size))
+            settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))
+        return Training(**settings)
+
+    def _checked_size(self) -> Architecture:
+        """Check the other parameters, and make the sizes of the networks."""
         _one_of("flow", self.flow, ARCHITECTURES)
         _one_of("objective", self.objective, OBJECTIVES)
         _one_of("dtype", self.dtype, ("float32", "float64"))
@@ -416,15 +430,13 @@ clip_norm, averaging, patience
         check_number("validation_fraction", self.validation_fraction, 0, 1)
         if self.patience is not None and self.validation_fraction == 0:
             raise ValueError("Expected a validation_fraction above 0 for patience; got 0.")
-        training = Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
-        size = Architecture(
+        return Architecture(
             layers=self.n_layers,
             hidden=self.hidden,
             blocks=self.n_blocks,
             dropout=self.dropout,
             base_components=self.base_components,
         )
-        return training, size
 
     def _build(self, size: Architecture, n_posterior_features: int) -> None:
         """Make density and posterior, with fresh weights."""
