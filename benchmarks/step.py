@@ -17,7 +17,7 @@ from benchmarks.record import write
 from deconflow.densities import ARCHITECTURES, Architecture
 from deconflow.densities.networks import MaskedLinear
 from deconflow.fitting import Training
-from deconflow.fitting.loop import _Fit
+from deconflow.fitting.loop import _Fit, _settle_allocator
 from deconflow.objectives import ImportanceWeighted
 from deconflow.observations import Observations
 from deconflow.posteriors import RecognitionFlow
@@ -48,6 +48,7 @@ def paper_fit(dropout):
     posterior = RecognitionFlow(2, data.features().shape[1], size, anchored=False)
     objective = ImportanceWeighted(ARCHITECTURES["maf"](2, size), posterior, DRAWS)
     objective.train()
+    _settle_allocator()
     return _Fit(objective, data, None, Training(batch_size=BATCH, learning_rate=1e-4), None)
 
 

@@ -6,6 +6,7 @@ from torch import nn
 from deconflow.densities import GaussianMixture, StandardNormal
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.averaging import RunningAverage
+from deconflow.fitting.loop import POINTS_AT_ONCE
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import NoiseKernel
@@ -215,9 +216,9 @@ def test_memory_of_a_step_knows_no_number_of_rows(rng):
             largest.append(len(data))
             return super().forward(data)
 
-    data = clean(rng, 20_000)
-    fit(Watching(single()), data, data, Training(epochs=1, batch_size=10_000))
-    assert max(largest) <= 4096
+    data = clean(rng, 30_000)
+    fit(Watching(single()), data, data, Training(epochs=1, batch_size=25_000))
+    assert max(largest) <= POINTS_AT_ONCE
 
 
 def test_running_average_follows_the_weights():

@@ -53,7 +53,8 @@ class _ResidualBlock(Function):
             inner.mul_(keep)
         ctx.save_for_backward(active, inner, W1, W2, keep)
         ctx.bias_shape = b1.shape
-        return torch.matmul(inner, W2.mT).add_(b2).add_(h)
+        flat = torch.addmm(_rows(h), _rows(inner), W2.mT)
+        return flat.add_(b2).view(h.shape)
 
     @staticmethod
     @once_differentiable
@@ -70,7 +71,11 @@ class _ResidualBlock(Function):
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum of the outer products of all rows."""
-    return left.reshape(-1, left.shape[-1]).mT @ right.reshape(-1, right.shape[-1])
+    return _rows(left).mT @ _rows(right)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
 
 
 def _mask_(grad: Tensor, activated: Tensor) -> Tensor:
