@@ -79,9 +79,10 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
         Passes through the rows; None for as many as make about 4,000 steps, at most 300.
-    batch_size, learning_rate, schedule, plateau_factor, plateau_patience, weight_decay, \
-clip_norm, averaging, patience
-        How to train; see :class:`deconflow.fitting.Training`.
+    batch_size, learning_rate, schedule, plateau_factor, plateau_patience
+        How to step; see :class:`deconflow.fitting.Training`.
+    weight_decay, clip_norm, averaging, patience
+        How to keep steps in check; see :class:`deconflow.fitting.Training`.
     validation_fraction : float
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
     random_state : int, RandomState or None
