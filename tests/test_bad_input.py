@@ -385,7 +385,7 @@ DAMAGED = {
     "no parameters": (edit(parameters=None), ValueError, r"whole model.*parameters"),
     "unknown parameter": (edit(parameters={"depth": 3}), ValueError, r"whole model.*depth"),
     "other sizes": (edit(n_latent=3), ValueError, r"whole model.*size mismatch"),
-    "no history": (edit(history=None), ValueError, r"whole model.*history"),
+    "no details": (edit(details=None), ValueError, r"whole model.*details"),
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,18 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from deconflow.checks import (
-    as_tensor,
-    check_integer,
-    check_number,
-    first_bad,
-    place,
-    refuse_text,
-)
+from deconflow.checks import check_integer, check_number
 from deconflow.densities import ARCHITECTURES, Architecture, Restored
 from deconflow.devices import resolve_device
+from deconflow.estimators.door import observe, true_values
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
 from deconflow.fitting import History, Training, fit
@@ -48,7 +41,6 @@ POSITIVE = (
 )
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
-ABOUT_THIS_RUN = ("checkpoint", "verbose")
 POINTS_AT_ONCE = 2**14
 SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
@@ -223,14 +215,13 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """
         size = self._checked_size()
         self._training(n_rows=1)  # a bad setting raises before any work
-        data = self._observe(w, noise, projection, weights, reset=True)
+        data = observe(self, w, noise, projection, weights, reset=True)
         if len(data) < 2:
             raise ValueError(
                 f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
             )
         with isolated_rng(self.random_state):
             self.standardiser_ = Standardiser.fit(data)
-            self.n_latent_ = data.latent_dim
             data = self._standardised(data)
             train, held_out = data, None
             if self.validation_fraction > 0:
@@ -249,8 +240,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
-        check_is_fitted(self)
-        values = self._latent_values(v)
+        values = true_values(self, v)
         with torch.no_grad():
             like = next(self.posterior_.parameters())
             parts = [self.density_.log_prob(part.to(like)) for part in values.split(POINTS_AT_ONCE)]
@@ -278,7 +268,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """
         check_integer("n_samples", n_samples, 1)
         answers = []
-        data = self._observe(w, noise, projection)
+        data = observe(self, w, noise, projection)
         for part, draws in self._weighted_draws(data, n_samples, random_state):
             volume = self.standardiser_.log_observed_volume(part)
             answers.append((draws.log_marginal() - volume).double().cpu().numpy())
@@ -335,7 +325,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
-        data = self._observe(w, noise, projection)
+        data = observe(self, w, noise, projection)
         parts: list[tuple[torch.Tensor, ...]] = []
         for _, draws in self._weighted_draws(data, n_proposals, random_state):
             scale = self.standardiser_.scale.to(draws.v)
@@ -351,60 +341,30 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
-        parameters = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params().items()
-            if name not in ABOUT_THIS_RUN
-        }
-        if isinstance(self.random_state, np.random.RandomState):
-            del parameters["random_state"]
-        description = {
-            "class": type(self).__name__,
-            "parameters": parameters,
-            "n_features_in": self.n_features_in_,
-            "n_latent": self.n_latent_,
+        details = {
             "n_posterior_features": self.posterior_.n_features,
-            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
             "history": self.history_.as_dict(),
         }
         weights = {
-            "standardiser.location": self.standardiser_.location,
-            "standardiser.scale": self.standardiser_.scale,
-            "standardiser.channel": self.standardiser_.channel,
+            **_prefixed("standardiser.", vars(self.standardiser_)),
             **_prefixed("density.", self.density_.density.state_dict()),
             **_prefixed("posterior.", self.posterior_.state_dict()),
         }
-        write_model(path, description, weights)
+        write_model(path, self, details, weights)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
         """Read a model that :meth:`save` wrote; ``device`` overrides the one it was trained on."""
-        description, weights = read_model(path)
-        if description.get("class") != cls.__name__:
-            raise ValueError(
-                f"Expected a {cls.__name__} at {path}; got a {description.get('class')}."
-            )
-        try:
-            model = cls(**description["parameters"])
-            if device is not None:
-                model.set_params(device=device)
-            model._restore(description, weights)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
-        return model
+        changes = {} if device is None else {"device": device}
+        return read_model(path, cls, changes)
 
-    def _restore(self, description: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        self.n_features_in_ = description["n_features_in"]
-        if description["feature_names_in"]:
-            self.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        self.n_latent_ = description["n_latent"]
-        self.standardiser_ = Standardiser(
-            *(weights[f"standardiser.{name}"] for name in ("location", "scale", "channel"))
-        )
-        self._build(self._checked_size(), description["n_posterior_features"])
+    def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        """Take what :meth:`save` wrote."""
+        self.standardiser_ = Standardiser(**_without_prefix("standardiser.", weights))
+        self._build(self._checked_size(), details["n_posterior_features"])
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
-        self.history_ = History(**description["history"])
+        self.history_ = History(**details["history"])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -454,54 +414,9 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         for module in (self.density_, self.posterior_):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
 
-    def _observe(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        weights: ArrayLike | None = None,
-        *,
-        reset: bool = False,
-    ) -> Observations:
-        if not reset:
-            check_is_fitted(self)
-        refuse_text(w, "w")
-        w = validate_data(self, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        if noise is None:
-            warnings.warn(
-                "noise was not given, so w is taken as exact. "
-                "Pass noise=..., or noise=0.0 to say so.",
-                stacklevel=3,
-            )
-            noise = 0.0
-        data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
-        if not reset and data.latent_dim != self.n_latent_:
-            raise ValueError(
-                f"Expected a truth of {self.n_latent_} dimensions, as in fit; "
-                f"got a projection from {data.latent_dim}."
-            )
-        return data
-
     def _standardised(self, data: Observations) -> Observations:
         data = self.standardiser_.observations(data)
         return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-
-    def _latent_values(self, v: ArrayLike) -> torch.Tensor:
-        refuse_text(v, "v")
-        if self.n_latent_ == self.n_features_in_:
-            v = validate_data(self, v, reset=False, dtype=np.float64, ensure_all_finite=False)
-        values = as_tensor(v, "v")
-        if values.dim() != 2 or values.shape[1] != self.n_latent_:
-            raise ValueError(
-                f"Expected v of shape (N, {self.n_latent_}); got {tuple(values.shape)}."
-            )
-        position = first_bad(~values.isfinite())
-        if position is not None:
-            raise ValueError(
-                f"Expected finite values in v; got NaN or inf at {place(position)}. "
-                "A density has no value there."
-            )
-        return values
 
     def _weighted_draws(
         self, data: Observations, n_draws: int, random_state: RandomState
