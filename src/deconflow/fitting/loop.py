@@ -113,6 +113,7 @@ class _Fit:
         bar = tqdm(
             epochs,
             desc="fit",
+            mininterval=0.5,
             unit="epoch",
             disable=not progress,
             initial=len(self.history),
@@ -122,7 +123,7 @@ class _Fit:
             if self.history.stopped_early:
                 break
             self._epoch(epoch)
-            bar.set_postfix(self._summary())
+            bar.set_postfix(self._summary(), refresh=False)
             for callback in callbacks:
                 callback(epoch, self.history)
         self.objective.load_state_dict(self.best or self.candidate.state_dict())
