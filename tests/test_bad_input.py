@@ -262,9 +262,6 @@ BAD_CALLS = {
         ValueError, r"3 features, but FlowDeconvolver is expecting 2"),
     "score: no draws": (lambda m: m.score(W, noise=0.1, n_samples=0),
         ValueError, r"at least (one draw|1).*got 0"),
-    "score: missing values, unlike in training": (
-        lambda m: m.score(with_value(W, (0, 0), np.nan), noise=0.1),
-        ValueError, r"as in training.*Missing values"),
     "score: another kind of law": (lambda m: m.score(W, noise=laplace([0.1, 0.1])),
         ValueError, r"as in training.*noise law"),
     "score: another truth": (lambda m: m.score(W, noise=0.1, projection=np.ones((2, 3))),

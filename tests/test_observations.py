@@ -267,9 +267,8 @@ def test_weights_have_mean_one_and_no_unit():
 @all_noises
 def test_features_hold_everything_known_of_a_row(case, noise):
     data = observe(case, noise)
-    width = M + M * (M + 1) // 2
+    width = M + M * (M + 1) // 2 + M
     width += M if "law" in noise else 0
-    width += 0 if data.observed is None else M
     width += 0 if data.projection is None else M * D
     assert data.features().shape == (N, width)
     assert data.features().isfinite().all()
@@ -353,7 +352,7 @@ def test_noise_of_other_data_brings_no_missing_values_along():
 
 def test_bounded_noise_keeps_its_bounds():
     data = Observations.from_arrays(W, uniform(SD))
-    to_support, _ = data[2:4].noise.support_map()
+    to_support, _, _ = data[2:4].noise.support_map()
     far = torch.full((2, W.shape[1]), 30.0, dtype=torch.float64)
     np.testing.assert_allclose(to_support(far), SD[2:4], rtol=1e-6)
     np.testing.assert_allclose(to_support(-far), -SD[2:4], rtol=1e-6)

@@ -57,19 +57,53 @@ def close(answer, expected, rtol=1e-9):
 
 @without_projection
 @all_noises
-def test_fit_is_the_plain_formula(case, noise):
+def test_fit_solves_its_equations(case, noise):
     data = observe(case, noise)
     w = CASES[case]["w"] - data.noise.mean().numpy()
     a = np.where(np.isnan(w), 0.0, CASES[case].get("weights", np.ones(N))[:, None])
     variance = data.noise.variance().expand(N, M).numpy()
-    filled = np.nan_to_num(w)
-    mean = (a * filled).sum(0) / a.sum(0)
-    total = (a * (filled - mean) ** 2).sum(0) / a.sum(0)
-    deconvolved = total - (a * variance).sum(0) / a.sum(0)
     fitted = Standardiser.fit(data)
-    close(fitted.location, mean)
-    close(fitted.scale, np.sqrt(np.maximum(deconvolved, SMALLEST_SHARE * total)), rtol=1e-7)
+    precision = a / (fitted.scale.numpy() ** 2 + variance)
+    filled = np.nan_to_num(w)
+    mean = (precision * filled).sum(0) / precision.sum(0)
+    precision2 = precision**2 / np.where(a > 0, a, 1.0)
+    square = (filled - mean) ** 2
+    total = (precision2 * square).sum(0) / precision2.sum(0)
+    deconvolved = (precision2 * (square - variance)).sum(0) / precision2.sum(0)
+    close(fitted.location, mean, rtol=1e-6)
+    close(fitted.scale, np.sqrt(np.maximum(deconvolved, SMALLEST_SHARE * total)), rtol=1e-6)
     assert fitted.channel.tolist() == fitted.scale.tolist()
+
+
+def test_with_one_noise_for_all_it_is_the_plain_formula():
+    fitted = Standardiser.fit(Observations.from_arrays(W, SD[0]))
+    close(fitted.location, W.mean(0), rtol=1e-7)
+    deconvolved = np.maximum(W.var(0) - SD[0] ** 2, SMALLEST_SHARE * W.var(0))
+    close(fitted.scale, np.sqrt(deconvolved), rtol=1e-7)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e10])
+def test_a_row_that_says_nothing_changes_nothing(size):
+    rng = np.random.default_rng(3)
+    w = rng.normal(size=(500, 2))
+    sd = np.full((500, 2), 0.1)
+    alone = Standardiser.fit(Observations.from_arrays(w, sd))
+    noisy = np.concatenate([w, [[size, -size]]])
+    both = Standardiser.fit(Observations.from_arrays(noisy, np.concatenate([sd, [[size, size]]])))
+    close(both.scale, alone.scale, rtol=0.01)
+    far = Standardiser.fit(Observations.from_arrays(noisy, np.concatenate([sd, sd[:1]])))
+    close(far.scale, alone.scale, rtol=0.15)  # one row at 10 standard deviations: (1 + .2) ** .5
+
+
+def test_projected_variances_are_never_negative_or_of_other_units():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        v = rng.normal(size=(60, 3)) * [1e-6, 1e-6, 5e-8]
+        R = rng.normal(size=(60, 1, 3))
+        w = np.einsum("nmd,nd->nm", R, v)
+        scale = Standardiser.fit(Observations.from_arrays(w, 1e-9, projection=R)).scale
+        assert (scale > 1e-9).all()
+        assert (scale < 1e-5).all()
 
 
 def test_the_truth_not_the_measurement_gets_unit_variance():
@@ -293,7 +327,7 @@ def test_float32_data_stay_float32():
     fitted = Standardiser.fit(observe("missing"))
     ready = fitted.observations(data)
     assert ready.w.dtype == ready.features().dtype == torch.float32
-    assert fitted.restore(torch.zeros(1, M)).dtype == torch.float32
+    assert fitted.restore(torch.zeros(1, M)).dtype == torch.float64  # offsets may be large
     assert fitted.log_observed_volume(data).dtype == torch.float32
 
 

@@ -51,7 +51,7 @@ def refuse_text(values: ArrayLike, name: str) -> None:
 def as_tensor(values: ArrayLike | Tensor, name: str) -> Tensor:
     """Turn anything array-like into a float64 tensor, which shares its memory where it can."""
     if isinstance(values, Tensor) and values.is_floating_point():
-        return values.detach().to(torch.float64)
+        return values.detach().cpu().to(torch.float64)
     array = as_floats(values, name)
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()

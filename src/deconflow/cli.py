@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -43,29 +44,33 @@ def demo(
 
     Example: deconflow demo -o demo_output
     """
-    try:
+    with _one_line_errors():
         from deconflow.demo import run
 
         typer.echo(run(output))
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turn what users can cause into one line and an exit code, never a traceback."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         _fail(f"{error.name} is not installed; pip install 'deconflow[all]' brings it.")
+    except (ValueError, TypeError, ArithmeticError, OSError) as error:
+        _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was written.", code=130)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int = 2) -> NoReturn:
     typer.echo(f"deconflow: {message}", err=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 def main() -> None:
-    """Run the program; errors are one line, and never a traceback."""
-    try:
-        app()
-    except (ValueError, OSError) as error:
-        typer.echo(f"deconflow: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("deconflow: interrupted; nothing was written.", err=True)
-        sys.exit(130)
+    """Run the program."""
+    app()
 
 
 if __name__ == "__main__":

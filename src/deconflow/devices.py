@@ -15,4 +15,7 @@ def resolve_device(name: str) -> torch.device:
         raise ValueError(f"Expected device to be 'cpu', 'cuda' or 'auto'; got {name!r}.")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"Expected a device that is there; got {name!r} and no CUDA. Use 'auto'.")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"Expected a device such as 'cpu' or 'cuda:0'; got {name!r}.") from error

@@ -114,12 +114,18 @@ class Observations:
 
     def features(self) -> Tensor:
         """What a network may look at: ``w``, its noise, what is missing, and the projection."""
-        parts = [self.w, self.noise.features().expand(len(self), -1)]
-        if self.observed is not None:
-            parts.append(self.observed.to(self.w.dtype))
+        seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)
+        parts = [self.w, self.noise.features().expand(len(self), -1), seen]
         if self.projection is not None:
             parts.append(self.projection.flatten(1))
         return torch.cat(parts, -1)
+
+    def with_weight(self) -> Self:
+        """Leave the rows of weight zero out."""
+        if self.weights is None:
+            return self
+        kept = self[self.weights > 0]
+        return replace(kept, weights=kept.weights / kept.weights.mean())
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+
+_lock = threading.RLock()
+"""torch's generator belongs to the process: threads take turns."""
 
 RandomState = int | np.random.RandomState | None
 
@@ -25,6 +29,6 @@ def isolated_rng(random_state: RandomState) -> Iterator[None]:
         As everywhere in scikit-learn: an integer, a ``RandomState``, or None.
     """
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    with torch.random.fork_rng():
+    with _lock, torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 from deconflow.checks import first_bad
@@ -13,10 +14,13 @@ from deconflow.observations import Observations
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
 
+ROUNDS, FARTHEST = 100, 10.0
+"""Most rounds of reweighting, and how many standard deviations away a row is held back."""
+
 
 @dataclass(frozen=True)
 class Standardiser:
-    r"""The change of units :math:`v = m + s z`, :math:`w = R m + t w'`.
+    r"""The change of units :math:`v = m + s z`, :math:`w = R m + t w'`, in float64.
 
     Attributes
     ----------
@@ -34,28 +38,30 @@ class Standardiser:
     def fit(cls, data: Observations) -> Standardiser:
         r"""Estimate from observations.
 
-        The location solves :math:`\min_m \sum_i |w_i - E n_i - R_i m|^2`; the variances
-        :math:`s^2` are the least-squares answer to
-        :math:`E (w - R m)_j^2 - S_{jj} = \sum_d R_{jd}^2 s_d^2`. Without a projection these are
-        the mean and the variance of ``w`` less the mean noise variance.
+        The location solves :math:`\min_m \sum_{ij} \omega_{ij} (w - E n - R m)_{ij}^2`; the
+        variances :math:`s^2` are the least-squares answer, with weights :math:`\omega^2`, to
+        :math:`E (w - R m)_j^2 - S_{jj} = \sum_d R_{jd}^2 s_d^2`. Each measured value counts by its
+        precision :math:`\omega = 1 / (\sum_d R_{jd}^2 s_d^2 + S_{jj})`, found in rounds, so
+        that a very noisy row changes nothing; outliers are held back at 10 standard deviations.
+        With the same noise for all rows these are the mean and the variance of ``w`` less that of
+        the noise.
         """
-        centred = data.w - data.noise.mean()
-        seen = torch.ones_like(data.w) if data.observed is None else data.observed.to(data.w)
-        location = _solve(data, centred * seen, power=1)
-        spread = _projected_residual(data, centred, location).square() * seen
-        noise = data.noise.variance() * seen
-        total = _solve(data, spread, power=2)
-        variance = _solve(data, spread - noise, power=2).maximum(SMALLEST_SHARE * total)
-        scale = torch.where(variance > 0, variance, 1.0).sqrt()
+        moments = _Moments(data)
+        location, variance = moments.start()
+        for _ in range(ROUNDS):
+            before = variance
+            location, variance = moments.refine(location, variance)
+            if torch.allclose(variance, before, rtol=1e-10, atol=0):
+                break
+        scale = variance.sqrt()
         if data.projection is None:
             return cls(location, scale, scale.clone())
-        channel = _channel_scale(_weighted(data, spread).sum(0), _weighted(data, seen).sum(0))
-        return cls(location, scale, channel)
+        return cls(location, scale, moments.channel_scale(location, variance))
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
         channel = self.channel.to(data.w)
-        centred = _projected_residual(data, data.w, self.location.to(data.w))
+        centred = _residual(data, data.w, self.location.to(data.w))
         projection = data.projection
         if projection is not None:
             projection = projection * self.scale.to(data.w) / channel.unsqueeze(-1)
@@ -63,11 +69,13 @@ class Standardiser:
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
     def latent(self, v: Tensor) -> Tensor:
-        """Change the units of true values ``v``."""
+        """Change the units of true values ``v``, in float64."""
+        v = v.double()
         return (v - self.location.to(v)) / self.scale.to(v)
 
     def restore(self, z: Tensor) -> Tensor:
-        """Change standardised true values back."""
+        """Change standardised true values back, in float64."""
+        z = z.double()
         return self.location.to(z) + self.scale.to(z) * z
 
     def log_latent_volume(self) -> Tensor:
@@ -82,38 +90,91 @@ class Standardiser:
         return torch.where(data.observed, log_t, 0.0).sum(-1)
 
 
-def _projected_residual(data: Observations, w: Tensor, location: Tensor) -> Tensor:
+class _Moments:
+    """Weighted moments of all measured values ``(N, M)``, with or without a projection."""
+
+    def __init__(self, data: Observations) -> None:
+        self.data = data
+        self.w = data.w - data.noise.mean()
+        self.S = data.noise.variance().expand_as(data.w)
+        seen = torch.ones_like(data.w) if data.observed is None else data.observed.to(data.w)
+        self.count = seen if data.weights is None else seen * data.weights.unsqueeze(-1)
+        self.R2 = None if data.projection is None else data.projection.square()
+        _refuse_unseen(self._solve(self.count, 2).isnan())
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Median and squared median deviation, which no single row can move."""
+        if self.R2 is None:
+            used = torch.where(self.count > 0, self.w, torch.nan)
+            location = used.nanmedian(0).values
+            spread = (used - location).abs().nanmedian(0).values.square() / 0.4549
+            plain = (used - location).square().nanmean(0)
+            return location, _positive(torch.where(spread > 0, spread, plain))
+        sizes = (self.R2 * self.count.unsqueeze(-1)).sum((0, 1)) / self.count.sum()
+        reach = (self.R2 / sizes).sum(-1)
+        ratio = (self.w.square() / torch.where(reach > 0, reach, 1.0))[self.count > 0]
+        common = ratio.median() / 0.4549
+        common = common if common > 0 else ratio.mean()
+        return torch.zeros_like(sizes), _positive(common / sizes)
+
+    def refine(self, location: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """One round: precisions from the variance, then location and variance from those."""
+        spread = self._signal(variance) + self.S
+        held = _residual(self.data, self.w, location)
+        limit = FARTHEST * spread.sqrt()
+        held = held.clamp(-limit, limit)
+        location = location + self._solve(self.count / spread, 1, held)
+        squares = _residual(self.data, self.w, location).clamp(-limit, limit).square()
+        counted = self.count / spread.square()
+        total = self._solve(counted, 2, squares)
+        deconvolved = self._solve(counted, 2, squares - self.S)
+        return location, _positive(deconvolved.maximum(SMALLEST_SHARE * total))
+
+    def channel_scale(self, location: Tensor, variance: Tensor) -> Tensor:
+        """Root mean square of each channel's signal; one for a channel never seen."""
+        signal = (self._signal(variance) * self.count).sum(0)
+        count = self.count.sum(0)
+        mean = signal / torch.where(count > 0, count, 1.0)
+        return torch.where(mean > 0, mean, 1.0).sqrt()
+
+    def _signal(self, variance: Tensor) -> Tensor:
+        """Variance of ``R v``, ``(N, M)`` or ``(M,)``."""
+        return variance if self.R2 is None else self.R2 @ variance
+
+    def _solve(self, counted: Tensor, power: int, targets: Tensor | None = None) -> Tensor:
+        """Least squares of ``targets = R**power x``, NaN if unseen; squares are not negative."""
+        targets = torch.ones_like(counted) if targets is None else targets
+        if self.R2 is None or self.data.projection is None:
+            return (counted * targets).sum(0) / counted.sum(0)
+        R = self.data.projection if power == 1 else self.R2
+        weighted = R * counted.unsqueeze(-1)
+        gram = torch.einsum("nmd,nme->de", weighted, R)
+        units = gram.diagonal().sqrt()  # so that cut-offs know no units
+        sums = torch.einsum("nmd,nm->d", weighted, targets) / units
+        if not (units > 0).all():
+            return torch.where(units > 0, 0.0, torch.nan)
+        values, vectors = torch.linalg.eigh(gram / torch.outer(units, units))
+        kept = values > 1e-10 * values[-1]
+        roots = values[kept].sqrt()
+        A, b = roots.unsqueeze(-1) * vectors[:, kept].mT, vectors[:, kept].mT @ sums / roots
+        x = vectors[:, kept] @ (b / roots)
+        if power == 2 and (x < 0).any():
+            x = torch.from_numpy(nnls(A.numpy(), b.numpy())[0])
+        return x / units
+
+
+def _residual(data: Observations, w: Tensor, location: Tensor) -> Tensor:
     if data.projection is not None:
         return w - data.projection @ location
     r = w - location
     return r if data.observed is None else torch.where(data.observed, r, 0.0)
 
 
-def _weighted(data: Observations, values: Tensor) -> Tensor:
-    return values if data.weights is None else values * data.weights.unsqueeze(-1)
-
-
-def _solve(data: Observations, targets: Tensor, power: int) -> Tensor:
-    """Least squares of ``targets = R**power x`` over all observed values."""
-    if data.projection is None:
-        seen = torch.ones_like(data.w) if data.observed is None else data.observed.to(data.w)
-        count = _weighted(data, seen).sum(0)
-        _refuse_unseen(count == 0)
-        return _weighted(data, targets).sum(0) / count
-    R = data.projection.pow(power)
-    weighted = R if data.weights is None else R * data.weights[:, None, None]
-    gram = torch.einsum("nmd,nme->de", weighted, R)
-    _refuse_unseen(gram.diagonal() == 0)
-    sums = torch.einsum("nmd,nm->d", weighted, targets)
-    units = gram.diagonal().sqrt()  # so that the cut-off knows no units
-    inverse = torch.linalg.pinv(gram / torch.outer(units, units), rtol=1e-10, hermitian=True)
-    return inverse @ (sums / units) / units
-
-
-def _channel_scale(total: Tensor, count: Tensor) -> Tensor:
-    """Root mean square of each channel; one for a channel that is constant or never seen."""
-    mean = total / torch.where(count > 0, count, 1.0)
-    return torch.where(mean > 0, mean, 1.0).sqrt()
+def _positive(variance: Tensor) -> Tensor:
+    """Replace the zeros of constant columns by a share of the others, or by one."""
+    usual = variance[variance > 0]
+    fallback = SMALLEST_SHARE * usual.mean() if len(usual) and len(usual) < len(variance) else 1.0
+    return torch.where(variance > 0, variance, fallback)
 
 
 def _refuse_unseen(unseen: Tensor) -> None:

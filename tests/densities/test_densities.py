@@ -70,10 +70,11 @@ def test_shapes_and_precision(make, dim, dtype):
     density = shake(make(dim)).to(dtype)
     v = density.sample(7)
     assert v.shape == (7, dim)
-    assert v.dtype == dtype
+    exact = torch.float64 if isinstance(density, Restored) else dtype  # offsets may be large
+    assert v.dtype == exact
     log_p = density.log_prob(v.expand(3, 7, dim))
     assert log_p.shape == (3, 7)
-    assert log_p.dtype == dtype
+    assert log_p.dtype == exact
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     assert torch.allclose(log_p[0], density.log_prob(v), atol=tolerance)
     assert log_p.isfinite().all()
@@ -186,7 +187,7 @@ def test_restored_density_changes_by_the_jacobian_only():
     inner = shake(ARCHITECTURES["made"](2, SMALL))
     v = torch.randn(9, 2)
     expected = inner.log_prob((v - units.location) / units.scale) - math.log(1.5)
-    assert torch.allclose(Restored(inner, units).log_prob(v), expected)
+    assert torch.allclose(Restored(inner, units).log_prob(v).float(), expected)
 
 
 def test_importing_deconflow_leaves_distribution_validation_on():

@@ -178,9 +178,25 @@ def test_non_finite_steps_are_skipped_and_counted(rng):
 def test_many_non_finite_steps_end_the_fit_with_good_weights(rng):
     objective = Sometimes(range(5, 1000))
     with pytest.raises(NonFiniteError, match="learning_rate"):
-        fit(objective, clean(rng), None, Training(epochs=50, batch_size=100))
+        fit(objective, clean(rng), None, Training(epochs=50, batch_size=10))
     assert objective.weight.isfinite().all()
     assert objective.calls == 4 + 10
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_weights_that_end_up_broken_are_not_kept(validated, rng):
+    data = clean(rng)
+    density = single()
+    start = parameters(density)
+    wild = Training(epochs=1, batch_size=400, learning_rate=1e30, clip_norm=None)
+    with pytest.raises(NonFiniteError, match="last good weights"):
+        fit(MaximumLikelihood(density), data, data if validated else None, wild)
+    assert torch.equal(parameters(density), start)
+
+
+def test_an_epoch_of_skipped_steps_has_no_objective(rng):
+    history = fit(Sometimes({1}), clean(rng), None, Training(epochs=1, batch_size=400))
+    assert np.isnan(history.train[0])
 
 
 def test_infinite_gradient_is_skipped_too(rng):

@@ -489,7 +489,8 @@ def test_bounds_hold_every_sample_and_follow_the_units(name):
     noise = make_noise()
     scale = torch.tensor([0.5, 10.0], dtype=torch.float64)
     for law, unit in ((noise, np.ones(2)), (noise.divide(scale), scale.numpy())):
-        to_support, divisor = law.support_map()
+        to_support, divisor, start = law.support_map()
+        assert (start == 0).all()
         far = torch.full((N, 2), 30.0, dtype=torch.float64)
         for z, end in ((-far, low), (far, high)):
             reached = to_support(z) / divisor

@@ -142,7 +142,7 @@ def test_recognition_sees_the_noise_of_its_row(rng):
 def test_recognition_refuses_other_features(rng):
     posterior = recognition(observations("full", rng))
     with pytest.raises(ValueError, match="as in training"):
-        posterior.sample(observations("missing", rng), 2)
+        posterior.sample(observations("student", rng), 2)
 
 
 def test_bounded_noise_keeps_the_truth_in_reach(rng):

@@ -18,7 +18,7 @@ class Dropout(nn.Module):
         super().__init__()
         if not 0 <= p < 1:
             raise ValueError(f"Expected a dropout probability in [0, 1); got {p}.")
-        self.level = round(256 * p)
+        self.level = min(255, round(256 * p))
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop values while training."""

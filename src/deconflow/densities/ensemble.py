@@ -2,6 +2,7 @@ r"""Densities made of densities."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import cast
 
 import torch
@@ -65,10 +66,11 @@ class Restored(Density):
         self.density, self.standardiser = density, standardiser
 
     def log_prob(self, v: Tensor) -> Tensor:
-        """Log density of ``(..., dim)``."""
-        volume = self.standardiser.log_latent_volume().to(v)
-        return self.density.log_prob(self.standardiser.latent(v)) - volume
+        """Log density of ``(..., dim)``, in float64."""
+        like = next(chain(self.density.parameters(), self.density.buffers()))
+        log_p = self.density.log_prob(self.standardiser.latent(v).to(like)).double()
+        return log_p - self.standardiser.log_latent_volume().to(log_p)
 
     def sample(self, n: int) -> Tensor:
-        """Draw ``(n, dim)``."""
+        """Draw ``(n, dim)``, in float64: the network's precision is that of standardised units."""
         return self.standardiser.restore(self.density.sample(n))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,13 @@ def observe(
     """Check measurements; ``reset`` is for ``fit``, which learns names and dimensions."""
     if not reset:
         check_is_fitted(estimator)
+    w, noise = _plain_table(w, noise)
     refuse_text(w, "w")
     w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    if noise is None and not reset and estimator.noise_given_:
+        raise ValueError("Expected noise, because the model was fitted with noise; got none.")
+    if reset:
+        estimator.noise_given_ = noise is not None
     if noise is None:
         warnings.warn(
             "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so.",
@@ -43,6 +50,34 @@ def observe(
             f"got a projection from {data.latent_dim}."
         )
     return data
+
+
+def refuse_noise_as_y(y: Any, noise: Any) -> None:
+    """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
+    if noise is None and np.ndim(y) >= 2:
+        raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Give an estimator its state back if the block fails or is interrupted."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _plain_table(w: Any, noise: Any) -> tuple[Any, Any]:
+    """Bring tensors to numpy, and the noise's columns into the order of ``w``'s."""
+    if isinstance(w, Tensor):
+        w = w.detach().cpu().numpy()
+    names, noise_names = (list(getattr(x, "columns", [])) for x in (w, noise))
+    if names != noise_names and sorted(map(str, names)) == sorted(map(str, noise_names)):
+        noise = noise[names]
+    return w, noise
 
 
 def true_values(estimator: Any, v: ArrayLike) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,10 +17,15 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from deconflow.checks import check_integer, check_number
+from deconflow.checks import check_integer, check_number, first_bad
 from deconflow.densities import ARCHITECTURES, Architecture, Restored
 from deconflow.devices import resolve_device
-from deconflow.estimators.door import observe, true_values
+from deconflow.estimators.door import (
+    observe,
+    refuse_noise_as_y,
+    true_values,
+    unchanged_on_failure,
+)
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
 from deconflow.fitting import History, Training, fit
@@ -98,6 +104,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         The change of units.
     history_ : History
         What happened in training.
+    parameters_ : dict
+        The parameters the model was fitted with.
     n_features_in_ : int
         Number of columns of ``w``.
 
@@ -213,9 +221,21 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         weights
             ``(N,)`` row weights.
         """
+        with unchanged_on_failure(self):
+            return self._fit(w, y, noise, projection, weights)
+
+    def _fit(
+        self,
+        w: ArrayLike,
+        y: Any,
+        noise: Any,
+        projection: ArrayLike | None,
+        weights: ArrayLike | None,
+    ) -> Self:
         size = self._checked_size()
         self._training(n_rows=1)  # a bad setting raises before any work
-        data = observe(self, w, noise, projection, weights, reset=True)
+        refuse_noise_as_y(y, noise)
+        data = observe(self, w, noise, projection, weights, reset=True).with_weight()
         if len(data) < 2:
             raise ValueError(
                 f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
@@ -236,21 +256,23 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
                 checkpoint=self.checkpoint,
                 progress=self.verbose,
             )
+        self.parameters_ = self.get_params()
         return self
 
     def score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
         values = true_values(self, v)
         with torch.no_grad():
-            like = next(self.posterior_.parameters())
-            parts = [self.density_.log_prob(part.to(like)) for part in values.split(POINTS_AT_ONCE)]
-        return torch.cat(parts).double().cpu().numpy()
+            device = next(self.posterior_.parameters()).device
+            chunks = values.to(device).split(POINTS_AT_ONCE)
+            parts = [self.density_.log_prob(part) for part in chunks]
+        return torch.cat(parts).cpu().numpy()
 
     def score_observations(
         self,
         w: ArrayLike,
-        *,
         noise: Any = None,
+        *,
         projection: ArrayLike | None = None,
         n_samples: int = 100,
         random_state: RandomState = 0,
@@ -271,8 +293,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         data = observe(self, w, noise, projection)
         for part, draws in self._weighted_draws(data, n_samples, random_state):
             volume = self.standardiser_.log_observed_volume(part)
-            answers.append((draws.log_marginal() - volume).double().cpu().numpy())
-        return np.concatenate(answers)
+            answers.append(draws.log_marginal().double().cpu() - volume)
+        return torch.cat(answers).numpy()
 
     def score(
         self,
@@ -284,6 +306,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         n_samples: int = 100,
     ) -> float:
         """Mean of ``log p(w)`` over the rows; see :meth:`score_observations`."""
+        refuse_noise_as_y(y, noise)
         return float(
             self.score_observations(
                 w, noise=noise, projection=projection, n_samples=n_samples
@@ -303,8 +326,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
     def posterior(
         self,
         w: ArrayLike,
-        *,
         noise: Any = None,
+        *,
         projection: ArrayLike | None = None,
         n_samples: int = 100,
         n_proposals: int = 1000,
@@ -328,11 +351,11 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         data = observe(self, w, noise, projection)
         parts: list[tuple[torch.Tensor, ...]] = []
         for _, draws in self._weighted_draws(data, n_proposals, random_state):
-            scale = self.standardiser_.scale.to(draws.v)
+            scale = self.standardiser_.scale.to(draws.v.device)
             parts.append((
                 self.standardiser_.restore(draws.resample(n_samples)).transpose(0, 1),
                 self.standardiser_.restore(draws.mean()),
-                draws.covariance() * torch.outer(scale, scale),
+                draws.covariance().double() * torch.outer(scale, scale),
                 draws.effective_sample_size(),
             ))  # fmt: skip
         arrays = (torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
@@ -361,10 +384,15 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
     def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
         """Take what :meth:`save` wrote."""
         self.standardiser_ = Standardiser(**_without_prefix("standardiser.", weights))
-        self._build(self._checked_size(), details["n_posterior_features"])
+        with isolated_rng(0):  # weights drawn here are replaced below
+            self._build(self._checked_size(), details["n_posterior_features"])
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
         self.history_ = History(**details["history"])
+        self.parameters_ = self.get_params()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "history_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -373,9 +401,10 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def _training(self, n_rows: int) -> Training:
         """Make the settings of the fit loop."""
+        check_integer("batch_size", self.batch_size, 1)
         settings = {f.name: getattr(self, f.name) for f in fields(Training)}
         if self.epochs is None:
-            steps = math.ceil(n_rows / max(1, self.batch_size))
+            steps = math.ceil(n_rows / self.batch_size)
             settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))
         return Training(**settings)
 
@@ -389,8 +418,16 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
             check_integer(name, getattr(self, name), 1)
         check_number("dropout", self.dropout, 0, 1)
         check_number("validation_fraction", self.validation_fraction, 0, 1)
-        if self.patience is not None and self.validation_fraction == 0:
-            raise ValueError("Expected a validation_fraction above 0 for patience; got 0.")
+        if self.validation_fraction == 0 and (self.patience or self.schedule == "plateau"):
+            raise ValueError(
+                "Expected a validation_fraction above 0 for patience and the plateau schedule; "
+                "got 0."
+            )
+        if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
+            raise ValueError(
+                "Expected an integer random_state for a checkpoint, so that the fit can go on; "
+                f"got {self.random_state!r}."
+            )
         return Architecture(
             layers=self.n_layers,
             hidden=self.hidden,
@@ -424,14 +461,29 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
         like = next(self.posterior_.parameters())
         density = self.density_.density
+        row = 0
         with torch.no_grad(), isolated_rng(random_state):
             for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
                 ready = self._standardised(part).to(dtype=like.dtype, device=like.device)
-                yield part, weigh(density, self.posterior_, ready, n_draws)
+                draws = weigh(density, self.posterior_, ready, n_draws)
+                _refuse_out_of_reach(draws, row)
+                row += len(part)
+                yield part, draws
 
 
-def _one_of(name: str, value: str, known: Iterable[str]) -> None:
-    if value not in known:
+def _refuse_out_of_reach(draws: WeightedDraws, first_row: int) -> None:
+    """Raise where no proposal of a row has a density above zero."""
+    position = first_bad(~draws.log_weights.amax(0).isfinite())
+    if position is not None:
+        raise ValueError(
+            "Expected measurements that the model can reach; "
+            f"got row {first_row + position[0]} of w, whose density is zero in {draws.v.dtype}. "
+            "Look at that row, or use dtype='float64'."
+        )
+
+
+def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
 
 

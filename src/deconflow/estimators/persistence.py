@@ -58,6 +58,7 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
         model: Any = cls(**{**description["parameters"], **changes})
         model.n_features_in_ = description["n_features_in"]
         model.n_latent_ = description["n_latent"]
+        model.noise_given_ = description["noise_given"]
         if description["feature_names_in"]:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         model._restore(description["details"], weights)
@@ -69,7 +70,7 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
 def _describe(model: Any) -> dict[str, Any]:
     parameters = {
         name: value.item() if isinstance(value, np.generic) else value
-        for name, value in model.get_params().items()
+        for name, value in model.parameters_.items()
         if name not in ABOUT_ONE_RUN and not isinstance(value, np.random.RandomState)
     }
     return {
@@ -79,6 +80,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "parameters": parameters,
         "n_features_in": model.n_features_in_,
         "n_latent": model.n_latent_,
+        "noise_given": model.noise_given_,
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
     }
 

@@ -16,6 +16,15 @@ from torch import nn
 from deconflow.fitting.settings import Training
 from deconflow.objectives.base import RowData
 
+UNREADABLE = (
+    RuntimeError,
+    EOFError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    pickle.UnpicklingError,
+)
+
 
 class Checkpoint:
     """A file that holds the state of a fit after its last whole epoch.
@@ -33,13 +42,15 @@ class Checkpoint:
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, or None if there is no file."""
+        if self.path.is_dir():
+            raise ValueError(f"Expected a file as checkpoint; got the folder {self.path}.")
         if not self.path.exists():
             return None
         try:
             with warnings.catch_warnings(action="ignore"):
                 state = torch.load(self.path, weights_only=True)
             identity = state.pop("identity")
-        except (RuntimeError, EOFError, KeyError, AttributeError, pickle.UnpicklingError) as error:
+        except UNREADABLE as error:
             raise ValueError(
                 f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
                 "Delete it to start anew."

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -97,6 +97,7 @@ class _Fit:
         if training.averaging is not None:
             self.average = RunningAverage(objective, training.averaging)
         self.best: dict[str, Tensor] | None = None
+        self.good = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
         self.validation_seed = int(torch.randint(2**31, ()))
@@ -126,7 +127,9 @@ class _Fit:
             bar.set_postfix(self._summary(), refresh=False)
             for callback in callbacks:
                 callback(epoch, self.history)
-        self.objective.load_state_dict(self.best or self.candidate.state_dict())
+        if self.validation is not None and self.best is None:
+            self._give_up("the validation objective was never finite")
+        self.objective.load_state_dict(self.best or self.good)
         self.objective.eval()
         return self.history
 
@@ -137,9 +140,13 @@ class _Fit:
         order = torch.randperm(len(self.train))
         values = [self._step(rows) for rows in order.split(self.training.batch_size)]
         finite = [value for value in values if value is not None]
-        self.history.train.append(sum(finite) / max(len(finite), 1))
+        self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
         if self.validation is not None:
             self._validate(epoch, self.validation)
+        elif not math.isfinite(evaluate(self.candidate, self.train[:1000], self.validation_seed)):
+            self._give_up("the objective was not finite after an epoch")
+        else:
+            self.good = copy.deepcopy(self.candidate.state_dict())
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
             self.file.save(self._state())
@@ -176,12 +183,14 @@ class _Fit:
     def _skip(self) -> None:
         self.history.skipped_steps += 1
         self.bad_steps += 1
-        if self.bad_steps < BAD_STEPS_IN_A_ROW:
-            return
-        self.objective.load_state_dict(self.best or self.candidate.state_dict())
+        if self.bad_steps >= BAD_STEPS_IN_A_ROW:
+            self._give_up(f"{self.bad_steps} steps in a row had no finite gradient")
+
+    def _give_up(self, reason: str) -> NoReturn:
+        self.objective.load_state_dict(self.best or self.good)
         self.objective.eval()
         raise NonFiniteError(
-            f"Expected finite gradients; got {self.bad_steps} steps in a row without. "
+            f"Expected finite objectives and gradients; got others: {reason}. "
             "The last good weights are kept. "
             "Try a smaller learning_rate, or look for extreme rows in the data."
         )
@@ -228,11 +237,13 @@ class _Fit:
             "optimiser": self.optimiser.state_dict(),
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
             "best": self.best,
+            "good": self.good,
             "best_value": self.best_value,
             "bad_steps": self.bad_steps,
             "history": self.history.as_dict(),
             "validation_seed": self.validation_seed,
             "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
 
     def _resume(self) -> None:
@@ -247,9 +258,12 @@ class _Fit:
         if self.scheduler:
             self.scheduler.load_state_dict(state["scheduler"])
         self.best, self.best_value = state["best"], state["best_value"]
+        self.good = state["good"]
         self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
         self.history = History(**state["history"])
         torch.set_rng_state(state["rng"])
+        if state["cuda_rng"]:
+            torch.cuda.set_rng_state_all(state["cuda_rng"])
 
 
 def _settle_allocator() -> None:

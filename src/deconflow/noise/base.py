@@ -87,10 +87,11 @@ class Noise(ABC):
     def _take(self, rows: Rows, n_rows: int) -> Self:
         """Return the law of some rows."""
 
-    def support_map(self) -> tuple[Transform, Tensor] | None:
+    def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
         """Return how to reach a support that is not the whole space, else None.
 
-        The answer is a map ``T`` from the real line and a unit ``s``: ``n = T(z) / s``.
+        The answer is a map ``T`` from the real line, a unit ``s`` and a start ``a``:
+        ``n = T(z + a) / s`` is of the noise's size for ``z`` near zero.
         """
         return None
 

@@ -30,6 +30,11 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
         noise = same_for_all(noise)
     if noise is None or isinstance(noise, str):
         raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
+    if callable(noise):
+        raise TypeError(
+            f"Expected noise as {ACCEPTED}; got the law {noise!r} without parameters. "
+            "Use deconflow.noise.from_law(law, ...)."
+        )
     if not isinstance(noise, Noise):
         noise = _from_array(as_tensor(noise, "noise"), n_rows, dim, observed)
     if noise.observed is not None:

@@ -173,7 +173,7 @@ def _from_sd(sd: Tensor) -> GaussianNoise:
     rows = sd.unsqueeze(0) if shared else sd
     _refuse(~torch.isfinite(rows), "finite standard deviations", rows, shared)
     _refuse(rows < 0, "standard deviations of at least zero", rows, shared)
-    return GaussianNoise(rows, shared, None if shared else len(rows))
+    return GaussianNoise(rows.clone(), shared, None if shared else len(rows))
 
 
 def _from_covariance(covariance: Tensor) -> GaussianNoise:

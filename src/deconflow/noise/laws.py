@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -66,7 +66,8 @@ class LawNoise(Noise):
 
     def log_prob(self, residual: Tensor) -> Tensor:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
-        log_p = log_prob_inside(self.distribution, residual * self.unit)
+        rounding = 50 * torch.finfo(residual.dtype).eps * self.unit
+        log_p = log_prob_inside(self.distribution, residual * self.unit, rounding)
         if not self.independent:
             return log_p + self.unit.log().sum()
         log_p = log_p + self.unit.log()
@@ -101,10 +102,18 @@ class LawNoise(Noise):
         """Flattened Cholesky factors of the covariances, then the means."""
         return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
 
-    def support_map(self) -> tuple[Transform, Tensor] | None:
-        """Return a map from the real line onto the support, and the unit to divide by."""
+    def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
+        """Return how to reach the support: the map, the unit, and where it is of the noise's size.
+
+        A half line is reached by an exponential, which is shifted to the scale of the noise.
+        """
         support = self.distribution.support
-        return None if is_real(support) else (biject_to(support), self.unit)
+        if is_real(support):
+            return None
+        start = torch.zeros_like(self.unit)
+        if not _is_interval(support):
+            start = finite_covariance(self.distribution).diagonal(dim1=-2, dim2=-1).log() / 2
+        return biject_to(support), self.unit, start
 
     def restrict(self, observed: Tensor) -> LawNoise:
         """Return the law of the observed values; needs independent values."""
@@ -161,7 +170,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     >>> from_law(gumbel, scale=[[0.1, 0.2]] * 7)
     LawNoise(rows=7, dim=2, shared=False)
     """
-    tensors = {name: as_tensor(value, name) for name, value in parameters.items()}
+    tensors = {name: as_tensor(value, name).clone() for name, value in parameters.items()}
     _check_rows(tensors, shared)
     try:
         distribution = law(**tensors)
@@ -173,6 +182,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
         raise TypeError(
             f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
         )
+    _check_support(distribution)
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
         raise ValueError(
@@ -192,19 +202,38 @@ def is_real(support: constraints.Constraint | None) -> bool:
     return support is None or support is constraints.real or support is constraints.real_vector
 
 
-def log_prob_inside(distribution: Distribution, x: Tensor) -> Tensor:
+def _is_interval(support: constraints.Constraint | None) -> bool:
+    return isinstance(getattr(support, "base_constraint", support), constraints.interval)
+
+
+def _check_support(distribution: Distribution) -> None:
+    """Refuse discrete laws, and supports that torch has no map onto."""
+    support = distribution.support
+    if is_real(support):
+        return
+    try:
+        biject_to(support)
+    except NotImplementedError as error:
+        raise ValueError(
+            "Expected a law of real numbers, on the line, a half line or an interval; "
+            f"got {type(distribution).__name__}."
+        ) from error
+
+
+def log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) -> Tensor:
     """Log density, minus infinity outside the support, with gradients that stay finite.
 
-    A value that rounding has moved just across the end of an interval counts as inside.
+    A value that ``rounding`` may have moved across the end of an interval counts as inside.
     """
     support = distribution.support
     if is_real(support):
         return distribution.log_prob(x)
-    if isinstance(support, constraints.interval):
-        low, high = support.lower_bound, support.upper_bound
-        slack = 1e-5 * (high - low)
-        near = (x >= low - slack) & (x <= high + slack)
-        x = torch.where(near, torch.minimum(x.clamp(min=low + slack), high - slack), x)
+    if _is_interval(support):
+        ends: Any = getattr(support, "base_constraint", support)
+        low, high = (torch.as_tensor(e).to(x) for e in (ends.lower_bound, ends.upper_bound))
+        slack = (1e-5 * (high - low) + rounding.to(x)).minimum((high - low) / 4)
+        near = (x >= low - rounding) & (x <= high + rounding)
+        x = torch.where(near, torch.minimum(torch.maximum(x, low + slack), high - slack), x)
     inside = support.check(x)  # type: ignore[union-attr]
     with torch.random.fork_rng():
         some_point = distribution.sample()

@@ -99,9 +99,9 @@ class RecognitionFlow(Posterior):
         support = data.noise.support_map()
         if support is not None:
             _refuse_partial(data)
-            to_support, unit = support
-            n = to_support(z)
-            return data.w - n / unit, _log_slope(to_support, z, n, unit)
+            to_support, unit, start = support
+            n = to_support(z + start)
+            return data.w - n / unit, _log_slope(to_support, z + start, n, unit)
         return Whitening.of(data).restore(z) if self.anchored else (z, 0.0)
 
     def _inwards(self, data: Observations, v: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -109,10 +109,10 @@ class RecognitionFlow(Posterior):
         support = data.noise.support_map()
         if support is not None:
             _refuse_partial(data)
-            to_support, unit = support
+            to_support, unit, start = support
             n = (data.w - v) * unit
             z = to_support.inv(n)
-            return z, -_log_slope(to_support, z, n, unit)
+            return z - start, -_log_slope(to_support, z, n, unit)
         return Whitening.of(data).whiten(v) if self.anchored else (v, 0.0)
 
 

@@ -1,0 +1,175 @@
+"""What users do to a model that a test of its features would not."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+
+from deconflow import FlowDeconvolver
+from deconflow.fitting import NonFiniteError
+from deconflow.noise import from_law, uniform
+
+
+def tiny(**changes):
+    settings = dict(n_layers=1, hidden=8, posterior_layers=1, context_dim=4, n_draws=4, epochs=2)
+    return FlowDeconvolver(**{**settings, "random_state": 0, **changes})
+
+
+@pytest.fixture
+def w(rng):
+    return rng.normal(size=(150, 2))
+
+
+SD = np.array([0.3, 0.5])
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e7), (1e-30, 0.0), (1e30, 0.0), (1e-3, 5e4)])
+def test_units_and_offsets_cost_no_precision(unit, offset, w):
+    plain = tiny().fit(w, noise=SD)
+    moved = tiny().fit(unit * w + offset, noise=unit * SD)
+    samples = (moved.sample(500, random_state=1) - offset) / unit
+    np.testing.assert_allclose(samples, plain.sample(500, random_state=1), atol=1e-4, rtol=1e-4)
+    scores = moved.score_samples(unit * w + offset) + 2 * np.log(unit)
+    np.testing.assert_allclose(scores, plain.score_samples(w), atol=1e-3)
+    one = plain.posterior(w, SD, n_proposals=50)
+    two = moved.posterior(unit * w + offset, unit * SD, n_proposals=50)
+    np.testing.assert_allclose((two.mean - offset) / unit, one.mean, atol=1e-3)
+    np.testing.assert_allclose(two.sd / unit, one.sd, rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e10])
+def test_a_hopeless_row_does_not_blur_the_others(size, w):
+    sd = np.tile(SD, (150, 1))
+    clean = tiny(epochs=1).fit(w, noise=sd).sample(2000, random_state=0).std(0)
+    w[0], sd[0] = size, size
+    found = tiny(epochs=1).fit(w, noise=sd).sample(2000, random_state=0).std(0)
+    np.testing.assert_allclose(found, clean, rtol=0.1)
+
+
+def exponential(rate):
+    return torch.distributions.Exponential(rate)
+
+
+def beta(a):
+    return torch.distributions.Beta(a, a)
+
+
+@pytest.mark.parametrize("objective", ["elbo", "iw"])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_noise_on_a_half_line_knows_no_units(unit, objective, w, rng):
+    noisy = unit * (w + rng.exponential(0.3, size=w.shape))
+    noise = from_law(exponential, rate=np.full(w.shape, 1 / (0.3 * unit)))
+    model = tiny(objective=objective).fit(noisy, noise=noise)
+    score = model.score(noisy, noise=noise) + 2 * np.log(unit)
+    assert -4 < score < -2.5  # a standard normal truth has about -3.1
+
+
+@pytest.mark.parametrize("width", [1e-7, 1e-3, 1.0])
+def test_uniform_noise_of_any_width(width, w):
+    noise = uniform(np.full(w.shape, width))
+    model = tiny(objective="elbo").fit(w, noise=noise)
+    assert np.isfinite(model.score(w, noise=noise))
+
+
+def test_laws_on_fixed_intervals(w):
+    noise = from_law(beta, a=np.full(w.shape, 2.0))
+    assert np.isfinite(tiny().fit(w, noise=noise).score(w, noise=noise))
+
+
+def test_broken_settings_end_in_an_error_and_no_model(w):
+    model = tiny(learning_rate=1e30, averaging=None, clip_norm=None)
+    with pytest.raises(NonFiniteError, match="learning_rate"):
+        model.fit(w, noise=SD)
+    with pytest.raises(NotFittedError):
+        model.score(w, noise=SD)
+
+
+def test_a_failed_refit_leaves_the_model_as_it_was(w, monkeypatch):
+    model = tiny().fit(w, noise=SD)
+    before = model.score(w, noise=SD)
+    with pytest.raises(ValueError, match="base_components"):
+        model.set_params(base_components=2).fit(100 * w, noise=SD)
+    assert model.score(w, noise=SD) == before
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deconflow.estimators.flow.fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(base_components=1).fit(w[:, :1], noise=0.1)
+    assert model.score(w, noise=SD) == before
+    with pytest.raises(KeyboardInterrupt):
+        tiny().fit(w, noise=SD)
+
+
+def test_complete_rows_and_rows_with_holes_go_together(w):
+    holes = w.copy()
+    holes[0, 0] = np.nan
+    assert np.isfinite(tiny().fit(holes, noise=SD).score(w, noise=SD))
+    assert np.isfinite(tiny().fit(w, noise=SD).score(holes, noise=SD))
+    import sklearn
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        noise = np.tile(SD, (150, 1))
+        assert np.isfinite(cross_val_score(tiny(), holes, cv=3, params={"noise": noise})).all()
+
+
+def test_noise_in_the_place_of_y_is_caught(w):
+    sd = np.tile(SD, (150, 1))
+    with pytest.raises(TypeError, match="by its name"):
+        tiny().fit(w, sd)
+    model = tiny().fit(w, noise=sd)
+    with pytest.raises(TypeError, match="by its name"):
+        model.score(w, sd)
+    assert np.isfinite(model.posterior(w, sd, n_proposals=10).mean).all()
+    with pytest.raises(ValueError, match="fitted with noise"):
+        model.posterior(w)
+
+
+def test_rows_without_weight_are_left_out(w):
+    weights = np.zeros(150)
+    weights[:20] = 1
+    one = tiny().fit(w, noise=SD, weights=weights).score_samples(w)
+    two = tiny().fit(w[:20], noise=SD).score_samples(w)
+    np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
+def test_checkpoint_wants_a_seed(w, tmp_path):
+    with pytest.raises(ValueError, match="integer random_state"):
+        tiny(random_state=None, checkpoint=tmp_path / "fit.ckpt").fit(w, noise=SD)
+
+
+def test_threads_take_turns(w):
+    alone = tiny().fit(w, noise=SD).score(w, noise=SD)
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda _: tiny().fit(w, noise=SD).score(w, noise=SD), range(3)))
+    assert together == [alone] * 3
+
+
+def test_loading_draws_no_random_numbers_and_knows_the_fitted_sizes(w, tmp_path):
+    model = tiny().fit(w, noise=SD)
+    model.set_params(hidden=32).save(tmp_path / "model")
+    before = torch.get_rng_state()
+    loaded = FlowDeconvolver.load(tmp_path / "model")
+    assert torch.equal(before, torch.get_rng_state())
+    assert loaded.hidden == 8
+    np.testing.assert_array_equal(loaded.score_samples(w), model.score_samples(w))
+
+
+def test_named_columns_of_noise_follow_those_of_w(w):
+    frame = pd.DataFrame(w, columns=["a", "b"])
+    errors = pd.DataFrame(np.tile(SD, (150, 1)), columns=["a", "b"])
+    one = tiny().fit(frame, noise=errors).score_samples(frame)
+    two = tiny().fit(frame, noise=errors[["b", "a"]]).score_samples(frame)
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_row_out_of_reach_is_named(w):
+    model = tiny().fit(w, noise=SD)
+    w[7] = 1e30
+    with pytest.raises(ValueError, match="row 7 of w"):
+        model.posterior(w, SD)
