@@ -124,8 +124,9 @@ class Observations:
         """Leave the rows of weight zero out."""
         if self.weights is None:
             return self
-        kept = self[self.weights > 0]
-        return replace(kept, weights=kept.weights / kept.weights.mean())
+        positive = self.weights > 0
+        weights = self.weights[positive]
+        return replace(self[positive], weights=weights / weights.mean())
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part."""
