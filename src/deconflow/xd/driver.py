@@ -139,7 +139,17 @@ def pass_over(
                 weight += q[r]
             q0[piece, k] += weight
             if count == n:
-                moments(w[min(j, len(w) - 1)], s[j], v[k], m[k], start, stop, q, u[piece, k], g[piece, k])
+                moments(
+                    w[min(j, len(w) - 1)],
+                    s[j],
+                    v[k],
+                    m[k],
+                    start,
+                    stop,
+                    q,
+                    u[piece, k],
+                    g[piece, k],
+                )
             elif count > 0:
                 _pick(w[min(j, len(w) - 1)], rows, count, few_w)
                 _pick(s[j], rows, count, few_s)

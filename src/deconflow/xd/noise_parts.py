@@ -116,7 +116,11 @@ def _rows(values: Array, rows: NDArray | None) -> Array:
 def _joint(noise: LawNoise) -> JointParts:
     law, unit = noise.distribution, noise.unit
     if isinstance(law, MultivariateNormal):
-        weights, means, covariances = torch.ones(1, 1), law.loc[:, None], law.covariance_matrix[:, None]
+        weights, means, covariances = (
+            torch.ones(1, 1),
+            law.loc[:, None],
+            law.covariance_matrix[:, None],
+        )
     elif isinstance(law, MixtureSameFamily) and isinstance(
         law.component_distribution, MultivariateNormal
     ):

@@ -176,7 +176,7 @@ def _block(
 def _same_for_all(parts: JointParts) -> JointParts | None:
     """Return the one law that all rows have, or None."""
     arrays = [parts.weights, parts.covariances] + ([] if parts.means is None else [parts.means])
-    if all(len(a) == 1 or (a[1] == a[0]).all() and (a == a[0]).all() for a in arrays):
+    if all(len(a) == 1 or ((a[1] == a[0]).all() and (a == a[0]).all()) for a in arrays):
         return parts.take(np.zeros(1, dtype=int), None)
     return None
 
@@ -217,16 +217,15 @@ def _own_projections(
     """Rows that each see the truth in their own way; what a row misses is idle unit noise."""
     n, size = w.shape
     own = parts.take(None, None)
-    if own.diagonal:
-        covariances = own.covariances[..., None] * np.eye(size)
-    else:
-        covariances = own.covariances
+    covariances = own.covariances[..., None] * np.eye(size) if own.diagonal else own.covariances
     seen = np.ones((n, size), dtype=bool) if observed is None else observed
     both = seen[:, None, :, None] & seen[:, None, None, :]
     covariances = np.where(both, covariances, np.eye(size))
     if projection is None:
         projection = seen[:, :, None] * np.eye(size)
-    _, w3, s, log_share = _by_row(np.where(seen, w, 0.0), JointParts(own.weights, None, covariances))
+    _, w3, s, log_share = _by_row(
+        np.where(seen, w, 0.0), JointParts(own.weights, None, covariances)
+    )
     if own.means is not None:
         means = np.where(seen[:, None], own.means, 0.0)
         w3 = w3 - means.transpose(1, 2, 0)

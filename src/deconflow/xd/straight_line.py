@@ -11,7 +11,7 @@ Each writer returns lines of Python; packed matrices hold the lower triangle row
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from numba import njit, types
@@ -32,7 +32,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(dim: int, kind: str) -> tuple[Callable, Callable]:
     """Compile density and moments for ``dim`` and a kind of noise: shared, diagonal or full.
 
@@ -73,7 +73,7 @@ def _density(name: str, dim: int, kind: str) -> list[str]:
 
 
 def _moments(name: str, dim: int, kind: str) -> list[str]:
-    pairs = [(i, j) for i in range(dim) for j in range(i + 1)]
+    pairs = _pairs(dim)
     body = _whiten(dim, kind)
     body += [f"t{i} = z{i}" for i in range(dim)] if kind == "shared" else _solve(dim)
     body += ["qr = q[r]", *(f"qt{i} = qr*t{i}" for i in range(dim))]
@@ -96,7 +96,7 @@ def _moments(name: str, dim: int, kind: str) -> list[str]:
 def _read(dim: int, kind: str) -> list[str]:
     """Views of the rows' columns, and the component's numbers, before the loop."""
     lines = [f"w_{i}, m_{i} = w[{i}, lo:hi], m[{i}]" for i in range(dim)]
-    for p, (i, j) in enumerate((i, j) for i in range(dim) for j in range(i + 1)):
+    for p, (i, j) in enumerate(_pairs(dim)):
         lines.append(f"v{i}_{j} = v[{p}]")
         if kind == "full":
             lines.append(f"s{i}_{j} = s[{p}, lo:hi]")
@@ -142,6 +142,10 @@ def _inverse(dim: int, i: int, j: int) -> str:
     """Element ``i, j`` of ``T^-1``."""
     first = f"d{i}" if i == j else f"e{i}_{j}"
     return first + "".join(f" + n{k}_{i}*e{k}_{j}" for k in range(i + 1, dim))
+
+
+def _pairs(dim: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(dim) for j in range(i + 1)]
 
 
 def _sum(terms: Any) -> str:
