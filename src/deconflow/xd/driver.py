@@ -8,9 +8,11 @@ from numba import njit, types
 from deconflow.xd.simd import exp_rows, log_rows
 from deconflow.xd.straight_line import DENSITY, MOMENTS, OPTIONS, integer, matrix, vector
 
-ROWS_AT_ONCE = 256
 NEGLIGIBLE = 1e-17
 """Responsibilities below this add nothing to any sum in double precision."""
+
+WORTH_PICKING = 0.5
+"""Share of non-negligible rows below which picking them out is faster than taking all."""
 
 stack = types.float64[:, :, ::1]
 PASS = types.void(
@@ -126,18 +128,19 @@ def pass_over(
                     wanted[r] += row[r]
             if not with_moments:
                 continue
+            if len(omega) > 0:
+                row_weights = omega[start:stop]
+                for r in range(n):
+                    row[r] *= row_weights[r]
+            weight = 0.0
+            for r in range(n):
+                weight += row[r]
+            q0[piece, k] += weight
             count = 0
             for r in range(n):
                 rows[count] = start + r
                 q[count] = row[r]
                 count += row[r] > NEGLIGIBLE
-            if len(omega) > 0:
-                for r in range(count):
-                    q[r] *= omega[rows[r]]
-            weight = 0.0
-            for r in range(count):
-                weight += q[r]
-            q0[piece, k] += weight
             if count == n:
                 moments(
                     w[min(j, len(w) - 1)],

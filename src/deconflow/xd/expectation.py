@@ -12,7 +12,6 @@ the gradients of the log-likelihood with respect to ``m`` and ``V``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,14 +19,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.xd.driver import ROWS_AT_ONCE, pass_over
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.rows import Block, Rows
-from deconflow.xd.straight_line import LARGEST, compiled
+from deconflow.xd.straight_line import LARGEST, Pointer, compiled, pointers
 
 Array = NDArray[np.float64]
 PIECES = 16
 """Each block is added up in this many pieces, so that sums do not depend on the threads."""
+ROWS_AT_ONCE = 256
 SMALLEST_JOB = 100_000
 """Pairs of a row and a component that are worth a thread."""
 
@@ -101,7 +100,7 @@ def expectation(
     return sums
 
 
-def arithmetic(block: Block) -> tuple[Callable, Callable]:
+def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
     """Choose the row arithmetic of a block."""
     size = block.w.shape[1]
     if block.kind != "projected" and size <= LARGEST:
@@ -109,8 +108,8 @@ def arithmetic(block: Block) -> tuple[Callable, Callable]:
     from deconflow.xd import loops  # compiled when first needed
 
     if block.kind == "shared":
-        return loops.shared_density, loops.shared_moments
-    return loops.density, loops.moments
+        return pointers(loops.shared_density, loops.shared_moments)
+    return pointers(loops.density, loops.moments)
 
 
 class _Pass:
@@ -175,6 +174,8 @@ class _Pass:
 
     def run(self, first: int, last: int) -> None:
         """Pass over some pieces."""
+        from deconflow.xd.driver import pass_over  # compiled when first needed
+
         pass_over(
             *self.functions, self.block.w, self.s, self.block.log_share, self.block.omega,
             self.log_a, self.means, self.packed, self.size, first, last, self.moments,
