@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._metadata_requests import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
@@ -311,6 +311,11 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         except (KeyError, TypeError) as error:
             raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
         return model
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value
+        return tags
 
     def _start(self, recipe: Recipe, dim: int) -> Start:
         if self.warm_start and hasattr(self, "means_"):

@@ -16,7 +16,7 @@ from deconflow.randomness import RandomState
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.noise_parts import noise_parts
-from deconflow.xd.posterior import MixturePosterior, posterior
+from deconflow.xd.posterior import MixturePosterior, posterior, seen_through
 from deconflow.xd.rows import lay_out
 from deconflow.xd.selection import n_parameters
 
@@ -195,6 +195,8 @@ class MixtureQueries:
             )
             noise = 0.0
         data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
+        if reset:
+            _refuse_unseen(data)
         if not reset and data.latent_dim != self.n_latent_:
             raise ValueError(
                 f"Expected a truth of {self.n_latent_} dimensions, as in fit; "
@@ -216,3 +218,12 @@ class MixtureQueries:
                 "A density has no value there."
             )
         return values
+
+
+def _refuse_unseen(data: Observations) -> None:
+    seen = np.abs(seen_through(data)).sum((0, 1))
+    if (seen == 0).any():
+        raise ValueError(
+            "Expected every dimension to be measured in at least one row; "
+            f"got none for column {int(np.argmin(seen))}. Drop it."
+        )

@@ -78,13 +78,13 @@ def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
 
 
 def _flags(value: Any, n_components: int, name: str) -> NDArray[np.bool_]:
-    flags = np.zeros(n_components, dtype=bool) if value is None else np.asarray(value)
+    flags = np.asarray(False if value is None else value)
     if flags.dtype != bool or flags.shape not in ((), (1,), (n_components,)):
         raise ValueError(
             f"Expected {name} as a boolean, or one for each of {n_components} components; "
             f"got {value!r}."
         )
-    return np.broadcast_to(flags, (n_components,)).copy()
+    return flags
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _damped_least_squares(A: Array, b: Array) -> Array:
 
 
 def _coordinates(mixture: Mixture) -> Array:
-    factors = np.linalg.cholesky(mixture.covariances)
+    factors = np.linalg.cholesky(raised(mixture.covariances, 1e-14 * np.eye(mixture.dim)))
     i, j = np.tril_indices(mixture.dim, -1)
     diagonal = np.diagonal(factors, axis1=1, axis2=2)
     log_weights = np.log(np.maximum(mixture.weights, 1e-300))

@@ -41,7 +41,8 @@ def _responsibilities(
     for p in range(len(logq)):
         row = logq[p]
         for r in range(n):
-            row[r] *= scratch[r]
+            share = row[r] * scratch[r]
+            row[r] = share if share > NEGLIGIBLE else 0.0
     log_rows(total, scratch, n)
     for r in range(n):
         total[r] += top[r]
@@ -140,7 +141,7 @@ def pass_over(
             for r in range(n):
                 rows[count] = start + r
                 q[count] = row[r]
-                count += row[r] > NEGLIGIBLE
+                count += row[r] > 0.0
             if count == n:
                 moments(
                     w[min(j, len(w) - 1)],

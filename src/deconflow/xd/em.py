@@ -99,6 +99,9 @@ def em(
             anderson.forget()
             proposal = fallback
             continue
+        if np.isnan(value):  # only without a floor: some V + S is not positive definite
+            result.log_likelihood = value
+            break
         gain = value - result.log_likelihood
         result.history.append(value)
         result.log_likelihood = value

@@ -6,7 +6,8 @@ With :math:`T = R V R^T + S`, :math:`t = R^T T^{-1} (w - R m)`,
           G = \sum_i q_i (t_i t_i^T - R^T T^{-1} R)
 
 are additive over rows, whatever their noise, projection or missing values. ``u`` and ``G / 2`` are
-the gradients of the log-likelihood with respect to ``m`` and ``V``.
+the gradients of the log-likelihood with respect to ``m`` and ``V``. Kept are ``V u`` and ``V G V``,
+which stay accurate where ``V`` is nearly singular.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Sums:
     ----------
     log_p : array
         ``(N,)`` log-likelihood of each row, in the user's units.
-    q0, u, g : array
+    q0, vu, vgv : array
         ``(K,)``, ``(K, D)``, ``(K, D, D)``; see the module. In the units of the rows.
     responsibilities : array or None
         ``(N, K)``, if asked for.
@@ -47,8 +48,8 @@ class Sums:
 
     log_p: Array
     q0: Array
-    u: Array
-    g: Array
+    vu: Array
+    vgv: Array
     responsibilities: Array | None = None
 
 
@@ -76,7 +77,7 @@ def expectation(
     rows
         Laid out by :func:`deconflow.xd.rows.lay_out`.
     moments
-        Whether to add up ``q0``, ``u`` and ``g``.
+        Whether to add up ``q0``, ``vu`` and ``vgv``.
     responsibilities
         Whether to keep each row's.
     threads
@@ -117,7 +118,7 @@ class _Pass:
 
     def __init__(self, block: Block, mixture: Mixture, moments: bool, keep: bool) -> None:
         self.block, self.moments = block, moments
-        self.n_components = len(mixture)
+        self.mixture = mixture
         self.functions = arithmetic(block)
         means, covariances = mixture.means, mixture.covariances
         if block.projection is not None:
@@ -186,24 +187,25 @@ class _Pass:
         """Bring everything back to the components and dimensions of the truth."""
         index = slice(None) if self.block.index is None else self.block.index
         sums.log_p[index] = self.log_p + self.block.log_unit
-        K = self.n_components
+        K = len(self.mixture)
         if sums.responsibilities is not None:
             sums.responsibilities[index] = self.q.reshape(K, -1, len(self.block)).sum(1).T
         if not self.moments:
             return
-        q0, u, g = self.q0.sum(0), self.u.sum(0), self.g.sum(0)
-        g = _unpacked(g, u.shape[1])
-        if self.block.kind == "shared":
-            g = g - q0[:, None, None] * np.eye(u.shape[1])
-            g = np.swapaxes(self.whitener, 1, 2) @ g @ self.whitener
-            u = np.einsum("kij,ki->kj", self.whitener, u)
-        q0, u, g = (x.reshape(K, -1, *x.shape[1:]).sum(1) for x in (q0, u, g))
+        q0, u = self.q0.sum(0), self.u.sum(0)
+        g = _unpacked(self.g.sum(0), u.shape[1])
+        V = self.mixture.covariances
         if self.block.projection is not None:
-            R = self.block.projection
-            u, g = u @ R, R.T @ g @ R
-        sums.q0 += q0
-        sums.u += u
-        sums.g += g
+            V = self.block.projection @ V
+        if self.block.kind == "shared":  # u and g are those of T^-1/2 (w - m)
+            g = g - q0[:, None, None] * np.eye(u.shape[1])
+            V = self.whitener @ np.repeat(V, len(q0) // K, axis=0)
+        elif self.block.kind == "projected":
+            V = self.mixture.covariances
+        vu, vgv = np.einsum("kij,ki->kj", V, u), np.swapaxes(V, 1, 2) @ g @ V
+        sums.q0 += q0.reshape(K, -1).sum(1)
+        sums.vu += vu.reshape(K, -1, vu.shape[1]).sum(1)
+        sums.vgv += vgv.reshape(K, -1, *vgv.shape[1:]).sum(1)
 
 
 def _unpacked(packed: Array, dim: int) -> Array:

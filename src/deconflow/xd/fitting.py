@@ -19,7 +19,7 @@ from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import Starter, mean_noise
 
 Array = NDArray[np.float64]
-SMALLEST_VARIANCE = 1e-12
+SMALLEST_VARIANCE = 1e-10
 """Covariances stay above this share of the data's squared spread, whatever the floor."""
 
 
@@ -44,7 +44,10 @@ class Recipe:
         if self.regularisation > 0:
             prior = np.diag(self.regularisation / rows.units.latent**2)
         free = Rules.free(self.n_components, floor, prior)
-        return free if self.fixed is None else Rules(floor, prior, *self.fixed)
+        if self.fixed is None:
+            return free
+        flags = (np.broadcast_to(each, (self.n_components,)).copy() for each in self.fixed)
+        return Rules(floor, prior, *flags)
 
 
 class Problem:

@@ -14,29 +14,33 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
+NEARLY_SINGULAR = 1e-11
+"""Smallest Cholesky pivot of a correlation matrix that double precision can work with."""
+
+
 @dataclass(frozen=True)
 class Rules:
     r"""What an M-step must respect; all in the units of the rows.
 
     Attributes
     ----------
-    floor : array
+    floor : array or None
         ``(D, D)``, positive definite: every covariance is at least this,
-        :math:`V - F \succeq 0`.
+        :math:`V - F \succeq 0`. None to take covariances as they come.
     prior : array or None
         ``(D, D)``: covariances are ``(sum + prior) / (q0 + 1)``; None for no prior.
     fixed_weights, fixed_means, fixed_covariances : array
         Boolean ``(K,)``: components that keep them.
     """
 
-    floor: Array
+    floor: Array | None
     prior: Array | None
     fixed_weights: Flags
     fixed_means: Flags
     fixed_covariances: Flags
 
     @classmethod
-    def free(cls, n_components: int, floor: Array, prior: Array | None = None) -> Rules:
+    def free(cls, n_components: int, floor: Array | None, prior: Array | None = None) -> Rules:
         """Nothing fixed."""
         none = np.zeros(n_components, dtype=bool)
         return cls(floor, prior, none, none, none)
@@ -64,35 +68,63 @@ def maximisation(mixture: Mixture, sums: Sums, rules: Rules) -> Mixture:
     """
     alive = sums.q0 > 0
     q0 = np.where(alive, sums.q0, 1.0)[:, None]
-    step = np.einsum("kij,kj->ki", mixture.covariances, sums.u) / q0
+    step = sums.vu / q0
     step[~alive | rules.fixed_means] = 0.0
     V = mixture.covariances
-    scatter = V * q0[..., None] + V @ sums.g @ V
+    scatter = V * q0[..., None] + sums.vgv
     if rules.prior is None:
         new = scatter / q0[..., None] - step[:, :, None] * step[:, None, :]
     else:
         scatter -= q0[..., None] * step[:, :, None] * step[:, None, :]
         new = (scatter + rules.prior) / (q0[..., None] + 1.0)
-    new = raised(0.5 * (new + np.swapaxes(new, 1, 2)), rules.floor)
+    new = raised(_even(new), rules.floor)
     keep = rules.fixed_covariances | ~alive
     new[keep] = V[keep]
     return Mixture(_weights(mixture.weights, sums.q0, rules), mixture.means + step, new)
 
 
-def raised(covariances: Array, floor: Array) -> Array:
-    """Raise symmetric matrices to at least the floor, by their eigenvalues in its units."""
-    try:
-        np.linalg.cholesky(covariances - floor)
-    except np.linalg.LinAlgError:
+def raised(covariances: Array, floor: Array | None) -> Array:
+    """Raise symmetric matrices to at least the floor, by their eigenvalues in its units.
+
+    Those that are still too close to singular for double precision get rounder.
+    """
+    if floor is None:
+        return covariances
+    if not _positive(covariances - floor, 0.0):
         root = np.linalg.cholesky(floor)
         inverse = np.linalg.inv(root)
-        values, vectors = np.linalg.eigh(inverse @ covariances @ inverse.T)
-        bad = values[:, 0] < 1.0
-        lifted = (vectors * np.maximum(values, 1.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-        lifted = root @ lifted @ root.T
-        lifted = 0.5 * (lifted + np.swapaxes(lifted, 1, 2))
-        return np.where(bad[:, None, None], lifted, covariances)
+        lifted = root @ _clipped(inverse @ covariances @ inverse.T, 1.0) @ root.T
+        covariances = np.where(_below(covariances - floor), _even(lifted), covariances)
+    sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    square = sd[:, :, None] * sd[:, None, :]
+    correlations = covariances / square
+    if not _positive(correlations, NEARLY_SINGULAR):
+        covariances = _clipped(correlations, 2 * NEARLY_SINGULAR) * square
     return covariances
+
+
+def _positive(matrices: Array, least: float) -> bool:
+    """Whether all have Cholesky pivots above ``least``."""
+    try:
+        factors = np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return False
+    return bool((np.diagonal(factors, axis1=1, axis2=2) ** 2 > least).all())
+
+
+def _below(matrices: Array) -> NDArray[np.bool_]:
+    return (np.linalg.eigvalsh(matrices)[:, 0] < 0)[:, None, None]
+
+
+def _clipped(matrices: Array, least: float) -> Array:
+    """Raise the eigenvalues that are below ``least``."""
+    values, vectors = np.linalg.eigh(matrices)
+    raised_values = np.maximum(values, least)[:, None, :]
+    return _even((vectors * raised_values) @ np.swapaxes(vectors, 1, 2))
+
+
+def _even(matrices: Array) -> Array:
+    return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
 
 
 def _weights(weights: Array, q0: Array, rules: Rules) -> Array:

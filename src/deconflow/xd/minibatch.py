@@ -67,8 +67,9 @@ class Adam:
     def _gradients(self, sums: Sums, n: float) -> list[Array]:
         """Gradients by log weights, means in units of their component, and log-Cholesky."""
         L = np.linalg.cholesky(self.mixture.covariances)
-        inner = np.tril(np.swapaxes(L, 1, 2) @ sums.g @ L)  # d / dA of V = L (I + A)(I + A)' L'
-        means = np.einsum("kji,kj->ki", L, sums.u)
+        half = np.linalg.solve(L, sums.vgv)  # L' G V
+        inner = np.tril(np.linalg.solve(L, np.swapaxes(half, 1, 2)))  # L' G L: V = L (I + A) ...
+        means = np.linalg.solve(L, sums.vu[..., None])[..., 0]  # L' u
         return [(sums.q0 - n * self.mixture.weights) / n, means / n, inner / n]
 
     def _moved(self, log_weights: Array, means: Array, inner: Array) -> Mixture:

@@ -52,7 +52,7 @@ def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
 
 @njit(nogil=True, error_model="numpy", cache=True, fastmath={"contract"})
 def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
-    """Replace ``x[:n]``, which must be positive, normal numbers, by its logarithm.
+    """Replace ``x[:n]``, normal numbers, by its logarithm: NaN where not positive.
 
     With ``x = 2**k m`` and ``m`` within a factor of ``sqrt(2)`` of one:
     ``log m = 2 atanh((m - 1) / (m + 1))``, by its series.
@@ -63,7 +63,7 @@ def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         b = bits[r]
         k = (b - 0x3FE6A09E667F3BCD) >> 52  # the bits of sqrt(1 / 2)
         bits[r] = b - (k << 52)
-        powers[r] = k + 0x4338000000000000  # the bits of ROUNDER
+        powers[r] = k + 0x4338000000000000 if b > 0 else 0x7FF8000000000000  # ROUNDER, or NaN
     for r in range(n):
         k_real = scratch[r] - 6755399441055744.0
         s = (x[r] - 1.0) / (x[r] + 1.0)

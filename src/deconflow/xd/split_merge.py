@@ -72,10 +72,9 @@ def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
 def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
     """Divergence of each component's own rows from its density of them."""
     share = q / np.maximum(q.sum(0), 1e-300)
-    with np.errstate(divide="ignore"):
-        log_density = np.log(q) + log_p[:, None] - np.log(mixture.weights)
-        excess = np.log(share) - log_density
-    return np.where(share > 0, share * np.where(share > 0, excess, 0.0), 0.0).sum(0)
+    log_q = np.log(np.maximum(q, 1e-300))
+    log_density = log_q + log_p[:, None] - np.log(np.maximum(mixture.weights, 1e-300))
+    return (share * (np.log(np.maximum(share, 1e-300)) - log_density)).sum(0)
 
 
 def _move(
@@ -89,6 +88,7 @@ def _move(
     covariances[i] = (weights[i] * covariances[i] + weights[j] * covariances[j]) / both
     weights[i], half = weights[i] + weights[j], 0.5 * weights[k]
     weights[j] = weights[k] = half
+    covariances = raised(covariances, 1e-12 * np.eye(mixture.dim))
     step = np.linalg.cholesky(covariances[k]) @ rng.standard_normal(mixture.dim)
     means[j], means[k] = means[k] + 0.5 * step, means[k] - 0.5 * step
     size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)

@@ -33,7 +33,7 @@ def mean_noise(data: Observations, units: Units) -> Array:
     usual = size <= 10 * np.median(size)
     back = np.linalg.pinv(np.broadcast_to(R, (len(some), *R.shape[1:]))[usual])
     pulled = back @ noise[usual] @ np.swapaxes(back, 1, 2)
-    touched = np.square(back).sum(2) > 0
+    touched = (np.square(back).sum(2) > 0).astype(float)
     counts = np.einsum("ni,nj->ij", touched, touched)
     mean = pulled.sum(0) / np.maximum(counts, 1)
     return raised(mean[None], 1e-12 * max(1e-300, np.trace(mean)) * np.eye(len(mean)))[0]
