@@ -39,7 +39,12 @@ def published_run(order="C"):
         order=order,
     )
     value = extreme_deconvolution(
-        np.array(y, order=order), np.full((200, 1), 0.01), xamp, xmean, xcovar, projection=projection
+        np.array(y, order=order),
+        np.full((200, 1), 0.01),
+        xamp,
+        xmean,
+        xcovar,
+        projection=projection,
     )
     return value, xamp, xmean, xcovar
 

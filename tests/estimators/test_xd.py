@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import sklearn
 from deconflow import XDGMM, noise
 
 MEANS = np.array([[-2.0, 0.0], [0.0, -2.0], [0.0, 2.0]])
@@ -161,9 +161,7 @@ def test_missing_values_and_projections_recover_the_truth():
     start = {"means_init": MEANS, "covariances_init": np.stack([np.eye(2)] * 3)}
     model = XDGMM(3, **start, random_state=0).fit(line, noise=[0.2], projection=R)
     np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
-    np.testing.assert_allclose(
-        model.covariances_, SDS[:, :, None] ** 2 * np.eye(2), atol=0.15
-    )
+    np.testing.assert_allclose(model.covariances_, SDS[:, :, None] ** 2 * np.eye(2), atol=0.15)
 
 
 def test_posterior_is_analytic_for_one_gaussian():
