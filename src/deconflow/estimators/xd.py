@@ -82,7 +82,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
-        Threads; None for one a processor. The answer does not depend on it.
+        Threads; None or -1 for one a processor. The answer does not depend on it.
 
     Attributes
     ----------
@@ -208,6 +208,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         if len(counts) > 1 or len(floors) > 1:
             recipe = self._choose(data, recipe, counts, floors, rng)
         start = self._start(recipe, data.latent_dim)
+        self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
         self._take(self._fit(data, recipe, start, rng), data.latent_dim)
         return self
 
@@ -225,12 +226,14 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         Parameters are those of :meth:`fit`. Data that do not fit in memory come in pieces.
         """
         check_settings(self)
-        first = not hasattr(self, "_adam")
-        data = self._observe(w, noise, projection, weights, reset=first)
-        rng = check_random_state(self.random_state)
-        if first:
-            recipe = as_recipe(self, int(several(self.n_components)[0]), several(self.floor)[0])
-            self._adam, self._units = _adam(self, data, recipe, None, rng)
+        fitted = hasattr(self, "means_")
+        data = self._observe(w, noise, projection, weights, reset=not fitted)
+        if not hasattr(self, "_adam"):
+            count = len(self.weights_) if fitted else int(several(self.n_components)[0])
+            recipe = as_recipe(self, count, float(several(self.floor)[0]))
+            start = Start(*(getattr(self, name, None) for name in LEARNED))
+            rng = check_random_state(self.random_state)
+            self._adam, self._units = _adam(self, data, recipe, start, rng)
         values = [
             climb(self._adam, part, self._units) for part in data.chunks(int(self.batch_size))
         ]
@@ -318,7 +321,8 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         return tags
 
     def _start(self, recipe: Recipe, dim: int) -> Start:
-        if self.warm_start and hasattr(self, "means_"):
+        last = getattr(self, "means_", np.empty((0, 0)))
+        if self.warm_start and last.shape == (recipe.n_components, dim):
             return Start(self.weights_, self.means_, self.covariances_)
         return given_start(self, recipe.n_components, dim)
 
@@ -378,13 +382,12 @@ def _adam(
     model: XDGMM,
     data: Observations,
     recipe: Recipe,
-    start: Start | None,
+    start: Start,
     rng: np.random.RandomState,
 ) -> tuple[Adam, Units]:
     """Make an optimiser that starts at k-means of these rows, or at a given mixture."""
     rows = lay_out(data)
     rules = recipe.rules(data, rows)
     begin = Starter(data, rows, rules.floor).make(recipe.n_components, recipe.init, rng)
-    if start is not None and not start.empty:
-        begin = rows.units.into(start.complete(rows.units.back(begin)))
+    begin = rows.units.into(start.complete(rows.units.back(begin)))
     return Adam(feasible(begin, rules), rules, model.learning_rate), rows.units

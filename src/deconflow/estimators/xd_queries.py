@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deconflow.checks import as_floats, first_bad, place, refuse_text
+from deconflow.estimators.xd_settings import threads
 from deconflow.noise import as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -172,7 +173,7 @@ class MixtureQueries:
         rows = lay_out(data)
         return expectation(
             rows.units.into(self.mixture_), rows, moments=False,
-            responsibilities=responsibilities, threads=self.n_jobs,
+            responsibilities=responsibilities, threads=threads(self),
         )  # fmt: skip
 
     def _observe(

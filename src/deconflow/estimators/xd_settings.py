@@ -61,9 +61,14 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise ValueError(f"Expected {name} as an integer of at least {least}; got {value!r}.")
 
 
+def threads(model: Any) -> int | None:
+    """Turn ``n_jobs`` into a number of threads; None for one a processor."""
+    return model.n_jobs if model.n_jobs is not None and model.n_jobs > 0 else None
+
+
 def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
     """Turn an estimator's parameters into a recipe."""
-    stopping = Stopping(model.tol, model.max_iter, model.method == "anderson", model.n_jobs)
+    stopping = Stopping(model.tol, model.max_iter, model.method == "anderson", threads(model))
     names = ("fixed_weights", "fixed_means", "fixed_covariances")
     fixed = tuple(_flags(getattr(model, name), n_components, name) for name in names)
     return Recipe(

@@ -3,10 +3,11 @@ r"""One pass over rows: responsibilities, log-likelihood and moments of every co
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from deconflow.xd.jit import compiled_rows
 from deconflow.xd.simd import exp_rows, log_rows
-from deconflow.xd.straight_line import DENSITY, MOMENTS, OPTIONS, integer, matrix, vector
+from deconflow.xd.straight_line import DENSITY, MOMENTS, integer, matrix, vector
 
 NEGLIGIBLE = 1e-17
 """Responsibilities below this add nothing to any sum in double precision."""
@@ -22,7 +23,7 @@ PASS = types.void(
 )  # fmt: skip
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _responsibilities(
     logq: np.ndarray, top: np.ndarray, total: np.ndarray, scratch: np.ndarray, n: int
 ) -> None:
@@ -48,7 +49,7 @@ def _responsibilities(
         total[r] += top[r]
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _pick(source: np.ndarray, rows: np.ndarray, count: int, target: np.ndarray) -> None:
     for p in range(len(source)):
         column, picked = source[p], target[p]
@@ -56,7 +57,7 @@ def _pick(source: np.ndarray, rows: np.ndarray, count: int, target: np.ndarray) 
             picked[r] = column[rows[r]]
 
 
-@njit(PASS, **OPTIONS)
+@compiled_rows(PASS)
 def pass_over(
     density, moments, w, s, log_share, omega, log_a, m, v,  # noqa: ANN001
     size, first, last, with_moments, q0, u, g, log_p, q_out,  # noqa: ANN001

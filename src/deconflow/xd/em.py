@@ -24,7 +24,8 @@ class Stopping:
     Attributes
     ----------
     tol : float
-        Stop when a step gains at most this much in mean log-likelihood.
+        Stop when a step gains at most this much in mean log-likelihood; accelerated, when three
+        in a row do, for such steps are uneven.
     max_iter : int
         Largest number of steps.
     accelerate : bool
@@ -90,6 +91,7 @@ def em(
     result = EMResult(mixture)
     anderson = Anderson(rules) if stopping.accelerate else None
     proposal, fallback = mixture, mixture
+    small_steps, enough = 0, 3 if stopping.accelerate else 1
     while result.n_iter < stopping.max_iter:
         sums = expectation(proposal, rows, threads=stopping.threads)
         value = mean_log_likelihood(sums.log_p, rows)
@@ -108,7 +110,8 @@ def em(
         if report is not None:
             report(value)
         result.mixture = fallback = maximisation(proposal, sums, rules)
-        if len(result.history) > 1 and gain <= stopping.tol:
+        small_steps = small_steps + 1 if gain <= stopping.tol else 0
+        if small_steps == enough:
             result.converged = True
             break
         proposal = fallback if anderson is None else anderson.propose(proposal, fallback)

@@ -13,8 +13,10 @@ which stay accurate where ``V`` is nearly singular.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -101,6 +103,13 @@ def expectation(
     return sums
 
 
+@cache
+def _kernel() -> Callable[..., None]:
+    from deconflow.xd.driver import pass_over  # compiled when first needed
+
+    return pass_over
+
+
 def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
     """Choose the row arithmetic of a block."""
     size = block.w.shape[1]
@@ -119,7 +128,7 @@ class _Pass:
     def __init__(self, block: Block, mixture: Mixture, moments: bool, keep: bool) -> None:
         self.block, self.moments = block, moments
         self.mixture = mixture
-        self.functions = arithmetic(block)
+        self.kernel, self.functions = _kernel(), arithmetic(block)
         means, covariances = mixture.means, mixture.covariances
         if block.projection is not None:
             R = block.projection
@@ -175,9 +184,7 @@ class _Pass:
 
     def run(self, first: int, last: int) -> None:
         """Pass over some pieces."""
-        from deconflow.xd.driver import pass_over  # compiled when first needed
-
-        pass_over(
+        self.kernel(
             *self.functions, self.block.w, self.s, self.block.log_share, self.block.omega,
             self.log_a, self.means, self.packed, self.size, first, last, self.moments,
             self.q0, self.u, self.g, self.log_p, self.q,

@@ -9,13 +9,13 @@ and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from deconflow.xd.jit import compiled_rows
 from deconflow.xd.simd import log_rows
-from deconflow.xd.straight_line import DENSITY, MOMENTS, OPTIONS
+from deconflow.xd.straight_line import DENSITY, MOMENTS
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _fill(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     a: np.ndarray, y: np.ndarray, rv: np.ndarray,
@@ -64,7 +64,7 @@ def _fill(
             p += 1
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _factor(a: np.ndarray, y: np.ndarray, n: int) -> None:
     """``T = L D L'`` in place, with ``1 / D`` on the diagonal; ``y`` becomes ``L^-1 y``."""
     size = len(y)
@@ -94,7 +94,7 @@ def _factor(a: np.ndarray, y: np.ndarray, n: int) -> None:
         at_i += i + 1
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _invert(a: np.ndarray, y: np.ndarray, n: int) -> None:
     """From the factors to packed ``T^-1`` in ``a``, and ``T^-1 (w - R m)`` in ``y``."""
     size = len(y)
@@ -134,7 +134,7 @@ def _invert(a: np.ndarray, y: np.ndarray, n: int) -> None:
         at_i += i + 1
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _project(
     s: np.ndarray, lo: int, hi: int, a: np.ndarray, y: np.ndarray, t: np.ndarray, b: np.ndarray
 ) -> None:
@@ -170,7 +170,7 @@ def _project(
         at_i += i + 1
 
 
-@njit(DENSITY, **OPTIONS)
+@compiled_rows(DENSITY)
 def density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -198,7 +198,7 @@ def density(
                 determinant[r] = 1.0
 
 
-@njit(MOMENTS, **OPTIONS)
+@compiled_rows(MOMENTS)
 def moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
@@ -230,7 +230,7 @@ def moments(
             p += 1
 
 
-@njit(**OPTIONS)
+@compiled_rows()
 def _whitened(
     w: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int, i: int, z: np.ndarray
 ) -> None:
@@ -243,7 +243,7 @@ def _whitened(
             z[r] += slope * (value[r] - centre)
 
 
-@njit(DENSITY, **OPTIONS)
+@compiled_rows(DENSITY)
 def shared_density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -260,7 +260,7 @@ def shared_density(
             quadratic[r] += z[r] * z[r]
 
 
-@njit(MOMENTS, **OPTIONS)
+@compiled_rows(MOMENTS)
 def shared_moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,

@@ -7,16 +7,14 @@ Both are exact to one unit in the last place on the ranges that mixtures need. C
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-LOOSE = {"contract", "reassoc", "nsz", "arcp"}
-"""Fast-math flags of linear algebra: sums may be reordered, NaN and infinity keep their sense."""
+from deconflow.xd.jit import compiled_rows
 
 ROUNDER = 6755399441055744.0
 """``1.5 * 2**52``: adding it leaves the nearest integer in the low bits of a double."""
 
 
-@njit(nogil=True, error_model="numpy", cache=True, fastmath={"contract"})
+@compiled_rows(fastmath={"contract"})
 def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
     """Replace ``x[:n]``, which must be at most zero, by its exponential.
 
@@ -50,7 +48,7 @@ def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         bits[r] += powers[r] << 52
 
 
-@njit(nogil=True, error_model="numpy", cache=True, fastmath={"contract"})
+@compiled_rows(fastmath={"contract"})
 def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
     """Replace ``x[:n]``, normal numbers, by its logarithm: NaN where not positive.
 

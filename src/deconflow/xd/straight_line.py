@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import njit, types
+from numba import types
 
-from deconflow.xd.simd import LOOSE
+from deconflow.xd.jit import compiled_rows
 
 LARGEST = 10
 """Dimension up to which compiling straight lines is worth the wait."""
@@ -23,12 +23,6 @@ LARGEST = 10
 vector, matrix, integer = types.float64[::1], types.float64[:, ::1], types.int64
 DENSITY = types.void(matrix, matrix, vector, vector, integer, integer, vector, vector)
 MOMENTS = types.void(matrix, matrix, vector, vector, integer, integer, vector, vector, vector)
-OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",  # else a test for division by zero stops the vectoriser
-    "cache": True,
-    "fastmath": LOOSE,
-}
 
 
 class Pointer(types.WrapperAddressProtocol):
@@ -66,7 +60,7 @@ def compiled(dim: int, kind: str) -> tuple[Pointer, Pointer]:
     # This file's name and a name of its own let numba's cache find the function again.
     exec(compile("\n".join(source), __file__, "exec"), namespace)
     return pointers(
-        njit(DENSITY, **OPTIONS)(namespace[density]), njit(MOMENTS, **OPTIONS)(namespace[moments])
+        compiled_rows(DENSITY)(namespace[density]), compiled_rows(MOMENTS)(namespace[moments])
     )
 
 
