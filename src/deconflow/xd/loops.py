@@ -1,7 +1,7 @@
 r"""Row arithmetic as loops, for any dimension and for a projection of its own in every row.
 
-The same two functions as in :mod:`deconflow.xd.straight_line`, slower by a factor of two and
-compiled once. ``s`` holds the packed noise covariance in its first rows, then, if there are any
+The same functions as in :mod:`deconflow.xd.straight_line`, slower by a factor of two and
+compiled once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are any
 more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``, ``t = R' T^-1 (w - R m)``
 and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
 """
@@ -12,7 +12,6 @@ import numpy as np
 
 from deconflow.xd.jit import compiled_rows
 from deconflow.xd.simd import log_rows
-from deconflow.xd.straight_line import DENSITY, MOMENTS
 
 
 @compiled_rows()
@@ -170,7 +169,7 @@ def _project(
         at_i += i + 1
 
 
-@compiled_rows(DENSITY)
+@compiled_rows()
 def density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -198,7 +197,7 @@ def density(
                 determinant[r] = 1.0
 
 
-@compiled_rows(MOMENTS)
+@compiled_rows()
 def moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
@@ -243,7 +242,7 @@ def _whitened(
             z[r] += slope * (value[r] - centre)
 
 
-@compiled_rows(DENSITY)
+@compiled_rows()
 def shared_density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -260,7 +259,7 @@ def shared_density(
             quadratic[r] += z[r] * z[r]
 
 
-@compiled_rows(MOMENTS)
+@compiled_rows()
 def shared_moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,

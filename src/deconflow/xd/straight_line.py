@@ -30,6 +30,7 @@ class Pointer(types.WrapperAddressProtocol):
 
     def __init__(self, function: Any, signature: Any) -> None:
         self._signature = signature
+        function.compile(signature)
         made = function.get_compile_result(signature)
         self._address = made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
         self._function = function  # keeps the code alive
@@ -59,9 +60,7 @@ def compiled(dim: int, kind: str) -> tuple[Pointer, Pointer]:
     source = [*_density(density, dim, kind), *_moments(moments, dim, kind)]
     # This file's name and a name of its own let numba's cache find the function again.
     exec(compile("\n".join(source), __file__, "exec"), namespace)
-    return pointers(
-        compiled_rows(DENSITY)(namespace[density]), compiled_rows(MOMENTS)(namespace[moments])
-    )
+    return pointers(compiled_rows()(namespace[density]), compiled_rows()(namespace[moments]))
 
 
 def pointers(density: Any, moments: Any) -> tuple[Pointer, Pointer]:
