@@ -64,6 +64,17 @@ def pygmmis_fit(w, S, start):
     return run
 
 
+def log_p_after_2_steps(w, S, start) -> float:
+    """Mean log-likelihood, to compare with ours on the same rows from the same start."""
+    from astroML.density_estimation import XDGMM
+
+    model = XDGMM(n_components=len(start[0]))
+    model.alpha, model.mu, model.V = (part.copy() for part in start)
+    for _ in range(2):
+        model._EMstep(w, S)
+    return float(model.logL(w, S) / len(w))
+
+
 def main() -> None:
     import logging
 
@@ -80,6 +91,8 @@ def main() -> None:
                 record[peer] = seconds_a_step(function(w, S, start), SHARE[name])
             except Exception as error:  # a peer that does not run is a finding, not a failure
                 record[peer] = f"{type(error).__name__}: {error}"
+        record["astroML_log_p_after_2_steps"] = log_p_after_2_steps(w, S, start)
+        record["rows_of_peers"] = n
     print(json.dumps(record))
 
 

@@ -1,9 +1,9 @@
 r"""Row arithmetic as loops, for any dimension and for a projection of its own in every row.
 
-The same functions as in :mod:`deconflow.xd.straight_line`, slower by a factor of two and
-compiled once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are any
-more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``, ``t = R' T^-1 (w - R m)``
-and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
+The same functions as in :mod:`deconflow.xd.straight_line`, slower by a factor of two and compiled
+once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are
+any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
+``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from draws.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -158,32 +159,48 @@ def _independent(noise: LawNoise) -> IndependentParts:
             f"Gaussian; got {noise.dim}. Pass its covariances instead, or use a flow."
         )
     parts = PARTS_FOR_DIMENSION[noise.dim]
-    scales = {"_student_t": "scale", "_laplace": "scale", "_uniform": "half_width"}
     name = getattr(noise.law, "__name__", "")
-    if name not in scales or noise.law.__module__ != student_t.__module__:
+    if name not in FAMILIES or noise.law.__module__ != student_t.__module__:
         return _fitted_by_value(noise.distribution, noise.unit, parts)
-    scale = (noise.parameters[scales[name]] / noise.unit).double().numpy()
-    df = noise.parameters.get("df", torch.zeros_like(noise.parameters[scales[name]]))
-    shapes, which = np.unique(df.double().numpy(), return_inverse=True)
-    units = [_unit_parts(name, float(shape), parts) for shape in shapes]
+    parameters = {key: value.double().numpy() for key, value in noise.parameters.items()}
+    scale, shape = FAMILIES[name](parameters)
+    scale = scale / noise.unit.double().numpy()
+    shapes, which = np.unique(shape, return_inverse=True)
+    units = [_unit_parts(name, float(value), parts) for value in shapes]
     weights, means, variances = (
         np.stack(column)[which.reshape(scale.shape)] for column in zip(*units, strict=True)
     )
-    centred = None if name != "_uniform" else means * scale[..., None]
+    centred = means * scale[..., None] if means.any() else None
     return IndependentParts(weights, centred, variances * scale[..., None] ** 2)
 
 
+def _split_normal_family(given: dict[str, Array]) -> tuple[Array, Array]:
+    """Total width, and log ratio of the noise's positive to its negative side, in steps of 5 %."""
+    ratio = np.log(given["lower"] / given["upper"]).clip(-3, 3)
+    return given["lower"] + given["upper"], np.round(20 * ratio) / 20
+
+
+FAMILIES: dict[str, Callable[[dict[str, Array]], tuple[Array, Array]]] = {
+    "_student_t": lambda given: (given["scale"], given["df"]),
+    "_laplace": lambda given: (given["scale"], np.zeros_like(given["scale"])),
+    "_uniform": lambda given: (given["half_width"], np.zeros_like(given["half_width"])),
+    "_split_normal": _split_normal_family,
+}
+"""Laws that differ by a scale and a shape: each shape is fitted once, at unit scale."""
+
+
 @lru_cache(maxsize=1000)
-def _unit_parts(name: str, df: float, parts: int) -> tuple[Array, Array, Array]:
+def _unit_parts(name: str, shape: float, parts: int) -> tuple[Array, Array, Array]:
     """Weights, means and variances of the mixture nearest to a law of unit scale."""
-    if name == "_uniform":
-        even = np.full((1, 300), 1 / 300)
-        return tuple(a[0] for a in _fit_tables(np.linspace(-1, 1, 300)[None], even, parts))
-    law: Distribution = StudentT(df) if name == "_student_t" else Laplace(0.0, 1.0)
-    x = torch.as_tensor(np.sinh(np.linspace(0, 14, 501)) * 1e-3)
-    mass = law.log_prob(x).exp().numpy() * np.gradient(x.numpy())
+    if name in ("_uniform", "_split_normal"):
+        x, mass = _unit_table(name, shape)
+        weights, means, variances = _fit_tables(x[None], mass[None], parts)
+        return weights[0], means[0], variances[0]
+    law: Distribution = StudentT(shape) if name == "_student_t" else Laplace(0.0, 1.0)
+    points = torch.as_tensor(np.sinh(np.linspace(0, 14, 501)) * 1e-3)
+    mass = law.log_prob(points).exp().numpy() * np.gradient(points.numpy())
     mass /= mass.sum()
-    square = x.numpy() ** 2
+    square = points.numpy() ** 2
     variances = _quantiles(square, mass, parts) + 1e-6
     weights = np.full(parts, 1 / parts)
     for _ in range(1500):
@@ -193,6 +210,17 @@ def _unit_parts(name: str, df: float, parts: int) -> tuple[Array, Array, Array]:
         weights = q.sum(0) / q.sum()
         variances = (q.T @ square) / q.sum(0)
     return weights, np.zeros(parts), variances
+
+
+def _unit_table(name: str, shape: float) -> tuple[Array, Array]:
+    """Points and masses of a law without a scale-mixture form."""
+    if name == "_uniform":
+        return np.linspace(-1, 1, 300), np.full(300, 1 / 300)
+    above = 1 / (1 + np.exp(-shape))
+    below = 1 - above
+    x = np.linspace(-4.5 * below, 4.5 * above, 300)
+    mass = np.exp(-0.5 * (x / np.where(x < 0, below, above)) ** 2)
+    return x, mass / mass.sum()
 
 
 def _fitted_by_value(law: Distribution, unit: torch.Tensor, parts: int) -> IndependentParts:
