@@ -147,7 +147,7 @@ def _fitted_to_draws(noise: LawNoise) -> JointParts:
     from deconflow.xd.fitting import fit_exact  # fits need rows, and rows need noise parts
 
     with isolated_rng(0):
-        draws = noise.bind(DRAWS).sample(1)[0].double().numpy()
+        draws = noise[np.zeros(DRAWS, dtype=int)].sample(1)[0].double().numpy()
     mixture = fit_exact(draws, n_components=8, seed=0)
     return JointParts(mixture.weights[None], mixture.means[None], mixture.covariances[None])
 
