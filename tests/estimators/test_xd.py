@@ -272,6 +272,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAWS)
 def test_noise_that_is_not_gaussian(name):
     """The density is found with the true law, and is not with Gaussian noise of that scale."""
