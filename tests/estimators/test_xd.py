@@ -23,7 +23,7 @@ def toy(n, seed=0):
 
 @pytest.mark.filterwarnings("ignore:noise was not given")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([XDGMM(2, max_iter=50, random_state=0)])
+@parametrize_with_checks([XDGMM(), XDGMM(2, method="minibatch", random_state=0)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
