@@ -4,7 +4,7 @@
 
 ``--threads`` compares two threads with one; ``--peers`` names the python of an environment that
 has astroML and pygmmis (they are slow: small shares of the rows are timed and scaled up).
-Writes ``results/xd_speed.json``.
+Writes the workloads measured into ``results/xd_speed.json``, and keeps the others there.
 """
 
 from __future__ import annotations
@@ -188,6 +188,10 @@ def write(table: dict) -> None:
     import numba
     import sklearn
 
+    file = RESULTS / "xd_speed.json"
+    if file.exists():
+        old = json.loads(file.read_text())["seconds_per_em_step"]
+        table = old | {name: old.get(name, {}) | row for name, row in table.items()}
     record = {
         "command": " ".join(["python", *sys.argv]),
         "seconds_per_em_step": table,
@@ -198,7 +202,7 @@ def write(table: dict) -> None:
         "seed": 0,
     }  # fmt: skip
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "xd_speed.json").write_text(json.dumps(record, indent=1) + "\n")
+    file.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
