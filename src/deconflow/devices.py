@@ -7,6 +7,8 @@ import torch
 
 def resolve_device(name: str) -> torch.device:
     """Turn ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"`` into a device that is there."""
+    if not isinstance(name, str):
+        raise ValueError(f"Expected device to be 'cpu', 'cuda' or 'auto'; got {name!r}.")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.split(":")[0] not in ("cpu", "cuda"):

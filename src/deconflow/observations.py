@@ -10,9 +10,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import as_tensor, check_integer, first_bad, place
 from deconflow.noise import Noise, as_noise
-from deconflow.noise.base import Rows
+from deconflow.noise.base import Rows, as_index
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Observations:
         """
         w = _checked_w(as_tensor(w, "w"))
         observed = None if not w.isnan().any() else ~w.isnan()
-        law = as_noise(noise, *w.shape, observed)
+        law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
         if observed is not None:
             w = torch.where(observed, w, 0.0)
@@ -81,6 +81,7 @@ class Observations:
 
     def __getitem__(self, rows: Rows) -> Self:
         """Take rows: a slice is a view, indices copy just the rows they name."""
+        rows = as_index(rows, len(self))
         return replace(
             self,
             w=self.w[rows],
@@ -132,6 +133,7 @@ class Observations:
 
     def chunks(self, size: int) -> Iterator[Self]:
         """Walk through the rows in order, as views of at most ``size`` rows."""
+        check_integer("size", size, 1)
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
@@ -180,11 +182,12 @@ def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size
         return None
     R = as_tensor(projection, "projection")
     n_rows, dim = shape
-    if R.dim() == 2:
+    if R.dim() == 2 and len(R) == dim:
         R = R.expand(n_rows, *R.shape)
-    if R.dim() != 3 or R.shape[:2] != shape:
+    if R.dim() != 3 or R.shape[:2] != shape or R.shape[-1] == 0:
         raise ValueError(
-            f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); got {tuple(R.shape)}."
+            f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
+            f"got {tuple(R.shape)}."
         )
     position = first_bad(~R.isfinite().all(-1))
     if position is not None:

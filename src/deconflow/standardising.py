@@ -48,9 +48,9 @@ class Standardiser:
         variance = _solve(data, spread - noise, power=2).maximum(SMALLEST_SHARE * total)
         scale = torch.where(variance > 0, variance, 1.0).sqrt()
         if data.projection is None:
-            return cls(location, scale, scale)
-        channel = (spread.sum(0) / _weighted(data, seen).sum(0)).sqrt()
-        return cls(location, scale, torch.where(channel > 0, channel, 1.0))
+            return cls(location, scale, scale.clone())
+        channel = _channel_scale(_weighted(data, spread).sum(0), _weighted(data, seen).sum(0))
+        return cls(location, scale, channel)
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
@@ -105,7 +105,15 @@ def _solve(data: Observations, targets: Tensor, power: int) -> Tensor:
     gram = torch.einsum("nmd,nme->de", weighted, R)
     _refuse_unseen(gram.diagonal() == 0)
     sums = torch.einsum("nmd,nm->d", weighted, targets)
-    return torch.linalg.pinv(gram, rtol=1e-10, hermitian=True) @ sums
+    units = gram.diagonal().sqrt()  # so that the cut-off knows no units
+    inverse = torch.linalg.pinv(gram / torch.outer(units, units), rtol=1e-10, hermitian=True)
+    return inverse @ (sums / units) / units
+
+
+def _channel_scale(total: Tensor, count: Tensor) -> Tensor:
+    """Root mean square of each channel; one for a channel that is constant or never seen."""
+    mean = total / torch.where(count > 0, count, 1.0)
+    return torch.where(mean > 0, mean, 1.0).sqrt()
 
 
 def _refuse_unseen(unseen: Tensor) -> None:

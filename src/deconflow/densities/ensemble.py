@@ -2,6 +2,8 @@ r"""Densities made of densities."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +30,7 @@ class Ensemble(Density):
             dims = [member.dim for member in members]
             raise ValueError(f"Expected members of one dimension; got dimensions {dims}.")
         shares = torch.ones(len(members)) if weights is None else torch.as_tensor(weights)
-        if shares.shape != (len(members),) or not (shares > 0).all():
+        if shares.shape != (len(members),) or not ((shares > 0) & shares.isfinite()).all():
             raise ValueError(f"Expected {len(members)} positive weights; got {shares.tolist()}.")
         self.dim = members[0].dim
         self.members = nn.ModuleList(members)
@@ -36,15 +38,19 @@ class Ensemble(Density):
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
-        log_p = torch.stack([member.log_prob(v) for member in self.members], -1)
+        log_p = torch.stack([member.log_prob(v) for member in self._densities()], -1)
         return torch.logsumexp(log_p + self.shares.to(log_p).log(), -1)
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``, each row from a member drawn by its share."""
         choice = torch.multinomial(self.shares, n, replacement=True)
         counts = torch.bincount(choice, minlength=len(self.members)).tolist()
-        drawn = [member.sample(count) for member, count in zip(self.members, counts, strict=True)]
-        return torch.cat(drawn)[choice.argsort().argsort()]
+        pairs = zip(self._densities(), counts, strict=True)
+        drawn = torch.cat([member.sample(count) for member, count in pairs])
+        return drawn[choice.argsort().argsort()]
+
+    def _densities(self) -> list[Density]:
+        return [cast(Density, member) for member in self.members]
 
 
 class Restored(Density):

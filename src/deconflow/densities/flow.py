@@ -3,6 +3,7 @@ r"""Normalizing flows as densities."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ class Flow(Density):
         The density of ``u``.
     """
 
-    def __init__(self, layers: list[nn.Module], base: Density) -> None:
+    def __init__(self, layers: Sequence[nn.Module], base: Density) -> None:
         super().__init__()
         self.dim = base.dim
         self.layers = nn.ModuleList(layers)

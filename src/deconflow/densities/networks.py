@@ -19,7 +19,7 @@ class MaskedLinear(nn.Linear):
         super().__init__(len(from_degrees), len(to_degrees))
         mask = to_degrees.unsqueeze(-1) >= from_degrees
         self.dense = bool(mask.all())
-        self.register_buffer("mask", mask.float(), persistent=False)
+        self.register_buffer("mask", mask)
 
     def masked_weight(self) -> Tensor:
         """Return the weights, with exact zeros where the mask says so."""

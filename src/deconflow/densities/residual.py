@@ -53,13 +53,14 @@ class _ResidualBlock(Function):
             inner.mul_(keep)
         ctx.save_for_backward(active, inner, W1, W2, keep)
         ctx.bias_shape = b1.shape
-        return torch.matmul(inner, W2.mT).add_(b2).add_(h)
+        flat = torch.addmm(_rows(h), _rows(inner), W2.mT)
+        return flat.add_(b2).view(h.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         active, inner, W1, W2, keep = ctx.saved_tensors
-        grad_W2, grad_b2 = _outer(grad, inner), grad.flatten(0, -2).sum(0)
+        grad_W2, grad_b2 = _outer(grad, inner), grad.sum_to_size(W2.shape[:1])
         grad_inner = _mask_(torch.matmul(grad, W2), inner)
         if keep is not None:
             grad_inner.mul_(keep)
@@ -70,7 +71,11 @@ class _ResidualBlock(Function):
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum of the outer products of all rows."""
-    return left.flatten(0, -2).mT @ right.flatten(0, -2)
+    return _rows(left).mT @ _rows(right)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
 
 
 def _mask_(grad: Tensor, activated: Tensor) -> Tensor:

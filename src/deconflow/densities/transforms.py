@@ -3,6 +3,8 @@ r"""Invertible layers, over zuko's transforms; the only module that imports zuko
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -154,6 +156,6 @@ class LUTransform(Transform):
         return y, self.log_abs_det_jacobian(x, y)
 
 
-def compose(layers: nn.ModuleList, context: Tensor | None = None) -> Transform:
+def compose(layers: Iterable[nn.Module], context: Tensor | None = None) -> ComposedTransform:
     """Chain layers into one transform."""
-    return ComposedTransform(*(layer.transform(context) for layer in layers))
+    return ComposedTransform(*(cast(Layer, layer).transform(context) for layer in layers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils._metadata_requests import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
-from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.checks import check_integer, check_number
 from deconflow.densities import ARCHITECTURES, Architecture, Restored
 from deconflow.devices import resolve_device
+from deconflow.estimators.door import observe, true_values
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
 from deconflow.fitting import History, Training, fit
@@ -37,7 +39,8 @@ POSITIVE = (
     "posterior_layers",
     "context_dim",
 )
-ABOUT_THIS_RUN = ("checkpoint", "verbose")
+STEPS, MOST_EPOCHS = 4000, 300
+"""What ``epochs=None`` means."""
 POINTS_AT_ONCE = 2**14
 SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
@@ -66,9 +69,12 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         Number of layers of the posterior, and the size of the embedding of ``w`` and its noise.
     anchored : bool
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
-    epochs, batch_size, learning_rate, schedule, plateau_factor, plateau_patience, weight_decay, \
-clip_norm, averaging, patience
-        How to train; see :class:`deconflow.fitting.Training`.
+    epochs : int or None
+        Passes through the rows; None for as many as make about 4,000 steps, at most 300.
+    batch_size, learning_rate, schedule, plateau_factor, plateau_patience
+        How to step; see :class:`deconflow.fitting.Training`.
+    weight_decay, clip_norm, averaging, patience
+        How to keep steps in check; see :class:`deconflow.fitting.Training`.
     validation_fraction : float
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
     random_state : int, RandomState or None
@@ -137,9 +143,9 @@ clip_norm, averaging, patience
         posterior_layers: int = 3,
         context_dim: int = 64,
         anchored: bool = True,
-        epochs: int = 60,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
         schedule: str = "cosine",
         plateau_factor: float = 0.8,
         plateau_patience: int = 20,
@@ -207,15 +213,15 @@ clip_norm, averaging, patience
         weights
             ``(N,)`` row weights.
         """
-        training, size = self._checked_settings()
-        data = self._observe(w, noise, projection, weights, reset=True)
+        size = self._checked_size()
+        self._training(n_rows=1)  # a bad setting raises before any work
+        data = observe(self, w, noise, projection, weights, reset=True)
         if len(data) < 2:
             raise ValueError(
                 f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
             )
         with isolated_rng(self.random_state):
             self.standardiser_ = Standardiser.fit(data)
-            self.n_latent_ = data.latent_dim
             data = self._standardised(data)
             train, held_out = data, None
             if self.validation_fraction > 0:
@@ -226,7 +232,7 @@ clip_norm, averaging, patience
                 bound,
                 train,
                 held_out,
-                training,
+                self._training(len(train)),
                 checkpoint=self.checkpoint,
                 progress=self.verbose,
             )
@@ -234,8 +240,7 @@ clip_norm, averaging, patience
 
     def score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
-        check_is_fitted(self)
-        values = self._latent_values(v)
+        values = true_values(self, v)
         with torch.no_grad():
             like = next(self.posterior_.parameters())
             parts = [self.density_.log_prob(part.to(like)) for part in values.split(POINTS_AT_ONCE)]
@@ -261,8 +266,9 @@ clip_norm, averaging, patience
         random_state
             Seed of the draws.
         """
+        check_integer("n_samples", n_samples, 1)
         answers = []
-        data = self._observe(w, noise, projection)
+        data = observe(self, w, noise, projection)
         for part, draws in self._weighted_draws(data, n_samples, random_state):
             volume = self.standardiser_.log_observed_volume(part)
             answers.append((draws.log_marginal() - volume).double().cpu().numpy())
@@ -287,8 +293,7 @@ clip_norm, averaging, patience
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> NDArray[np.float64]:
         """Draw true values ``(n_samples, D)`` from the density."""
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(f"Expected n_samples of at least 1; got {n_samples}.")
+        check_integer("n_samples", n_samples, 1)
         with torch.no_grad(), isolated_rng(random_state):
             starts = range(0, n_samples, POINTS_AT_ONCE)
             counts = [min(POINTS_AT_ONCE, n_samples - start) for start in starts]
@@ -318,7 +323,9 @@ clip_norm, averaging, patience
         random_state
             Seed of the draws.
         """
-        data = self._observe(w, noise, projection)
+        check_integer("n_samples", n_samples, 1)
+        check_integer("n_proposals", n_proposals, 1)
+        data = observe(self, w, noise, projection)
         parts: list[tuple[torch.Tensor, ...]] = []
         for _, draws in self._weighted_draws(data, n_proposals, random_state):
             scale = self.standardiser_.scale.to(draws.v)
@@ -334,84 +341,63 @@ clip_norm, averaging, patience
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
-        parameters = {
-            name: value
-            for name, value in self.get_params().items()
-            if isinstance(value, bool | int | float | str) and name not in ABOUT_THIS_RUN
-        }
-        description = {
-            "class": type(self).__name__,
-            "parameters": parameters,
-            "n_features_in": self.n_features_in_,
-            "n_latent": self.n_latent_,
+        details = {
             "n_posterior_features": self.posterior_.n_features,
-            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
             "history": self.history_.as_dict(),
         }
         weights = {
-            "standardiser.location": self.standardiser_.location,
-            "standardiser.scale": self.standardiser_.scale,
-            "standardiser.channel": self.standardiser_.channel,
+            **_prefixed("standardiser.", vars(self.standardiser_)),
             **_prefixed("density.", self.density_.density.state_dict()),
             **_prefixed("posterior.", self.posterior_.state_dict()),
         }
-        write_model(path, description, weights)
+        write_model(path, self, details, weights)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
         """Read a model that :meth:`save` wrote; ``device`` overrides the one it was trained on."""
-        description, weights = read_model(path)
-        if description.get("class") != cls.__name__:
-            raise ValueError(
-                f"Expected a {cls.__name__} at {path}; got a {description.get('class')}."
-            )
-        parameters = description["parameters"]
-        if device is not None:
-            parameters["device"] = device
-        try:
-            model = cls(**parameters)
-            model._restore(description, weights)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
-        return model
+        changes = {} if device is None else {"device": device}
+        return read_model(path, cls, changes)
 
-    def _restore(self, description: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        self.n_features_in_ = description["n_features_in"]
-        if description["feature_names_in"]:
-            self.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        self.n_latent_ = description["n_latent"]
-        self.standardiser_ = Standardiser(
-            *(weights[f"standardiser.{name}"] for name in ("location", "scale", "channel"))
-        )
-        self._build(self._checked_settings()[1], description["n_posterior_features"])
+    def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+        """Take what :meth:`save` wrote."""
+        self.standardiser_ = Standardiser(**_without_prefix("standardiser.", weights))
+        self._build(self._checked_size(), details["n_posterior_features"])
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
-        self.history_ = History(**description["history"])
+        self.history_ = History(**details["history"])
 
-    def _checked_settings(self) -> tuple[Training, Architecture]:
-        """Turn the parameters into checked settings; a bad one raises before any work."""
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _training(self, n_rows: int) -> Training:
+        """Make the settings of the fit loop."""
+        settings = {f.name: getattr(self, f.name) for f in fields(Training)}
+        if self.epochs is None:
+            steps = math.ceil(n_rows / max(1, self.batch_size))
+            settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))
+        return Training(**settings)
+
+    def _checked_size(self) -> Architecture:
+        """Check the other parameters, and make the sizes of the networks."""
         _one_of("flow", self.flow, ARCHITECTURES)
         _one_of("objective", self.objective, OBJECTIVES)
         _one_of("dtype", self.dtype, ("float32", "float64"))
         resolve_device(self.device)
         for name in POSITIVE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"Expected {name} of at least 1; got {getattr(self, name)}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(
-                f"Expected validation_fraction in [0, 1); got {self.validation_fraction}."
-            )
+            check_integer(name, getattr(self, name), 1)
+        check_number("dropout", self.dropout, 0, 1)
+        check_number("validation_fraction", self.validation_fraction, 0, 1)
         if self.patience is not None and self.validation_fraction == 0:
             raise ValueError("Expected a validation_fraction above 0 for patience; got 0.")
-        training = Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
-        size = Architecture(
+        return Architecture(
             layers=self.n_layers,
             hidden=self.hidden,
             blocks=self.n_blocks,
             dropout=self.dropout,
             base_components=self.base_components,
         )
-        return training, size
 
     def _build(self, size: Architecture, n_posterior_features: int) -> None:
         """Make density and posterior, with fresh weights."""
@@ -428,60 +414,14 @@ clip_norm, averaging, patience
         for module in (self.density_, self.posterior_):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
 
-    def _observe(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        weights: ArrayLike | None = None,
-        *,
-        reset: bool = False,
-    ) -> Observations:
-        if not reset:
-            check_is_fitted(self)
-        refuse_text(w, "w")
-        w = validate_data(self, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        if noise is None:
-            warnings.warn(
-                "noise was not given, so w is taken as exact. Pass noise=0.0 to say so.",
-                stacklevel=3,
-            )
-            noise = 0.0
-        data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
-        if not reset and data.latent_dim != self.n_latent_:
-            raise ValueError(
-                f"Expected a truth of {self.n_latent_} dimensions, as in fit; "
-                f"got a projection from {data.latent_dim}."
-            )
-        return data
-
     def _standardised(self, data: Observations) -> Observations:
         data = self.standardiser_.observations(data)
         return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-
-    def _latent_values(self, v: ArrayLike) -> torch.Tensor:
-        refuse_text(v, "v")
-        if self.n_latent_ == self.n_features_in_:
-            v = validate_data(self, v, reset=False, dtype=np.float64, ensure_all_finite=False)
-        values = as_tensor(v, "v")
-        if values.dim() != 2 or values.shape[1] != self.n_latent_:
-            raise ValueError(
-                f"Expected v of shape (N, {self.n_latent_}); got {tuple(values.shape)}."
-            )
-        position = first_bad(~values.isfinite())
-        if position is not None:
-            raise ValueError(
-                f"Expected finite values in v; got NaN or inf at {place(position)}. "
-                "A density has no value there."
-            )
-        return values
 
     def _weighted_draws(
         self, data: Observations, n_draws: int, random_state: RandomState
     ) -> Iterator[tuple[Observations, WeightedDraws]]:
         """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
-        if n_draws < 1:
-            raise ValueError(f"Expected at least one draw a row; got {n_draws}.")
         like = next(self.posterior_.parameters())
         density = self.density_.density
         with torch.no_grad(), isolated_rng(random_state):

@@ -7,8 +7,9 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -17,10 +18,16 @@ import deconflow
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
+ABOUT_ONE_RUN = ("checkpoint", "verbose")
+"""Parameters that are not part of a model."""
+
+Model = TypeVar("Model")
 
 
-def write_model(path: str | Path, description: dict[str, Any], weights: dict[str, Tensor]) -> None:
-    """Write a model folder, all or nothing; an older model of that name is replaced."""
+def write_model(
+    path: str | Path, model: Any, details: dict[str, Any], weights: dict[str, Tensor]
+) -> None:
+    """Write a fitted estimator's folder, all or nothing; an older model there is replaced."""
     path = Path(path)
     if path.exists() and not (path / DESCRIPTION).is_file():
         raise FileExistsError(
@@ -30,8 +37,8 @@ def write_model(path: str | Path, description: dict[str, Any], weights: dict[str
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        header = {"format": FORMAT, "deconflow": deconflow.__version__, **description}
-        (new / DESCRIPTION).write_text(json.dumps(header, indent=1) + "\n")
+        text = json.dumps({**_describe(model), "details": details}, indent=1)
+        (new / DESCRIPTION).write_text(text + "\n")
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, new / WEIGHTS)
         new.chmod(0o755)
         _swap(new, path)
@@ -39,9 +46,44 @@ def write_model(path: str | Path, description: dict[str, Any], weights: dict[str
         shutil.rmtree(new, ignore_errors=True)
 
 
-def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read a model folder, or say in one line why not."""
-    path = Path(path)
+def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> Model:
+    """Read a folder that :func:`write_model` wrote, or say in one line why not.
+
+    ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
+    """
+    description, weights = _read_files(Path(path))
+    if description.get("class") != cls.__name__:
+        raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
+    try:
+        model: Any = cls(**{**description["parameters"], **changes})
+        model.n_features_in_ = description["n_features_in"]
+        model.n_latent_ = description["n_latent"]
+        if description["feature_names_in"]:
+            model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
+        model._restore(description["details"], weights)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
+    return model
+
+
+def _describe(model: Any) -> dict[str, Any]:
+    parameters = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in model.get_params().items()
+        if name not in ABOUT_ONE_RUN and not isinstance(value, np.random.RandomState)
+    }
+    return {
+        "format": FORMAT,
+        "deconflow": deconflow.__version__,
+        "class": type(model).__name__,
+        "parameters": parameters,
+        "n_features_in": model.n_features_in_,
+        "n_latent": model.n_latent_,
+        "feature_names_in": list(getattr(model, "feature_names_in_", [])),
+    }
+
+
+def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not (path / DESCRIPTION).is_file() or not (path / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
@@ -53,6 +95,8 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(
             f"Expected a whole model at {path}; got a damaged file: {error}"
         ) from error
+    if not isinstance(description, dict):
+        raise ValueError(f"Expected a whole model at {path}; got a damaged {DESCRIPTION}.")
     if description.get("format") != FORMAT:
         raise ValueError(
             f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "

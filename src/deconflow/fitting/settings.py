@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from deconflow.checks import check_integer, check_number
+
 SCHEDULES = ("constant", "plateau", "cosine")
 
 
@@ -47,11 +49,18 @@ class Training:
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"Expected schedule to be one of {SCHEDULES}; got {self.schedule!r}.")
-        for name in ("epochs", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Expected a positive {name}; got {getattr(self, name)}.")
-        if self.averaging is not None and not 0 <= self.averaging < 1:
-            raise ValueError(f"Expected averaging in [0, 1); got {self.averaging}.")
+        check_integer("epochs", self.epochs, 1)
+        check_integer("batch_size", self.batch_size, 1)
+        check_integer("plateau_patience", self.plateau_patience, 0)
+        check_number("learning_rate", self.learning_rate, 0, open_low=True)
+        check_number("plateau_factor", self.plateau_factor, 0, 1, open_low=True)
+        check_number("weight_decay", self.weight_decay, 0)
+        if self.clip_norm is not None:
+            check_number("clip_norm", self.clip_norm, 0, open_low=True)
+        if self.averaging is not None:
+            check_number("averaging", self.averaging, 0, 1)
+        if self.patience is not None:
+            check_integer("patience", self.patience, 1)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Transform
 
 Rows = slice | Tensor | np.ndarray | list[int]
 
@@ -26,11 +27,14 @@ class Noise(ABC):
         Number of rows; None for a shared law that no observations have bound yet.
     shared : bool
         Whether all rows have the same law.
+    observed : Tensor or None
+        Boolean ``(N, dim)``, if the law is restricted to values that were observed.
     """
 
     dim: int
     n_rows: int | None
     shared: bool
+    observed: Tensor | None
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:
@@ -83,17 +87,20 @@ class Noise(ABC):
     def _take(self, rows: Rows, n_rows: int) -> Self:
         """Return the law of some rows."""
 
-    def bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Return the support's ends ``(N or 1, dim)`` if it is an interval, else None."""
+    def support_map(self) -> tuple[Transform, Tensor] | None:
+        """Return how to reach a support that is not the whole space, else None.
+
+        The answer is a map ``T`` from the real line and a unit ``s``: ``n = T(z) / s``.
+        """
         return None
 
     def floor(self, sd: float) -> Noise:
-        """Return the law with standard deviations of at least ``sd``, where that has a meaning."""
+        """Return the law of the noise plus, if it may be singular, Gaussian noise of ``sd``."""
         return self
 
     def bind(self, n_rows: int) -> Self:
         """Say how many rows there are; an error if this noise has another number."""
-        if self.shared:
+        if self.shared and self.n_rows in (None, n_rows):
             return self._take(slice(None), n_rows)
         if self.n_rows != n_rows:
             raise ValueError(
@@ -104,8 +111,7 @@ class Noise(ABC):
     def __getitem__(self, rows: Any) -> Self:
         if isinstance(rows, tuple):  # array[rows, ...], the form scikit-learn's splitters use
             rows = rows[0]
-        if isinstance(rows, np.ndarray | list):
-            rows = torch.as_tensor(rows)
+        rows = as_index(rows, self.n_rows)
         return self._take(rows, count_rows(rows, self.n_rows))
 
     def __len__(self) -> int:
@@ -115,12 +121,26 @@ class Noise(ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape ``(N, dim)``, as an array of standard deviations would have."""
-        return len(self), self.dim
+        """Shape ``(N, dim)``, as an array of standard deviations would have; one row if unbound."""
+        return self.n_rows or 1, self.dim
 
     def __repr__(self) -> str:
         rows = "any number of" if self.n_rows is None else self.n_rows
         return f"{type(self).__name__}(rows={rows}, dim={self.dim}, shared={self.shared})"
+
+
+def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
+    """Turn an index of rows into a slice or a tensor that torch takes."""
+    if isinstance(rows, slice) and (rows.step or 1) > 0:
+        return rows
+    if isinstance(rows, slice):
+        rows = list(range(*rows.indices(n_rows or 0)))
+    if isinstance(rows, int | np.integer):
+        rows = [rows]
+    if not isinstance(rows, Tensor):
+        rows = np.asarray(rows)
+        rows = torch.from_numpy(np.ascontiguousarray(rows if rows.size else rows.astype(np.int64)))
+    return rows
 
 
 def count_rows(rows: slice | Tensor, n_rows: int | None) -> int:

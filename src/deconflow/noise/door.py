@@ -28,8 +28,15 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
     """
     if isinstance(noise, Distribution):
         noise = same_for_all(noise)
+    if noise is None or isinstance(noise, str):
+        raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
     if not isinstance(noise, Noise):
         noise = _from_array(as_tensor(noise, "noise"), n_rows, dim, observed)
+    if noise.observed is not None:
+        raise ValueError(
+            "Expected noise of whole rows; got noise restricted to the values that other data "
+            "observed, without its missing values. Pass the noise you made those data from."
+        )
     if noise.dim != dim:
         raise ValueError(f"Expected noise for {dim} values a row; got {noise.dim}.")
     bound = noise.bind(n_rows)

@@ -103,16 +103,15 @@ class GaussianNoise(Noise):
         return replace(self, factor=factor)
 
     def floor(self, sd: float) -> GaussianNoise:
-        """Return the law with ``sd`` as the smallest standard deviation in any direction."""
+        """Return the law with covariance ``S + sd^2 I``."""
         if self.diagonal:
-            return replace(self, factor=self.factor.clamp_min(sd))
-        thin = (self.factor.diagonal(dim1=-2, dim2=-1) < sd).any(-1)
-        if not thin.any():
-            return self
-        factor = self.factor.clone()
-        eye = torch.eye(self.dim, dtype=factor.dtype, device=factor.device)
-        wide = factor[thin] @ factor[thin].mT + sd**2 * eye
-        factor[thin] = torch.linalg.cholesky(wide)
+            return replace(self, factor=(self.factor.square() + sd**2).sqrt())
+        eye = torch.eye(self.dim, dtype=self.factor.dtype, device=self.factor.device)
+        factor, failed = torch.linalg.cholesky_ex(self.covariance() + sd**2 * eye)
+        bad = failed > 0
+        if bad.any():  # too thin for a sum: S + sd^2 I = [L, sd I] [L, sd I]', by its QR
+            stacked = torch.cat([self.factor[bad].mT, sd * eye.expand(int(bad.sum()), -1, -1)], 1)
+            factor[bad] = _lower_from_root(stacked)
         return replace(self, factor=factor)
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
@@ -158,11 +157,11 @@ def gaussian(
     >>> gaussian(covariance=[[[0.1, 0.0], [0.0, 0.2]]] * 5)
     GaussianNoise(rows=5, dim=2, shared=False)
     """
-    if (sd is None) == (covariance is None):
-        raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
-    if sd is not None:
+    if sd is not None and covariance is None:
         return _from_sd(as_tensor(sd, "noise"))
-    return _from_covariance(as_tensor(covariance, "noise"))
+    if covariance is not None and sd is None:
+        return _from_covariance(as_tensor(covariance, "noise"))
+    raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
 
 
 def _from_sd(sd: Tensor) -> GaussianNoise:
@@ -185,10 +184,19 @@ def _from_covariance(covariance: Tensor) -> GaussianNoise:
     shared = covariance.dim() == 2
     rows = covariance.unsqueeze(0) if shared else covariance
     _refuse(~torch.isfinite(rows), "finite covariances", rows, shared)
-    size = rows.abs().amax((-2, -1), keepdim=True)
+    return GaussianNoise(checked_factor(rows, shared), shared, None if shared else len(rows))
+
+
+def checked_factor(rows: Tensor, shared: bool) -> Tensor:
+    """Factor covariances ``(N, D, D)``, or name the first that is none, whatever its units."""
+    variances = rows.diagonal(dim1=-2, dim2=-1)
+    _refuse(variances < 0, "variances of at least zero", variances, shared)
+    sds = variances.sqrt()
+    size = sds.unsqueeze(-1) * sds.unsqueeze(-2)
     _refuse((rows - rows.mT).abs() > 1e-6 * size, "symmetric covariances", rows, shared)
-    factor = psd_cholesky(0.5 * (rows + rows.mT), shared=shared)
-    return GaussianNoise(factor, shared, None if shared else len(rows))
+    units = torch.where(sds > 0, sds, 1.0)
+    correlation = 0.5 * (rows + rows.mT) / (units.unsqueeze(-1) * units.unsqueeze(-2))
+    return psd_cholesky(correlation, shared=shared) * units.unsqueeze(-1)
 
 
 def _refuse(bad: Tensor, expected: str, values: Tensor, shared: bool) -> None:
@@ -221,8 +229,12 @@ def _singular_cholesky(covariance: Tensor, rows: Tensor, shared: bool) -> Tensor
             "Expected positive semi-definite covariances as noise; "
             f"got the eigenvalue {values[position][0]:g}{row}."
         )
-    root = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
-    upper = torch.linalg.qr(root.mT).R
+    return _lower_from_root((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).mT)
+
+
+def _lower_from_root(root: Tensor) -> Tensor:
+    """Turn ``A'`` into the lower-triangular ``L`` with ``L L' = A A'`` and a positive diagonal."""
+    upper = torch.linalg.qr(root).R
     signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
     return (upper * signs.unsqueeze(-1)).mT
 

@@ -2,7 +2,6 @@ r"""Noise of any law: a function from per-row parameters to a torch distribution
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -10,11 +9,12 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Distribution, MixtureSameFamily, MultivariateNormal, constraints
+from torch.distributions import Distribution, Transform, biject_to, constraints
 
-from deconflow.checks import as_tensor
+from deconflow.checks import as_tensor, first_bad, place
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
 from deconflow.noise.gaussian import psd_cholesky
+from deconflow.noise.moments import finite_covariance
 
 Law = Callable[..., Distribution]
 
@@ -53,7 +53,10 @@ class LawNoise(Noise):
     def distribution(self) -> Distribution:
         """The torch distribution of these rows, made at the first use."""
         if not self._made:
-            self._made.append(self.law(**self.parameters))
+            made = self.law(**self.parameters)
+            # Residuals outside the support are no error: their log density is minus infinity.
+            made._validate_args = False
+            self._made.append(made)
         return self._made[0]
 
     @property
@@ -63,7 +66,7 @@ class LawNoise(Noise):
 
     def log_prob(self, residual: Tensor) -> Tensor:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
-        log_p = self.distribution.log_prob(residual * self.unit)
+        log_p = log_prob_inside(self.distribution, residual * self.unit)
         if not self.independent:
             return log_p + self.unit.log().sum()
         log_p = log_p + self.unit.log()
@@ -74,8 +77,8 @@ class LawNoise(Noise):
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         if self.shared:
-            return self.distribution.sample((k, len(self))).squeeze(2) / self.unit
-        return self.distribution.sample((k,)) / self.unit
+            return self.distribution.sample(torch.Size((k, len(self)))).squeeze(2) / self.unit
+        return self.distribution.sample(torch.Size((k,))) / self.unit
 
     def mean(self) -> Tensor:
         """Means ``(N or 1, D)``, zero where the law has none."""
@@ -84,10 +87,7 @@ class LawNoise(Noise):
 
     def covariance(self) -> Tensor:
         """Covariances ``(N or 1, D, D)``; finite also for laws without a variance."""
-        covariance = _covariance(self.distribution) / torch.outer(self.unit, self.unit)
-        if covariance.isfinite().all():
-            return covariance
-        return torch.where(covariance.isfinite(), covariance, self._central_width_squared())
+        return finite_covariance(self.distribution) / torch.outer(self.unit, self.unit)
 
     def variance(self) -> Tensor:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
@@ -101,13 +101,10 @@ class LawNoise(Noise):
         """Flattened Cholesky factors of the covariances, then the means."""
         return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
 
-    def bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Return the support's ends if every value's support is an interval, else None."""
+    def support_map(self) -> tuple[Transform, Tensor] | None:
+        """Return a map from the real line onto the support, and the unit to divide by."""
         support = self.distribution.support
-        if not isinstance(support, constraints.interval):
-            return None
-        low, high = torch.as_tensor(support.lower_bound), torch.as_tensor(support.upper_bound)
-        return low / self.unit, high / self.unit
+        return None if is_real(support) else (biject_to(support), self.unit)
 
     def restrict(self, observed: Tensor) -> LawNoise:
         """Return the law of the observed values; needs independent values."""
@@ -130,7 +127,8 @@ class LawNoise(Noise):
         }
         unit = self.unit.to(dtype=dtype, device=device)
         observed = self.observed if self.observed is None else self.observed.to(device=device)
-        return replace(self, parameters=moved, unit=unit, observed=observed)
+        law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
+        return replace(self, law=law, parameters=moved, unit=unit, observed=observed)
 
     def _take(self, rows: Rows, n_rows: int) -> Self:
         observed = None if self.observed is None else self.observed[rows]
@@ -138,15 +136,6 @@ class LawNoise(Noise):
             return replace(self, n_rows=n_rows, observed=observed)
         taken = {name: value[rows] for name, value in self.parameters.items()}
         return replace(self, parameters=taken, n_rows=n_rows, observed=observed)
-
-    def _central_width_squared(self, draws: int = 400) -> Tensor:
-        """Diagonal ``((q84 - q16) / 2)^2`` from draws, for laws without a variance."""
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            sample = self.distribution.sample((draws,)) / self.unit
-        ordered = sample.sort(0).values
-        low, high = ordered[int(0.16 * draws)], ordered[int(0.84 * draws)]
-        return torch.diag_embed(((high - low) / 2).square())
 
 
 def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor) -> LawNoise:
@@ -157,7 +146,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     law
         A function that takes the parameters by keyword, as tensors with one row an
         observation, and returns a ``torch.distributions.Distribution`` with batch shape
-        ``(N, D)``, or batch shape ``(N,)`` and event shape ``(D,)``. To be saved or sent to
+        ``(N, D)``, or batch shape ``(N,)`` and event shape ``(D,)``. To be pickled or sent to
         another process it must be a named function, not a lambda.
     shared
         Whether the parameters have one row that holds for all observations.
@@ -173,8 +162,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     LawNoise(rows=7, dim=2, shared=False)
     """
     tensors = {name: as_tensor(value, name) for name, value in parameters.items()}
-    for name, value in tensors.items():
-        _refuse_bad_rows(~value.reshape(len(value), -1).isfinite().all(-1), "finite", name, shared)
+    _check_rows(tensors, shared)
     try:
         distribution = law(**tensors)
     except Exception as error:
@@ -183,7 +171,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
         ) from error
     if not isinstance(distribution, Distribution):
         raise TypeError(
-            f"Expected a law that returns a torch distribution; got {type(distribution)}."
+            f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
         )
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
@@ -196,26 +184,44 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
 
 
-def _refuse_bad_rows(bad: Tensor, expected: str, name: str, shared: bool) -> None:
-    if bad.any():
-        where = "" if shared else f" in row {int(bad.nonzero()[0])}"
-        raise ValueError(f"Expected {expected} values of {name} as noise; got another{where}.")
+def is_real(support: constraints.Constraint | None) -> bool:
+    """Whether a support is the whole space (or unknown)."""
+    inner = getattr(support, "base_constraint", None)  # of independent values, or of a mixture
+    if inner is not None:
+        return is_real(inner)
+    return support is None or support is constraints.real or support is constraints.real_vector
 
 
-def _covariance(distribution: Distribution) -> Tensor:
-    if isinstance(distribution, MixtureSameFamily) and isinstance(
-        distribution.component_distribution, MultivariateNormal
-    ):
-        return _mixture_covariance(distribution)
-    if hasattr(distribution, "covariance_matrix"):
-        return distribution.covariance_matrix
-    variance = distribution.variance
-    return torch.diag_embed(torch.where(variance.isnan(), math.inf, variance))
+def log_prob_inside(distribution: Distribution, x: Tensor) -> Tensor:
+    """Log density, minus infinity outside the support, with gradients that stay finite.
+
+    A value that rounding has moved just across the end of an interval counts as inside.
+    """
+    support = distribution.support
+    if is_real(support):
+        return distribution.log_prob(x)
+    if isinstance(support, constraints.interval):
+        low, high = support.lower_bound, support.upper_bound
+        slack = 1e-5 * (high - low)
+        near = (x >= low - slack) & (x <= high + slack)
+        x = torch.where(near, torch.minimum(x.clamp(min=low + slack), high - slack), x)
+    inside = support.check(x)  # type: ignore[union-attr]
+    with torch.random.fork_rng():
+        some_point = distribution.sample()
+    mask = inside if inside.dim() == x.dim() else inside.unsqueeze(-1)
+    return torch.where(inside, distribution.log_prob(torch.where(mask, x, some_point)), -torch.inf)
 
 
-def _mixture_covariance(mixture: MixtureSameFamily) -> Tensor:
-    weights = mixture.mixture_distribution.probs[..., None]
-    parts = mixture.component_distribution
-    offset = parts.mean - mixture.mean.unsqueeze(-2)
-    spread = torch.einsum("...ki,...kj->...ij", weights * offset, offset)
-    return spread + (weights[..., None] * parts.covariance_matrix).sum(-3)
+def _check_rows(tensors: Mapping[str, Tensor], shared: bool) -> None:
+    """Refuse parameters without rows, of different lengths, or not finite."""
+    rows = 1 if shared else max((len(v) if v.dim() else 0 for v in tensors.values()), default=1)
+    for name, value in tensors.items():
+        if value.dim() == 0 or len(value) != rows or rows == 0:
+            raise ValueError(
+                f"Expected {name} with {rows or 'one or more'} rows, one for each observation; "
+                f"got shape {tuple(value.shape)}."
+            )
+        position = first_bad(~value.reshape(rows, -1).isfinite().all(-1))
+        if position is not None:
+            where = "" if shared else f" in {place(position)}"
+            raise ValueError(f"Expected finite values of {name} as noise; got NaN or inf{where}.")

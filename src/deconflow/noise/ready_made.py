@@ -5,6 +5,9 @@ r"""Ready-made noise laws, each one line over :func:`~deconflow.noise.from_law`.
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -15,11 +18,12 @@ from torch.distributions import (
     MixtureSameFamily,
     MultivariateNormal,
     StudentT,
+    Transform,
     Uniform,
 )
 
 from deconflow.checks import as_tensor, first_bad, place
-from deconflow.noise.gaussian import psd_cholesky
+from deconflow.noise.gaussian import checked_factor
 from deconflow.noise.laws import LawNoise, from_law
 from deconflow.noise.split_normal import SplitNormal
 
@@ -70,6 +74,8 @@ def gaussian_mixture(weights: Array, means: Array, covariances: Array) -> LawNoi
     """
     weights, means = as_tensor(weights, "weights"), as_tensor(means, "means")
     covariances = as_tensor(covariances, "covariances")
+    if weights.dim() not in (1, 2):
+        raise ValueError(f"Expected weights of shape (J,) or (N, J); got {tuple(weights.shape)}.")
     shared = weights.dim() == 1
     if shared:
         weights, means, covariances = weights[None], means[None], covariances[None]
@@ -85,11 +91,8 @@ def gaussian_mixture(weights: Array, means: Array, covariances: Array) -> LawNoi
     if bad is not None:
         where = "" if shared else f" in {place(bad)}"
         raise ValueError(f"Expected noise weights that sum to one; got others{where}.")
-    factors = psd_cholesky(covariances.reshape(-1, dim, dim), shared=True)
-    return from_law(
-        _gaussian_mixture, shared=shared, weights=weights, means=means,
-        factors=factors.reshape(rows, parts, dim, dim),
-    )  # fmt: skip
+    factors = _component_factors(covariances, shared)
+    return from_law(_gaussian_mixture, shared=shared, weights=weights, means=means, factors=factors)
 
 
 def same_for_all(distribution: Distribution) -> LawNoise:
@@ -113,12 +116,33 @@ class _Constant:
     def __call__(self) -> Distribution:
         return self.distribution
 
+    def to(self, dtype: torch.dtype | None, device: torch.device | None) -> _Constant:
+        """Move all tensors inside the distribution."""
+        return _Constant(_moved(self.distribution, dtype, device))
+
+
+def _moved(thing: Any, dtype: torch.dtype | None, device: torch.device | None) -> Any:
+    """Copy a distribution with its tensors, and those of its parts, moved."""
+    if isinstance(thing, Tensor):
+        return thing.to(dtype=dtype if thing.is_floating_point() else None, device=device)
+    if isinstance(thing, list):
+        return [_moved(part, dtype, device) for part in thing]
+    if not isinstance(thing, Distribution | Transform):
+        return thing
+    twin = copy.copy(thing)
+    twin.__dict__ = {name: _moved(part, dtype, device) for name, part in vars(thing).items()}
+    return twin
+
 
 def _independent(law, **parameters: Array) -> LawNoise:  # noqa: ANN001
     """Broadcast positive parameters to ``(1, D)`` or ``(N, D)``, and check them."""
     tensors = {name: as_tensor(value, name) for name, value in parameters.items()}
     first = next(iter(tensors))
-    shape = torch.broadcast_shapes(*(value.shape for value in tensors.values()))
+    try:
+        shape = torch.broadcast_shapes(*(value.shape for value in tensors.values()))
+    except RuntimeError as error:
+        shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+        raise ValueError(f"Expected shapes that fit together; got {shapes}.") from error
     if len(shape) not in (1, 2):
         raise ValueError(f"Expected {first} of shape (D,) or (N, D); got {tuple(shape)}.")
     shared = len(shape) == 1
@@ -133,6 +157,22 @@ def _independent(law, **parameters: Array) -> LawNoise:  # noqa: ANN001
         value = value.expand(shape)
         tensors[name] = value[None] if shared else value
     return from_law(law, shared=shared, **tensors)
+
+
+def _component_factors(covariances: Tensor, shared: bool) -> Tensor:
+    """Factor ``(N, J, D, D)``, refusing the first row with a covariance that is none."""
+    rows, parts = covariances.shape[:2]
+    for part in range(parts):
+        bad = first_bad(~covariances[:, part].reshape(rows, -1).isfinite().all(-1))
+        if bad is not None:
+            where = "" if shared else f" in {place(bad)}"
+            raise ValueError(f"Expected finite covariances as noise; got NaN or inf{where}.")
+    factors = torch.stack([checked_factor(covariances[:, j], shared) for j in range(parts)], 1)
+    singular = first_bad((factors.diagonal(dim1=-2, dim2=-1) <= 0).flatten(1).any(1))
+    if singular is not None:
+        where = "" if shared else f" in {place(singular)}"
+        raise ValueError(f"Expected positive definite covariances; got a singular one{where}.")
+    return factors
 
 
 # Arguments are checked above; validation inside the distributions would refuse residuals that

@@ -35,6 +35,12 @@ class SplitNormal(Distribution):
         self.below, self.above = broadcast_all(below, above)
         super().__init__(self.below.shape, validate_args=validate_args)
 
+    def expand(  # noqa: D102
+        self, batch_shape: torch.Size | list[int] | tuple[int, ...], _instance: None = None
+    ) -> SplitNormal:
+        size = torch.Size(batch_shape)
+        return SplitNormal(self.below.expand(size), self.above.expand(size), validate_args=False)
+
     @property
     def mean(self) -> Tensor:
         """Mean."""
@@ -51,7 +57,7 @@ class SplitNormal(Distribution):
         log_norm = 0.5 * math.log(2 / math.pi) - (self.below + self.above).log()
         return log_norm - 0.5 * (value / scale).square()
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
+    def sample(self, sample_shape: torch.Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """Draw a side by its mass, then a half normal on that side."""
         shape = self._extended_shape(torch.Size(sample_shape))
         below, above = self.below.expand(shape), self.above.expand(shape)

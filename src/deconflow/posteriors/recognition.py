@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributions import Transform
 
 from deconflow.densities.architectures import Architecture, autoregressive_layer, interleave_lu
 from deconflow.densities.networks import ResidualNetwork
@@ -96,30 +96,35 @@ class RecognitionFlow(Posterior):
 
     def _outwards(self, data: Observations, z: Tensor) -> tuple[Tensor, Tensor | float]:
         """Map flow coordinates to the truth's, with the log-determinant."""
-        bounds = data.noise.bounds()
-        if bounds is not None:
-            low, high = _truth_interval(data, bounds)
-            log_slope = F.logsigmoid(z) + F.logsigmoid(-z) + (high - low).log()
-            return low + (high - low) * torch.sigmoid(z), log_slope.sum(-1)
+        support = data.noise.support_map()
+        if support is not None:
+            _refuse_partial(data)
+            to_support, unit = support
+            n = to_support(z)
+            return data.w - n / unit, _log_slope(to_support, z, n, unit)
         return Whitening.of(data).restore(z) if self.anchored else (z, 0.0)
 
     def _inwards(self, data: Observations, v: Tensor) -> tuple[Tensor, Tensor | float]:
         """Map the truth's coordinates to the flow's, with the log-determinant."""
-        bounds = data.noise.bounds()
-        if bounds is not None:
-            low, high = _truth_interval(data, bounds)
-            z = torch.logit((v - low) / (high - low))
-            log_slope = F.logsigmoid(z) + F.logsigmoid(-z) + (high - low).log()
-            return z, -log_slope.sum(-1)
+        support = data.noise.support_map()
+        if support is not None:
+            _refuse_partial(data)
+            to_support, unit = support
+            n = (data.w - v) * unit
+            z = to_support.inv(n)
+            return z, -_log_slope(to_support, z, n, unit)
         return Whitening.of(data).whiten(v) if self.anchored else (v, 0.0)
 
 
-def _truth_interval(data: Observations, bounds: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Turn the noise's interval into that of ``v = w - n``."""
+def _log_slope(to_support: Transform, z: Tensor, n: Tensor, unit: Tensor) -> Tensor:
+    """Log-determinant of ``z -> n / unit``, summed over the values of a row."""
+    ladj = to_support.log_abs_det_jacobian(z, n)
+    return (ladj.sum(-1) if ladj.dim() == z.dim() else ladj) - unit.log().sum()
+
+
+def _refuse_partial(data: Observations) -> None:
     if data.projection is not None or data.observed is not None:
         raise ValueError(
             "Expected complete rows without a projection, because the noise has a bounded "
             "support; got missing values or a projection."
         )
-    low, high = bounds
-    return data.w - high, data.w - low

@@ -1,0 +1,37 @@
+# Everything happens in .venv, which the first command makes.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test quick lint bench docs clean
+
+demo: .venv/ready
+	$(BIN)/deconflow demo --output demo_output
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+quick: .venv/ready
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.scoring
+
+docs: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf .venv docs/_build demo_output
+
+# torch comes first and by its exact version: where there is a small CPU build, that is taken.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,test,lint]"
+	touch .venv/ready

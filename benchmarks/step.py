@@ -1,0 +1,97 @@
+"""How near a training step of the paper's mixture experiment comes to raw matrix products.
+
+The step: prior and posterior of 5 layers, residual networks of 2 blocks with 128 hidden features,
+batch 512, K = 50. Counted is the dense work of the masked networks alone: 2 operations for each
+weight and point forwards, twice that backwards. Raw rates are measured in the same run, between
+the steps: large square products, and products of the networks' own shape.
+
+Run: python -m benchmarks.step
+"""
+
+import statistics
+import time
+
+import torch
+
+from benchmarks.record import write
+from deconflow.densities import ARCHITECTURES, Architecture
+from deconflow.densities.networks import MaskedLinear
+from deconflow.fitting import Training
+from deconflow.fitting.loop import _Fit, _settle_allocator
+from deconflow.objectives import ImportanceWeighted
+from deconflow.observations import Observations
+from deconflow.posteriors import RecognitionFlow
+
+BATCH, DRAWS, ROUNDS, SEED = 512, 50, 7, 0
+
+
+def timed(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def raw_rate(rows, inner, columns, repeats=4):
+    """Best rate of a few products, in operations a second."""
+    a, b = torch.randn(rows, inner), torch.randn(inner, columns)
+    out = torch.empty(rows, columns)
+    seconds = min(timed(lambda: torch.mm(a, b, out=out)) for _ in range(repeats))
+    return 2 * rows * inner * columns / seconds
+
+
+def paper_fit(dropout):
+    """The fit of the paper's mixture experiment, ready to step."""
+    torch.manual_seed(SEED)
+    size = Architecture(layers=5, hidden=128, blocks=2, dropout=dropout)
+    w = torch.randn(BATCH, 2, dtype=torch.float64)
+    data = Observations.from_arrays(w, torch.diag(torch.tensor([0.1, 1.0])))
+    posterior = RecognitionFlow(2, data.features().shape[1], size, anchored=False)
+    objective = ImportanceWeighted(ARCHITECTURES["maf"](2, size), posterior, DRAWS)
+    objective.train()
+    _settle_allocator()
+    return _Fit(objective, data, None, Training(batch_size=BATCH, learning_rate=1e-4), None)
+
+
+def dense_work(objective):
+    """Operations of one step in the masked networks of the layers."""
+    networks = [objective.density, objective.posterior.layers]
+    weights = sum(
+        module.weight.numel()
+        for part in networks
+        for module in part.modules()
+        if isinstance(module, MaskedLinear)
+    )
+    return 3 * 2 * weights * BATCH * DRAWS
+
+
+def measure(dropout):
+    run = paper_fit(dropout)
+    rows, work = torch.arange(BATCH), dense_work(run.objective)
+    run._step(rows)
+    rates = {"step": [], "square": [], "layer": []}
+    for _ in range(ROUNDS):
+        rates["square"].append(raw_rate(2048, 2048, 2048))
+        rates["layer"].append(raw_rate(BATCH * DRAWS, 128, 128))
+        rates["step"].append(work / timed(lambda: run._step(rows)))
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    return {
+        "seconds_a_step": round(work / middle["step"], 3),
+        "gflops": {name: round(value / 1e9, 1) for name, value in middle.items()},
+        "share_of_square_products": _ratio(rates["step"], rates["square"]),
+        "share_of_layer_products": _ratio(rates["step"], rates["layer"]),
+    }
+
+
+def _ratio(mine, raw):
+    return round(statistics.median(a / b for a, b in zip(mine, raw, strict=True)), 3)
+
+
+if __name__ == "__main__":
+    write(
+        "benchmark_step",
+        what=__doc__.split("\n")[0],
+        settings={"batch": BATCH, "draws": DRAWS, "rounds": ROUNDS, "seed": SEED},
+        threads=torch.get_num_threads(),
+        without_dropout=measure(0.0),
+        with_dropout=measure(0.2),
+    )

@@ -1,0 +1,65 @@
+"""What all estimators do with the arrays that users hand them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.observations import Observations
+
+
+def observe(
+    estimator: Any,
+    w: ArrayLike,
+    noise: Any,
+    projection: ArrayLike | None,
+    weights: ArrayLike | None = None,
+    *,
+    reset: bool = False,
+) -> Observations:
+    """Check measurements; ``reset`` is for ``fit``, which learns names and dimensions."""
+    if not reset:
+        check_is_fitted(estimator)
+    refuse_text(w, "w")
+    w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    if noise is None:
+        warnings.warn(
+            "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so.",
+            stacklevel=4,
+        )
+        noise = 0.0
+    data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
+    if reset:
+        estimator.n_latent_ = data.latent_dim
+    elif data.latent_dim != estimator.n_latent_:
+        raise ValueError(
+            f"Expected a truth of {estimator.n_latent_} dimensions, as in fit; "
+            f"got a projection from {data.latent_dim}."
+        )
+    return data
+
+
+def true_values(estimator: Any, v: ArrayLike) -> Tensor:
+    """Check points ``(N, D)`` of the latent space."""
+    check_is_fitted(estimator)
+    refuse_text(v, "v")
+    if estimator.n_latent_ == estimator.n_features_in_:
+        v = validate_data(estimator, v, reset=False, dtype=np.float64, ensure_all_finite=False)
+    values = as_tensor(v, "v")
+    if values.dim() != 2 or values.shape[1] != estimator.n_latent_:
+        raise ValueError(
+            f"Expected v of shape (N, {estimator.n_latent_}); got {tuple(values.shape)}."
+        )
+    position = first_bad(~values.isfinite())
+    if position is not None:
+        raise ValueError(
+            f"Expected finite values in v; got NaN or inf at {place(position)}. "
+            "A density has no value there."
+        )
+    return values

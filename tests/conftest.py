@@ -1,0 +1,28 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Every test starts from the same torch seed, and leaves none behind."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def white_wine():
+    path = SHARED_DATA / "wine_white.npy"
+    if not path.exists():
+        pytest.skip(f"needs {path.name}, which is not part of the repository")
+    return np.load(path)

@@ -1,0 +1,66 @@
+import pytest
+import torch
+
+from deconflow.densities.dropout import Dropout
+from deconflow.densities.networks import MaskedNetwork
+from deconflow.densities.residual import residual_block
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("context_dim", [0, 3])
+@pytest.mark.parametrize("dim", [1, 2, 6])
+def test_outputs_see_only_what_comes_before(dim, context_dim, residual):
+    order = torch.randperm(dim)
+    network = MaskedNetwork(
+        dim, 2, hidden=48, blocks=2, residual=residual, context_dim=context_dim, order=order
+    ).double()
+    torch.nn.init.normal_(network.output.weight)
+    seen = torch.zeros(dim, dim, dtype=torch.bool)
+    for x in torch.randn(30, dim, dtype=torch.float64):  # at one point a ReLU may hide a path
+        context = torch.randn(context_dim, dtype=torch.float64) if context_dim else None
+        seen |= torch.autograd.functional.jacobian(lambda x, c=context: network(x, c)[:, 0], x) != 0
+    assert torch.equal(seen, order < order.unsqueeze(-1))
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("dim", [1, 4])
+def test_every_output_sees_the_context(dim, residual):
+    network = MaskedNetwork(dim, 1, hidden=24, blocks=1, residual=residual, context_dim=2).double()
+    torch.nn.init.normal_(network.output.weight)
+    x = torch.randn(dim, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda c: network(x, c)[:, 0], torch.randn(2, dtype=torch.float64)
+    )
+    assert (jacobian != 0).all()
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_residual_block_gradients(per_row, dropped):
+    h = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+    W1, W2 = (torch.randn(5, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    b1 = torch.randn((4, 5) if per_row else (5,), dtype=torch.float64, requires_grad=True)
+    b2 = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    keep = (torch.rand(3, 4, 5) > 0.3).double() / 0.7 if dropped else None
+
+    def naive(h, W1, b1, W2, b2):
+        inner = torch.relu(torch.relu(h) @ W1.mT + b1)
+        return h + (inner if keep is None else inner * keep) @ W2.mT + b2
+
+    arguments = (h, W1, b1, W2, b2)
+    assert torch.allclose(residual_block(*arguments, keep), naive(*arguments))
+    weights = torch.randn(3, 4, 5, dtype=torch.float64)
+    ours = torch.autograd.grad((weights * residual_block(*arguments, keep)).sum(), arguments)
+    theirs = torch.autograd.grad((weights * naive(*arguments)).sum(), arguments)
+    for mine, its in zip(ours, theirs, strict=True):
+        assert torch.allclose(mine, its)
+
+
+def test_dropout_keeps_the_mean_and_stops_in_evaluation():
+    layer = Dropout(0.2)
+    x = torch.ones(500, 401)
+    dropped = layer(x)
+    share = float((dropped == 0).float().mean())
+    assert share == pytest.approx(51 / 256, abs=0.005)  # 4.5 standard errors of 200,500 draws
+    assert float(dropped.mean()) == pytest.approx(1, abs=0.005)
+    assert torch.equal(layer.eval()(x), x)

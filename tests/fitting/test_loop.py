@@ -1,0 +1,248 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from deconflow.densities import GaussianMixture, StandardNormal
+from deconflow.fitting import NonFiniteError, Training, evaluate, fit
+from deconflow.fitting.averaging import RunningAverage
+from deconflow.fitting.loop import POINTS_AT_ONCE
+from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
+from deconflow.observations import Observations
+from deconflow.posteriors import NoiseKernel
+
+
+def clean(rng, n=400, weights=None):
+    w = rng.normal(size=(n, 2)) * [2.0, 0.5] + [1.0, -1.0]
+    return Observations.from_arrays(w, 0.1, weights=weights)
+
+
+def single():
+    return GaussianMixture.spread(2, 1)
+
+
+def parameters(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+SCHEDULES = {
+    "constant": {"schedule": "constant"},
+    "plateau": {"schedule": "plateau", "plateau_patience": 1},
+    "cosine": {"schedule": "cosine"},
+    "averaged": {"averaging": 0.9},
+    "unclipped": {"clip_norm": None},
+    "decay": {"weight_decay": 0.01},
+}
+
+
+@pytest.mark.parametrize("settings", SCHEDULES.values(), ids=SCHEDULES)
+def test_finds_the_maximum_likelihood(settings, rng):
+    data = clean(rng)
+    density = single()
+    training = Training(epochs=60, batch_size=100, learning_rate=0.05, **settings)
+    history = fit(MaximumLikelihood(density), data, None, training)
+    assert torch.allclose(density.means[0], data.w.mean(0).float(), atol=0.15)
+    assert len(history) == 60
+    assert history.train[-1] > history.train[0]
+
+
+@pytest.mark.parametrize("settings", SCHEDULES.values(), ids=SCHEDULES)
+def test_resumes_to_the_same_result(settings, rng, tmp_path):
+    data, held_out = clean(rng).split(0.2)
+    training = Training(epochs=6, batch_size=50, learning_rate=0.05, **settings)
+
+    class InterruptError(Exception):
+        pass
+
+    def stop(epoch, history):
+        if epoch == 2:
+            raise InterruptError
+
+    def run(**options):
+        torch.manual_seed(3)
+        objective = ImportanceWeighted(single(), NoiseKernel(), 3)
+        history = fit(objective, data, held_out, training, **options)
+        return parameters(objective), history
+
+    whole, history = run()
+    path = tmp_path / "fit.ckpt"
+    with pytest.raises(InterruptError):
+        run(checkpoint=path, callbacks=[stop])
+    resumed, resumed_history = run(checkpoint=path)
+    assert torch.equal(whole, resumed)
+    assert history.validation == resumed_history.validation
+    assert history.train == resumed_history.train
+    assert not list(tmp_path.glob("*.part"))
+    again, _ = run(checkpoint=path)  # a finished fit is not repeated
+    assert torch.equal(whole, again)
+
+
+def test_checkpoint_of_another_fit_is_refused(rng, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    data = clean(rng)
+    fit(MaximumLikelihood(single()), data, None, Training(epochs=1), checkpoint=path)
+    with pytest.raises(ValueError, match="another fit"):
+        fit(MaximumLikelihood(single()), data, None, Training(epochs=2), checkpoint=path)
+    other = clean(np.random.default_rng(1))
+    with pytest.raises(ValueError, match="another fit"):
+        fit(MaximumLikelihood(single()), other, None, Training(epochs=1), checkpoint=path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x80\x04cos\nsystem\n(S'true'\ntR."])
+def test_damaged_checkpoint_is_refused(content, rng, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="Delete it"):
+        fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1), checkpoint=path)
+
+
+def test_same_seed_same_fit(rng):
+    data = clean(rng)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        objective = ELBO(single(), NoiseKernel(), 2)
+        fit(objective, data, None, Training(epochs=2))
+        found.append(parameters(objective))
+    assert torch.equal(*found)
+
+
+def test_early_stopping_keeps_the_best_weights(rng):
+    train, held_out = clean(rng, 60).split(0.5)
+    density = GaussianMixture.spread(2, 12)  # far too many components: it overfits
+    training = Training(
+        epochs=300, learning_rate=0.1, batch_size=30, patience=5, schedule="constant"
+    )
+    history = fit(MaximumLikelihood(density), train, held_out, training)
+    assert history.stopped_early
+    assert len(history) == history.best_epoch + 1 + 5
+    assert history.best_epoch == int(np.argmax(history.validation))
+    found = float(density.log_prob(held_out.w.float()).mean().detach())
+    assert found == pytest.approx(max(history.validation), abs=1e-5)
+
+
+def test_plateau_lowers_the_learning_rate(rng):
+    data = clean(rng, 40)
+    training = Training(
+        epochs=30, learning_rate=0.3, schedule="plateau", plateau_patience=1, plateau_factor=0.5
+    )
+    history = fit(MaximumLikelihood(single()), data, data, training)
+    assert history.learning_rate[-1] < 0.1 < history.learning_rate[0]
+
+
+def test_cosine_ends_near_zero(rng):
+    history = fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=10))
+    assert history.learning_rate[0] == pytest.approx(1e-3)
+    assert history.learning_rate[-1] < 1e-4
+
+
+def test_weights_count_as_repeated_rows(rng):
+    weights = rng.integers(1, 4, size=200)
+    data = clean(rng, 200)
+    weighted = Observations.from_arrays(data.w, 0.1, weights=weights)
+    repeated = data[torch.from_numpy(np.repeat(np.arange(200), weights))]
+    training = Training(epochs=200, batch_size=10_000, learning_rate=0.05, clip_norm=None)
+    means = []
+    for rows in (weighted, repeated):
+        density = single()
+        fit(MaximumLikelihood(density), rows, None, training)
+        means.append(density.means.detach())
+    assert torch.allclose(*means, atol=1e-4)
+    assert evaluate(MaximumLikelihood(single()), weighted, 0) == pytest.approx(
+        evaluate(MaximumLikelihood(single()), repeated, 0), rel=1e-5
+    )
+
+
+class Sometimes(Objective):
+    """An objective that is not finite at chosen calls, and counts them."""
+
+    def __init__(self, bad_calls):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.bad_calls, self.calls = bad_calls, 0
+
+    def forward(self, data):
+        self.calls += 1
+        bad = self.calls in self.bad_calls
+        return -((self.weight - 3) ** 2) * (float("nan") if bad else 1.0) * data.w[:, 0].exp()
+
+
+def test_non_finite_steps_are_skipped_and_counted(rng):
+    objective = Sometimes({2, 3, 7})
+    history = fit(objective, clean(rng), None, Training(epochs=2, batch_size=100))
+    assert history.skipped_steps == 3
+    assert objective.weight.isfinite().all()
+    assert objective.weight > 1
+
+
+def test_many_non_finite_steps_end_the_fit_with_good_weights(rng):
+    objective = Sometimes(range(5, 1000))
+    with pytest.raises(NonFiniteError, match="learning_rate"):
+        fit(objective, clean(rng), None, Training(epochs=50, batch_size=100))
+    assert objective.weight.isfinite().all()
+    assert objective.calls == 4 + 10
+
+
+def test_infinite_gradient_is_skipped_too(rng):
+    class Root(Sometimes):
+        def forward(self, data):
+            value = super().forward(data)
+            return value + (self.weight - self.weight.detach()).abs().sqrt()  # gradient inf at 0
+
+    objective = Root(set())
+    with pytest.raises(NonFiniteError):
+        fit(objective, clean(rng), None, Training(epochs=50))
+    assert float(objective.weight.detach()) == 1.0
+
+
+def test_parts_of_a_step_add_up_to_the_whole(rng, monkeypatch):
+    data = clean(rng)
+    results = []
+    for points in (10**6, 64):
+        monkeypatch.setattr("deconflow.fitting.loop.POINTS_AT_ONCE", points)
+        density = single().double()
+        training = Training(epochs=3, batch_size=200, learning_rate=0.05)
+        torch.manual_seed(0)
+        fit(MaximumLikelihood(density), data, None, training)
+        results.append(parameters(density))
+    assert torch.allclose(*results, atol=1e-9)
+
+
+def test_memory_of_a_step_knows_no_number_of_rows(rng):
+    largest = []
+
+    class Watching(MaximumLikelihood):
+        def forward(self, data):
+            largest.append(len(data))
+            return super().forward(data)
+
+    data = clean(rng, 30_000)
+    fit(Watching(single()), data, data, Training(epochs=1, batch_size=25_000))
+    assert max(largest) <= POINTS_AT_ONCE
+
+
+def test_running_average_follows_the_weights():
+    objective = MaximumLikelihood(single())
+    average = RunningAverage(objective, 0.5)
+    for value in (1.0, 2.0, 4.0):
+        with torch.no_grad():
+            objective.density.means.fill_(value)
+        average.update()
+    assert torch.allclose(average.objective.density.means, torch.tensor(2.75))
+
+
+def test_evaluation_uses_the_same_random_numbers(rng):
+    objective = ImportanceWeighted(StandardNormal(2), NoiseKernel(), 4)
+    objective.dummy = nn.Parameter(torch.zeros(1))
+    data = clean(rng)
+    before = torch.get_rng_state()
+    assert evaluate(objective, data, 7) == evaluate(objective, data, 7)
+    assert evaluate(objective, data, 7) != evaluate(objective, data, 8)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_progress_bar_is_shown_on_request_only(rng, capfd):
+    fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1))
+    assert capfd.readouterr().err == ""
+    fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1), progress=True)
+    assert "epoch" in capfd.readouterr().err

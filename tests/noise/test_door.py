@@ -1,0 +1,197 @@
+"""The door: which array is which noise, and who is sent away."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.utils.validation import _check_method_params
+from torch.distributions import (
+    Categorical,
+    Exponential,
+    Independent,
+    Laplace,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+    Uniform,
+)
+
+from deconflow.noise import SplitNormal, as_noise, gaussian, laplace
+
+N, D = 5, 2
+RNG = np.random.default_rng(0)
+SD = RNG.uniform(0.2, 2.0, size=(N, D))
+ROOT = RNG.normal(size=(N, D, D))
+COVARIANCE = ROOT @ ROOT.transpose(0, 2, 1) + np.eye(D)
+
+MEANING = {
+    "number": (0.3, np.stack([0.09 * np.eye(D)] * N)),
+    "integer": (2, np.stack([4.0 * np.eye(D)] * N)),
+    "(D,)": (SD[0], np.stack([np.diag(SD[0] ** 2)] * N)),
+    "(N, D)": (SD, np.stack([np.diag(sd**2) for sd in SD])),
+    "(D, D)": (COVARIANCE[0], np.stack([COVARIANCE[0]] * N)),
+    "(N, D, D)": (COVARIANCE, COVARIANCE),
+}
+CONTAINER = {
+    "array": np.asarray,
+    "list": lambda x: np.asarray(x).tolist(),
+    "tensor": torch.tensor,
+    "float32 tensor": lambda x: torch.tensor(x, dtype=torch.float32),
+    "float32 array": lambda x: np.asarray(x, dtype=np.float32),
+    "big-endian array": lambda x: np.asarray(x, dtype=">f8"),
+    "Fortran order": lambda x: np.asarray(x, dtype=float, order="F"),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINER)
+@pytest.mark.parametrize("name", MEANING)
+def test_shapes_mean_what_they_say(name, container):
+    value, expected = MEANING[name]
+    noise = as_noise(CONTAINER[container](value), N, D)
+    assert (len(noise), noise.dim, noise.shape) == (N, D, (N, D))
+    assert noise.covariance().dtype == torch.float64
+    np.testing.assert_allclose(noise.covariance().expand(N, D, D), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["(N, D)", "(N, D, D)"])
+def test_read_only_and_reversed_arrays_are_accepted(name):
+    value, expected = MEANING[name]
+    frozen = value.copy()
+    frozen.setflags(write=False)
+    np.testing.assert_allclose(as_noise(frozen, N, D).covariance(), expected)
+    np.testing.assert_allclose(as_noise(value[::-1], N, D).covariance(), expected[::-1])
+
+
+def test_pandas_is_accepted():
+    frame = pd.DataFrame(SD, columns=["a", "b"])
+    torch.testing.assert_close(as_noise(frame, N, D).factor, torch.tensor(SD))
+    torch.testing.assert_close(as_noise(frame.iloc[0], N, D).factor[0], torch.tensor(SD[0]))
+
+
+def test_one_dimension():
+    for value, sd in ((0.3, 0.3), ([0.3], 0.3), (np.full((N, 1), 0.3), 0.3), ([[0.09]], 0.3)):
+        np.testing.assert_allclose(as_noise(value, N, 1).variance(), sd**2)
+    with pytest.raises(ValueError, match=r"Reshape it to \(N, 1\)"):
+        as_noise(np.ones(N), N, 1)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_as_many_rows_as_columns_is_refused_with_the_way_out(dim):
+    square = np.eye(dim)
+    message = r"could be standard deviations or one covariance.*gaussian\(sd=.*covariance="
+    with pytest.raises(ValueError, match=message):
+        as_noise(square, dim, dim)
+    assert as_noise(gaussian(sd=square + 1), dim, dim).diagonal
+    assert not as_noise(gaussian(covariance=square), dim, dim).diagonal
+    assert as_noise(np.ones(dim), dim, dim).shared
+    assert not as_noise(np.stack([square] * dim), dim, dim).shared
+
+
+def test_a_noise_passes_through():
+    noise = gaussian(sd=SD)
+    assert as_noise(noise, N, D) is noise
+    assert len(as_noise(gaussian(sd=SD[0]), N, D)) == N
+    assert len(as_noise(laplace(SD[0]), N, D)) == N
+
+
+def test_a_bound_noise_is_not_bound_again_to_another_number_of_rows():
+    for noise in (gaussian(sd=SD), gaussian(sd=SD[0]).bind(N), laplace(SD[0]).bind(N)):
+        assert len(noise.bind(N)) == N
+        with pytest.raises(ValueError, match=f"noise for {N + 2} rows.*got {N} rows"):
+            noise.bind(N + 2)
+
+
+@pytest.mark.parametrize("name", ["(N, D)", "(N, D, D)"])
+def test_nan_is_allowed_just_where_the_value_is_missing(name):
+    value, expected = MEANING[name]
+    observed = np.ones((N, D), dtype=bool)
+    observed[3, 1] = False
+    holes = value.copy()
+    holes[3, 1] = np.nan
+    if holes.ndim == 3:
+        holes[3, :, 1] = np.nan
+    noise = as_noise(holes, N, D, torch.tensor(observed))
+    np.testing.assert_allclose(noise.covariance()[3, 0, 0], expected[3, 0, 0])
+    r = torch.tensor(RNG.normal(size=(N, D)))
+    whole = as_noise(value, N, D).restrict(torch.tensor(observed))
+    torch.testing.assert_close(noise.log_prob(r), whole.log_prob(r))
+    holes[2] = np.nan
+    with pytest.raises(ValueError, match="nan at row 2, column 0"):
+        as_noise(holes, N, D, torch.tensor(observed))
+
+
+# -- torch distributions ------------------------------------------------------------------------
+
+
+def float64(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def two_lumps():
+    means = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
+    parts = Independent(Normal(means, 0.5 * torch.ones_like(means)), 1)
+    return MixtureSameFamily(Categorical(float64(0.3, 0.7)), parts)
+
+
+DISTRIBUTIONS = {
+    "normal": lambda: Normal(float64(0.0, 1.0), float64(0.5, 2.0)),
+    "laplace": lambda: Laplace(float64(0.0, 0.0), float64(0.5, 2.0)),
+    "uniform": lambda: Uniform(float64(-1.0, -2.0), float64(1.0, 3.0)),
+    "exponential": lambda: Exponential(float64(1.0, 2.0)),
+    "split normal": lambda: SplitNormal(float64(1.0, 2.0), float64(3.0, 0.5)),
+    "independent": lambda: Independent(Normal(float64(0.0, 0.0), float64(1.0, 2.0)), 1),
+    "multivariate": lambda: MultivariateNormal(float64(0, 1), torch.eye(2).double() + 0.5),
+    "mixture of independent normals": two_lumps,
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_torch_distribution_holds_for_all_rows(name):
+    distribution = DISTRIBUTIONS[name]()
+    noise = as_noise(distribution, N, D)
+    assert noise.shared
+    torch.manual_seed(0)
+    drawn = noise.sample(4000)
+    assert drawn.shape == (4000, N, D)
+    expected = distribution.log_prob(drawn[:3])
+    torch.testing.assert_close(
+        noise.log_prob(drawn[:3]), expected if expected.dim() == 2 else expected.sum(-1)
+    )
+    flat = drawn.reshape(-1, D)
+    torch.testing.assert_close(noise.mean()[0], flat.mean(0), rtol=0, atol=0.1)
+    torch.testing.assert_close(noise.covariance()[0], flat.T.cov(), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_torch_distribution_changes_its_precision(name):
+    noise = as_noise(DISTRIBUTIONS[name](), N, D).to(dtype=torch.float32)
+    assert {x.dtype for x in (noise.features(), noise.sample(1), noise.mean())} == {torch.float32}
+    assert noise.log_prob(noise.sample(1)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["uniform", "exponential"])
+def test_outside_the_support_the_density_is_zero(name):
+    noise = as_noise(DISTRIBUTIONS[name](), N, D)
+    outside = torch.full((N, D), -5.0, dtype=torch.float64)
+    assert (noise.log_prob(outside) == -torch.inf).all()
+
+
+# -- scikit-learn's splitters -------------------------------------------------------------------
+
+SPLIT = {
+    "per-row sd": (gaussian(sd=SD), 3),
+    "per-row covariance": (gaussian(covariance=COVARIANCE), 3),
+    "per-row law": (laplace(SD), 3),
+    "bound": (gaussian(sd=SD[0]).bind(N), 3),
+    "for any number of rows": (gaussian(sd=SD[0]), None),
+    "law for any number of rows": (laplace(SD[0]), None),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_scikit_learn_splits_a_noise_as_it_splits_arrays(name):
+    noise, n_rows = SPLIT[name]
+    part = _check_method_params(np.zeros((N, D)), {"noise": noise}, np.array([4, 0, 2]))["noise"]
+    assert part.n_rows == n_rows
+    if n_rows is not None and not noise.shared:
+        torch.testing.assert_close(part.covariance(), noise.covariance()[[4, 0, 2]])

@@ -1,0 +1,364 @@
+"""Gaussian noise: every structured form against its dense twin, and against scipy."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from deconflow.noise import GaussianNoise, gaussian
+
+N, K = 6, 4
+
+
+def random_covariances(rng, n, dim):
+    root = rng.normal(size=(n, dim, dim))
+    return root @ root.transpose(0, 2, 1) + 0.1 * np.eye(dim)
+
+
+def make(kind, dim, seed=0):
+    """Return a noise bound to N rows, and its covariances (N, dim, dim) in plain numpy."""
+    rng = np.random.default_rng(seed)
+    sd = rng.uniform(0.3, 2.0, size=(N, dim))
+    full = random_covariances(rng, N, dim)
+    diagonals = np.stack([np.diag(row**2) for row in sd])
+    noise, dense = {
+        "shared sd": (gaussian(sd=sd[0]), np.repeat(diagonals[:1], N, 0)),
+        "per-row sd": (gaussian(sd=sd), diagonals),
+        "shared covariance": (gaussian(covariance=full[0]), np.repeat(full[:1], N, 0)),
+        "per-row covariance": (gaussian(covariance=full), full),
+    }[kind]
+    return noise.bind(N), dense
+
+
+KINDS = ["shared sd", "per-row sd", "shared covariance", "per-row covariance"]
+all_kinds = pytest.mark.parametrize("kind", KINDS)
+all_dims = pytest.mark.parametrize("dim", [1, 2, 4])
+
+
+def residuals(dim, seed=1):
+    return np.random.default_rng(seed).normal(size=(K, N, dim))
+
+
+def dense_log_prob(r, covariances, observed=None):
+    """Naive: one scipy density a row, over the observed values only."""
+    observed = np.ones(r.shape[1:], dtype=bool) if observed is None else observed
+    columns = []
+    for i, seen in enumerate(observed):
+        marginal = covariances[i][np.ix_(seen, seen)]
+        columns.append(
+            np.reshape(stats.multivariate_normal(cov=marginal).logpdf(r[:, i, seen]), len(r))
+        )
+    return np.stack(columns, 1)
+
+
+def some_missing(dim, seed=2):
+    observed = np.random.default_rng(seed).random((N, dim)) < 0.6
+    observed[np.arange(N), np.arange(N) % dim] = True
+    return observed
+
+
+@all_kinds
+@all_dims
+def test_log_prob_is_the_dense_density(kind, dim):
+    noise, dense = make(kind, dim)
+    r = residuals(dim)
+    expected = dense_log_prob(r, dense)
+    np.testing.assert_allclose(noise.log_prob(torch.tensor(r)), expected, rtol=1e-10)
+    np.testing.assert_allclose(noise.log_prob(torch.tensor(r[0])), expected[0], rtol=1e-10)
+    deep = torch.tensor(r)[None, None].expand(2, 3, K, N, dim)
+    np.testing.assert_allclose(noise.log_prob(deep)[1, 2], expected, rtol=1e-10)
+
+
+@all_kinds
+@all_dims
+def test_second_moments_agree_in_every_form(kind, dim):
+    noise, dense = make(kind, dim)
+    rows = 1 if noise.shared else N
+    dense = dense[:rows]
+    np.testing.assert_allclose(noise.covariance(), dense, atol=1e-12)
+    np.testing.assert_allclose(noise.variance(), np.diagonal(dense, axis1=1, axis2=2), rtol=1e-12)
+    factor = noise.cholesky()
+    np.testing.assert_allclose(factor, np.linalg.cholesky(dense), atol=1e-12)
+    i, j = np.tril_indices(dim)
+    np.testing.assert_allclose(noise.features(), factor.numpy()[:, i, j])
+    assert (noise.mean() == 0).all()
+    assert noise.mean().shape == (1, dim)
+
+
+@all_kinds
+@pytest.mark.parametrize("dim", [2, 4])
+def test_missing_values_leave_the_true_marginal(kind, dim):
+    noise, dense = make(kind, dim)
+    observed = some_missing(dim)
+    assert not observed.all()
+    part = noise.restrict(torch.tensor(observed))
+    r = residuals(dim)
+    expected = dense_log_prob(r, dense, observed)
+    np.testing.assert_allclose(part.log_prob(torch.tensor(r)), expected, rtol=1e-10)
+    garbage = np.where(observed, r, 1e6)
+    np.testing.assert_allclose(part.log_prob(torch.tensor(garbage)), expected, rtol=1e-10)
+    full = noise.log_prob(torch.tensor(r)).numpy()
+    assert (np.abs(full - expected) > 1e-3)[:, ~observed.all(1)].all()  # negative twin
+
+
+@all_kinds
+@pytest.mark.parametrize("dim", [1, 3])
+def test_restricting_to_everything_changes_nothing(kind, dim):
+    noise, _ = make(kind, dim)
+    r = torch.tensor(residuals(dim))
+    part = noise.restrict(torch.ones(N, dim, dtype=torch.bool))
+    torch.testing.assert_close(part.log_prob(r), noise.log_prob(r))
+
+
+@all_kinds
+@pytest.mark.parametrize("dim", [1, 3])
+def test_samples_have_the_stated_covariance(kind, dim):
+    noise, dense = make(kind, dim)
+    torch.manual_seed(0)
+    n = 20_000
+    drawn = noise.sample(n).numpy()
+    assert drawn.shape == (n, N, dim)
+
+    def deviations(covariances):
+        """Largest standardised deviation of a second moment, over rows and entries."""
+        moment = np.einsum("kni,knj->nij", drawn, drawn) / n
+        v = np.diagonal(covariances, axis1=1, axis2=2)
+        se = np.sqrt((v[:, :, None] * v[:, None, :] + covariances**2) / n)
+        return np.abs((moment - covariances) / se).max()
+
+    assert deviations(dense) < 4.5
+    assert deviations(1.2 * dense) > 4.5  # negative twin
+
+
+@all_kinds
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("missing", [False, True])
+def test_divide_changes_the_density_by_its_jacobian_only(kind, dim, missing):
+    noise, _ = make(kind, dim)
+    observed = torch.ones(N, dim, dtype=torch.bool)
+    if missing:
+        observed = torch.tensor(some_missing(dim))
+        noise = noise.restrict(observed)
+    scale = torch.tensor([0.01, 3.0, 200.0], dtype=torch.float64)[:dim]
+    r = torch.tensor(residuals(dim))
+    jacobian = (observed * scale.log()).sum(-1)
+    torch.testing.assert_close(
+        noise.divide(scale).log_prob(r / scale), noise.log_prob(r) + jacobian
+    )
+
+
+def test_divide_keeps_the_idle_values_of_missing_ones_at_one():
+    for kind in KINDS:
+        noise, _ = make(kind, 3)
+        observed = torch.tensor(some_missing(3))
+        divided = noise.restrict(observed).divide(torch.tensor([0.1, 10.0, 1000.0]))
+        torch.testing.assert_close(
+            divided.variance()[~observed], torch.ones(int((~observed).sum()), dtype=torch.float64)
+        )
+
+
+@pytest.mark.parametrize("form", ["sd", "covariance"])
+def test_shared_equals_the_same_law_for_every_row(form):
+    values = [0.5, 2.0] if form == "sd" else [[1.0, 0.3], [0.3, 0.5]]
+    shared = gaussian(**{form: values}).bind(N)
+    repeated = gaussian(**{form: np.stack([values] * N)})
+    assert shared.shared
+    assert not repeated.shared
+    r = torch.tensor(residuals(2))
+    torch.testing.assert_close(shared.log_prob(r), repeated.log_prob(r))
+    torch.testing.assert_close(shared.covariance().expand(N, -1, -1), repeated.covariance())
+    observed = torch.tensor(some_missing(2))
+    torch.testing.assert_close(
+        shared.restrict(observed).log_prob(r), repeated.restrict(observed).log_prob(r)
+    )
+
+
+def test_diagonal_equals_its_dense_twin_through_every_operation():
+    sd = np.random.default_rng(3).uniform(0.2, 3.0, size=(N, 3))
+    thin = gaussian(sd=sd)
+    dense = gaussian(covariance=np.stack([np.diag(row**2) for row in sd]))
+    assert thin.diagonal
+    assert not dense.diagonal
+    observed = torch.tensor(some_missing(3))
+    scale = torch.tensor([0.5, 2.0, 7.0], dtype=torch.float64)
+    steps = {
+        "divide": lambda n: n.divide(scale),
+        "restrict": lambda n: n.restrict(observed),
+        "restrict, divide": lambda n: n.restrict(observed).divide(scale),
+        "rows": lambda n: n[torch.tensor([5, 0, 0])],
+        "restrict, rows": lambda n: n.restrict(observed)[1:4],
+        "idle floor": lambda n: n.floor(0.1),
+    }
+    for name, step in steps.items():
+        one, two = step(thin), step(dense)
+        r = torch.tensor(residuals(3))[:, : len(one)]
+        torch.testing.assert_close(one.log_prob(r), two.log_prob(r), msg=name)
+        torch.testing.assert_close(one.covariance(), two.covariance(), msg=name)
+        torch.testing.assert_close(one.features(), two.features(), msg=name)
+
+
+# -- singular and badly scaled covariances ------------------------------------------------------
+
+SINGULAR = {
+    "zero": np.zeros((2, 2)),
+    "one dimension, zero": np.zeros((1, 1)),
+    "rank one": np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0]),
+    "first exact": np.diag([0.0, 1.0, 2.0]),
+    "last exact": np.diag([3.0, 1.0, 0.0]),
+    "zero in front of a rank one": np.block(
+        [[np.zeros((1, 1)), np.zeros((1, 2))], [np.zeros((2, 1)), np.ones((2, 2))]]
+    ),
+    "tiny": 1e-30 * np.ones((3, 3)),
+    "huge": 1e30 * np.ones((3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_singular_covariances_factor_exactly(name):
+    S = SINGULAR[name]
+    noise = gaussian(covariance=S)
+    L = noise.cholesky()[0].numpy()
+    assert (np.triu(L, 1) == 0).all()
+    assert (np.diagonal(L) >= 0).all()
+    np.testing.assert_allclose(L @ L.T, S, atol=1e-12 * np.abs(S).max())
+    assert noise.bind(3).sample(5).isfinite().all()
+
+
+def test_singular_rows_stand_among_regular_ones():
+    S = np.stack([np.eye(2), np.ones((2, 2)), np.diag([1.0, 0.0]), 2 * np.eye(2)])
+    np.testing.assert_allclose(gaussian(covariance=S).covariance(), S, atol=1e-12)
+
+
+def test_a_singular_marginal_survives_restriction():
+    S = np.block([[np.ones((2, 2)), np.zeros((2, 1))], [np.zeros((1, 2)), np.ones((1, 1))]])
+    noise = gaussian(covariance=S).bind(1).restrict(torch.tensor([[True, True, False]]))
+    np.testing.assert_allclose(noise.covariance()[0, :2, :2], np.ones((2, 2)), atol=1e-12)
+    assert noise.covariance()[0, 2].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_singular_covariances_factor_exactly_in_mixed_units():
+    units = np.array([1e6, 1.0, 1e-6])
+    a = np.array([[1.0, 0.5], [0.3, -1.0], [0.7, 0.2]])
+    S = a @ a.T * np.outer(units, units)
+    L = gaussian(covariance=S).cholesky()[0].numpy()
+    np.testing.assert_allclose(L @ L.T / np.outer(units, units), a @ a.T, atol=1e-6)
+
+
+MIXED_UNITS = {
+    "negative variance": ([[1e6, 0.0], [0.0, -0.05]], "semi-definite|at least zero"),
+    "correlation above one": ([[1e8, 50.0, 0], [50.0, 1e-6, 0], [0, 0, 1]], "semi-definite"),
+    "not symmetric": ([[1e8, 5.0], [0.0, 1.0]], "symmetric"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UNITS)
+def test_units_do_not_hide_a_bad_covariance(name):
+    S, message = MIXED_UNITS[name]
+    with pytest.raises(ValueError, match=message):
+        gaussian(covariance=S)
+
+
+def test_rounding_is_no_asymmetry_and_no_negative_eigenvalue():
+    S = random_covariances(np.random.default_rng(0), 50, 4).astype(np.float32).astype(np.float64)
+    S[:, 0, 1] *= 1 + 1e-8
+    np.testing.assert_allclose(gaussian(covariance=S).covariance(), S, rtol=1e-6)
+
+
+# -- floor --------------------------------------------------------------------------------------
+
+FLOORED = {
+    "exact sd": gaussian(sd=[0.0, 1.0]),
+    "per-row sd": gaussian(sd=[[0.0, 1.0], [2.0, 0.4]]),
+    "exact covariance": gaussian(covariance=np.zeros((2, 2))),
+    "rank one": gaussian(covariance=np.ones((2, 2))),
+    "some rows": gaussian(covariance=np.stack([np.eye(2), np.ones((2, 2)), 1e-8 * np.eye(2)])),
+    "thin, though no pivot is small": gaussian(covariance=[[1.0, 100.0], [100.0, 10001.0]]),
+    "one dimension": gaussian(covariance=[[[0.0]], [[4.0]]]),
+}
+
+
+@pytest.mark.parametrize("name", FLOORED)
+def test_floor_bounds_the_standard_deviation_in_every_direction(name):
+    floored = FLOORED[name].bind(FLOORED[name].n_rows or 2).floor(0.5)
+    smallest = torch.linalg.eigvalsh(floored.covariance())[:, 0]
+    assert (smallest > 0.25 * (1 - 1e-9)).all()
+    before, after = FLOORED[name].covariance(), floored.covariance()
+    assert (torch.linalg.eigvalsh(after - before)[:, 0] > -1e-9).all()  # never narrower
+    assert (after - before).abs().max() <= 0.25 * (1 + 1e-9)
+
+
+def test_floor_is_the_same_for_diagonal_and_full():
+    full = gaussian(covariance=np.diag([1.0, 4.0])).floor(0.5).covariance()
+    torch.testing.assert_close(full, gaussian(sd=[1.0, 2.0]).floor(0.5).covariance())
+    torch.testing.assert_close(full[0], torch.diag(torch.tensor([1.25, 4.25])).double())
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e20])
+def test_floor_of_huge_singular_noise_is_finite(size):
+    floored = gaussian(covariance=size * np.ones((3, 3))).bind(2).floor(1e-3)
+    assert floored.cholesky().isfinite().all()
+    assert (floored.cholesky().diagonal(dim1=-2, dim2=-1) > 0).all()
+    assert floored.log_prob(torch.ones(2, 3, dtype=torch.float64)).isfinite().all()
+
+
+def test_floor_keeps_what_is_observed():
+    noise = gaussian(covariance=np.zeros((2, 2))).bind(2)
+    part = noise.restrict(torch.tensor([[True, False], [True, True]])).floor(1.0)
+    expected = stats.norm.logpdf(0.7) * np.array([1, 2])
+    r = torch.full((2, 2), 0.7, dtype=torch.float64)
+    np.testing.assert_allclose(part.log_prob(r), expected)
+
+
+# -- precision, dimension one, memory -----------------------------------------------------------
+
+
+@all_kinds
+@all_dims
+def test_float32_is_float64_rounded(kind, dim):
+    noise, dense = make(kind, dim)
+    single = noise.to(dtype=torch.float32)
+    r = residuals(dim)
+    answer = single.log_prob(torch.tensor(r, dtype=torch.float32))
+    assert answer.dtype == torch.float32
+    np.testing.assert_allclose(answer, dense_log_prob(r, dense), rtol=1e-3, atol=1e-3)
+    for thing in (single.sample(2), single.mean(), single.covariance(), single.features()):
+        assert thing.dtype == torch.float32
+    part = single.restrict(torch.tensor(some_missing(dim)))
+    assert part.divide(torch.ones(dim, dtype=torch.float64)).factor.dtype == torch.float32
+    assert part.floor(1e-3).factor.dtype == torch.float32
+    assert part.log_prob(torch.zeros(N, dim)).dtype == torch.float32
+
+
+def test_one_dimension_is_the_univariate_normal():
+    sd = np.array([0.1, 1.0, 10.0])
+    r = np.array([0.3, -2.0, 5.0])
+    for noise in (gaussian(sd=sd[:, None]), gaussian(covariance=sd[:, None, None] ** 2)):
+        answer = noise.log_prob(torch.tensor(r)[:, None])
+        np.testing.assert_allclose(answer, stats.norm(scale=sd).logpdf(r))
+
+
+def test_log_prob_has_the_right_gradient():
+    for kind in KINDS:
+        noise, dense = make(kind, 3)
+        r = torch.tensor(residuals(3)).requires_grad_()
+        noise.log_prob(r).sum().backward()
+        expected = -np.einsum("nij,knj->kni", np.linalg.inv(dense), r.detach().numpy())
+        np.testing.assert_allclose(r.grad, expected, rtol=1e-8)
+
+
+def test_sd_shares_the_users_memory_and_leaves_it_untouched():
+    sd = np.ones((3, 2))
+    sd[0, 0] = 0.0
+    noise = gaussian(sd=sd)
+    assert noise.factor.numpy().base is not None
+    assert np.shares_memory(noise.factor.numpy(), sd)
+    noise.floor(0.5)
+    noise.restrict(torch.tensor([[True, False]] * 3)).divide(torch.tensor([2.0, 2.0]))
+    assert sd[0, 0] == 0.0
+    assert (sd.ravel()[1:] == 1.0).all()
+
+
+def test_what_it_is_called():
+    assert repr(gaussian(sd=[1.0])) == "GaussianNoise(rows=any number of, dim=1, shared=True)"
+    assert isinstance(gaussian(sd=[1.0]), GaussianNoise)
+    assert gaussian(sd=[1.0]).support_map() is None

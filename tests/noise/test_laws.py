@@ -1,0 +1,555 @@
+"""One contract for all noises, and each ready-made law against an independent density."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from torch.distributions import Beta, Gumbel, Normal, StudentT, Uniform
+
+from deconflow.noise import (
+    SplitNormal,
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    same_for_all,
+    split_normal,
+    student_t,
+    uniform,
+)
+
+N, K = 6, 3
+RNG = np.random.default_rng(0)
+
+
+def gumbel(scale):
+    return Gumbel(0.0 * scale, scale)
+
+
+def rows(dim, low=0.3, high=2.0, seed=0):
+    return np.random.default_rng(seed).uniform(low, high, size=(N, dim))
+
+
+def mixture_parameters(dim, parts=2):
+    rng = np.random.default_rng(4)
+    weights = rng.dirichlet(np.ones(parts), size=N)
+    means = rng.normal(size=(N, parts, dim))
+    root = rng.normal(size=(N, parts, dim, dim))
+    return weights, means, root @ root.swapaxes(-1, -2) + 0.3 * np.eye(dim)
+
+
+def covariances(dim):
+    return mixture_parameters(dim)[2][:, 0]
+
+
+PER_ROW = {
+    "gaussian sd": lambda d: gaussian(sd=rows(d)),
+    "gaussian covariance": lambda d: gaussian(covariance=covariances(d)),
+    "student": lambda d: student_t(rows(d), 5.0),
+    "student, df by row": lambda d: student_t(rows(d), rows(d, 5.0, 9.0)),
+    "cauchy": lambda d: student_t(rows(d), 1.0),
+    "laplace": lambda d: laplace(rows(d)),
+    "uniform": lambda d: uniform(rows(d)),
+    "split normal": lambda d: split_normal(rows(d), rows(d, seed=1)),
+    "mixture": lambda d: gaussian_mixture(*mixture_parameters(d)),
+    "gumbel": lambda d: from_law(gumbel, scale=rows(d)),
+}
+SHARED = {
+    "gaussian sd": lambda d: gaussian(sd=rows(d)[0]),
+    "gaussian covariance": lambda d: gaussian(covariance=covariances(d)[0]),
+    "student": lambda d: student_t(rows(d)[0], 5.0),
+    "cauchy": lambda d: student_t(rows(d)[0], 1.0),
+    "laplace": lambda d: laplace(rows(d)[0]),
+    "uniform": lambda d: uniform(rows(d)[0]),
+    "split normal": lambda d: split_normal(rows(d)[0], rows(d, seed=1)[0]),
+    "mixture": lambda d: gaussian_mixture(*(x[0] for x in mixture_parameters(d))),
+    "gumbel": lambda d: from_law(gumbel, shared=True, scale=rows(d)[:1]),
+}
+NOISES = {f"{name}, row by row": make for name, make in PER_ROW.items()} | {
+    f"{name}, shared": make for name, make in SHARED.items()
+}
+all_noises = pytest.mark.parametrize("name", NOISES)
+one_and_two = pytest.mark.parametrize("dim", [1, 2])
+
+
+def make(name, dim=2):
+    return NOISES[name](dim).bind(N)
+
+
+def drawn_residuals(noise, k=K):
+    torch.manual_seed(1)
+    return noise.sample(k)
+
+
+# -- the contract -------------------------------------------------------------------------------
+
+
+@all_noises
+@one_and_two
+def test_shapes_and_finiteness(name, dim):
+    noise = make(name, dim)
+    lead = 1 if noise.shared else N
+    r = drawn_residuals(noise)
+    assert (len(noise), noise.dim, noise.shape) == (N, dim, (N, dim))
+    assert r.shape == (K, N, dim)
+    assert noise.log_prob(r).shape == (K, N)
+    assert noise.log_prob(r[0]).shape == (N,)
+    torch.testing.assert_close(noise.log_prob(r)[0], noise.log_prob(r[0]))
+    assert noise.mean().shape in {(lead, dim), (1, dim)}
+    assert noise.covariance().shape == (lead, dim, dim)
+    assert noise.variance().shape == (lead, dim)
+    assert noise.cholesky().shape == (lead, dim, dim)
+    assert noise.features().shape[0] == lead
+    answers = (noise.log_prob(r), noise.mean(), noise.covariance(), noise.features())
+    assert all(x.isfinite().all() for x in answers)
+    assert all(x.dtype == torch.float64 for x in (*answers, r))
+
+
+@all_noises
+@one_and_two
+def test_second_moments_agree_with_each_other(name, dim):
+    noise = make(name, dim)
+    torch.testing.assert_close(noise.variance(), noise.covariance().diagonal(dim1=1, dim2=2))
+    factor = noise.cholesky()
+    torch.testing.assert_close(factor @ factor.mT, noise.covariance())
+
+
+def worst_moments(noise, inflate=1.0):
+    """Largest deviation of the sample's moments from the stated ones, in standard errors."""
+    torch.manual_seed(3)
+    n = 10_000
+    x = noise.sample(n)
+    offset = x - noise.mean()
+    covariance = inflate * noise.covariance()
+    products = offset.unsqueeze(-1) * offset.unsqueeze(-2) - covariance
+    first = offset.mean(0) / (x.std(0) / n**0.5)
+    second = products.mean(0) / (products.std(0) / n**0.5)
+    return float(first.abs().max()), float(second.abs().max())
+
+
+@pytest.mark.parametrize("name", [n for n in NOISES if "cauchy" not in n])
+@one_and_two
+def test_samples_have_the_stated_mean_and_covariance(name, dim):
+    noise = make(name, dim)
+    first, second = worst_moments(noise)
+    assert first < 4.5
+    assert second < 4.5
+    assert worst_moments(noise, inflate=1.3)[1] > 4.5  # negative twin
+
+
+@pytest.mark.parametrize("name", PER_ROW)
+def test_every_row_has_its_own_samples(name):
+    noise = make(f"{name}, row by row")
+    torch.manual_seed(0)
+    spread = noise.sample(4000).abs().median(0).values
+    exchanged = noise[list(range(N))[::-1]]
+    torch.manual_seed(1)
+    torch.testing.assert_close(
+        exchanged.sample(4000).abs().median(0).values, spread.flip(0), rtol=0.15, atol=0.02
+    )
+
+
+INDICES = {
+    "slice": slice(1, 5, 2),
+    "empty slice": slice(2, 2),
+    "last": slice(-1, None),
+    "tensor": torch.tensor([4, 0, 0]),
+    "numpy": np.array([4, 0, 0]),
+    "int32": np.array([4, 0], dtype=np.int32),
+    "reversed": np.arange(N)[::-1],
+    "list": [5, -1, 2],
+    "empty list": [],
+    "bool tensor": torch.arange(N) % 2 == 0,
+    "bool numpy": np.arange(N) > 3,
+    "bool list": [True, False, False, True, False, False],
+    "scikit-learn": (np.array([3, 1]), ...),
+    "scikit-learn, mask": (np.arange(N) == 2, ...),
+}
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("cauchy", [False, True], ids=["with variance", "without variance"])
+def test_rows_by_index(index, cauchy):
+    for name in NOISES:
+        if ("cauchy" in name) == cauchy:
+            check_rows(make(name), INDICES[index])
+
+
+def check_rows(noise, rows_taken):
+    plain = rows_taken[0] if isinstance(rows_taken, tuple) else rows_taken
+    plain = np.array(plain, dtype=int) if isinstance(plain, list) and not plain else plain
+    positions = torch.as_tensor(np.arange(N)[plain].copy())
+    part = noise[rows_taken]
+    assert len(part) == len(positions)
+    assert part.shared == noise.shared
+    if len(positions) == 0:
+        return
+    r = drawn_residuals(noise)
+    torch.testing.assert_close(part.log_prob(r[:, positions]), noise.log_prob(r)[:, positions])
+    assert part.sample(2).shape == (2, len(positions), 2)
+
+    def of_rows(x):
+        return x.expand(N, *x.shape[1:])[positions]
+
+    here = (1,) if noise.shared else (len(positions),)
+    assert part.covariance().shape[:1] == here
+    torch.testing.assert_close(
+        part.covariance().expand(len(positions), 2, 2), of_rows(noise.covariance())
+    )
+    features = part.features()
+    torch.testing.assert_close(
+        features.expand(len(positions), features.shape[1]), of_rows(noise.features())
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in NOISES if "mixture" not in n])
+def test_rows_by_index_carry_what_is_observed(name):
+    observed = torch.tensor(RNG.random((N, 2)) < 0.5)
+    noise = make(name).restrict(observed)
+    r = drawn_residuals(make(name))
+    for taken in (slice(2, 5), torch.tensor([5, 0]), [1, 1, 3], torch.arange(N) < 2):
+        torch.testing.assert_close(noise[taken].log_prob(r[:, taken]), noise.log_prob(r)[:, taken])
+
+
+@pytest.mark.parametrize("name", ["gaussian sd, row by row", "laplace, shared"])
+def test_one_row_by_a_plain_number_is_one_row_or_a_clear_error(name):
+    noise = make(name)
+    try:
+        part = noise[1]
+    except (TypeError, IndexError) as error:
+        assert "row" in str(error)  # noqa: PT017
+    else:
+        assert len(part) == 1
+
+
+@pytest.mark.parametrize("name", PER_ROW)
+def test_slices_are_views(name):
+    def tensors(noise):
+        return [noise.factor] if hasattr(noise, "factor") else list(noise.parameters.values())
+
+    noise = make(f"{name}, row by row")
+    for whole, part in zip(tensors(noise), tensors(noise[1:4]), strict=True):
+        assert part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
+@all_noises
+@one_and_two
+def test_divide_changes_the_density_by_its_jacobian_only(name, dim):
+    noise = make(name, dim)
+    scale = torch.tensor([0.02, 30.0], dtype=torch.float64)[:dim]
+    divided = noise.divide(scale)
+    r = drawn_residuals(noise)
+    torch.testing.assert_close(divided.log_prob(r / scale), noise.log_prob(r) + scale.log().sum())
+    torch.testing.assert_close(divided.mean(), noise.mean() / scale)
+    torch.testing.assert_close(divided.covariance(), noise.covariance() / torch.outer(scale, scale))
+    torch.manual_seed(7)
+    expected = noise.sample(2) / scale
+    torch.manual_seed(7)
+    torch.testing.assert_close(divided.sample(2), expected)
+    torch.testing.assert_close(divided.divide(1 / scale).log_prob(r), noise.log_prob(r))
+
+
+@all_noises
+def test_float32_is_float64_rounded(name):
+    noise = make(name)
+    scale = torch.tensor([0.5, 4.0], dtype=torch.float64)
+    r = drawn_residuals(noise) / scale
+    single = noise.divide(scale).to(dtype=torch.float32)
+    answer = single.log_prob(r.float())
+    torch.testing.assert_close(
+        answer.double(), noise.divide(scale).log_prob(r), rtol=1e-4, atol=1e-3
+    )
+    things = (answer, single.sample(2), single.mean(), single.covariance(), single.features())
+    assert {x.dtype for x in things} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", [n for n in NOISES if "mixture" not in n and "cov" not in n])
+def test_missing_values_are_left_out(name):
+    noise = make(name)
+    observed = torch.tensor(RNG.random((N, 2)) < 0.5)
+    r = drawn_residuals(noise)
+    only_first = noise.restrict(torch.tensor([[True, False]] * N)).log_prob(r)
+    only_second = noise.restrict(torch.tensor([[False, True]] * N)).log_prob(r)
+    expected = torch.where(observed[:, 0], only_first, 0.0)
+    expected = expected + torch.where(observed[:, 1], only_second, 0.0)
+    part = noise.restrict(observed)
+    torch.testing.assert_close(part.log_prob(r), expected)
+    torch.testing.assert_close(only_first + only_second, noise.log_prob(r))
+    torch.testing.assert_close(part.log_prob(torch.where(observed, r, 1e6)), expected)
+    scale = torch.tensor([0.1, 20.0], dtype=torch.float64)
+    jacobian = (observed * scale.log()).sum(-1)
+    torch.testing.assert_close(part.divide(scale).log_prob(r / scale), expected + jacobian)
+
+
+@pytest.mark.parametrize("name", sorted(set(SHARED) & set(PER_ROW)))
+def test_shared_equals_the_same_law_for_every_row(name):
+    shared = make(f"{name}, shared")
+    first = make(f"{name}, row by row")[[0] * N]
+    r = drawn_residuals(shared)
+    torch.testing.assert_close(shared.log_prob(r), first.log_prob(r))
+    if name != "cauchy":  # its width is estimated from draws
+        torch.testing.assert_close(shared.covariance().expand(N, 2, 2), first.covariance())
+        torch.testing.assert_close(shared.mean().expand(N, 2), first.mean().expand(N, 2))
+
+
+@all_noises
+@one_and_two
+def test_floor_hardly_touches_a_wide_law(name, dim):
+    noise = make(name, dim)
+    r = drawn_residuals(noise)
+    floored = noise.floor(1e-3).log_prob(r)
+    torch.testing.assert_close(floored, noise.log_prob(r), rtol=1e-3, atol=1e-3)
+
+
+@all_noises
+def test_noise_without_rows_says_so(name):
+    if "shared" not in name:
+        return
+    noise = NOISES[name](2)
+    assert noise.n_rows is None
+    with pytest.raises(TypeError, match="any number of rows"):
+        len(noise)
+    with pytest.raises(TypeError, match="any number of rows"):
+        noise[1:3]
+    assert len(noise[[0, 5, 9]]) == 3
+
+
+# -- each law against an independent density ----------------------------------------------------
+
+
+def scipy_mixture(r, weights, means, covariance):
+    parts = [
+        np.log(a) + stats.multivariate_normal(m, S).logpdf(r)
+        for a, m, S in zip(weights, means, covariance, strict=True)
+    ]
+    return np.logaddexp.reduce(parts)
+
+
+ORACLES = {
+    "student": lambda r: stats.t(5.0, scale=rows(2)).logpdf(r).sum(-1),
+    "student, df by row": lambda r: stats.t(rows(2, 5.0, 9.0), scale=rows(2)).logpdf(r).sum(-1),
+    "cauchy": lambda r: stats.cauchy(scale=rows(2)).logpdf(r).sum(-1),
+    "laplace": lambda r: stats.laplace(scale=rows(2)).logpdf(r).sum(-1),
+    "uniform": lambda r: stats.uniform(-rows(2), 2 * rows(2)).logpdf(r).sum(-1),
+    "gumbel": lambda r: stats.gumbel_r(scale=rows(2)).logpdf(r).sum(-1),
+    "gaussian sd": lambda r: stats.norm(scale=rows(2)).logpdf(r).sum(-1),
+    "mixture": lambda r: np.stack(
+        [
+            [scipy_mixture(r[k, i], *(x[i] for x in mixture_parameters(2))) for i in range(N)]
+            for k in range(len(r))
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_log_prob_is_that_of_scipy(name):
+    r = np.random.default_rng(5).normal(size=(K, N, 2)) * 0.2
+    answer = make(f"{name}, row by row").log_prob(torch.tensor(r))
+    np.testing.assert_allclose(answer, ORACLES[name](r), rtol=1e-9)
+
+
+def split_normal_density(x, below, above):
+    scale = np.where(x < 0, below, above)
+    return np.sqrt(2 / np.pi) / (below + above) * np.exp(-0.5 * (x / scale) ** 2)
+
+
+@pytest.mark.parametrize(("below", "above"), [(1.0, 1.0), (0.2, 3.0), (5.0, 0.1)])
+def test_split_normal_integrates_to_one_with_its_moments(below, above):
+    law = SplitNormal(
+        torch.tensor(below, dtype=torch.float64), torch.tensor(above, dtype=torch.float64)
+    )
+
+    def moment(power):
+        def f(x):
+            return x**power * float(law.log_prob(torch.tensor(x, dtype=torch.float64)).exp())
+
+        left = integrate.quad(f, -12 * below, 0)[0]
+        return left + integrate.quad(f, 0, 12 * above)[0]
+
+    assert moment(0) == pytest.approx(1, abs=1e-8)
+    assert moment(1) == pytest.approx(float(law.mean), abs=1e-8)
+    assert moment(2) - moment(1) ** 2 == pytest.approx(float(law.variance), rel=1e-7)
+    x = np.linspace(-3, 3, 31)
+    np.testing.assert_allclose(
+        law.log_prob(torch.tensor(x)).exp(), split_normal_density(x, below, above), rtol=1e-10
+    )
+
+
+def test_split_normal_samples_have_its_distribution_function():
+    below, above = 0.5, 2.0
+    torch.manual_seed(0)
+    law = SplitNormal(torch.tensor(below), torch.tensor(above))
+    x = law.sample((5000,)).double().numpy()
+
+    def cdf(x, below=below, above=above):
+        lower = 2 * below * stats.norm.cdf(x / below)
+        upper = below + above * (2 * stats.norm.cdf(x / above) - 1)
+        return np.where(x < 0, lower, upper) / (below + above)
+
+    assert stats.kstest(x, cdf).pvalue > 0.01
+    assert stats.kstest(x, lambda x: cdf(x, above, below)).pvalue < 1e-6  # negative twin
+
+
+def test_split_normal_noise_is_wide_where_the_truth_may_be():
+    lower, upper = 0.1, 3.0  # the measurement 0 with +3 and -0.1: the truth lies above it
+    noise = split_normal([lower], [upper]).bind(1)
+    w = 0.0
+
+    def log_p(v):
+        return float(noise.log_prob(torch.tensor([[w - v]], dtype=torch.float64)))
+
+    assert log_p(upper) == pytest.approx(log_p(0.0) - 0.5)
+    assert log_p(-lower) == pytest.approx(log_p(0.0) - 0.5)
+    assert log_p(2.0) > log_p(-2.0) + 10
+    torch.manual_seed(0)
+    v = w - noise.sample(20_000)
+    share_above = (v > 0).double().mean()
+    assert float(share_above) == pytest.approx(upper / (lower + upper), abs=0.01)
+    assert float(v.mean()) == pytest.approx(np.sqrt(2 / np.pi) * (upper - lower), abs=0.05)
+
+
+def test_equal_error_bars_are_gaussian():
+    sd = rows(2)
+    r = torch.tensor(np.random.default_rng(0).normal(size=(K, N, 2)))
+    torch.testing.assert_close(split_normal(sd, sd).log_prob(r), gaussian(sd=sd).log_prob(r))
+    torch.testing.assert_close(split_normal(sd, sd).covariance(), gaussian(sd=sd).covariance())
+
+
+def test_a_mixture_of_one_is_gaussian():
+    S = covariances(2)
+    one = gaussian_mixture(np.ones((N, 1)), np.zeros((N, 1, 2)), S[:, None])
+    r = torch.tensor(np.random.default_rng(0).normal(size=(K, N, 2)))
+    torch.testing.assert_close(one.log_prob(r), gaussian(covariance=S).log_prob(r))
+    torch.testing.assert_close(one.covariance(), gaussian(covariance=S).covariance())
+
+
+def test_student_t_with_many_degrees_of_freedom_is_gaussian():
+    sd = rows(2)
+    r = torch.tensor(np.random.default_rng(0).normal(size=(K, N, 2)))
+    torch.testing.assert_close(
+        student_t(sd, 1e8).log_prob(r), gaussian(sd=sd).log_prob(r), rtol=1e-4, atol=1e-4
+    )
+
+
+# -- laws without a variance --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("df", [0.5, 1.0, 2.0])
+def test_laws_without_variance_answer_with_their_central_width(df):
+    scale = np.array([0.1, 10.0])
+    noise = student_t(scale, df).bind(4)
+    assert (noise.mean() == 0).all()
+    width = stats.t(df).ppf(0.84) * scale
+    np.testing.assert_allclose(noise.variance()[0] ** 0.5, width, rtol=0.3)
+    assert (noise.covariance()[0].diagonal() > 0).all()
+    assert noise.covariance()[0, 0, 1] == 0
+    assert noise.cholesky().isfinite().all()
+
+
+def test_only_the_values_without_variance_are_replaced():
+    scale, df = np.ones((3, 2)), np.array([[5.0, 1.0], [5.0, 5.0], [1.0, 5.0]])
+    variance = student_t(scale, df).variance().numpy()
+    np.testing.assert_allclose(variance[df == 5], 5 / 3)
+    np.testing.assert_allclose(variance[df == 1], stats.t(1).ppf(0.84) ** 2, rtol=0.6)
+
+
+def test_the_width_of_a_law_without_variance_draws_no_random_numbers_of_the_user():
+    noise = student_t(rows(2), 1.0)
+    torch.manual_seed(0)
+    expected = torch.randn(3)
+    torch.manual_seed(0)
+    noise.covariance()
+    torch.testing.assert_close(torch.randn(3), expected)
+    torch.testing.assert_close(noise.covariance(), student_t(rows(2), 1.0).covariance())
+
+
+# -- bounds -------------------------------------------------------------------------------------
+
+
+def beta(a):
+    return Beta(a, a)
+
+
+BOUNDED = {
+    "uniform": (lambda: uniform(rows(2)), -rows(2), rows(2)),
+    "shared uniform": (lambda: uniform(rows(2)[0]).bind(N), -rows(2)[:1], rows(2)[:1]),
+    "beta": (lambda: from_law(beta, a=rows(2)), np.zeros((N, 2)), np.ones((N, 2))),
+    "torch uniform": (
+        lambda: same_for_all(Uniform(torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 4.0]))).bind(N),
+        np.array([[-1.0, -2.0]]),
+        np.array([[3.0, 4.0]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounds_hold_every_sample_and_follow_the_units(name):
+    make_noise, low, high = BOUNDED[name]
+    noise = make_noise()
+    scale = torch.tensor([0.5, 10.0], dtype=torch.float64)
+    for law, unit in ((noise, np.ones(2)), (noise.divide(scale), scale.numpy())):
+        to_support, divisor = law.support_map()
+        far = torch.full((N, 2), 30.0, dtype=torch.float64)
+        for z, end in ((-far, low), (far, high)):
+            reached = to_support(z) / divisor
+            np.testing.assert_allclose(reached, np.broadcast_to(end / unit, (N, 2)), atol=1e-6)
+        drawn = law.sample(200).numpy()
+        assert ((drawn >= low / unit) & (drawn <= high / unit)).all()
+
+
+def test_outside_its_bounds_uniform_noise_has_no_density():
+    noise = uniform([[1.0, 1.0], [3.0, 3.0]])
+    r = torch.full((2, 2), 2.0, dtype=torch.float64)
+    assert noise.log_prob(r).tolist() == [-np.inf, pytest.approx(-2 * np.log(6))]
+
+
+@pytest.mark.parametrize("name", [n for n in NOISES if "uniform" not in n])
+def test_other_laws_live_on_the_whole_line(name):
+    assert make(name).support_map() is None
+
+
+# -- from_law -----------------------------------------------------------------------------------
+
+
+def student(scale, df):
+    return StudentT(df, 0.0, scale)
+
+
+def test_a_law_takes_any_number_of_parameters_of_any_width():
+    noise = from_law(student, scale=rows(2), df=np.full((N, 1), 4.0))
+    np.testing.assert_allclose(
+        noise.log_prob(torch.zeros(N, 2, dtype=torch.float64)),
+        stats.t(4.0, scale=rows(2)).logpdf(0).sum(-1),
+    )
+    assert len(noise[2:5]) == 3
+    assert noise[2:5].covariance().shape == (3, 2, 2)
+
+
+def test_a_parameter_of_one_row_works_for_some_rows_or_is_refused():
+    try:
+        noise = from_law(student, scale=rows(2), df=[[3.0]])
+    except ValueError as error:
+        assert "df" in str(error)  # noqa: PT017
+    else:
+        r = torch.zeros(N, 2, dtype=torch.float64)
+        torch.testing.assert_close(noise[2:4].log_prob(r[2:4]), noise.log_prob(r)[2:4])
+
+
+def test_a_law_over_whole_rows_refuses_missing_values():
+    noise = gaussian_mixture(*mixture_parameters(2))
+    with pytest.raises(ValueError, match="independent, because w has missing values"):
+        noise.restrict(torch.tensor([[True, False]] * N))
+
+
+def test_parameters_keep_their_kind_when_the_precision_changes():
+    noise = from_law(gumbel, scale=rows(2)).to(dtype=torch.float32)
+    assert noise.parameters["scale"].dtype == torch.float32
+    assert noise.to(dtype=torch.float64).parameters["scale"].dtype == torch.float64
+
+
+def test_same_for_all_is_the_distribution():
+    noise = same_for_all(Normal(torch.zeros(2), torch.tensor([1.0, 2.0]))).bind(N)
+    torch.testing.assert_close(
+        noise.covariance()[0].double(), torch.diag(torch.tensor([1.0, 4.0], dtype=torch.float64))
+    )

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, Normal
+
+from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture, StandardNormal
+from deconflow.objectives import (
+    ELBO,
+    ImportanceWeighted,
+    MaximumLikelihood,
+    Pairs,
+    PosteriorLikelihood,
+)
+from deconflow.observations import Observations
+from deconflow.posteriors import LinearGaussian, NoiseKernel, RecognitionFlow
+
+BOUNDS = {"elbo": ELBO, "iw": ImportanceWeighted}
+
+
+@pytest.fixture
+def data(rng):
+    root = rng.normal(size=(40, 3, 3))
+    covariance = root @ root.transpose(0, 2, 1) + 0.2 * np.eye(3)
+    return Observations.from_arrays(rng.normal(size=(40, 3)), covariance)
+
+
+def exact(data):
+    """Log p(w) for a standard normal truth."""
+    spread = torch.eye(3, dtype=torch.float64) + data.noise.covariance()
+    return MultivariateNormal(torch.zeros(3, dtype=torch.float64), spread).log_prob(data.w)
+
+
+@pytest.mark.parametrize("draws", [1, 2, 10, 50])
+@pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
+def test_tight_with_the_exact_posterior(bound, draws, data):
+    objective = bound(StandardNormal(3).double(), LinearGaussian(), draws)
+    assert torch.allclose(objective(data), exact(data), atol=1e-5)
+
+
+@pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
+def test_tight_with_missing_values_and_projections(bound, rng):
+    w = rng.normal(size=(30, 2))
+    w[::3, 1] = np.nan
+    R = rng.normal(size=(30, 2, 3))
+    S = np.diag([0.3, 0.8])
+    data = Observations.from_arrays(w, S, projection=R)
+    found = bound(StandardNormal(3).double(), LinearGaussian(), 4)(data)
+    for row in range(30):
+        seen = ~np.isnan(w[row])
+        spread = torch.from_numpy((R[row] @ R[row].T + S)[seen][:, seen])
+        law = MultivariateNormal(torch.zeros(len(spread), dtype=torch.float64), spread)
+        assert torch.allclose(found[row], law.log_prob(torch.from_numpy(w[row, seen])), atol=1e-5)
+
+
+def test_order_of_the_bounds_with_a_wrong_posterior(data):
+    prior, wrong = StandardNormal(3).double(), NoiseKernel()
+    data = data[torch.zeros(4000, dtype=torch.long)]  # one row, many times: its expectation
+    means = {
+        "elbo": ELBO(prior, wrong, 5)(data),
+        "iw 5": ImportanceWeighted(prior, wrong, 5)(data),
+        "iw 50": ImportanceWeighted(prior, wrong, 50)(data),
+        "log p(w)": exact(data[:1]),
+    }
+    values = [float(value.mean()) for value in means.values()]
+    errors = [float(v.std()) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in means.values()]
+    for i in range(3):
+        assert values[i] + 4 * (errors[i] + errors[i + 1]) < values[i + 1]
+
+
+def test_one_draw_makes_the_bounds_equal(data):
+    posterior = RecognitionFlow(3, data.features().shape[1], Architecture(1, 8, 1)).double()
+    found = []
+    for bound in BOUNDS.values():
+        torch.manual_seed(1)
+        found.append(bound(StandardNormal(3).double(), posterior, 1)(data))
+    assert torch.allclose(*found)
+
+
+def test_mixture_convolution_bounds_every_variational_bound(rng):
+    mixture = GaussianMixture(
+        torch.tensor([0.5, 0.5]), torch.tensor([[-2.0], [2.0]]), torch.ones(2, 1, 1)
+    ).double()
+    data = Observations.from_arrays(np.tile(rng.normal(size=(1, 1)), (4000, 1)), np.array([1.0]))
+    parts = Normal(torch.tensor([-2.0, 2.0], dtype=torch.float64), 2**0.5)
+    log_p = torch.logsumexp(parts.log_prob(data.w[0]), 0) - np.log(2)
+    for bound in BOUNDS.values():
+        with torch.no_grad():
+            values = bound(mixture, LinearGaussian(), 3)(data)
+        assert float(values.mean()) + 4 * float(values.std()) / 4000**0.5 < float(log_p)
+
+
+@pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
+def test_gradient_reaches_density_and_posterior(bound, data):
+    size = Architecture(1, 8, 1)
+    density = ARCHITECTURES["mixture"](3, size).double()
+    posterior = RecognitionFlow(3, data.features().shape[1], size).double()
+    bound(density, posterior, 3)(data).sum().backward()
+    assert density.base.network.output.weight.grad.abs().sum() > 0
+    assert posterior.layers[1].network.output.weight.grad.abs().sum() > 0
+
+
+def test_maximum_likelihood_is_the_log_density(data):
+    density = StandardNormal(3).double()
+    assert torch.equal(MaximumLikelihood(density)(data), density.log_prob(data.w))
+
+
+def test_maximum_likelihood_needs_complete_rows():
+    data = Observations.from_arrays([[1.0, np.nan], [1.0, 2.0]], 0.1)
+    with pytest.raises(ValueError, match="complete rows"):
+        MaximumLikelihood(StandardNormal(2))(data)
+
+
+def test_posterior_likelihood_is_the_log_density_of_pairs(data):
+    v = torch.randn(len(data), 3, dtype=torch.float64)
+    found = PosteriorLikelihood(LinearGaussian())(Pairs(data, v))
+    assert torch.allclose(found, LinearGaussian().log_prob(data, v[None])[0])
+
+
+def test_pairs_follow_their_rows(data):
+    pairs = Pairs(data, torch.arange(120, dtype=torch.float64).view(40, 3))
+    rows = torch.tensor([7, 3])
+    taken = pairs[rows].to(dtype=torch.float32)
+    assert len(taken) == 2
+    assert torch.equal(taken.v, pairs.v[rows].float())
+    assert torch.equal(taken.observations.w, data.w[rows].float())
+    with pytest.raises(ValueError, match=r"Expected v of shape \(40, 3\)"):
+        Pairs(data, torch.zeros(39, 3))

@@ -1,0 +1,194 @@
+import numpy as np
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from deconflow.densities import Architecture, GaussianMixture, StandardNormal
+from deconflow.noise import laplace, split_normal, student_t, uniform
+from deconflow.observations import Observations
+from deconflow.posteriors import LinearGaussian, NoiseKernel, RecognitionFlow, weigh
+
+N, D = 6, 3
+SMALL = Architecture(layers=2, hidden=16, blocks=1)
+
+
+def observations(kind, rng):
+    """Observations of every kind that a posterior must understand."""
+    w = rng.normal(size=(N, D))
+    root = rng.normal(size=(N, D, D))
+    covariance = root @ root.transpose(0, 2, 1) + 0.1 * np.eye(D)
+    sd = rng.uniform(0.2, 1, size=(N, D))
+    holes = w.copy()
+    holes[[0, 2, 2, 5], [0, 1, 2, 2]] = np.nan
+    projection = rng.normal(size=(N, D, 4))
+    made = {
+        "shared": (w, covariance[0], None),
+        "diagonal": (w, sd, None),
+        "full": (w, covariance, None),
+        "missing": (holes, covariance, None),
+        "projected": (w, covariance, projection),
+        "both": (holes, covariance, projection),
+        "student": (w, student_t(sd, 4.0), None),
+        "laplace": (holes, laplace(sd), None),
+        "split": (w, split_normal(sd, 2 * sd), None),
+        "uniform": (w, uniform(sd), None),
+    }[kind]
+    return Observations.from_arrays(made[0], made[1], projection=made[2])
+
+
+GAUSSIAN = ["shared", "diagonal", "full", "missing", "projected", "both"]
+every_kind = pytest.mark.parametrize("kind", [*GAUSSIAN, "student", "laplace", "split", "uniform"])
+
+
+def shaken(posterior, size=0.2):
+    with torch.no_grad():
+        for parameter in posterior.parameters():
+            parameter.add_(size * torch.randn_like(parameter))
+    return posterior.double()
+
+
+def recognition(data, **options):
+    return shaken(RecognitionFlow(data.latent_dim, data.features().shape[1], SMALL, **options))
+
+
+def dense_joint(data, row):
+    """Mean and covariance of (v, w_observed) for v ~ N(0, I), and what was observed."""
+    R = torch.eye(D, dtype=torch.float64) if data.projection is None else data.projection[row]
+    seen = torch.ones(D, dtype=torch.bool) if data.observed is None else data.observed[row]
+    S = data.noise.covariance()[0 if data.noise.shared else row]
+    return R[seen], S[seen][:, seen], data.w[row][seen]
+
+
+@pytest.mark.parametrize("kind", GAUSSIAN)
+def test_linear_gaussian_is_bayes_rule(kind, rng):
+    data = observations(kind, rng)
+    v = torch.randn(4, N, data.latent_dim, dtype=torch.float64)
+    found = LinearGaussian().log_prob(data, v)
+    for row in range(N):
+        R, S, w = dense_joint(data, row)
+        gain = R.mT @ torch.linalg.inv(R @ R.mT + S)
+        covariance = torch.eye(data.latent_dim) - gain @ R
+        expected = MultivariateNormal(gain @ w, 0.5 * (covariance + covariance.mT))
+        assert torch.allclose(found[:, row], expected.log_prob(v[:, row]), atol=1e-8)
+
+
+@every_kind
+@pytest.mark.parametrize("anchored", [True, False])
+def test_densities_of_samples_are_their_log_prob(kind, anchored, rng):
+    data = observations(kind, rng)
+    posterior = recognition(data, anchored=anchored)
+    with torch.no_grad():
+        v, log_q = posterior.sample(data, 5)
+        assert v.shape == (5, N, data.latent_dim)
+        assert torch.allclose(posterior.log_prob(data, v), log_q, atol=1e-7)
+
+
+@every_kind
+def test_samples_of_the_linear_gaussian_have_their_density(kind, rng):
+    data = observations(kind, rng)
+    if data.noise.support_map() is not None:
+        return
+    v, log_q = LinearGaussian().sample(data, 5)
+    assert torch.allclose(LinearGaussian().log_prob(data, v), log_q, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["shared", "full", "student", "split", "uniform"])
+def test_noise_kernel(kind, rng):
+    data = observations(kind, rng)
+    v, log_q = NoiseKernel().sample(data, 7)
+    assert torch.allclose(log_q, data.log_likelihood(v))
+    prior = StandardNormal(D).double()
+    weights = weigh(prior, NoiseKernel(), data, 7).log_weights
+    assert weights.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["missing", "projected"])
+def test_noise_kernel_needs_complete_rows(kind, rng):
+    with pytest.raises(ValueError, match="complete rows"):
+        NoiseKernel().sample(observations(kind, rng), 2)
+
+
+@every_kind
+def test_recognition_starts_at_the_linear_gaussian(kind, rng):
+    data = observations(kind, rng)
+    if data.noise.support_map() is not None:
+        return
+    fresh = RecognitionFlow(data.latent_dim, data.features().shape[1], SMALL).double()
+    v = torch.randn(3, N, data.latent_dim, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(fresh.log_prob(data, v), LinearGaussian().log_prob(data, v))
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-3, 1.0, 1e5, 1e10])
+def test_finite_for_tiny_and_huge_noise(size, rng):
+    w = rng.normal(size=(N, D))
+    data = Observations.from_arrays(w, np.full(D, size))
+    data = Observations(data.w, data.noise.floor(1e-3)).to(dtype=torch.float32)
+    posterior = recognition(data).float()
+    v, log_q = posterior.sample(data, 10)
+    assert v.isfinite().all()
+    assert log_q.isfinite().all()
+    assert data.log_likelihood(v).isfinite().all()
+
+
+def test_recognition_sees_the_noise_of_its_row(rng):
+    w = np.tile(rng.normal(size=(1, D)), (2, 1))
+    data = Observations.from_arrays(w, np.array([[0.5] * D, [1.0] * D]))
+    posterior = recognition(data, anchored=False)
+    log_q = posterior.log_prob(data, torch.zeros(1, 2, D, dtype=torch.float64))
+    assert abs(float((log_q[0, 0] - log_q[0, 1]).detach())) > 1e-3
+
+
+def test_recognition_refuses_other_features(rng):
+    posterior = recognition(observations("full", rng))
+    with pytest.raises(ValueError, match="as in training"):
+        posterior.sample(observations("missing", rng), 2)
+
+
+def test_bounded_noise_keeps_the_truth_in_reach(rng):
+    data = observations("uniform", rng).to(dtype=torch.float32)
+    v, log_q = recognition(data).float().sample(data, 2000)
+    assert data.log_likelihood(v).isfinite().all()
+    assert log_q.isfinite().all()
+
+
+def test_resampling_gives_the_exact_posterior(rng):
+    # One row whose posterior is a known Gaussian, proposals from the much wider noise kernel.
+    data = Observations.from_arrays([[1.5, -0.5]], np.array([1.0, 2.0]))
+    draws = weigh(StandardNormal(2).double(), NoiseKernel(), data, 200_000)
+    mean = torch.tensor([1.5 / 2, -0.5 / 5], dtype=torch.float64)
+    variance = torch.tensor([0.5, 0.8], dtype=torch.float64)
+    size = float(draws.effective_sample_size())
+    error = 5 / np.sqrt(size)
+    assert 10_000 < size < 200_000
+    assert torch.allclose(draws.mean()[0], mean, atol=error)
+    assert torch.allclose(draws.covariance()[0], torch.diag(variance), atol=2 * error)
+    again = draws.resample(20_000)[:, 0]
+    assert torch.allclose(again.mean(0), mean, atol=5 / np.sqrt(8_000))
+    proposals = draws.v[:, 0].mean(0)  # the negative twin: without weights the mean is w
+    assert not torch.allclose(proposals, mean, atol=5 / np.sqrt(8_000))
+
+
+def test_log_marginal_against_the_closed_form(rng):
+    mixture = GaussianMixture(
+        torch.tensor([0.3, 0.7]), torch.tensor([[-2.0], [1.0]]), torch.tensor([[[0.5]], [[0.1]]])
+    ).double()
+    data = Observations.from_arrays(rng.normal(size=(5, 1)), np.array([0.7]))
+    draws = weigh(mixture, NoiseKernel(), data, 200_000)
+    spread = torch.tensor([0.5, 0.1], dtype=torch.float64) + 0.49
+    parts = torch.distributions.Normal(
+        torch.tensor([-2.0, 1.0], dtype=torch.float64), spread.sqrt()
+    )
+    shares = torch.tensor([0.3, 0.7], dtype=torch.float64).log()
+    expected = torch.logsumexp(shares + parts.log_prob(data.w), 1)
+    assert torch.allclose(draws.log_marginal().detach(), expected, atol=0.02)
+
+
+def test_effective_sample_size_has_its_limits():
+    from deconflow.posteriors import WeightedDraws
+
+    v = torch.zeros(4, 2, 1)
+    equal = WeightedDraws(v, torch.zeros(4, 2)).effective_sample_size()
+    single = torch.tensor([0.0, -100.0, -100.0, -100.0]).unsqueeze(1).expand(4, 2)
+    assert torch.allclose(equal, torch.tensor(4.0))
+    assert torch.allclose(WeightedDraws(v, single).effective_sample_size(), torch.tensor(1.0))

@@ -1,0 +1,463 @@
+"""Bad calls and what each must say: the argument, the place, and the way out."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from torch.distributions import Laplace, Normal
+
+from deconflow import FlowDeconvolver, Observations
+from deconflow.densities import Ensemble
+from deconflow.densities.flow import StandardNormal
+from deconflow.fitting import Training
+from deconflow.noise import (
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    split_normal,
+    student_t,
+    uniform,
+)
+
+N, D = 30, 2
+W = np.random.default_rng(0).normal(size=(N, D))
+TINY = {
+    "epochs": 1,
+    "hidden": 8,
+    "n_layers": 1,
+    "posterior_layers": 1,
+    "context_dim": 4,
+    "n_draws": 2,
+    "random_state": 0,
+}
+
+
+def with_value(array, position, value):
+    changed = np.array(array, dtype=float)
+    changed[position] = value
+    return changed
+
+
+def observe(noise=0.1, w=W, **arrays):
+    return Observations.from_arrays(w, noise, **arrays)
+
+
+def fit(w=W, noise=0.1, projection=None, weights=None, **parameters):
+    model = FlowDeconvolver(**TINY | parameters)
+    return model.fit(w, noise=noise, projection=projection, weights=weights)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit()
+
+
+def check(call, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        call()
+    assert len(str(caught.value)) > 20
+
+
+COVARIANCES = np.stack([np.eye(D)] * N)
+MIX = (np.full((N, 1), 1.0), np.zeros((N, 1, D)), COVARIANCES[:, None])
+
+
+def named_laplace(scale):
+    return Laplace(0 * scale, scale)
+
+
+def no_distribution(scale):
+    return scale
+
+
+def scalar_normal(scale):
+    return Normal(0.0, scale.sum())
+
+
+def inf_in_row_two():
+    return with_value(W, (2, 1), np.inf)
+
+
+BAD_NOISE = {
+    # arrays at the door
+    "negative sd": (lambda: observe(with_value(np.ones((N, D)), (3, 1), -1)),
+        ValueError, r"at least zero.*got -1 at row 3, column 1"),
+    "negative shared sd": (lambda: observe([0.1, -0.2]),
+        ValueError, r"at least zero.*got -0\.2 at dimension 1"),
+    "negative number": (lambda: observe(-0.5), ValueError, r"at least zero.*got -0\.5"),
+    "NaN sd": (lambda: observe(with_value(np.ones((N, D)), (4, 0), np.nan)),
+        ValueError, r"finite.*noise.*nan at row 4, column 0"),
+    "infinite sd": (lambda: observe(with_value(np.ones((N, D)), (4, 0), np.inf)),
+        ValueError, r"finite.*noise.*inf at row 4, column 0"),
+    "no noise": (lambda: observe(None), (TypeError, ValueError), r"noise.*None"),
+    "text": (lambda: observe("gaussian"), TypeError, r"Expected noise as .*; got 'gaussian'"),
+    "text cell": (lambda: observe([[0.1, "a"]] * N), ValueError,
+        r"numbers in noise.*'a'.* at row 0, column 1"),
+    "too short": (lambda: observe(np.ones((N - 1, D))), ValueError,
+        r"N = 30 and D = 2; got shape \(29, 2\)"),
+    "too wide": (lambda: observe(np.ones(D + 1)), ValueError, r"D = 2; got shape \(3,\)"),
+    "four axes": (lambda: observe(np.ones((1, N, D, D))), ValueError, r"got shape \(1, 30, 2, 2\)"),
+    "ragged": (lambda: observe([[0.1, 0.2], [0.3]]), ValueError, r"rectangular.*noise"),
+    "ambiguous": (lambda: observe(np.eye(2), w=W[:2]), ValueError,
+        r"could be standard deviations or one covariance.*gaussian\(sd="),
+    "not symmetric": (lambda: observe(with_value(COVARIANCES, (5, 0, 1), 0.5)),
+        ValueError, r"symmetric.*row 5"),
+    "shared, not symmetric": (lambda: observe([[1, 0.5], [0, 1]]), ValueError,
+        r"symmetric.*dimension 0,? and 1"),
+    "not semi-definite": (lambda: observe(with_value(COVARIANCES, 6, [[1, 2], [2, 1]])),
+        ValueError, r"semi-definite.*eigenvalue -1.*row 6"),
+    "NaN covariance": (lambda: observe(with_value(COVARIANCES, (7, 0, 0), np.nan)),
+        ValueError, r"finite covariances.*nan at row 7"),
+    "Noise of other rows": (lambda: observe(gaussian(sd=np.ones((N - 1, D)))),
+        ValueError, r"noise for 30 rows.*got 29"),
+    "Noise of other width": (lambda: observe(laplace([1.0, 1.0, 1.0])),
+        ValueError, r"noise for 2 values a row; got 3"),
+    "distribution by row": (lambda: observe(Normal(torch.zeros(N, D), torch.ones(N, D))),
+        ValueError, r"over shape \(D,\); got \(30, 2\).*from_law"),
+    # constructors
+    "gaussian of nothing": (lambda: gaussian(), ValueError, r"exactly one of sd and covariance"),
+    "gaussian of both": (lambda: gaussian(sd=[1.0], covariance=[[1.0]]),
+        ValueError, r"exactly one of sd and covariance"),
+    "gaussian of a number": (lambda: gaussian(sd=1.0), ValueError, r"\(D,\) or \(N, D\); got \(\)"),
+    "gaussian of no square": (lambda: gaussian(covariance=np.ones((3, 2))),
+        ValueError, r"\(D, D\) or \(N, D, D\); got \(3, 2\)"),
+    "complex": (lambda: gaussian(sd=[1j]), ValueError, r"[Cc]omplex.*noise"),
+    "zero scale": (lambda: laplace(with_value(np.ones((N, D)), (2, 0), 0)),
+        ValueError, r"positive.*scale.*got 0 at row 2, column 0"),
+    "zero shared scale": (lambda: laplace([1.0, 0.0]), ValueError, r"positive.*scale.*got 0"),
+    "negative df": (lambda: student_t([1.0, 1.0], -3), ValueError, r"positive.*df.*got -3"),
+    "NaN half width": (lambda: uniform([np.nan]), ValueError, r"finite.*half_width.*got nan"),
+    "negative upper": (lambda: split_normal([1.0], [-1.0]), ValueError, r"positive.*upper.*got -1"),
+    "unequal sides": (lambda: split_normal([1.0, 1.0], [1.0, 1.0, 1.0]),
+        ValueError, r"Expected.*lower.*upper"),
+    "scale as a number": (lambda: laplace(0.1), ValueError, r"scale.*\(D,\) or \(N, D\); got \(\)"),
+    "scale in a cube": (lambda: laplace(np.ones((2, 2, 2))), ValueError, r"scale.*got \(2, 2, 2\)"),
+    "weights of no sum": (lambda: gaussian_mixture(with_value(MIX[0], (4, 0), 0.7), *MIX[1:]),
+        ValueError, r"weights that sum to one.*row 4"),
+    "weights as a number": (lambda: gaussian_mixture(1.0, [[0.0]], [[[1.0]]]),
+        ValueError, r"Expected.*weights"),
+    "means of other shape": (lambda: gaussian_mixture([1.0], [0.0, 0.0], [np.eye(2)]),
+        ValueError, r"weights \(J,\), means \(J, D\)"),
+    "mixture, not semi-definite": (
+        lambda: gaussian_mixture(*MIX[:2], with_value(MIX[2], (8, 0), [[1, 2], [2, 1]])),
+        ValueError, r"definite.*row 8"),
+    "mixture, singular": (lambda: gaussian_mixture([1.0], [[0, 0]], [np.ones((2, 2))]),
+        ValueError, r"positive definite"),
+    "mixture, not symmetric": (lambda: gaussian_mixture([1.0], [[0, 0]], [[[1, 0.5], [0, 1]]]),
+        ValueError, r"symmetric"),
+    "mixture, NaN covariance": (
+        lambda: gaussian_mixture([1.0], [[0, 0]], [[[np.nan, 0.0], [0.0, 1.0]]]),
+        ValueError, r"finite.*covariance"),
+    "law of a number": (lambda: from_law(named_laplace, scale=0.1),
+        ValueError, r"Expected.*scale"),
+    "law with NaN": (lambda: from_law(named_laplace, scale=with_value(W, (9, 0), np.nan)),
+        ValueError, r"finite.*scale.*row 9"),
+    "law that fails": (lambda: from_law(named_laplace, width=[[1.0]]),
+        ValueError, r"law that takes \['width'\].*unexpected keyword"),
+    "law of no distribution": (lambda: from_law(no_distribution, scale=[[1.0]]),
+        TypeError, r"returns a torch distribution; got"),
+    "law of no rows": (lambda: from_law(scalar_normal, scale=[[1.0]]),
+        ValueError, r"law over shape \(N, D\); got batch shape \(\)"),
+    "noise with no length": (lambda: len(gaussian(sd=[1.0])), TypeError, r"any number of rows"),
+}  # fmt: skip
+
+BAD_OBSERVATIONS = {
+    "one axis": (lambda: observe(w=W[:, 0]), ValueError, r"w of shape \(N, D\).*reshape\(-1, 1\)"),
+    "three axes": (lambda: observe(w=W[None]), ValueError,
+        r"w of shape \(N, D\); got \(1, 30, 2\)"),
+    "no rows": (lambda: observe(w=W[:0]), ValueError, r"at least one row.*\(0, 2\)"),
+    "no columns": (lambda: observe(w=W[:, :0]), ValueError, r"one column.*\(30, 0\)"),
+    "infinite": (lambda: observe(w=inf_in_row_two()), ValueError, r"finite.*w.*row 2, column 1"),
+    "empty row": (lambda: observe(w=with_value(W, 3, np.nan)),
+        ValueError, r"at least one measured value.*row 3\. Drop"),
+    "text": (lambda: observe(w=[["1.0", "n/a"]]), ValueError, r"w; got.*n/a.*row 0, column 1.*NaN"),
+    "ragged": (lambda: observe(w=[[1.0, 2.0], [3.0]]), ValueError, r"rectangular.*w"),
+    "complex": (lambda: observe(w=W + 1j), ValueError, r"[Cc]omplex.*w"),
+    "sparse": (lambda: observe(w=sparse.csr_array(W)), TypeError, r"w as a dense.*toarray"),
+    "objects": (lambda: observe(w=[[{}, 1.0]]), TypeError, r"numbers in w"),
+    "short weights": (lambda: observe(weights=np.ones(3)), ValueError,
+        r"weights of shape \(30,\); got \(3,\)"),
+    "negative weight": (lambda: observe(weights=with_value(np.ones(N), 5, -1)),
+        ValueError, r"weights.*got -1 in row 5"),
+    "NaN weight": (lambda: observe(weights=with_value(np.ones(N), 5, np.nan)),
+        ValueError, r"weights.*got nan in row 5"),
+    "zero weights": (lambda: observe(weights=np.zeros(N)), ValueError, r"one positive weight"),
+    "projection of other rows": (lambda: observe(projection=np.ones((N - 1, D, 3))),
+        ValueError, r"projection of shape \(30, 2, D\).*got \(29, 2, 3\)"),
+    "projection of other width": (lambda: observe(projection=np.ones((3, 2))),
+        ValueError, r"projection of shape \(30, 2, D\) or \(2, D\); got \(3, 2\)"),
+    "NaN projection": (
+        lambda: observe(projection=with_value(np.ones((N, D, 3)), (4, 1, 2), np.nan)),
+        ValueError, r"finite values in projection.*row 4, column 1"),
+    "missing under a joint law": (
+        lambda: observe(gaussian_mixture([1.0], [[0, 0]], [np.eye(2)]),
+            w=with_value(W, (0, 0), np.nan)),
+        ValueError, r"independent, because w has missing values"),
+    "split of everything": (lambda: observe().split(1.0), ValueError, r"enough rows.*got 30 rows"),
+    "chunks of nothing": (lambda: list(observe().chunks(0)), ValueError, r"size.*got 0"),
+}  # fmt: skip
+
+BAD_PARAMETERS = {
+    "flow": ({"flow": "glow"}, r"flow to be one of .*'maf'.*got 'glow'"),
+    "objective": ({"objective": "mle"}, r"objective to be one of .*'elbo'.*got 'mle'"),
+    "dtype": ({"dtype": "float16"}, r"dtype to be one of .*'float32'.*got 'float16'"),
+    "device": ({"device": "tpu"}, r"device to be 'cpu', 'cuda' or 'auto'; got 'tpu'"),
+    "no device": ({"device": None}, r"device to be .*got None"),
+    "n_draws": ({"n_draws": 0}, r"n_draws as a whole .* 1; got 0"),
+    "broken n_draws": ({"n_draws": 2.5}, r"n_draws.*got 2\.5"),
+    "n_layers": ({"n_layers": 0}, r"n_layers as a whole .* 1; got 0"),
+    "hidden": ({"hidden": -8}, r"hidden as a whole .* 1; got -8"),
+    "hidden as text": ({"hidden": "8"}, r"hidden.*got '8'"),
+    "n_blocks": ({"n_blocks": 0}, r"n_blocks as a whole .* 1; got 0"),
+    "posterior_layers": ({"posterior_layers": 0}, r"posterior_layers as a whole .* 1; got 0"),
+    "context_dim": ({"context_dim": 0}, r"context_dim as a whole .* 1; got 0"),
+    "base_components": ({"base_components": 0}, r"base_components as a whole .* 1; got 0"),
+    "base of the mixture flow": ({"base_components": 3}, r"base_components=1 for the mixture"),
+    "dropout": ({"dropout": 1.5}, r"dropout.*\[0, 1\); got 1\.5"),
+    "validation_fraction": ({"validation_fraction": 1.0},
+        r"validation_fraction in \[0, 1\); got 1"),
+    "patience without validation": ({"patience": 3, "validation_fraction": 0.0},
+        r"validation_fraction above 0 for patience"),
+    "epochs": ({"epochs": 0}, r"epochs as a whole .* 1; got 0"),
+    "broken epochs": ({"epochs": 1.5}, r"epochs.*got 1\.5"),
+    "batch_size": ({"batch_size": -1}, r"batch_size as a whole .* 1; got -1"),
+    "broken batch_size": ({"batch_size": 2.5}, r"batch_size.*got 2\.5"),
+    "learning_rate": ({"learning_rate": 0.0}, r"learning_rate in \(0, inf\); got 0"),
+    "NaN learning_rate": ({"learning_rate": float("nan")}, r"learning_rate in \(0, inf\); got nan"),
+    "schedule": ({"schedule": "step"}, r"schedule to be one of .*'cosine'.*got 'step'"),
+    "averaging": ({"averaging": 1.0}, r"averaging in \[0, 1\); got 1"),
+    "clip_norm": ({"clip_norm": -1.0}, r"clip_norm.*got -1"),
+    "zero clip_norm": ({"clip_norm": 0.0}, r"clip_norm.*got 0"),
+    "weight_decay": ({"weight_decay": -1.0}, r"weight_decay.*-1"),
+    "patience": ({"patience": 0}, r"patience.*got 0"),
+    "plateau_factor": ({"plateau_factor": 2.0, "schedule": "plateau"}, r"plateau_factor.*got 2"),
+    "plateau_patience": ({"plateau_patience": -1, "schedule": "plateau"},
+        r"plateau_patience.*got -1"),
+}  # fmt: skip
+
+BAD_TRAINING = {name: BAD_PARAMETERS[name] for name in (
+    "epochs", "broken epochs", "batch_size", "broken batch_size", "learning_rate", "schedule",
+    "averaging", "clip_norm", "weight_decay", "patience",
+)}  # fmt: skip
+
+BAD_CALLS = {
+    "fit: one row": (lambda m: fit(W[:1]), ValueError, r"at least 2 rows.*n_samples = 1"),
+    "fit: unseen column": (lambda m: fit(np.where([True, False], W, np.nan)),
+        ValueError, r"every dimension to be measured.*column 1\. Drop it"),
+    "fit: too few rows to hold out": (lambda m: fit(W[:3], validation_fraction=0.9),
+        ValueError, r"enough rows to hold out 0\.9 of them; got 3"),
+    "fit: text": (lambda m: fit([["a", "b"]] * 3), ValueError, r"numbers in w; got.*a.*row 0"),
+    "fit: bad noise": (lambda m: fit(noise=with_value(np.ones((N, D)), (3, 1), -1)),
+        ValueError, r"got -1 at row 3, column 1"),
+    "fit: weights": (lambda m: fit(weights=[1.0]), ValueError, r"weights of shape \(30,\)"),
+    "fit: bounded noise with missing values": (
+        lambda m: fit(with_value(W, (0, 0), np.nan), noise=uniform([1.0, 1.0])),
+        ValueError, r"complete rows.*bounded support"),
+    "score: other width": (lambda m: m.score(np.ones((3, 3)), noise=0.1),
+        ValueError, r"3 features, but FlowDeconvolver is expecting 2"),
+    "score: no draws": (lambda m: m.score(W, noise=0.1, n_samples=0),
+        ValueError, r"at least (one draw|1).*got 0"),
+    "score: missing values, unlike in training": (
+        lambda m: m.score(with_value(W, (0, 0), np.nan), noise=0.1),
+        ValueError, r"as in training.*Missing values"),
+    "score: another kind of law": (lambda m: m.score(W, noise=laplace([0.1, 0.1])),
+        ValueError, r"as in training.*noise law"),
+    "score: another truth": (lambda m: m.score(W, noise=0.1, projection=np.ones((2, 3))),
+        ValueError, r"truth of 2 dimensions, as in fit; got a projection from 3"),
+    "score_samples: NaN": (lambda m: m.score_samples(with_value(W, (4, 1), np.nan)),
+        ValueError, r"finite values in v.*row 4, column 1"),
+    "score_samples: other width": (lambda m: m.score_samples(np.ones((3, 3))),
+        ValueError, r"3 features.*expecting 2"),
+    "score_samples: text": (lambda m: m.score_samples([["a", "b"]]), ValueError,
+        r"numbers in v; got.*a.*row 0, column 0"),
+    "sample: none": (lambda m: m.sample(0), ValueError, r"n_samples as a whole .* 1; got 0"),
+    "sample: broken": (lambda m: m.sample(2.5), (TypeError, ValueError), r"n_samples.*2\.5"),
+    "posterior: no samples": (lambda m: m.posterior(W, noise=0.1, n_samples=0),
+        ValueError, r"n_samples.*at least 1; got 0"),
+    "posterior: no proposals": (lambda m: m.posterior(W, noise=0.1, n_proposals=0),
+        ValueError, r"at least (one draw|1).*got 0"),
+    "not fitted: sample": (lambda m: FlowDeconvolver().sample(), NotFittedError, "not fitted"),
+    "not fitted: score": (lambda m: FlowDeconvolver().score(W, noise=0.1),
+        NotFittedError, "not fitted"),
+    "not fitted: posterior": (lambda m: FlowDeconvolver().posterior(W, noise=0.1),
+        NotFittedError, "not fitted"),
+    "not fitted: save": (lambda m: FlowDeconvolver().save("nowhere"), NotFittedError, "not fitted"),
+}  # fmt: skip
+
+BAD_ENSEMBLES = {
+    "no members": (lambda: Ensemble([]), r"members of one dimension; got dimensions \[\]"),
+    "two spaces": (lambda: Ensemble([StandardNormal(1), StandardNormal(2)]),
+        r"members of one dimension; got dimensions \[1, 2\]"),
+    "too few weights": (lambda: Ensemble([StandardNormal(2)] * 2, torch.ones(1)),
+        r"2 positive weights; got \[1\.0\]"),
+    "negative weight": (lambda: Ensemble([StandardNormal(2)] * 2, torch.tensor([1.0, -1.0])),
+        r"2 positive weights; got \[1\.0, -1\.0\]"),
+    "NaN weight": (lambda: Ensemble([StandardNormal(2)], torch.tensor([float("nan")])),
+        r"1 positive weights; got \[nan\]"),
+    "infinite weight": (lambda: Ensemble([StandardNormal(2)] * 2, torch.tensor([1.0, torch.inf])),
+        r"2 (finite, )?positive.*weights; got \[1\.0, inf\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_NOISE)
+def test_bad_noise(name):
+    check(*BAD_NOISE[name])
+
+
+@pytest.mark.parametrize("name", BAD_OBSERVATIONS)
+def test_bad_observations(name):
+    check(*BAD_OBSERVATIONS[name])
+
+
+@pytest.mark.parametrize("name", BAD_PARAMETERS)
+def test_bad_parameters_are_stored_and_refused_by_fit(name):
+    parameters, message = BAD_PARAMETERS[name]
+    stored = FlowDeconvolver(**parameters).get_params()
+    assert all(stored[key] is value for key, value in parameters.items())
+    check(lambda: fit(**parameters), (TypeError, ValueError), message)
+
+
+@pytest.mark.parametrize("name", BAD_TRAINING)
+def test_bad_training(name):
+    parameters, message = BAD_TRAINING[name]
+    check(lambda: Training(**parameters), (TypeError, ValueError), message)
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_calls(name, model):
+    call, kind, message = BAD_CALLS[name]
+    check(lambda: call(model), kind, message)
+
+
+@pytest.mark.parametrize("name", BAD_ENSEMBLES)
+def test_bad_ensembles(name):
+    check(BAD_ENSEMBLES[name][0], ValueError, BAD_ENSEMBLES[name][1])
+
+
+def test_forgotten_noise_is_a_warning_that_says_what_to_do():
+    with pytest.warns(UserWarning, match=r"noise was not given.*noise=0\.0"):
+        fit(noise=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(noise=0.0)
+
+
+# -- saved models -------------------------------------------------------------------------------
+
+
+def edit(**changes):
+    """Change entries of model.json; None takes one out."""
+
+    def damage(path):
+        file = path / "model.json"
+        description = json.loads(file.read_text()) | changes
+        file.write_text(json.dumps({k: v for k, v in description.items() if v is not None}))
+
+    return damage
+
+
+def truncate(path):
+    file = path / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+DAMAGED = {
+    "no weights": (lambda p: (p / "weights.safetensors").unlink(), FileNotFoundError,
+        r"model folder with model\.json and weights\.safetensors"),
+    "no description": (lambda p: (p / "model.json").unlink(), FileNotFoundError, r"model folder"),
+    "half a description": (lambda p: (p / "model.json").write_text("{"), ValueError,
+        r"whole model.*damaged"),
+    "no JSON": (lambda p: (p / "model.json").write_bytes(b"\xff\xfe\x00"), ValueError,
+        r"whole model.*damaged"),
+    "a list": (lambda p: (p / "model.json").write_text("[]"), ValueError, r"whole model"),
+    "truncated weights": (truncate, ValueError, r"whole model.*damaged"),
+    "empty weights": (lambda p: (p / "weights.safetensors").write_bytes(b""), ValueError,
+        r"whole model.*damaged"),
+    "of the future": (edit(format=99), ValueError, r"format 1.*got 99.*Load it with that version"),
+    "of no format": (edit(format=None), ValueError, r"format 1"),
+    "another class": (edit(**{"class": "Other"}),
+        ValueError, r"Expected a FlowDeconvolver.*got a Other"),
+    "no parameters": (edit(parameters=None), ValueError, r"whole model.*parameters"),
+    "unknown parameter": (edit(parameters={"depth": 3}), ValueError, r"whole model.*depth"),
+    "other sizes": (edit(n_latent=3), ValueError, r"whole model.*size mismatch"),
+    "no details": (edit(details=None), ValueError, r"whole model.*details"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "good"
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_models(name, saved, tmp_path):
+    damage, kind, message = DAMAGED[name]
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in saved.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    damage(copy)
+    check(lambda: FlowDeconvolver.load(copy), kind, f"(?s){message}")
+
+
+def test_loading_from_nowhere(tmp_path):
+    check(lambda: FlowDeconvolver.load(tmp_path / "none"), FileNotFoundError, r"got none")
+    file = tmp_path / "file"
+    file.write_text("")
+    check(lambda: FlowDeconvolver.load(file), FileNotFoundError, r"model folder")
+
+
+def test_saving_over_something_else_is_refused(model, tmp_path):
+    file = tmp_path / "thesis.tex"
+    file.write_text("years of work")
+    check(lambda: model.save(file), FileExistsError, r"Choose another path")
+    assert file.read_text() == "years of work"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "photo").write_text("")
+    check(lambda: model.save(folder), FileExistsError, r"Choose another path")
+    assert (folder / "photo").exists()
+
+
+def test_loading_to_a_device_that_is_not_there(saved):
+    check(lambda: FlowDeconvolver.load(saved, device="tpu"), ValueError, r"device to be 'cpu'")
+
+
+# -- calls that look odd and are good -----------------------------------------------------------
+
+
+def test_numpy_numbers_and_none_as_parameters_survive_saving(tmp_path):
+    settings = {"hidden": np.int64(8), "dropout": np.float64(0.0), "clip_norm": None}
+    model = fit(**settings, averaging=None)
+    model.save(tmp_path / "model")
+    again = FlowDeconvolver.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.score_samples(W), model.score_samples(W))
+    assert again.get_params() == model.get_params()
+
+
+GOOD = {
+    "torch distribution in float64": lambda: fit(
+        noise=Normal(torch.zeros(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64))
+    ),
+    "read-only": lambda: fit(np.frombuffer(W.tobytes()).reshape(W.shape)),
+    "reversed": lambda: fit(W[::-1]),
+    "singular noise": lambda: fit(noise=np.ones((D, D))),
+    "huge singular noise": lambda: fit(noise=1e20 * np.ones((D, D))),
+    "exact": lambda: fit(noise=0.0),
+    "one exact row": lambda: fit(noise=with_value(np.ones((N, D)), 0, 0.0)),
+    "huge noise": lambda: fit(noise=1e10),
+    "constant column": lambda: fit(W * [1.0, 0.0]),
+    "noise without variance": lambda: fit(noise=student_t(np.ones((N, D)), 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_odd_calls_that_are_good(name):
+    assert np.isfinite(GOOD[name]().score_samples(W)).all()

@@ -1,0 +1,76 @@
+import matplotlib
+import pytest
+from typer.testing import CliRunner
+
+import deconflow
+from deconflow import FlowDeconvolver, cli
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture
+def short_fits(monkeypatch):
+    """Make every fit one of two epochs."""
+    plain = FlowDeconvolver._training
+
+    def short(self, n_rows):
+        self.epochs = 2
+        return plain(self, n_rows)
+
+    monkeypatch.setattr(FlowDeconvolver, "_training", short)
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, arguments)
+
+
+def test_help_and_version():
+    assert "demo" in run("--help").output
+    assert "Example: deconflow demo" in run("demo", "--help").output
+    assert deconflow.__version__ in run("--version").output
+
+
+def test_demo_writes_a_picture_and_a_model(tmp_path, short_fits):
+    result = run("demo", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    for word in ("rows", "held-out log p(w)", "effective sample size"):
+        assert word in result.output
+    picture = matplotlib.image.imread(tmp_path / "out" / "deconvolved.png")
+    assert picture.shape[0] > 500
+    assert picture.std() > 0.05
+    assert FlowDeconvolver.load(tmp_path / "out" / "model").sample(2).shape == (2, 3)
+
+
+def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("sys.argv", ["deconflow", "demo", "-o", str(tmp_path / "file")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("deconflow: ")
+    assert "\n" not in message
+    assert "Traceback" not in message
+
+
+def test_interrupt_is_one_line(monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deconflow.demo.run", interrupted)
+    monkeypatch.setattr("sys.argv", ["deconflow", "demo"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
+def test_examples_in_the_documents_run(name, short_fits, tmp_path, monkeypatch, request):
+    text = (request.config.rootpath / name).read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks:
+        exec(block, names)

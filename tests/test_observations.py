@@ -1,0 +1,359 @@
+"""Observations: checked once, rows as views, missing values and projections as they should be."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from deconflow import Observations
+from deconflow.noise import gaussian, laplace, uniform
+
+N, M, D, K = 8, 3, 2, 4
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(N, M))
+SD = RNG.uniform(0.3, 2.0, size=(N, M))
+ROOT = RNG.normal(size=(N, M, M))
+COVARIANCE = ROOT @ ROOT.transpose(0, 2, 1) + 0.2 * np.eye(M)
+PROJECTION = RNG.normal(size=(N, M, D))
+WEIGHTS = RNG.uniform(0.1, 3.0, size=N)
+V = torch.tensor(RNG.normal(size=(K, N, D)))
+MISSING = RNG.random((N, M)) < 0.4
+MISSING[np.arange(N), np.arange(N) % M] = False
+HOLES = np.where(MISSING, np.nan, W)
+
+NOISE = {
+    "shared sd": SD[0],
+    "per-row sd": SD,
+    "shared covariance": COVARIANCE[0],
+    "per-row covariance": COVARIANCE,
+    "shared law": laplace(SD[0]),
+    "per-row law": laplace(SD),
+}
+CASES = {
+    "plain": {"w": W},
+    "missing": {"w": HOLES},
+    "projection": {"w": W, "projection": PROJECTION},
+    "projection and missing": {"w": HOLES, "projection": PROJECTION},
+    "weights": {"w": W, "weights": WEIGHTS},
+    "all": {"w": HOLES, "projection": PROJECTION, "weights": WEIGHTS},
+}
+all_noises = pytest.mark.parametrize("noise", NOISE)
+all_cases = pytest.mark.parametrize("case", CASES)
+
+
+def observe(case, noise="per-row sd"):
+    arrays = dict(CASES[case])
+    return Observations.from_arrays(arrays.pop("w"), NOISE[noise], **arrays)
+
+
+def truths(data):
+    generator = torch.Generator().manual_seed(0)
+    shape = (K, N, data.latent_dim)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def tensors(data):
+    parts = {"w": data.w, "observed": data.observed, "projection": data.projection}
+    parts["weights"] = data.weights
+    noise = data.noise
+    if not noise.shared:
+        law = {"factor": noise.factor} if hasattr(noise, "factor") else noise.parameters
+        parts |= {f"noise {name}": value for name, value in law.items()}
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+# -- log likelihood -----------------------------------------------------------------------------
+
+
+@all_noises
+def test_plain_log_likelihood_is_the_noise_density_of_the_difference(noise):
+    data = observe("plain", noise)
+    v = truths(data)
+    torch.testing.assert_close(data.log_likelihood(v), data.noise.log_prob(torch.tensor(W) - v))
+
+
+@all_noises
+def test_a_projection_is_applied_to_the_truth(noise):
+    data = observe("projection", noise)
+    expected = W - np.stack([[PROJECTION[i] @ V[k, i].numpy() for i in range(N)] for k in range(K)])
+    np.testing.assert_allclose(data.residual(V), expected, atol=1e-12)
+    torch.testing.assert_close(
+        data.log_likelihood(V), observe("plain", noise).noise.log_prob(torch.tensor(expected))
+    )
+
+
+@all_noises
+def test_the_identity_as_projection_changes_nothing(noise):
+    plain = observe("plain", noise)
+    projected = Observations.from_arrays(W, NOISE[noise], projection=np.eye(M))
+    v = truths(plain)
+    torch.testing.assert_close(projected.log_likelihood(v), plain.log_likelihood(v))
+    holes = Observations.from_arrays(HOLES, NOISE[noise])
+    both = Observations.from_arrays(HOLES, NOISE[noise], projection=np.eye(M))
+    torch.testing.assert_close(both.log_likelihood(v), holes.log_likelihood(v))
+
+
+@pytest.mark.parametrize("noise", ["shared sd", "per-row sd", "per-row covariance"])
+def test_missing_with_projection_equals_dropping_those_rows_of_the_projection(noise):
+    data = observe("projection and missing", noise)
+    answer = data.log_likelihood(V)
+    dense = observe("plain", noise).noise.covariance().expand(N, M, M).numpy()
+    for i in range(N):
+        seen = ~MISSING[i]
+        one = Observations.from_arrays(
+            W[i : i + 1, seen],
+            gaussian(covariance=dense[i][np.ix_(seen, seen)]),
+            projection=PROJECTION[i, seen],
+        )
+        torch.testing.assert_close(one.log_likelihood(V[:, i : i + 1])[:, 0], answer[:, i])
+    whole = observe("projection", noise).log_likelihood(V)
+    assert (whole - answer)[:, MISSING.any(1)].abs().min() > 1e-6  # negative twin
+
+
+@all_noises
+def test_what_was_not_measured_has_no_influence(noise):
+    data = observe("missing", noise)
+    v = truths(data)
+    moved = torch.where(torch.tensor(MISSING), v + 100.0, v)
+    torch.testing.assert_close(data.log_likelihood(moved), data.log_likelihood(v))
+    assert (data.w[MISSING] == 0).all()
+    assert (data.residual(v)[:, MISSING] == 0).all()
+    assert (data.log_likelihood(v + 100.0) < data.log_likelihood(v)).all()  # negative twin
+
+
+def test_gradients_are_finite_with_missing_values():
+    for noise in NOISE:
+        v = truths(observe("missing")).requires_grad_()
+        observe("missing", noise).log_likelihood(v).sum().backward()
+        assert v.grad.isfinite().all()
+        assert (v.grad[:, MISSING] == 0).all()
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+INDICES = {
+    "slice": slice(2, 7, 2),
+    "tensor": torch.tensor([5, 0, 0]),
+    "numpy": np.array([5, 0, 0]),
+    "list": [5, 0, -1],
+    "bool tensor": torch.arange(N) > 3,
+    "bool numpy": np.arange(N) > 3,
+}
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_rows_are_the_rows(index):
+    for case, noise in product(CASES, NOISE):
+        check_rows(observe(case, noise), INDICES[index])
+
+
+def check_rows(data, rows):
+    part = data[rows]
+    positions = torch.tensor(np.arange(N)[rows])
+    v = truths(data)
+    assert len(part) == len(part.noise) == len(positions)
+    torch.testing.assert_close(
+        part.log_likelihood(v[:, positions]), data.log_likelihood(v)[:, positions]
+    )
+    torch.testing.assert_close(part.features(), data.features()[positions])
+    if data.weights is not None:
+        torch.testing.assert_close(part.weights, data.weights[positions])
+
+
+@all_cases
+@all_noises
+def test_permuting_rows_changes_nothing(case, noise):
+    order = np.random.default_rng(1).permutation(N)
+    arrays = dict(CASES[case])
+    law = NOISE[noise]
+    permuted = {name: value[order] for name, value in arrays.items()}
+    shared = noise.startswith("shared")
+    data = observe(case, noise)
+    other = Observations.from_arrays(permuted.pop("w"), law if shared else law[order], **permuted)
+    v = truths(data)
+    torch.testing.assert_close(other.log_likelihood(v[:, order]), data.log_likelihood(v)[:, order])
+    torch.testing.assert_close(other.features(), data.features()[order])
+    for name, value in tensors(other).items():
+        torch.testing.assert_close(value, tensors(data[order])[name])
+
+
+@all_cases
+@all_noises
+def test_slices_and_chunks_are_views(case, noise):
+    data = observe(case, noise)
+    parts = list(data.chunks(3))
+    assert [len(part) for part in parts] == [3, 3, 2]
+    for part in (*parts, data[1:5]):
+        for name, tensor in tensors(part).items():
+            whole = tensors(data)[name]
+            assert tensor.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr(), name
+    v = truths(data)
+    joined = torch.cat(
+        [part.log_likelihood(v[:, 3 * i : 3 * i + 3]) for i, part in enumerate(parts)], 1
+    )
+    torch.testing.assert_close(joined, data.log_likelihood(v))
+
+
+def test_indices_copy_just_their_rows():
+    part = observe("all")[[1, 2]]
+    for name, tensor in tensors(part).items():
+        assert tensor.untyped_storage().nbytes() <= 2 * tensors(observe("all"))[name][0].nbytes
+
+
+def test_complete_data_share_the_users_memory_and_leave_it_untouched():
+    w, holes = W.copy(), HOLES.copy()
+    data = Observations.from_arrays(w, SD, projection=PROJECTION)
+    assert np.shares_memory(data.w.numpy(), w)
+    assert np.shares_memory(data.projection.numpy(), PROJECTION)
+    Observations.from_arrays(holes, SD, projection=PROJECTION)
+    np.testing.assert_array_equal(np.isnan(holes), MISSING)
+    np.testing.assert_array_equal(w, W)
+
+
+def test_one_projection_for_all_rows_takes_no_memory():
+    data = Observations.from_arrays(np.zeros((10_000, M)), SD[0], projection=PROJECTION[0])
+    assert data.projection.shape == (10_000, M, D)
+    assert data.projection.untyped_storage().nbytes() == PROJECTION[0].nbytes
+
+
+# -- split --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.25, 0.5, 0.8])
+def test_split_is_disjoint_and_complete(fraction):
+    n = 40
+    w = np.arange(2.0 * n).reshape(n, 2)
+    data = Observations.from_arrays(w, 1 + w, weights=1 + w[:, 0])
+    torch.manual_seed(0)
+    first, second = data.split(fraction)
+    assert len(second) == max(1, round(fraction * n))
+    seen = torch.cat([first.w[:, 0], second.w[:, 0]])
+    np.testing.assert_array_equal(np.sort(seen), w[:, 0])
+    for part in (first, second):  # everything belonging to a row goes with it
+        torch.testing.assert_close(part.noise.factor, 1 + part.w)
+        torch.testing.assert_close(part.weights, (1 + part.w[:, 0]) / (1 + w[:, 0]).mean())
+
+
+def test_split_shuffles_by_the_seed():
+    data = Observations.from_arrays(np.arange(50.0).reshape(50, 1), 0.1)
+    seeds = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        seeds.append(data.split(0.3)[1].w[:, 0].tolist())
+    assert seeds[0] == seeds[1]
+    assert seeds[0] != seeds[2]
+    assert sorted(seeds[0]) != list(range(15))
+
+
+@pytest.mark.parametrize(("n", "fraction"), [(1, 0.5), (2, 0.9), (10, 1.0)])
+def test_split_of_too_few_rows_is_refused(n, fraction):
+    with pytest.raises(ValueError, match=f"enough rows.*got {n} rows"):
+        Observations.from_arrays(np.ones((n, 3)), 0.1).split(fraction)
+
+
+# -- weights, features, precision, containers ---------------------------------------------------
+
+
+def test_weights_have_mean_one_and_no_unit():
+    for scale in (1.0, 1e-3, 1e6):
+        data = Observations.from_arrays(W, SD, weights=scale * WEIGHTS)
+        np.testing.assert_allclose(data.weights, WEIGHTS / WEIGHTS.mean())
+    assert observe("plain").weights is None
+
+
+@all_cases
+@all_noises
+def test_features_hold_everything_known_of_a_row(case, noise):
+    data = observe(case, noise)
+    width = M + M * (M + 1) // 2
+    width += M if "law" in noise else 0
+    width += 0 if data.observed is None else M
+    width += 0 if data.projection is None else M * D
+    assert data.features().shape == (N, width)
+    assert data.features().isfinite().all()
+    torch.testing.assert_close(data.features()[:, :M], data.w)
+
+
+@all_cases
+@all_noises
+def test_precision_changes_everywhere(case, noise):
+    data = observe(case, noise)
+    single = data.to(dtype=torch.float32)
+    v = truths(data)
+    answer = single.log_likelihood(v.float())
+    assert answer.dtype == single.features().dtype == torch.float32
+    torch.testing.assert_close(answer.double(), data.log_likelihood(v), rtol=1e-3, atol=1e-3)
+    if data.observed is not None:
+        assert single.observed.dtype == torch.bool
+
+
+def test_one_dimension():
+    w = np.array([[1.0], [2.0], [4.0]])
+    for noise in (0.5, [0.5], np.full((3, 1), 0.5), [[0.25]], np.full((3, 1, 1), 0.25)):
+        data = Observations.from_arrays(w, noise)
+        assert (len(data), data.dim, data.latent_dim) == (3, 1, 1)
+        assert data.log_likelihood(torch.zeros(2, 3, 1).double()).shape == (2, 3)
+    sums = Observations.from_arrays(w, 0.5, projection=[[1.0, 1.0, 1.0]])
+    assert (sums.dim, sums.latent_dim) == (1, 3)
+
+
+def frozen(array):
+    array = np.array(array, dtype=float)
+    array.setflags(write=False)
+    return array
+
+
+CONTAINERS = {
+    "list": lambda x: np.asarray(x).tolist(),
+    "tensor": torch.tensor,
+    "tensor with gradient": lambda x: torch.tensor(x, requires_grad=True),
+    "read-only": frozen,
+    "Fortran order": np.asfortranarray,
+    "big-endian": lambda x: np.asarray(x, dtype=">f8"),
+    "strided": lambda x: np.repeat(x, 2, 0)[::2],
+    "reversed": lambda x: np.ascontiguousarray(x[::-1])[::-1],
+    "pandas": lambda x: pd.DataFrame(x) if x.ndim == 2 else pd.Series(x),
+    "masked pandas": lambda x: (pd.DataFrame(x) if x.ndim == 2 else pd.Series(x)).astype("Float64"),
+    "objects": lambda x: np.asarray(x).astype(object),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("w", [W, HOLES], ids=["complete", "missing"])
+def test_containers_do_not_matter(name, w):
+    change = CONTAINERS[name]
+    data = Observations.from_arrays(change(w), change(SD), weights=change(WEIGHTS))
+    expected = Observations.from_arrays(w.copy(), SD, weights=WEIGHTS)
+    torch.testing.assert_close(data.w, expected.w)
+    torch.testing.assert_close(data.weights, expected.weights)
+    torch.testing.assert_close(data.noise.factor, expected.noise.factor)
+    assert (data.observed is None) == (expected.observed is None)
+    assert not data.w.requires_grad
+
+
+def test_integers_and_booleans_are_numbers():
+    assert Observations.from_arrays([[1, 2], [3, 4], [5, 6]], 1).w.dtype == torch.float64
+    assert Observations.from_arrays(torch.tensor([[1, 2, 3]]), 1).w.tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_noise_of_other_data_brings_no_missing_values_along():
+    holes = Observations.from_arrays(HOLES, laplace(SD[0]))
+    for n in (N, N + 1):
+        try:
+            data = Observations.from_arrays(np.zeros((n, M)), holes.noise)
+        except ValueError as error:
+            assert "rows" in str(error) or "missing" in str(error)  # noqa: PT017
+        else:
+            v = torch.zeros(1, n, M, dtype=torch.float64)
+            expected = Observations.from_arrays(np.zeros((n, M)), laplace(SD[0]))
+            torch.testing.assert_close(data.log_likelihood(v), expected.log_likelihood(v))
+
+
+def test_bounded_noise_keeps_its_bounds():
+    data = Observations.from_arrays(W, uniform(SD))
+    to_support, _ = data[2:4].noise.support_map()
+    far = torch.full((2, W.shape[1]), 30.0, dtype=torch.float64)
+    np.testing.assert_allclose(to_support(far), SD[2:4], rtol=1e-6)
+    np.testing.assert_allclose(to_support(-far), -SD[2:4], rtol=1e-6)

@@ -1,0 +1,304 @@
+"""Standardising: plain formulas, and units that change densities by their Jacobian only."""
+
+import numpy as np
+import pytest
+import torch
+
+from deconflow import Observations
+from deconflow.noise import gaussian, laplace, split_normal, student_t
+from deconflow.standardising import SMALLEST_SHARE, Standardiser
+
+N, M = 200, 3
+RNG = np.random.default_rng(0)
+UNITS = np.array([1e-3, 1.0, 1e5])
+SHIFT = np.array([5.0, -1.0, 3e5])
+W = SHIFT + UNITS * RNG.normal(size=(N, M)) * [1.0, 2.0, 3.0]
+SD = UNITS * RNG.uniform(0.1, 0.8, size=(N, M))
+WEIGHTS = RNG.uniform(0.0, 2.0, size=N)
+MISSING = RNG.random((N, M)) < 0.3
+MISSING[np.arange(N), np.arange(N) % M] = False
+HOLES = np.where(MISSING, np.nan, W)
+PROJECTION = RNG.normal(size=(N, M, 2))
+ROOT = RNG.normal(size=(N, M, M)) * UNITS[:, None] * 0.3
+NOISE = {
+    "shared sd": SD[0],
+    "per-row sd": SD,
+    "per-row covariance": ROOT @ ROOT.transpose(0, 2, 1) + np.stack([np.diag(s**2) for s in SD]),
+    "laplace": laplace(SD),
+    "shared student": student_t(SD[0], 4.0),
+    "split normal": split_normal(SD, 2 * SD),
+}
+CASES = {
+    "plain": {"w": W},
+    "missing": {"w": HOLES},
+    "weights": {"w": W, "weights": WEIGHTS},
+    "missing, weights": {"w": HOLES, "weights": WEIGHTS},
+    "projection": {"w": W / UNITS, "projection": PROJECTION},
+    "projection, missing": {"w": HOLES / UNITS, "projection": PROJECTION},
+    "projection, missing, weights": {
+        "w": HOLES / UNITS,
+        "projection": PROJECTION,
+        "weights": WEIGHTS,
+    },
+}
+all_noises = pytest.mark.parametrize("noise", NOISE)
+all_cases = pytest.mark.parametrize("case", CASES)
+without_projection = pytest.mark.parametrize("case", [c for c in CASES if "projection" not in c])
+
+
+def observe(case, noise="per-row sd"):
+    arrays = dict(CASES[case])
+    return Observations.from_arrays(arrays.pop("w"), NOISE[noise], **arrays)
+
+
+def close(answer, expected, rtol=1e-9):
+    np.testing.assert_allclose(np.asarray(answer), np.asarray(expected), rtol=rtol)
+
+
+@without_projection
+@all_noises
+def test_fit_is_the_plain_formula(case, noise):
+    data = observe(case, noise)
+    w = CASES[case]["w"] - data.noise.mean().numpy()
+    a = np.where(np.isnan(w), 0.0, CASES[case].get("weights", np.ones(N))[:, None])
+    variance = data.noise.variance().expand(N, M).numpy()
+    filled = np.nan_to_num(w)
+    mean = (a * filled).sum(0) / a.sum(0)
+    total = (a * (filled - mean) ** 2).sum(0) / a.sum(0)
+    deconvolved = total - (a * variance).sum(0) / a.sum(0)
+    fitted = Standardiser.fit(data)
+    close(fitted.location, mean)
+    close(fitted.scale, np.sqrt(np.maximum(deconvolved, SMALLEST_SHARE * total)), rtol=1e-7)
+    assert fitted.channel.tolist() == fitted.scale.tolist()
+
+
+def test_the_truth_not_the_measurement_gets_unit_variance():
+    rng = np.random.default_rng(1)
+    v = 3 + 2 * rng.normal(size=(50_000, 1))
+    sd = rng.uniform(0.5, 4.0, size=v.shape)
+    data = Observations.from_arrays(v + sd * rng.normal(size=v.shape), sd)
+    fitted = Standardiser.fit(data)
+    assert float(fitted.scale) == pytest.approx(2, rel=0.03)
+    assert float(data.w.std()) > 2.5  # negative twin: the measured spread is another
+    assert float(fitted.latent(torch.tensor(v)).var()) == pytest.approx(1, abs=0.06)
+
+
+def test_the_mean_of_the_noise_is_taken_out():
+    rng = np.random.default_rng(1)
+    v = 7 + rng.normal(size=(50_000, 1))
+    noise = split_normal(np.full((1,), 0.2), np.full((1,), 3.0)).bind(len(v))
+    torch.manual_seed(0)
+    data = Observations.from_arrays(v + noise.sample(1)[0].numpy(), noise)
+    fitted = Standardiser.fit(data)
+    assert float(fitted.location) == pytest.approx(7, abs=0.05)
+    assert float(fitted.scale) == pytest.approx(1, abs=0.06)
+    assert abs(float(data.w.mean()) - 7) > 1  # negative twin
+
+
+@all_cases
+@all_noises
+def test_standardised_densities_differ_by_the_jacobian_only(case, noise):
+    data = observe(case, noise)
+    fitted = Standardiser.fit(data)
+    ready = fitted.observations(data)
+    z = torch.tensor(np.random.default_rng(2).normal(size=(3, N, data.latent_dim)))
+    v = fitted.restore(z)
+    volume = fitted.log_observed_volume(data)
+    assert volume.shape in {(N,), (1,)}
+    torch.testing.assert_close(
+        ready.log_likelihood(z) - volume, data.log_likelihood(v), rtol=1e-7, atol=1e-7
+    )
+    torch.testing.assert_close(fitted.latent(v), z, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(fitted.log_latent_volume(), fitted.scale.log().sum())
+    if data.observed is not None:
+        assert (ready.w[~data.observed] == 0).all()
+    assert ready.weights is data.weights
+
+
+@without_projection
+def test_standardised_data_are_standard(case):
+    data = observe(case)
+    again = Standardiser.fit(Standardiser.fit(data).observations(data))
+    np.testing.assert_allclose(again.location, np.zeros(M), atol=1e-6)
+    np.testing.assert_allclose(again.scale, np.ones(M), rtol=1e-6)
+
+
+@without_projection
+@all_noises
+def test_a_change_of_units_shifts_all_log_densities_alike(case, noise):
+    data = observe(case, noise)
+    a, b = np.array([1e3, 1e-2, 7.0]), np.array([1.0, -20.0, 0.3])
+    arrays = dict(CASES[case])
+    w = arrays.pop("w") * a + b
+    law = NOISE[noise]
+    if isinstance(law, np.ndarray):
+        law = law * (a[:, None] * a if law.ndim == 3 else a)
+    else:
+        law = law.divide(torch.tensor(1 / a))
+    other = Observations.from_arrays(w, law, **arrays)
+    one, two = Standardiser.fit(data), Standardiser.fit(other)
+    close(two.location, a * one.location.numpy() + b, rtol=1e-8)
+    close(two.scale, a * one.scale.numpy(), rtol=1e-6)
+    torch.testing.assert_close(
+        two.observations(other).w, one.observations(data).w, rtol=1e-6, atol=1e-6
+    )
+    torch.testing.assert_close(
+        two.observations(other).features(), one.observations(data).features(), rtol=1e-6, atol=1e-6
+    )
+    close(two.log_latent_volume(), float(one.log_latent_volume()) + np.log(a).sum(), rtol=1e-6)
+    z = torch.zeros(1, N, M, dtype=torch.float64)
+    torch.testing.assert_close(
+        two.observations(other).log_likelihood(z),
+        one.observations(data).log_likelihood(z),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@all_cases
+def test_permuting_rows_changes_nothing(case):
+    data = observe(case)
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
+    one, two = Standardiser.fit(data), Standardiser.fit(data[order])
+    for name in ("location", "scale", "channel"):
+        close(getattr(two, name), getattr(one, name), rtol=1e-7)
+
+
+@all_cases
+def test_rows_without_weight_are_as_good_as_dropped(case):
+    arrays = {"weights": np.ones(N), **CASES[case]}
+    arrays["weights"] = arrays["weights"] * (np.arange(N) % 4 > 0)
+    kept = arrays["weights"] > 0
+    whole = Observations.from_arrays(arrays.pop("w"), SD, **arrays)
+    dropped = whole[kept]
+    one, two = Standardiser.fit(whole), Standardiser.fit(dropped)
+    for name in ("location", "scale", "channel"):
+        close(getattr(two, name), getattr(one, name), rtol=1e-7)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "weights" in c])
+def test_a_weight_of_two_is_a_row_twice(case):
+    arrays = dict(CASES[case])
+    counts = np.random.default_rng(3).integers(0, 3, size=N)
+    arrays["weights"] = counts.astype(float)
+    weighted = Observations.from_arrays(arrays.pop("w"), SD, **arrays)
+    repeated = Observations.from_arrays(
+        CASES[case]["w"][np.repeat(np.arange(N), counts)],
+        SD[np.repeat(np.arange(N), counts)],
+        projection=None
+        if "projection" not in arrays
+        else arrays["projection"][np.repeat(np.arange(N), counts)],
+    )
+    one, two = Standardiser.fit(weighted), Standardiser.fit(repeated)
+    for name in ("location", "scale", "channel"):
+        close(getattr(two, name), getattr(one, name), rtol=1e-7)
+
+
+# -- projections --------------------------------------------------------------------------------
+
+
+def projected(seed=0, n=20_000, units=(1.0, 1.0), missing=False):
+    rng = np.random.default_rng(seed)
+    truth = np.array([2.0, -3.0]), np.array([1.0, 4.0])
+    v = truth[0] + truth[1] * rng.normal(size=(n, 2))
+    R = rng.normal(size=(n, 3, 2))
+    sd = rng.uniform(0.1, 1.0, size=(n, 3))
+    w = np.einsum("nmd,nd->nm", R, v) + sd * rng.normal(size=sd.shape)
+    if missing:
+        holes = rng.random(w.shape) < 0.3
+        holes[np.arange(n), np.arange(n) % 3] = False
+        w[holes] = np.nan
+    return Observations.from_arrays(w, sd, projection=R / units), truth
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_projections_recover_location_and_scale(missing):
+    data, (location, scale) = projected(missing=missing)
+    fitted = Standardiser.fit(data)
+    close(fitted.location, location, rtol=0.05)
+    close(fitted.scale, scale, rtol=0.1)
+    assert fitted.channel.shape == (3,)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
+def test_projections_know_no_units_of_the_truth(unit):
+    one = Standardiser.fit(projected(n=500)[0])
+    two = Standardiser.fit(projected(n=500, units=(1.0, unit))[0])
+    close(two.location, one.location.numpy() * [1.0, unit], rtol=1e-5)
+    close(two.scale, one.scale.numpy() * [1.0, unit], rtol=1e-5)
+
+
+def test_the_identity_as_projection_gives_the_same_location_and_scale():
+    for w in (W / UNITS, HOLES / UNITS):
+        plain = Standardiser.fit(Observations.from_arrays(w, SD / UNITS))
+        same = Standardiser.fit(Observations.from_arrays(w, SD / UNITS, projection=np.eye(M)))
+        close(same.location, plain.location, rtol=1e-6)
+        close(same.scale, plain.scale, rtol=1e-6)
+
+
+def test_a_channel_seen_only_without_weight_stays_finite():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(20, 2))
+    w[5:, 1] = np.nan
+    weights = np.where(np.arange(20) < 5, 0.0, 1.0)
+    data = Observations.from_arrays(w, 0.1, projection=rng.normal(size=(20, 2, 2)), weights=weights)
+    fitted = Standardiser.fit(data)
+    assert fitted.channel.isfinite().all()
+    assert fitted.observations(data).log_likelihood(torch.zeros(1, 20, 2).double()).isfinite().all()
+
+
+# -- edges --------------------------------------------------------------------------------------
+
+UNSEEN = {
+    "missing everywhere": {"w": [[1.0, np.nan], [2.0, np.nan], [0.5, np.nan]]},
+    "seen without weight": {
+        "w": [[1.0, np.nan], [2.0, np.nan], [0.5, 3.0]],
+        "weights": [1.0, 1.0, 0.0],
+    },
+    "not in the projection": {"w": [[1.0], [2.0], [3.0]], "projection": [[1.0, 0.0]]},
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_an_unseen_column_is_refused(name):
+    arrays = dict(UNSEEN[name])
+    data = Observations.from_arrays(arrays.pop("w"), 0.1, **arrays)
+    with pytest.raises(ValueError, match=r"measured in at least one row.*column 1\. Drop it"):
+        Standardiser.fit(data)
+
+
+@pytest.mark.parametrize("sd", [0.0, 1e-8, 1.0, 1e10])
+@pytest.mark.parametrize("spread", [0.0, 1e-12, 1.0, 1e10])
+def test_scales_are_positive_and_finite_whatever_the_noise(sd, spread):
+    w = 5 + spread * np.random.default_rng(0).normal(size=(30, 2))
+    for noise in (sd, gaussian(covariance=sd**2 * np.ones((2, 2)))):
+        fitted = Standardiser.fit(Observations.from_arrays(w, noise))
+        assert fitted.scale.isfinite().all()
+        assert (fitted.scale > 0).all()
+        if spread > 0:
+            measured = w.std(0)
+            assert (fitted.scale.numpy() >= 0.0999 * measured).all()
+            assert (fitted.scale.numpy() <= 1.0001 * measured).all()
+
+
+def test_laws_without_variance_give_finite_scales():
+    data = Observations.from_arrays(W, student_t(SD, 1.0))
+    fitted = Standardiser.fit(data)
+    assert fitted.scale.isfinite().all()
+    assert fitted.observations(data).features().isfinite().all()
+
+
+def test_float32_data_stay_float32():
+    data = observe("missing").to(dtype=torch.float32)
+    fitted = Standardiser.fit(observe("missing"))
+    ready = fitted.observations(data)
+    assert ready.w.dtype == ready.features().dtype == torch.float32
+    assert fitted.restore(torch.zeros(1, M)).dtype == torch.float32
+    assert fitted.log_observed_volume(data).dtype == torch.float32
+
+
+def test_one_dimension():
+    w = np.array([[1.0], [3.0], [5.0]])
+    fitted = Standardiser.fit(Observations.from_arrays(w, 1.0))
+    assert float(fitted.location) == pytest.approx(3)
+    assert float(fitted.scale) == pytest.approx(np.sqrt(8 / 3 - 1))
