@@ -305,7 +305,7 @@ def test_noise_law_of_its_own_in_every_row():
 
 def test_save_and_load(tmp_path):
     _, w = toy(500)
-    model = XDGMM(3, floor=0.1, random_state=0).fit(w, noise=NOISE)
+    model = XDGMM(3, floor=0.1, means_init=MEANS, random_state=0).fit(w, noise=NOISE)
     model.save(tmp_path / "model")
     again = XDGMM.load(tmp_path / "model")
     np.testing.assert_array_equal(model.covariances_, again.covariances_)

@@ -275,45 +275,26 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
-        simple = (bool, int, float, str)
-        parameters = {k: v for k, v in self.get_params().items() if isinstance(v, simple)}
-        description = {
-            "class": type(self).__name__,
-            "parameters": parameters,
-            "n_features_in": self.n_features_in_,
-            "n_latent": self.n_latent_,
-            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
+        details = {
             "converged": bool(self.converged_),
             "n_iter": int(self.n_iter_),
+            "lower_bound": float(self.lower_bound_),
             "lower_bounds": [float(value) for value in self.lower_bounds_],
         }
         arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
-        write_model(path, description, arrays)
+        write_model(path, self, details, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote."""
-        description, arrays = read_model(path)
-        if description.get("class") != cls.__name__:
-            raise ValueError(
-                f"Expected a {cls.__name__} at {path}; got a {description.get('class')}."
-            )
-        try:
-            model = cls(**description["parameters"])
-            history = description["lower_bounds"]
-            mixture = Mixture(*(arrays[name].numpy() for name in LEARNED))
-            model._take(
-                EMResult(
-                    mixture, history[-1], history, description["converged"], description["n_iter"]
-                ),
-                description["n_latent"],
-            )
-            model.n_features_in_ = description["n_features_in"]
-            if description["feature_names_in"]:
-                model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
-        return model
+        return read_model(path, cls, {})
+
+    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
+        """Take what :meth:`save` wrote."""
+        mixture = Mixture(*(arrays[name].numpy() for name in LEARNED))
+        value, history = details["lower_bound"], details["lower_bounds"]
+        result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
+        self._take(result, self.n_latent_, warn=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -361,7 +342,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         results = [problem.fit(recipe, rng, start.complete(other)) for other in starts]
         return max(results, key=lambda result: result.log_likelihood)
 
-    def _take(self, result: EMResult, dim: int) -> None:
+    def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
         """Learn what a fit answers."""
         self.weights_ = result.mixture.weights
         self.means_ = result.mixture.means
@@ -369,7 +350,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         self.converged_, self.n_iter_ = result.converged, result.n_iter
         self.lower_bound_, self.lower_bounds_ = result.log_likelihood, np.array(result.history)
         self.n_latent_ = dim
-        if not result.converged and self.tol > 0:
+        if warn and not result.converged and self.tol > 0:
             warnings.warn(
                 f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
                 "or set a floor.",
