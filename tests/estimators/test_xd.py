@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -345,6 +345,14 @@ def test_bad_settings_are_refused(name):
     settings, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         XDGMM(**settings).fit(toy(20)[1], noise=NOISE)
+
+
+@pytest.mark.parametrize("question", ["score_samples", "posterior", "sample", "predict"])
+def test_an_unfitted_model_says_so(question):
+    arguments = {"sample": [3]}.get(question, [np.zeros((2, 2))])
+    more = {"noise": 0.1} if question in ("posterior", "predict") else {}
+    with pytest.raises(NotFittedError):
+        getattr(XDGMM(), question)(*arguments, **more)
 
 
 def test_bad_questions_are_refused():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from deconflow.checks import as_floats, first_bad, place, refuse_text
+from deconflow.checks import as_floats
+from deconflow.estimators.door import observe, true_values
 from deconflow.estimators.xd_settings import threads
 from deconflow.noise import as_noise
 from deconflow.observations import Observations
@@ -41,8 +41,8 @@ class MixtureQueries:
 
     def score_samples(self, v: ArrayLike) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
-        check_is_fitted(self)
-        return self.mixture_.log_prob(self._true_values(v))
+        values = true_values(self, v).numpy()
+        return self.mixture_.log_prob(values)
 
     def score_observations(
         self, w: ArrayLike, *, noise: Any = None, projection: ArrayLike | None = None
@@ -101,7 +101,8 @@ class MixtureQueries:
         self, w: ArrayLike, *, noise: Any = None, projection: ArrayLike | None = None
     ) -> MixturePosterior:
         """Exact posterior of each row's true value: a mixture for every row."""
-        return posterior(self.mixture_, self._observe(w, noise, projection))
+        data = self._observe(w, noise, projection)
+        return posterior(self.mixture_, data)
 
     def condition(
         self, values: ArrayLike, dimensions: ArrayLike, *, noise: Any = 0.0
@@ -185,40 +186,10 @@ class MixtureQueries:
         *,
         reset: bool = False,
     ) -> Observations:
-        if not reset:
-            check_is_fitted(self)
-        refuse_text(w, "w")
-        w = validate_data(self, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        if noise is None:
-            warnings.warn(
-                "noise was not given, so w is taken as exact. Pass noise=0.0 to say so.",
-                stacklevel=3,
-            )
-            noise = 0.0
-        data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
+        data = observe(self, w, noise, projection, weights, reset=reset)
         if reset:
             _refuse_unseen(data)
-        if not reset and data.latent_dim != self.n_latent_:
-            raise ValueError(
-                f"Expected a truth of {self.n_latent_} dimensions, as in fit; "
-                f"got a projection from {data.latent_dim}."
-            )
         return data
-
-    def _true_values(self, v: ArrayLike) -> Array:
-        refuse_text(v, "v")
-        if self.n_latent_ == self.n_features_in_:
-            v = validate_data(self, v, reset=False, dtype=np.float64, ensure_all_finite=False)
-        values = as_floats(v, "v")
-        if values.ndim != 2 or values.shape[1] != self.n_latent_:
-            raise ValueError(f"Expected v of shape (N, {self.n_latent_}); got {values.shape}.")
-        position = first_bad(~np.isfinite(values))
-        if position is not None:
-            raise ValueError(
-                f"Expected finite values in v; got NaN or inf at {place(position)}. "
-                "A density has no value there."
-            )
-        return values
 
 
 def _refuse_unseen(data: Observations) -> None:
