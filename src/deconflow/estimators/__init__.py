@@ -2,5 +2,6 @@
 
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators.xd import XDGMM
 
-__all__ = ["FlowDeconvolver", "PosteriorSamples"]
+__all__ = ["XDGMM", "FlowDeconvolver", "PosteriorSamples"]

@@ -69,7 +69,7 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
 
 def _describe(model: Any) -> dict[str, Any]:
     parameters = {
-        name: value.item() if isinstance(value, np.generic) else value
+        name: _as_json(value)
         for name, value in model.parameters_.items()
         if name not in ABOUT_ONE_RUN and not isinstance(value, np.random.RandomState)
     }
@@ -83,6 +83,12 @@ def _describe(model: Any) -> dict[str, Any]:
         "noise_given": model.noise_given_,
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
     }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, range):
+        return list(value)
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

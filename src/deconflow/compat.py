@@ -1,0 +1,226 @@
+"""Doors for scripts written for other libraries: change one import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deconflow.noise import gaussian
+from deconflow.observations import Observations
+from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
+from deconflow.xd.expectation import expectation
+from deconflow.xd.fitting import SMALLEST_VARIANCE, feasible
+from deconflow.xd.maximisation import Rules
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import Rows, lay_out
+from deconflow.xd.split_merge import split_and_merge
+
+Array = NDArray[np.float64]
+Fixed = bool | Sequence[bool] | None
+
+
+def extreme_deconvolution(
+    ydata: Array,
+    ycovar: Array,
+    xamp: Array,
+    xmean: Array,
+    xcovar: Array,
+    projection: Array | None = None,
+    weight: ArrayLike | None = None,
+    fixamp: Fixed = None,
+    fixmean: Fixed = None,
+    fixcovar: Fixed = None,
+    tol: float = 1e-6,
+    maxiter: float = 1e9,
+    w: float = 0.0,
+    logfile: str | None = None,
+    splitnmerge: int = 0,
+    maxsnm: bool = False,
+    likeonly: bool = False,
+    logweight: bool = False,
+) -> float:
+    """Extreme Deconvolution with the arguments and habits of Bovy's C library.
+
+    Parameters
+    ----------
+    ydata
+        ``(N, dy)`` measurements.
+    ycovar
+        ``(N, dy, dy)`` noise covariances, or ``(N, dy)`` variances.
+    xamp, xmean, xcovar
+        ``(K,)``, ``(K, dx)`` and ``(K, dx, dx)``: the start, **overwritten** with the answer. Of
+        ``xcovar`` only the upper triangle is read.
+    projection
+        ``(N, dy, dx)``.
+    weight, logweight
+        ``(N,)`` row weights, or their logarithms.
+    fixamp, fixmean, fixcovar
+        What to keep: a boolean, or one for each component.
+    tol, maxiter
+        Stop when the mean log-likelihood gains at most ``tol``, or after ``maxiter`` steps.
+    w
+        Regularisation: covariances are ``(sum + w I) / (q + 1)``.
+    logfile
+        ``<logfile>_loglike.log`` gets the mean log-likelihood of every step, ``<logfile>_c.log``
+        an account of the run.
+    splitnmerge, maxsnm
+        Number of split-and-merge moves to try before giving up; all of them.
+    likeonly
+        Only compute the mean log-likelihood.
+
+    Returns
+    -------
+    float
+        Mean log-likelihood, ``sum(weight * log p) / N``, at the last step.
+
+    References
+    ----------
+    Bovy, Hogg, Roweis (2011), "Extreme Deconvolution", https://arxiv.org/abs/0905.2979
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ydata = rng.normal(1.0, np.sqrt(1.25), size=(4000, 1))
+    >>> xamp, xmean, xcovar = np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))
+    >>> log_p = extreme_deconvolution(ydata, np.full((4000, 1), 0.25), xamp, xmean, xcovar)
+    >>> xmean.round(1), xcovar.round(1)
+    (array([[1.]]), array([[[1.]]]))
+    """
+    for name, array in (("xamp", xamp), ("xmean", xmean), ("xcovar", xcovar)):
+        _check_start(name, array)
+    rows = _rows(ydata, ycovar, projection, weight, logweight)
+    start = rows.units.into(Mixture(xamp.copy(), np.array(xmean), _symmetric(xcovar)))
+    if likeonly:
+        value = _likelihood(start, rows)
+        _Log(logfile).write([value], f"#Likelihood only\n{value:f}\n")
+        return value
+    prior = np.diag(w / rows.units.latent**2) if w > 0 else None
+    fixed = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
+    K = len(xamp)
+    depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
+    run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
+    result = run.fit(start, Rules(None, prior, *fixed))
+    mixture = rows.units.back(result.mixture)
+    xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
+    _Log(logfile).write(run.path, run.account())
+    return result.log_likelihood
+
+
+def _likelihood(mixture: Mixture, rows: Rows) -> float:
+    """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
+    with suppress(np.linalg.LinAlgError):
+        value = mean_log_likelihood(expectation(mixture, rows, moments=False).log_p, rows)
+        if np.isfinite(value):
+            return value
+    wider = feasible(mixture, Rules.free(len(mixture), SMALLEST_VARIANCE * np.eye(mixture.dim)))
+    return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
+
+
+class _Run:
+    """EM and split-and-merge, with the path of accepted likelihoods; None stands for a blank."""
+
+    def __init__(self, rows: Rows, stopping: Stopping, depth: int) -> None:
+        self.rows, self.stopping, self.depth = rows, stopping, depth
+        self.path: list[float | None] = []
+
+    def fit(self, start: Mixture, rules: Rules) -> EMResult:
+        """Fit as the C library does; under a tiny floor if that ends in a singular covariance."""
+        with suppress(np.linalg.LinAlgError):
+            result = self._attempt(start, rules)
+            if np.isfinite(result.log_likelihood):
+                return result
+        floored = replace(rules, floor=SMALLEST_VARIANCE * np.eye(start.dim))
+        return self._attempt(feasible(start, floored), floored)
+
+    def _attempt(self, start: Mixture, rules: Rules) -> EMResult:
+        result = em(start, self.rows, rules, self.stopping)
+        self.path = [*result.history, None]
+        if self.depth <= 0 or not np.isfinite(result.log_likelihood):
+            return result
+        tried: list[EMResult] = []
+
+        def fit(mixture: Mixture, rules: Rules) -> EMResult:
+            tried.append(em(mixture, self.rows, rules, self.stopping))
+            return tried[-1]
+
+        rng = np.random.RandomState(0)
+        better = split_and_merge(result, self.rows, rules, self.stopping, self.depth, rng, fit)
+        best = result.log_likelihood
+        for partial, full in zip(tried[::2], tried[1::2], strict=True):
+            if full.log_likelihood > best:
+                best = full.log_likelihood
+                self.path += [*partial.history, None, *full.history, None]
+        return better
+
+    def account(self) -> str:
+        """Say what happened, for the ``_c.log``."""
+        lines = ["#Initial EM"] + ["" if value is None else f"{value:f}" for value in self.path]
+        return "\n".join(lines) + "\n"
+
+
+class _Log:
+    """The two log files, if there is a name for them."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def write(self, path: Sequence[float | None], account: str) -> None:
+        """Write a line a step, and two blank lines at the end."""
+        if self.name is None:
+            return
+        lines = ["" if value is None else f"{value:f}" for value in path]
+        if lines[-1]:
+            lines.append("")
+        Path(f"{self.name}_loglike.log").write_text("\n".join([*lines, ""]) + "\n")
+        Path(f"{self.name}_c.log").write_text(account)
+
+
+def _check_start(name: str, array: Array) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise TypeError(
+            f"Expected {name} as an array of floats, to be overwritten with the answer; got {kind}."
+        )
+
+
+def _symmetric(xcovar: Array) -> Array:
+    upper = np.triu(xcovar)
+    return upper + np.swapaxes(np.triu(xcovar, 1), 1, 2)
+
+
+def _flags(fixed: Fixed, n_components: int) -> NDArray[np.bool_]:
+    flags = np.asarray(False if fixed is None else fixed, dtype=bool)
+    if flags.size not in (1, n_components):
+        raise ValueError(f"Expected one flag or {n_components}; got {flags.size}.")
+    return np.broadcast_to(flags.reshape(-1), (n_components,)).copy()
+
+
+def _rows(
+    ydata: Array,
+    ycovar: Array,
+    projection: Array | None,
+    weight: ArrayLike | None,
+    logweight: bool,
+) -> Rows:
+    ycovar = np.asarray(ycovar, dtype=np.float64)
+    if ycovar.ndim == 2:
+        if (ycovar < 0).any():
+            raise ValueError("Expected variances of at least zero in ycovar; got negative ones.")
+        noise = gaussian(sd=np.sqrt(ycovar))
+    else:
+        noise = gaussian(covariance=_symmetric(ycovar))
+    omega = None if weight is None else np.asarray(weight, dtype=np.float64)
+    if omega is not None and logweight:
+        omega = np.exp(omega)
+    data = Observations.from_arrays(ydata, noise, projection=projection, weights=omega)
+    rows = lay_out(data)
+    if omega is None:
+        return rows
+    mean = float(omega.mean())  # observations have weights of mean one; this library's are raw
+    blocks = [replace(block, omega=block.omega * mean) for block in rows.blocks]
+    return replace(rows, blocks=blocks, weights=omega)

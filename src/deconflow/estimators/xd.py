@@ -1,0 +1,381 @@
+"""XDGMM: Extreme Deconvolution in scikit-learn's shape."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._metadata_requests import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
+from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.xd_queries import MixtureQueries
+from deconflow.estimators.xd_settings import (
+    Start,
+    as_recipe,
+    check_settings,
+    given_start,
+    several,
+)
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+from deconflow.xd.em import EMResult
+from deconflow.xd.fitting import Problem, Recipe, feasible
+from deconflow.xd.minibatch import Adam, climb, fit_minibatch
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import lay_out
+from deconflow.xd.selection import Averaging, choose, component_table, fit_average
+from deconflow.xd.starts import Starter
+from deconflow.xd.units import Units
+
+LEARNED = ("weights_", "means_", "covariances_")
+
+
+class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
+    r"""Extreme Deconvolution: a Gaussian mixture of the truth, from noisy rows.
+
+    .. math:: w_i = R_i v_i + n_i, \quad n_i \sim N(0, S_i), \quad
+              p(v) = \sum_k \pi_k \, N(v; m_k, V_k)
+
+    Parameters
+    ----------
+    n_components : int or sequence of int
+        Number of Gaussians; of several, one is chosen on held-out rows.
+    method : {"anderson", "em", "minibatch"}
+        EM with safeguarded acceleration, plain EM, or minibatch gradients.
+    init : {"kmeans", "random"}
+        Where to start.
+    n_init : int
+        Number of starts, of which the best is kept.
+    tol, max_iter
+        EM stops when a step gains at most ``tol`` in mean log-likelihood, or after ``max_iter``.
+    floor : float or sequence of float
+        Smallest covariance of a component, in units of the mean noise covariance; of several, one
+        is chosen on held-out rows. Without a floor components collapse onto single rows, and the
+        noisy likelihood hardly sees it.
+    regularisation : float
+        The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
+    n_average : int
+        Number of fits whose densities are averaged; the result has as many times the components.
+    average_over : {"starts", "folds"}
+        Whether these fits differ by their start, or by the fold of rows that they leave out.
+    validation_fraction : float
+        Share of the rows held out for a choice.
+    split_merge : int
+        How many split-and-merge moves to try after EM, before giving up; 0 for none.
+    weights_init, means_init, covariances_init : array or None
+        A start: ``(K,)``, ``(K, D)``, ``(K, D, D)``. What is None comes from ``init``.
+    fixed_weights, fixed_means, fixed_covariances : bool, array of bool or None
+        Components that keep what they start with.
+    warm_start : bool
+        Whether the next fit starts from the last.
+    batch_size, epochs, learning_rate
+        For ``method="minibatch"`` and :meth:`partial_fit`.
+    random_state : int, RandomState or None
+        The same seed gives the same fit.
+    n_jobs : int or None
+        Threads; None or -1 for one a processor. The answer does not depend on it.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_ : array
+        The mixture.
+    converged_ : bool
+        Whether the fit converged.
+    n_iter_ : int
+        Number of passes over the rows.
+    lower_bound_ : float
+        Mean log-likelihood of the rows; for an average, of its best fit.
+    lower_bounds_ : array
+        The same for every step; it never falls.
+    selection_ : dict of arrays
+        What a choice was based on, if there was one.
+    n_features_in_ : int
+        Number of columns of ``w``.
+
+    References
+    ----------
+    Bovy, Hogg, Roweis (2011), "Extreme Deconvolution", https://arxiv.org/abs/0905.2979
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> v = rng.normal(size=(2000, 2)) * [1.0, 0.5]
+    >>> w = v + rng.normal(size=(2000, 2)) * [0.3, 0.6]
+    >>> model = XDGMM(1, random_state=0).fit(w, noise=[0.3, 0.6])
+    >>> np.sqrt(np.diag(model.covariances_[0])).round(1)
+    array([1. , 0.5])
+    """
+
+    __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
+    __metadata_request__partial_fit = __metadata_request__fit
+    __metadata_request__score = {"w": UNUSED, "noise": True, "projection": True}
+    __metadata_request__predict = {"w": UNUSED, "noise": True, "projection": True}
+    __metadata_request__predict_proba = __metadata_request__predict
+
+    def __init__(
+        self,
+        n_components: int | Sequence[int] = 1,
+        *,
+        method: str = "anderson",
+        init: str = "kmeans",
+        n_init: int = 1,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        floor: float | Sequence[float] = 0.0,
+        regularisation: float = 0.0,
+        n_average: int = 1,
+        average_over: str = "starts",
+        validation_fraction: float = 0.2,
+        split_merge: int = 0,
+        weights_init: ArrayLike | None = None,
+        means_init: ArrayLike | None = None,
+        covariances_init: ArrayLike | None = None,
+        fixed_weights: ArrayLike | bool | None = None,
+        fixed_means: ArrayLike | bool | None = None,
+        fixed_covariances: ArrayLike | bool | None = None,
+        warm_start: bool = False,
+        batch_size: int = 1000,
+        epochs: int = 20,
+        learning_rate: float = 0.02,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.floor = floor
+        self.regularisation = regularisation
+        self.n_average = n_average
+        self.average_over = average_over
+        self.validation_fraction = validation_fraction
+        self.split_merge = split_merge
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.covariances_init = covariances_init
+        self.fixed_weights = fixed_weights
+        self.fixed_means = fixed_means
+        self.fixed_covariances = fixed_covariances
+        self.warm_start = warm_start
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the density of the truth.
+
+        Parameters
+        ----------
+        w
+            ``(N, M)`` measurements; NaN marks a missing value.
+        y
+            Ignored.
+        noise
+            Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
+            0.0 for exact rows, a :class:`~deconflow.noise.Noise` (what is not Gaussian enters as a
+            mixture of Gaussians), or a torch distribution over ``M`` values.
+        projection
+            ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
+        weights
+            ``(N,)`` row weights.
+        """
+        check_settings(self)
+        refuse_noise_as_y(y, noise)
+        with unchanged_on_failure(self):
+            data = self._observe(w, noise, projection, weights, reset=True)
+            rng = check_random_state(self.random_state)
+            counts, floors = several(self.n_components), several(self.floor)
+            recipe = as_recipe(self, int(counts[0]), float(floors[0]))
+            if len(counts) > 1 or len(floors) > 1:
+                recipe = self._choose(data, recipe, counts, floors, rng)
+            start = self._start(recipe, data.latent_dim)
+            self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
+            self._take(self._fit(data, recipe, start, rng), data.latent_dim)
+        return self
+
+    def partial_fit(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Take one gradient step on each batch of these rows; the first call also starts.
+
+        Parameters are those of :meth:`fit`. Data that do not fit in memory come in pieces.
+        """
+        check_settings(self)
+        fitted = hasattr(self, "means_")
+        data = self._observe(w, noise, projection, weights, reset=not fitted)
+        if not hasattr(self, "_adam"):
+            count = len(self.weights_) if fitted else int(several(self.n_components)[0])
+            recipe = as_recipe(self, count, float(several(self.floor)[0]))
+            start = Start(*(getattr(self, name, None) for name in LEARNED))
+            rng = check_random_state(self.random_state)
+            self._adam, self._units = _adam(self, data, recipe, start, rng)
+        values = [
+            climb(self._adam, part, self._units) for part in data.chunks(int(self.batch_size))
+        ]
+        mixture = self._units.back(self._adam.mixture)
+        history = [*getattr(self, "lower_bounds_", []), float(np.mean(values))]
+        result = EMResult(mixture, history[-1], history, True, self._adam.steps)
+        self._take(result, data.latent_dim)
+        return self
+
+    def compare_components(
+        self,
+        w: ArrayLike,
+        n_components: Sequence[int],
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        folds: int | None = 5,
+    ) -> dict[str, NDArray[Any]]:
+        """Compare numbers of components by BIC, AIC and cross-validation, for a table or a plot.
+
+        Parameters
+        ----------
+        w, noise, projection, weights
+            As for :meth:`fit`.
+        n_components
+            Numbers to compare.
+        folds
+            Number of folds; None for no cross-validation.
+        """
+        check_settings(self)
+        data = self._observe(w, noise, projection, weights, reset=True)
+        recipe = as_recipe(self, 1, float(several(self.floor)[0]))
+        return component_table(
+            data, recipe, n_components, n_init=self.n_init, folds=folds,
+            random_state=self.random_state,
+        )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder, as JSON and safetensors."""
+        check_is_fitted(self)
+        details = {
+            "converged": bool(self.converged_),
+            "n_iter": int(self.n_iter_),
+            "lower_bound": float(self.lower_bound_),
+            "lower_bounds": [float(value) for value in self.lower_bounds_],
+        }
+        arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
+        write_model(path, self, details, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that :meth:`save` wrote."""
+        return read_model(path, cls, {})
+
+    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
+        """Take what :meth:`save` wrote."""
+        mixture = Mixture(*(arrays[name].numpy() for name in LEARNED))
+        value, history = details["lower_bound"], details["lower_bounds"]
+        result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
+        self._take(result, self.n_latent_, warn=False)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "means_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value
+        return tags
+
+    def _start(self, recipe: Recipe, dim: int) -> Start:
+        last = getattr(self, "means_", np.empty((0, 0)))
+        if self.warm_start and last.shape == (recipe.n_components, dim):
+            return Start(self.weights_, self.means_, self.covariances_)
+        return given_start(self, recipe.n_components, dim)
+
+    def _choose(
+        self,
+        data: Observations,
+        recipe: Recipe,
+        counts: Sequence[int],
+        floors: Sequence[float],
+        rng: np.random.RandomState,
+    ) -> Recipe:
+        choice = choose(
+            data, recipe, counts, floors, averaged=self.n_average > 1,
+            validation_fraction=self.validation_fraction, rng=rng,
+        )  # fmt: skip
+        self.selection_ = choice.table
+        return choice.recipe
+
+    def _fit(
+        self, data: Observations, recipe: Recipe, start: Start, rng: np.random.RandomState
+    ) -> EMResult:
+        if self.method == "minibatch":
+            adam, units = _adam(self, data, recipe, start, rng)
+            result = fit_minibatch(
+                adam, data, units, epochs=self.epochs, batch_size=self.batch_size, rng=rng
+            )
+            result.mixture = units.back(result.mixture)
+            return result
+        problem = Problem(data)
+        if self.n_average > 1:
+            averaging = Averaging(self.n_average, self.average_over)
+            return fit_average(problem, recipe, averaging, self.n_init, rng)
+        if start.empty:
+            return problem.fit_best(recipe, self.n_init, rng)
+        starts = [problem.start(recipe, rng) for _ in range(1 if start.whole else self.n_init)]
+        results = [problem.fit(recipe, rng, start.complete(other)) for other in starts]
+        return max(results, key=lambda result: result.log_likelihood)
+
+    def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
+        """Learn what a fit answers."""
+        self.weights_ = result.mixture.weights
+        self.means_ = result.mixture.means
+        self.covariances_ = result.mixture.covariances
+        self.converged_, self.n_iter_ = result.converged, result.n_iter
+        self.lower_bound_, self.lower_bounds_ = result.log_likelihood, np.array(result.history)
+        self.n_latent_ = dim
+        self.parameters_ = self.get_params()
+        if warn and not result.converged and self.tol > 0:
+            warnings.warn(
+                f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
+                "or set a floor.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _adam(
+    model: XDGMM,
+    data: Observations,
+    recipe: Recipe,
+    start: Start,
+    rng: np.random.RandomState,
+) -> tuple[Adam, Units]:
+    """Make an optimiser that starts at k-means of these rows, or at a given mixture."""
+    rows = lay_out(data)
+    rules = recipe.rules(data, rows)
+    begin = Starter(data, rows, rules.floor).make(recipe.n_components, recipe.init, rng)
+    begin = rows.units.into(start.complete(rows.units.back(begin)))
+    return Adam(feasible(begin, rules), rules, model.learning_rate), rows.units

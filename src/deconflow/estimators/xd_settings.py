@@ -1,0 +1,162 @@
+"""What XDGMM's parameters mean: checked, and turned into a recipe and a start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.checks import as_floats
+from deconflow.xd.em import Stopping
+from deconflow.xd.fitting import Recipe
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.starts import STARTS
+
+Array = NDArray[np.float64]
+
+CHOICES = {
+    "method": ("anderson", "em", "minibatch"),
+    "init": STARTS,
+    "average_over": ("starts", "folds"),
+}
+COUNTS = {
+    "n_init": 1, "max_iter": 1, "n_average": 1, "split_merge": 0, "batch_size": 1, "epochs": 1,
+}  # fmt: skip
+
+
+def several(value: Any) -> Sequence[Any]:
+    """One value or several, as a sequence."""
+    return [value] if np.ndim(value) == 0 else list(value)
+
+
+def check_settings(model: Any) -> None:
+    """Raise where a parameter makes no sense, before any work."""
+    for name, known in CHOICES.items():
+        if getattr(model, name) not in known:
+            raise ValueError(
+                f"Expected {name} to be one of {sorted(known)}; got {getattr(model, name)!r}."
+            )
+    for name, least in COUNTS.items():
+        _check_count(name, getattr(model, name), least)
+    for count in several(model.n_components):
+        _check_count("n_components", count, 1)
+    for name in ("tol", "regularisation", "learning_rate", "floor"):
+        for value in several(getattr(model, name)):
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
+    if not 0 < model.validation_fraction < 1:
+        raise ValueError(
+            f"Expected validation_fraction between 0 and 1; got {model.validation_fraction}."
+        )
+    if model.average_over == "folds" and model.n_average == 1:
+        raise ValueError('Expected n_average of at least 2 for average_over="folds"; got 1.')
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"Expected {name} as an integer of at least {least}; got {value!r}.")
+
+
+def threads(model: Any) -> int | None:
+    """Turn ``n_jobs`` into a number of threads; None for one a processor."""
+    return model.n_jobs if model.n_jobs is not None and model.n_jobs > 0 else None
+
+
+def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
+    """Turn an estimator's parameters into a recipe."""
+    stopping = Stopping(model.tol, model.max_iter, model.method == "anderson", threads(model))
+    names = ("fixed_weights", "fixed_means", "fixed_covariances")
+    fixed = tuple(_flags(getattr(model, name), n_components, name) for name in names)
+    return Recipe(
+        n_components=n_components,
+        floor=float(floor),
+        regularisation=model.regularisation,
+        init=model.init,
+        split_merge=model.split_merge,
+        stopping=stopping,
+        fixed=fixed,
+    )
+
+
+def _flags(value: Any, n_components: int, name: str) -> NDArray[np.bool_]:
+    flags = np.asarray(False if value is None else value)
+    if flags.dtype != bool or flags.shape not in ((), (1,), (n_components,)):
+        raise ValueError(
+            f"Expected {name} as a boolean, or one for each of {n_components} components; "
+            f"got {value!r}."
+        )
+    return flags
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is given of a start; None for what is not."""
+
+    weights: Array | None = None
+    means: Array | None = None
+    covariances: Array | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is given."""
+        return self.weights is None and self.means is None and self.covariances is None
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is given."""
+        return not any(part is None for part in (self.weights, self.means, self.covariances))
+
+    def complete(self, other: Mixture) -> Mixture:
+        """Fill in from another mixture."""
+        return Mixture(
+            other.weights if self.weights is None else self.weights,
+            other.means if self.means is None else self.means,
+            other.covariances if self.covariances is None else self.covariances,
+        )
+
+
+def given_start(model: Any, n_components: int, dim: int) -> Start:
+    """Check the start that a user gives."""
+    shapes = {
+        "weights_init": (n_components,),
+        "means_init": (n_components, dim),
+        "covariances_init": (n_components, dim, dim),
+    }
+    arrays: list[Array | None] = []
+    for name, shape in shapes.items():
+        value = getattr(model, name)
+        if value is None:
+            arrays.append(None)
+            continue
+        array = as_floats(value, name)
+        if array.shape != shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"Expected {name} as finite numbers of shape {shape}; got {array.shape}."
+            )
+        arrays.append(array.copy())
+    weights, means, covariances = arrays
+    if weights is not None:
+        if (weights < 0).any() or not weights.sum() > 0:
+            raise ValueError(
+                "Expected weights_init of at least 0, with a positive sum; got others."
+            )
+        weights = weights / weights.sum()
+    if covariances is not None:
+        _check_covariances(covariances)
+    return Start(weights, means, covariances)
+
+
+def _check_covariances(covariances: Array) -> None:
+    size = np.abs(covariances).max((1, 2), keepdims=True)
+    uneven = np.abs(covariances - np.swapaxes(covariances, 1, 2)) > 1e-6 * size
+    low = np.linalg.eigvalsh(covariances)[:, 0] < -1e-7 * size[:, 0, 0]
+    bad = np.flatnonzero(uneven.any((1, 2)) | low)
+    if len(bad):
+        raise ValueError(
+            "Expected covariances_init symmetric and positive semi-definite; "
+            f"got another for component {bad[0]}."
+        )

@@ -1,0 +1,89 @@
+r"""Anderson acceleration of EM's map, in coordinates without constraints."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.xd.maximisation import Rules, raised
+from deconflow.xd.mixture import Mixture
+
+Array = NDArray[np.float64]
+
+
+class Anderson:
+    r"""Extrapolates from the last ``memory`` EM steps.
+
+    With :math:`x` the parameters before and :math:`F(x)` after a step, and
+    :math:`f = F(x) - x`, the proposal is :math:`F(x) - \Delta F \gamma`, where :math:`\gamma`
+    solves the least squares :math:`\min |f - \Delta f \gamma|`. Coordinates are log weights, means
+    and log-Cholesky factors. The caller refuses a proposal that lowers the likelihood.
+
+    References
+    ----------
+    Walker and Ni (2011), "Anderson Acceleration for Fixed-Point Iterations"; Henderson and
+    Varadhan (2019), "Damped Anderson Acceleration with Restarts", https://arxiv.org/abs/1803.06673
+    """
+
+    def __init__(self, rules: Rules, memory: int = 10) -> None:
+        self.rules, self.memory = rules, memory
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, after a refused proposal."""
+        self.befores: list[Array] = []
+        self.afters: list[Array] = []
+
+    def propose(self, before: Mixture, after: Mixture) -> Mixture:
+        """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
+        x, fx = _coordinates(before), _coordinates(after)
+        self.befores.append(x)
+        self.afters.append(fx)
+        del self.befores[: -self.memory - 1], self.afters[: -self.memory - 1]
+        if len(self.befores) < 2:
+            return after
+        residuals = np.stack(self.afters) - np.stack(self.befores)
+        steps = np.diff(np.stack(self.afters), axis=0)
+        gamma = _damped_least_squares(np.diff(residuals, axis=0).T, residuals[-1])
+        new = _mixture(fx - steps.T @ gamma, after, self.rules)
+        return after if new is None else new
+
+
+def _damped_least_squares(A: Array, b: Array) -> Array:
+    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    damped = s / (s**2 + (1e-6 * s[0]) ** 2 + 1e-300)
+    return Vt.T @ (damped * (U.T @ b))
+
+
+def _coordinates(mixture: Mixture) -> Array:
+    factors = np.linalg.cholesky(raised(mixture.covariances, 1e-14 * np.eye(mixture.dim)))
+    i, j = np.tril_indices(mixture.dim, -1)
+    diagonal = np.diagonal(factors, axis1=1, axis2=2)
+    log_weights = np.log(np.maximum(mixture.weights, 1e-300))
+    scale = diagonal[:, i]  # rows of a factor in units of its own pivot
+    parts = (log_weights, mixture.means, np.log(diagonal), factors[:, i, j] / scale)
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def _mixture(x: Array, like: Mixture, rules: Rules) -> Mixture | None:
+    K, D = like.means.shape
+    i, j = np.tril_indices(D, -1)
+    log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))
+    if not np.isfinite(x).all() or np.abs(log_diagonal).max() > 300:
+        return None
+    diagonal = np.exp(log_diagonal.reshape(K, D))
+    factors = np.zeros((K, D, D))
+    factors[:, np.arange(D), np.arange(D)] = diagonal
+    factors[:, i, j] = below.reshape(K, -1) * diagonal[:, i]
+    covariances = raised(factors @ np.swapaxes(factors, 1, 2), rules.floor)
+    fixed = rules.fixed_weights
+    weights = np.exp(log_weights - log_weights.max())
+    left = max(0.0, 1.0 - float(like.weights[fixed].sum()))
+    if weights[~fixed].sum() > 0:
+        weights = np.where(fixed, like.weights, weights / max(weights[~fixed].sum(), 1e-300) * left)
+    else:
+        weights = like.weights
+    means = np.where(rules.fixed_means[:, None], like.means, means.reshape(K, D))
+    keep = rules.fixed_covariances
+    covariances[keep] = like.covariances[keep]
+    return Mixture(weights, means, covariances)

@@ -1,0 +1,123 @@
+r"""EM, plain or accelerated: one loop, in which the likelihood never falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.xd.acceleration import Anderson
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.maximisation import Rules, maximisation
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import Rows
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop, and how to get there.
+
+    Attributes
+    ----------
+    tol : float
+        Stop when a step gains at most this much in mean log-likelihood; accelerated, when three
+        in a row do, for such steps are uneven.
+    max_iter : int
+        Largest number of steps.
+    accelerate : bool
+        Whether to extrapolate from the last steps (Anderson), safeguarded.
+    threads : int or None
+        How many; None for one a processor.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 1000
+    accelerate: bool = False
+    threads: int | None = None
+
+
+@dataclass
+class EMResult:
+    """Where EM ended.
+
+    Attributes
+    ----------
+    mixture : Mixture
+        In the units of the rows.
+    log_likelihood : float
+        Mean log-likelihood of ``mixture``'s predecessor: that of the last pass.
+    history : list of float
+        Mean log-likelihood of every accepted step.
+    converged : bool
+        Whether the last step gained at most ``tol``.
+    n_iter : int
+        Number of passes over the rows.
+    """
+
+    mixture: Mixture
+    log_likelihood: float = -np.inf
+    history: list[float] = field(default_factory=list)
+    converged: bool = False
+    n_iter: int = 0
+
+
+def mean_log_likelihood(log_p: Array, rows: Rows) -> float:
+    """Mean of the rows' log-likelihoods, by their weights."""
+    return float(log_p.mean() if rows.weights is None else (rows.weights @ log_p) / rows.n_rows)
+
+
+def em(
+    mixture: Mixture,
+    rows: Rows,
+    rules: Rules,
+    stopping: Stopping,
+    report: Callable[[float], None] | None = None,
+) -> EMResult:
+    """Run EM from a mixture in the units of the rows.
+
+    Parameters
+    ----------
+    mixture
+        The start.
+    rows, rules, stopping
+        Data, constraints, and when to stop.
+    report
+        Called with the mean log-likelihood after every accepted step.
+    """
+    result = EMResult(mixture)
+    anderson = Anderson(rules) if stopping.accelerate else None
+    proposal, fallback = mixture, mixture
+    small_steps, enough = 0, 3 if stopping.accelerate else 1
+    while result.n_iter < stopping.max_iter:
+        sums = expectation(proposal, rows, threads=stopping.threads)
+        value = mean_log_likelihood(sums.log_p, rows)
+        result.n_iter += 1
+        if proposal is not fallback and not value >= result.log_likelihood:
+            assert anderson is not None
+            anderson.forget()
+            proposal = fallback
+            continue
+        if np.isnan(value):  # only without a floor: some V + S is not positive definite
+            result.log_likelihood = value
+            break
+        gain = value - result.log_likelihood
+        result.history.append(value)
+        result.log_likelihood = value
+        if report is not None:
+            report(value)
+        result.mixture = fallback = maximisation(proposal, sums, rules)
+        small_steps = small_steps + 1 if gain <= stopping.tol else 0
+        if small_steps == enough:
+            result.converged = True
+            break
+        proposal = fallback if anderson is None else anderson.propose(proposal, fallback)
+    return result
+
+
+def evaluate(mixture: Mixture, rows: Rows, threads: int | None = None) -> Sums:
+    """Log-likelihoods and responsibilities, without moments."""
+    return expectation(mixture, rows, moments=False, responsibilities=True, threads=threads)

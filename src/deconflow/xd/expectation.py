@@ -1,0 +1,230 @@
+r"""The E-step: responsibilities, and the three sums that every kind of fit is made of.
+
+With :math:`T = R V R^T + S`, :math:`t = R^T T^{-1} (w - R m)`,
+
+.. math:: q_0 = \sum_i q_i, \quad u = \sum_i q_i t_i, \quad
+          G = \sum_i q_i (t_i t_i^T - R^T T^{-1} R)
+
+are additive over rows, whatever their noise, projection or missing values. ``u`` and ``G / 2`` are
+the gradients of the log-likelihood with respect to ``m`` and ``V``. Kept are ``V u`` and ``V G V``,
+which stay accurate where ``V`` is nearly singular.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import Block, Rows
+from deconflow.xd.straight_line import LARGEST, Pointer, compiled, pointers
+
+Array = NDArray[np.float64]
+PIECES = 16
+"""Each block is added up in this many pieces, so that sums do not depend on the threads."""
+ROWS_AT_ONCE = 256
+SMALLEST_JOB = 100_000
+"""Pairs of a row and a component that are worth a thread."""
+
+
+@dataclass
+class Sums:
+    """What one pass over the rows adds up.
+
+    Attributes
+    ----------
+    log_p : array
+        ``(N,)`` log-likelihood of each row, in the user's units.
+    q0, vu, vgv : array
+        ``(K,)``, ``(K, D)``, ``(K, D, D)``; see the module. In the units of the rows.
+    responsibilities : array or None
+        ``(N, K)``, if asked for.
+    """
+
+    log_p: Array
+    q0: Array
+    vu: Array
+    vgv: Array
+    responsibilities: Array | None = None
+
+
+def usable_cpus() -> int:
+    """Count the processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def expectation(
+    mixture: Mixture,
+    rows: Rows,
+    *,
+    moments: bool = True,
+    responsibilities: bool = False,
+    threads: int | None = None,
+) -> Sums:
+    """Pass over all rows.
+
+    Parameters
+    ----------
+    mixture
+        In the units of the rows.
+    rows
+        Laid out by :func:`deconflow.xd.rows.lay_out`.
+    moments
+        Whether to add up ``q0``, ``vu`` and ``vgv``.
+    responsibilities
+        Whether to keep each row's.
+    threads
+        How many to use; None for one a processor. The answer does not depend on it.
+    """
+    K, D = mixture.means.shape
+    sums = Sums(np.empty(rows.n_rows), np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
+    if responsibilities:
+        sums.responsibilities = np.empty((rows.n_rows, K))
+    passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
+    workers = min(threads or usable_cpus(), sum(one.work for one in passes) // SMALLEST_JOB)
+    if workers > 1:
+        jobs = [(one, job) for one in passes for job in one.jobs(4 * workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda job: job[0].run(*job[1]), jobs))
+    else:
+        for one in passes:
+            one.run(0, one.pieces)
+    for one in passes:
+        one.finish(sums)
+    return sums
+
+
+@cache
+def _kernel() -> Callable[..., None]:
+    from deconflow.xd.driver import pass_over  # compiled when first needed
+
+    return pass_over
+
+
+def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
+    """Choose the row arithmetic of a block."""
+    size = block.w.shape[1]
+    if block.kind != "projected" and size <= LARGEST:
+        return compiled(size, block.kind)
+    from deconflow.xd import loops  # compiled when first needed
+
+    if block.kind == "shared":
+        return pointers(loops.shared_density, loops.shared_moments)
+    return pointers(loops.density, loops.moments)
+
+
+class _Pass:
+    """One block seen by one mixture."""
+
+    def __init__(self, block: Block, mixture: Mixture, moments: bool, keep: bool) -> None:
+        self.block, self.moments = block, moments
+        self.mixture = mixture
+        self.kernel, self.functions = _kernel(), arithmetic(block)
+        means, covariances = mixture.means, mixture.covariances
+        if block.projection is not None:
+            R = block.projection
+            means, covariances = means @ R.T, R @ covariances @ R.T
+        with np.errstate(divide="ignore"):
+            log_a = np.maximum(np.log(mixture.weights), -1e300)
+        self.s = block.s
+        if block.kind == "shared":
+            log_a, means, covariances = self._with_noise(log_a, means, covariances)
+        elif block.kind == "diagonal" and block.w.shape[1] > LARGEST:
+            self.s = _packed_diagonal(block.s)
+        i, j = np.tril_indices(means.shape[1])
+        self.log_a = np.array(log_a)
+        self.means = np.array(means, order="C")
+        self.packed = np.array(covariances[:, i, j], order="C")
+        width = -(-len(block) // PIECES)
+        self.size = -(-width // ROWS_AT_ONCE) * ROWS_AT_ONCE
+        self.pieces = -(-len(block) // self.size)
+        self.q0 = np.zeros((self.pieces, len(log_a)))
+        self.u = np.zeros((self.pieces, *self.means.shape))
+        self.g = np.zeros((self.pieces, *self.packed.shape))
+        self.log_p = np.empty(len(block))
+        self.q = np.zeros((len(log_a), len(block)) if keep else (0, 0))
+
+    def _with_noise(self, log_a: Array, means: Array, covariances: Array) -> tuple[Array, ...]:
+        """Components of ``w``: one for each component of ``v`` and part of the shared noise."""
+        common = self.block.common
+        assert common is not None
+        size = means.shape[1]
+        noise = common.covariances[0]
+        if common.diagonal:
+            noise = noise[:, :, None] * np.eye(size)
+        total = (covariances[:, None] + noise).reshape(-1, size, size)
+        factor = np.linalg.cholesky(total)
+        self.whitener = np.linalg.inv(factor)
+        shift = np.zeros((1, size)) if common.means is None else common.means[0]
+        with np.errstate(divide="ignore"):
+            log_share = np.maximum(np.log(common.weights[0]), -1e300)
+        log_a = (log_a[:, None] + log_share).reshape(-1)
+        log_a = log_a - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
+        centres = np.broadcast_to(means[:, None] + shift, (len(means), len(noise), size))
+        return log_a, centres.reshape(-1, size), self.whitener
+
+    @property
+    def work(self) -> int:
+        """Number of pairs of a row and a component."""
+        return len(self.block) * len(self.log_a) * len(self.s)
+
+    def jobs(self, count: int) -> list[tuple[int, int]]:
+        """Split the pieces into about ``count`` jobs."""
+        ends = np.unique(np.linspace(0, self.pieces, min(count, self.pieces) + 1).astype(int))
+        return [(int(a), int(b)) for a, b in pairwise(ends)]
+
+    def run(self, first: int, last: int) -> None:
+        """Pass over some pieces."""
+        self.kernel(
+            *self.functions, self.block.w, self.s, self.block.log_share, self.block.omega,
+            self.log_a, self.means, self.packed, self.size, first, last, self.moments,
+            self.q0, self.u, self.g, self.log_p, self.q,
+        )  # fmt: skip
+
+    def finish(self, sums: Sums) -> None:
+        """Bring everything back to the components and dimensions of the truth."""
+        index = slice(None) if self.block.index is None else self.block.index
+        sums.log_p[index] = self.log_p + self.block.log_unit
+        K = len(self.mixture)
+        if sums.responsibilities is not None:
+            sums.responsibilities[index] = self.q.reshape(K, -1, len(self.block)).sum(1).T
+        if not self.moments:
+            return
+        q0, u = self.q0.sum(0), self.u.sum(0)
+        g = _unpacked(self.g.sum(0), u.shape[1])
+        V = self.mixture.covariances
+        if self.block.projection is not None:
+            V = self.block.projection @ V
+        if self.block.kind == "shared":  # u and g are those of T^-1/2 (w - m)
+            g = g - q0[:, None, None] * np.eye(u.shape[1])
+            V = self.whitener @ np.repeat(V, len(q0) // K, axis=0)
+        elif self.block.kind == "projected":
+            V = self.mixture.covariances
+        vu, vgv = np.einsum("kij,ki->kj", V, u), np.swapaxes(V, 1, 2) @ g @ V
+        sums.q0 += q0.reshape(K, -1).sum(1)
+        sums.vu += vu.reshape(K, -1, vu.shape[1]).sum(1)
+        sums.vgv += vgv.reshape(K, -1, *vgv.shape[1:]).sum(1)
+
+
+def _unpacked(packed: Array, dim: int) -> Array:
+    i, j = np.tril_indices(dim)
+    full = np.empty((len(packed), dim, dim))
+    full[:, i, j] = packed
+    full[:, j, i] = packed
+    return full
+
+
+def _packed_diagonal(s: Array) -> Array:
+    parts, dim, n = s.shape
+    packed = np.zeros((parts, dim * (dim + 1) // 2, n))
+    packed[:, np.cumsum(np.arange(1, dim + 1)) - 1] = s
+    return packed

@@ -1,0 +1,28 @@
+"""How this package compiles: once a machine where a cache can be written, else once a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+LOOSE = {"contract", "reassoc", "nsz", "arcp"}
+"""Fast-math flags of linear algebra: sums may be reordered, NaN and infinity keep their sense."""
+
+
+def compiled_rows(*signature: Any, fastmath: set[str] = LOOSE) -> Callable[[Callable], Any]:
+    """Compile a function that loops over rows, without the GIL.
+
+    ``error_model="numpy"`` matters: else a test for division by zero stops the vectoriser.
+    """
+    make: Any = njit
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+
+    def decorate(function: Callable) -> Any:
+        try:
+            return make(*signature, cache=True, **options)(function)
+        except RuntimeError:  # numba found no folder to write to
+            return make(*signature, **options)(function)
+
+    return decorate

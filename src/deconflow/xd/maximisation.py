@@ -1,0 +1,137 @@
+r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.xd.expectation import Sums
+from deconflow.xd.mixture import Mixture
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+NEARLY_SINGULAR = 1e-11
+"""Smallest Cholesky pivot of a correlation matrix that double precision can work with."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    r"""What an M-step must respect; all in the units of the rows.
+
+    Attributes
+    ----------
+    floor : array or None
+        ``(D, D)``, positive definite: every covariance is at least this,
+        :math:`V - F \succeq 0`. None to take covariances as they come.
+    prior : array or None
+        ``(D, D)``: covariances are ``(sum + prior) / (q0 + 1)``; None for no prior.
+    fixed_weights, fixed_means, fixed_covariances : array
+        Boolean ``(K,)``: components that keep them.
+    """
+
+    floor: Array | None
+    prior: Array | None
+    fixed_weights: Flags
+    fixed_means: Flags
+    fixed_covariances: Flags
+
+    @classmethod
+    def free(cls, n_components: int, floor: Array | None, prior: Array | None = None) -> Rules:
+        """Nothing fixed."""
+        none = np.zeros(n_components, dtype=bool)
+        return cls(floor, prior, none, none, none)
+
+    def but_for(self, free: list[int]) -> Rules:
+        """Return these rules with all other components fixed."""
+        others = np.ones(len(self.fixed_means), dtype=bool)
+        others[free] = False
+        return replace(
+            self,
+            fixed_weights=self.fixed_weights | others,
+            fixed_means=self.fixed_means | others,
+            fixed_covariances=self.fixed_covariances | others,
+        )
+
+
+def maximisation(mixture: Mixture, sums: Sums, rules: Rules) -> Mixture:
+    r"""Take one M-step.
+
+    .. math:: m' = m + V u / q_0, \qquad
+              V' = V + V G V / q_0 - (m' - m)(m' - m)^T
+
+    The constrained maximum over :math:`V \succeq F` clips eigenvalues in units of ``F``, so the
+    likelihood does not fall under a floor either. A component without rows stays where it is.
+    """
+    alive = sums.q0 > 0
+    q0 = np.where(alive, sums.q0, 1.0)[:, None]
+    step = sums.vu / q0
+    step[~alive | rules.fixed_means] = 0.0
+    V = mixture.covariances
+    scatter = V * q0[..., None] + sums.vgv
+    if rules.prior is None:
+        new = scatter / q0[..., None] - step[:, :, None] * step[:, None, :]
+    else:
+        scatter -= q0[..., None] * step[:, :, None] * step[:, None, :]
+        new = (scatter + rules.prior) / (q0[..., None] + 1.0)
+    new = raised(_even(new), rules.floor)
+    keep = rules.fixed_covariances | ~alive
+    new[keep] = V[keep]
+    return Mixture(_weights(mixture.weights, sums.q0, rules), mixture.means + step, new)
+
+
+def raised(covariances: Array, floor: Array | None) -> Array:
+    """Raise symmetric matrices to at least the floor, by their eigenvalues in its units.
+
+    Those that are still too close to singular for double precision get rounder.
+    """
+    if floor is None:
+        return covariances
+    if not _positive(covariances - floor, 0.0):
+        root = np.linalg.cholesky(floor)
+        inverse = np.linalg.inv(root)
+        lifted = root @ _clipped(inverse @ covariances @ inverse.T, 1.0) @ root.T
+        covariances = np.where(_below(covariances - floor), _even(lifted), covariances)
+    sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    square = sd[:, :, None] * sd[:, None, :]
+    correlations = covariances / square
+    if not _positive(correlations, NEARLY_SINGULAR):
+        covariances = _clipped(correlations, 2 * NEARLY_SINGULAR) * square
+    return covariances
+
+
+def _positive(matrices: Array, least: float) -> bool:
+    """Whether all have Cholesky pivots above ``least``."""
+    try:
+        factors = np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return False
+    return bool((np.diagonal(factors, axis1=1, axis2=2) ** 2 > least).all())
+
+
+def _below(matrices: Array) -> NDArray[np.bool_]:
+    return (np.linalg.eigvalsh(matrices)[:, 0] < 0)[:, None, None]
+
+
+def _clipped(matrices: Array, least: float) -> Array:
+    """Raise the eigenvalues that are below ``least``."""
+    values, vectors = np.linalg.eigh(matrices)
+    raised_values = np.maximum(values, least)[:, None, :]
+    return _even((vectors * raised_values) @ np.swapaxes(vectors, 1, 2))
+
+
+def _even(matrices: Array) -> Array:
+    return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+
+
+def _weights(weights: Array, q0: Array, rules: Rules) -> Array:
+    """Shares of the rows, scaled to what the fixed ones leave."""
+    fixed = rules.fixed_weights
+    left = max(0.0, 1.0 - float(weights[fixed].sum()))
+    total = q0[~fixed].sum()
+    if total <= 0:
+        return weights
+    return np.where(fixed, weights, q0 / total * left)

@@ -1,0 +1,103 @@
+r"""Split-and-merge: out of a local maximum, by merging two components and splitting a third."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.xd.em import EMResult, Stopping, em, evaluate
+from deconflow.xd.expectation import Sums
+from deconflow.xd.maximisation import Rules, raised
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import Rows
+
+Array = NDArray[np.float64]
+Fit = Callable[[Mixture, Rules], EMResult]
+
+
+def split_and_merge(
+    result: EMResult,
+    rows: Rows,
+    rules: Rules,
+    stopping: Stopping,
+    depth: int,
+    rng: np.random.RandomState,
+    fit: Fit | None = None,
+) -> EMResult:
+    """Improve a fit as long as one of the ``depth`` best moves raises the likelihood.
+
+    References
+    ----------
+    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for Mixture Models"
+    """
+
+    def plain(mixture: Mixture, rules: Rules) -> EMResult:
+        return em(mixture, rows, rules, stopping)
+
+    fit = plain if fit is None else fit
+    if len(result.mixture) < 3:
+        return result
+    improved = True
+    while improved:
+        improved = False
+        sums = evaluate(result.mixture, rows, stopping.threads)
+        for merged, other, split in islice(_moves(result.mixture, sums), depth):
+            moved = _move(result.mixture, (merged, other, split), rules, rng)
+            partial = fit(moved, rules.but_for([merged, other, split]))
+            full = fit(partial.mixture, rules)
+            full.n_iter += result.n_iter + partial.n_iter
+            if full.log_likelihood > result.log_likelihood + max(stopping.tol, 1e-12):
+                result, improved = full, True
+                break
+    return result
+
+
+def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
+    """Triples (merge, merge, split), most promising first."""
+    q = sums.responsibilities
+    assert q is not None
+    K = len(mixture)
+    overlap = q.T @ q
+    misfit = _misfit(mixture, q, sums.log_p)
+    pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
+    for i, j in sorted(pairs, key=lambda pair: -overlap[pair]):
+        for k in np.argsort(-misfit):
+            if k not in (i, j):
+                yield i, j, int(k)
+
+
+def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
+    """Divergence of each component's own rows from its density of them."""
+    share = q / np.maximum(q.sum(0), 1e-300)
+    log_q = np.log(np.maximum(q, 1e-300))
+    log_density = log_q + log_p[:, None] - np.log(np.maximum(mixture.weights, 1e-300))
+    return (share * (np.log(np.maximum(share, 1e-300)) - log_density)).sum(0)
+
+
+def _move(
+    mixture: Mixture, move: tuple[int, int, int], rules: Rules, rng: np.random.RandomState
+) -> Mixture:
+    i, j, k = move
+    weights, means = mixture.weights.copy(), mixture.means.copy()
+    covariances = mixture.covariances.copy()
+    both = max(weights[i] + weights[j], 1e-300)
+    means[i] = (weights[i] * means[i] + weights[j] * means[j]) / both
+    covariances[i] = (weights[i] * covariances[i] + weights[j] * covariances[j]) / both
+    weights[i], half = weights[i] + weights[j], 0.5 * weights[k]
+    weights[j] = weights[k] = half
+    covariances = raised(covariances, 1e-12 * np.eye(mixture.dim))
+    step = np.linalg.cholesky(covariances[k]) @ rng.standard_normal(mixture.dim)
+    means[j], means[k] = means[k] + 0.5 * step, means[k] - 0.5 * step
+    size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)
+    covariances[j] = covariances[k] = size * np.eye(mixture.dim)
+    fixed = rules.fixed_weights, rules.fixed_means, rules.fixed_covariances
+    new = (weights, means, raised(covariances, rules.floor))
+    old = (mixture.weights, mixture.means, mixture.covariances)
+    kept = []
+    for flags, mine, before in zip(fixed, new, old, strict=True):
+        mine[flags] = before[flags]
+        kept.append(mine)
+    return Mixture(*kept)

@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+from cases import CASES, make
+from reference import em_step
+from sklearn.mixture import GaussianMixture
+
+from deconflow import Observations
+from deconflow.xd.em import Stopping, em
+from deconflow.xd.expectation import expectation
+from deconflow.xd.maximisation import Rules, maximisation
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import lay_out
+
+TINY = 1e-12
+
+
+def observe(case):
+    case = dict(case)
+    return Observations.from_arrays(case.pop("w"), case.pop("noise"), **case)
+
+
+def free(rows, n_components):
+    return Rules.free(n_components, TINY * np.eye(rows.dim))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_steps_are_the_papers(name):
+    case, reference_rows, mixture = make(name)
+    data = observe(case)
+    rows = lay_out(data)
+    omega = None if data.weights is None else data.weights.numpy()
+    ours = rows.units.into(mixture)
+    for _ in range(2):
+        sums = expectation(ours, rows)
+        ours = maximisation(ours, sums, free(rows, len(mixture)))
+        mixture, log_p = em_step(mixture, *reference_rows, omega)
+        np.testing.assert_allclose(sums.log_p, log_p, rtol=1e-10, atol=1e-10)
+    back = rows.units.back(ours)
+    np.testing.assert_allclose(back.weights, mixture.weights, rtol=1e-9)
+    np.testing.assert_allclose(back.means, mixture.means, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(back.covariances, mixture.covariances, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_likelihood_never_falls(name, accelerate):
+    case, _, mixture = make(name)
+    rows = lay_out(observe(case))
+    # A floor keeps 61 rows from collapsing; constrained steps must be monotone, too.
+    rules = Rules.free(len(mixture), 0.05 * np.eye(rows.dim))
+    from deconflow.xd.fitting import feasible
+
+    start = feasible(rows.units.into(mixture), rules)
+    result = em(start, rows, rules, Stopping(tol=0.0, max_iter=60, accelerate=accelerate))
+    steps = np.diff(result.history)
+    assert steps.min() >= -1e-12 * abs(result.history[-1])
+    assert result.history[-1] > result.history[0] + 0.01
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_gradient_is_seen(name):
+    """The sums are the gradients of the log-likelihood, here against finite differences."""
+    case, _, mixture = make(name)
+    rows = lay_out(observe(case))
+    start = rows.units.into(mixture)
+    sums = expectation(start, rows)
+    rng = np.random.default_rng(1)
+    dm = rng.normal(size=start.means.shape)
+    dV = rng.normal(size=start.covariances.shape)
+    dV = 0.1 * (dV + dV.transpose(0, 2, 1))
+    omega = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+
+    def total(h):
+        moved = Mixture(start.weights, start.means + h * dm, start.covariances + h * dV)
+        return omega @ expectation(moved, rows, moments=False).log_p
+
+    h = 1e-5
+    slope = (total(h) - total(-h)) / (2 * h)
+    inverse = np.linalg.inv(start.covariances)
+    u = np.einsum("kij,kj->ki", inverse, sums.vu)
+    g = inverse @ sums.vgv @ inverse
+    exact = np.sum(u * dm) + 0.5 * np.sum(g * dV)
+    assert slope == pytest.approx(exact, rel=1e-6, abs=1e-6)
+    assert slope != pytest.approx(0.5 * exact, rel=1e-6, abs=1e-6)
+
+
+def test_zero_noise_is_scikit_learns_mixture():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(3000, 2)) + 4 * rng.integers(2, size=(3000, 1))
+    rows = lay_out(Observations.from_arrays(w, 0.0))
+    start = Mixture(np.full(2, 0.5), np.array([[0.0, 0.0], [3.0, 3.0]]), np.stack([np.eye(2)] * 2))
+    result = em(rows.units.into(start), rows, free(rows, 2), Stopping(tol=0.0, max_iter=5))
+    theirs = GaussianMixture(
+        2, weights_init=start.weights, means_init=start.means, precisions_init=start.covariances,
+        max_iter=5, tol=0.0, reg_covar=0.0,
+    )  # fmt: skip
+    with pytest.warns(match="did not converge"):
+        theirs.fit(w)
+    ours = rows.units.back(result.mixture)
+    np.testing.assert_allclose(ours.means, theirs.means_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ours.covariances, theirs.covariances_, rtol=1e-7)
+
+
+def test_threads_do_not_change_the_answer():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(70_000, 2))
+    rows = lay_out(Observations.from_arrays(w, rng.uniform(0.1, 0.5, (70_000, 2))))
+    mixture = Mixture(np.full(4, 0.25), rng.normal(size=(4, 2)), np.stack([np.eye(2)] * 4))
+    one, two = (expectation(mixture, rows, threads=threads) for threads in (1, 2))
+    np.testing.assert_array_equal(one.log_p, two.log_p)
+    np.testing.assert_array_equal(one.vgv, two.vgv)
+
+
+def test_row_order_and_units_do_not_matter():
+    case, _, mixture = make("missing")
+    data = observe(case)
+    order = np.random.default_rng(0).permutation(len(data))
+    scale = np.array([1e-20, 1.0, 1e20])
+    moved = Observations.from_arrays(
+        case["w"][order] * scale, case["noise"][order] * np.outer(scale, scale)
+    )
+    rescaled = Mixture(
+        mixture.weights, mixture.means * scale, mixture.covariances * np.outer(scale, scale)
+    )
+    answers = []
+    for observations, begin in ((data, mixture), (moved, rescaled)):
+        rows = lay_out(observations)
+        stop = Stopping(tol=0.0, max_iter=5)
+        answers.append(em(rows.units.into(begin), rows, free(rows, 3), stop))
+        answers[-1].mixture = rows.units.back(answers[-1].mixture)
+    np.testing.assert_allclose(
+        answers[0].mixture.means * scale, answers[1].mixture.means, rtol=1e-6
+    )
+
+
+def test_regularisation_is_bovys():
+    case, reference_rows, mixture = make("full")
+    rows = lay_out(observe(case))
+    prior = np.diag(0.7 / rows.units.latent**2)
+    rules = Rules.free(len(mixture), TINY * np.eye(3), prior)
+    ours = maximisation(
+        rows.units.into(mixture), expectation(rows.units.into(mixture), rows), rules
+    )
+    theirs, _ = em_step(mixture, *reference_rows, prior=0.7)
+    np.testing.assert_allclose(rows.units.back(ours).covariances, theirs.covariances, rtol=1e-8)
+
+
+@pytest.mark.parametrize("what", ["fixed_weights", "fixed_means", "fixed_covariances"])
+def test_fixed_parameters_stay(what):
+    case, _, mixture = make("full")
+    rows = lay_out(observe(case))
+    from dataclasses import replace
+
+    rules = replace(free(rows, 3), **{what: np.array([True, False, False])})
+    start = rows.units.into(mixture)
+    for accelerate in (False, True):
+        settings = Stopping(tol=0.0, max_iter=20, accelerate=accelerate)
+        result = em(start, rows, rules, settings)
+        name = what.removeprefix("fixed_")
+        before, after = getattr(start, name), getattr(result.mixture, name)
+        np.testing.assert_array_equal(before[0], after[0])
+        assert not np.allclose(before[1:], after[1:])
+        assert result.mixture.weights.sum() == pytest.approx(1.0)
+        assert np.diff(result.history).min() > -1e-10

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Gumbel, MultivariateNormal
+
+from deconflow import XDGMM, noise
+from deconflow.xd.noise_parts import noise_parts
+
+X = np.linspace(-40, 40, 40_001)
+
+
+def density(parts):
+    """Density of the first value's mixture on the grid."""
+    joint = parts.take(None, None)
+    sd = np.sqrt(joint.covariances[0].reshape(len(joint.weights[0]), -1)[:, 0])
+    means = np.zeros_like(sd) if joint.means is None else joint.means[0, :, 0]
+    return (joint.weights[0] * stats.norm.pdf(X[:, None], means, sd)).sum(1)
+
+
+def divergence(p, q):
+    log_p, log_q = (np.log(np.maximum(density, 1e-300)) for density in (p, q))
+    return np.sum(p * (log_p - log_q)) * (X[1] - X[0])
+
+
+LAWS = {
+    "student_t": (noise.student_t([0.5], df=3.0), stats.t(3, scale=0.5), 1e-3),
+    "heavy student_t": (noise.student_t([0.5], df=1.5), stats.t(1.5, scale=0.5), 1e-2),
+    "laplace": (noise.laplace([0.7]), stats.laplace(scale=0.7), 1e-4),
+    "uniform": (noise.uniform([2.0]), stats.uniform(-2, 4), 0.015),
+    "gumbel": (Gumbel(torch.zeros(1), torch.ones(1)), stats.gumbel_r(), 0.01),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_one_dimensional_laws_are_close(name):
+    law, truth, bar = LAWS[name]
+    law = noise.as_noise(law, 1, 1)
+    p = truth.pdf(X)
+    near = divergence(p, density(noise_parts(law)))
+    assert near < bar
+    gaussian = stats.norm.pdf(X, truth.median(), np.diff(truth.ppf([0.16, 0.84]))[0] / 2)
+    assert divergence(p, gaussian) > 3 * near  # the negative twin
+
+
+def test_asymmetric_error_bars_by_row():
+    lower, upper = np.array([[0.5], [1.0]]), np.array([[1.5], [1.0]])
+    law = noise.split_normal(lower=lower, upper=upper)
+    parts = noise_parts(law).take(None, None)
+    means = (parts.weights[..., None] * parts.means).sum(1)
+    np.testing.assert_allclose(means, law.mean().numpy(), atol=0.02)
+    scale = np.where(X < 0, 1.5, 0.5)  # w + 1.5 - 0.5: the noise is wide on its negative side
+    p = np.exp(-0.5 * (X / scale) ** 2) * np.sqrt(2 / np.pi) / 2.0
+    assert divergence(p, density(noise_parts(law))) < 1e-3
+    assert divergence(p, density(noise_parts(law))[::-1]) > 0.1  # the other way round is wrong
+
+
+def test_asymmetric_error_bars_of_very_many_rows():
+    rng = np.random.default_rng(0)
+    lower, upper = rng.uniform(0.2, 1, (2, 12_000, 2))
+    v = rng.normal(size=(12_000, 2))
+    w = v + noise.split_normal(lower=lower, upper=upper).sample(1)[0].numpy()
+    model = XDGMM(1).fit(w, noise=noise.split_normal(lower=lower, upper=upper))
+    np.testing.assert_allclose(model.means_[0], 0.0, atol=0.04)
+    np.testing.assert_allclose(model.covariances_[0], np.eye(2), atol=0.05)
+
+
+def test_mixtures_and_normals_are_themselves():
+    mixture = noise.gaussian_mixture(
+        [0.3, 0.7], [[0.0, 0.0], [1.0, 2.0]], [np.eye(2), 0.5 * np.eye(2)]
+    )
+    parts = noise_parts(mixture)
+    np.testing.assert_allclose(parts.means[0], [[0.0, 0.0], [1.0, 2.0]])
+    np.testing.assert_allclose(parts.covariances[0, 1], 0.5 * np.eye(2), atol=1e-12)
+    S = torch.tensor([[1.0, 0.3], [0.3, 2.0]], dtype=torch.float64)
+    normal = noise.same_for_all(MultivariateNormal(torch.zeros(2, dtype=torch.float64), S))
+    np.testing.assert_allclose(noise_parts(normal).covariances[0, 0], S, atol=1e-12)
+
+
+def test_a_law_over_rows_is_fitted_to_draws():
+    wide = MultivariateNormal(torch.zeros(2), torch.eye(2))
+    ring = torch.distributions.TransformedDistribution(
+        wide, [torch.distributions.transforms.AffineTransform(0.0, 2.0, event_dim=1)]
+    )
+
+    class Named(torch.distributions.Distribution):
+        """Neither a normal nor a mixture to those who look at its type."""
+
+        arg_constraints = {}
+
+        def __init__(self):
+            super().__init__(torch.Size([1]), torch.Size([2]), validate_args=False)
+
+        def sample(self, shape=()):
+            return ring.sample((*shape, 1))
+
+        def log_prob(self, value):
+            return ring.log_prob(value)
+
+    parts = noise_parts(noise.from_law(Named, shared=True))
+    joint = parts.take(None, None)
+    covariance = np.einsum("j,jab->ab", joint.weights[0], joint.covariances[0]) + np.einsum(
+        "j,ja,jb->ab", joint.weights[0], joint.means[0], joint.means[0]
+    )
+    np.testing.assert_allclose(covariance, 4 * np.eye(2), atol=0.2)
+
+
+def test_missing_values_under_a_law():
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(4000, 2))
+    w = v + rng.laplace(size=v.shape) * 0.5
+    w[::3, 0] = np.nan
+    model = XDGMM(1).fit(w, noise=noise.laplace([0.5, 0.5]))
+    np.testing.assert_allclose(model.covariances_[0], np.eye(2), atol=0.1)
+    assert np.isfinite(model.score_observations(w, noise=noise.laplace([0.5, 0.5]))).all()
+    assert np.isfinite(model.posterior(w[:99], noise=noise.laplace([0.5, 0.5])).mean).all()
+
+
+def test_too_many_laws_or_dimensions_are_refused():
+    def gumbel(scale):
+        return Gumbel(torch.zeros_like(scale), scale)
+
+    with pytest.raises(ValueError, match="at most 20000 values with a noise law of their own"):
+        noise_parts(noise.from_law(gumbel, scale=np.ones((20_001, 1))))
+    with pytest.raises(ValueError, match="at most 5 values a row"):
+        noise_parts(noise.laplace(np.ones(6)))
