@@ -21,6 +21,8 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python benchmarks/xd_speed.py --threads
+	$(BIN)/python benchmarks/xd_memory.py
 
 docs: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"

@@ -107,7 +107,7 @@ class LawNoise(Noise):
 
         A half line is reached by an exponential, which is shifted to the scale of the noise.
         """
-        support = self.distribution.support
+        support = support_of(self.distribution)
         if is_real(support):
             return None
         start = torch.zeros_like(self.unit)
@@ -194,6 +194,14 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
 
 
+def support_of(distribution: Distribution) -> constraints.Constraint | None:
+    """Return the support, or None for a law that does not say."""
+    try:
+        return distribution.support
+    except NotImplementedError:
+        return None
+
+
 def is_real(support: constraints.Constraint | None) -> bool:
     """Whether a support is the whole space (or unknown)."""
     inner = getattr(support, "base_constraint", None)  # of independent values, or of a mixture
@@ -208,7 +216,7 @@ def _is_interval(support: constraints.Constraint | None) -> bool:
 
 def _check_support(distribution: Distribution) -> None:
     """Refuse discrete laws, and supports that torch has no map onto."""
-    support = distribution.support
+    support = support_of(distribution)
     if is_real(support):
         return
     try:
@@ -225,7 +233,7 @@ def log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) -> 
 
     A value that ``rounding`` may have moved across the end of an interval counts as inside.
     """
-    support = distribution.support
+    support = support_of(distribution)
     if is_real(support):
         return distribution.log_prob(x)
     if _is_interval(support):
