@@ -91,23 +91,34 @@ def extreme_deconvolution(
     >>> xmean.round(1), xcovar.round(1)
     (array([[1.]]), array([[[1.]]]))
     """
-    for name, array in (("xamp", xamp), ("xmean", xmean), ("xcovar", xcovar)):
-        _check_start(name, array)
+    if np.ndim(ydata) != 2 or np.ndim(ycovar) not in (2, 3):
+        raise ValueError(
+            "Expected ydata of shape (N, dy), and ycovar of shape (N, dy) or (N, dy, dy); "
+            f"got {np.shape(ydata)} and {np.shape(ycovar)}."
+        )
     rows = _rows(ydata, ycovar, projection, weight, logweight)
-    start = rows.units.into(Mixture(xamp.copy(), np.array(xmean), _symmetric(xcovar)))
-    if likeonly:
-        value = _likelihood(start, rows)
-        _Log(logfile).write([value], f"#Likelihood only\n{value:f}\n")
-        return value
+    K, dx = len(xamp), rows.dim
+    for name, array, shape in (
+        ("xamp", xamp, (K,)),
+        ("xmean", xmean, (K, dx)),
+        ("xcovar", xcovar, (K, dx, dx)),
+    ):
+        _check_start(name, array, shape)
+    given = (np.array(part, dtype=np.float64) for part in (xamp, xmean, _symmetric(xcovar)))
+    start = rows.units.into(Mixture(*given))
+    if likeonly or maxiter < 1:
+        return _likelihood(start, rows)
+    log = _Log(logfile)
     prior = np.diag(w / rows.units.latent**2) if w > 0 else None
     fixed = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
-    K = len(xamp)
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
     result = run.fit(start, Rules(None, prior, *fixed))
-    mixture = rows.units.back(result.mixture)
+    before, mixture = rows.units.back(start), rows.units.back(result.mixture)
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
-    _Log(logfile).write(run.path, run.account())
+    log.write(
+        run.path, _described("Initial", before) + run.account() + _described("Final", mixture)
+    )
     return result.log_likelihood
 
 
@@ -168,6 +179,9 @@ class _Log:
 
     def __init__(self, name: str | None) -> None:
         self.name = name
+        if name is not None:  # a folder that cannot be written shows before the work, not after
+            for ending in ("_loglike.log", "_c.log"):
+                Path(name + ending).open("a").close()
 
     def write(self, path: Sequence[float | None], account: str) -> None:
         """Write a line a step, and two blank lines at the end."""
@@ -177,15 +191,30 @@ class _Log:
         if lines[-1]:
             lines.append("")
         Path(f"{self.name}_loglike.log").write_text("\n".join([*lines, ""]) + "\n")
-        Path(f"{self.name}_c.log").write_text(account)
+        with Path(f"{self.name}_c.log").open("a") as file:
+            file.write(account)
 
 
-def _check_start(name: str, array: Array) -> None:
+def _described(when: str, mixture: Mixture) -> str:
+    parts = (mixture.weights, mixture.means, mixture.covariances)
+    lines = [f"#{when} amplitudes, means and covariances"]
+    lines += [" ".join(f"{value:g}" for value in np.ravel(part)) for part in parts]
+    return "\n".join(lines) + "\n"
+
+
+def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         kind = getattr(array, "dtype", type(array).__name__)
         raise TypeError(
             f"Expected {name} as an array of floats, to be overwritten with the answer; got {kind}."
         )
+    if array.shape != shape:
+        raise ValueError(f"Expected {name} of shape {shape}; got {array.shape}.")
+    read = np.triu(array) if array.ndim == 3 else array
+    if not np.isfinite(read).all() or (name == "xamp" and (array < 0).any()):
+        raise ValueError(f"Expected finite values in {name}, amplitudes of at least 0; got others.")
+    if not array.flags.writeable:
+        raise ValueError(f"Expected {name} to be writeable, for the answer; got a read-only array.")
 
 
 def _symmetric(xcovar: Array) -> Array:

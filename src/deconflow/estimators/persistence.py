@@ -86,8 +86,8 @@ def _describe(model: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    if isinstance(value, range):
-        return list(value)
+    if isinstance(value, range | list | tuple):
+        return [_as_json(part) for part in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._metadata_requests import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow.checks import check_integer
 from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.persistence import read_model, write_model
-from deconflow.estimators.xd_queries import MixtureQueries
+from deconflow.estimators.xd_queries import MixtureQueries, clear_errors
 from deconflow.estimators.xd_settings import (
     Start,
     as_recipe,
@@ -116,6 +119,9 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     array([1. , 0.5])
     """
 
+    _adam: Adam
+    _units: Units
+
     __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
     __metadata_request__partial_fit = __metadata_request__fit
     __metadata_request__score = {"w": UNUSED, "noise": True, "projection": True}
@@ -203,14 +209,17 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         """
         check_settings(self)
         refuse_noise_as_y(y, noise)
-        with unchanged_on_failure(self):
-            data = self._observe(w, noise, projection, weights, reset=True)
+        with unchanged_on_failure(self), clear_errors():
+            data = self._observe(w, noise, projection, weights, reset=True).with_weight()
+            self.__dict__.pop("selection_", None)
             rng = check_random_state(self.random_state)
             counts, floors = several(self.n_components), several(self.floor)
             recipe = as_recipe(self, int(counts[0]), float(floors[0]))
+            start = self._start(recipe, data.latent_dim)
+            if not start.empty:
+                recipe = replace(recipe, complete=start.complete)
             if len(counts) > 1 or len(floors) > 1:
                 recipe = self._choose(data, recipe, counts, floors, rng)
-            start = self._start(recipe, data.latent_dim)
             self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
             self._take(self._fit(data, recipe, start, rng), data.latent_dim)
         return self
@@ -229,12 +238,24 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         Parameters are those of :meth:`fit`. Data that do not fit in memory come in pieces.
         """
         check_settings(self)
-        fitted = hasattr(self, "means_")
-        data = self._observe(w, noise, projection, weights, reset=not fitted)
-        if not hasattr(self, "_adam"):
+        refuse_noise_as_y(y, noise)
+        with unchanged_on_failure(self), clear_errors():
+            fitted = hasattr(self, "means_")
+            data = self._observe(w, noise, projection, weights, reset=not fitted).with_weight()
+            self._climb(data, fitted)
+        return self
+
+    def _climb(self, data: Observations, fitted: bool) -> None:
+        """Take the steps of :meth:`partial_fit`."""
+        if hasattr(self, "_adam"):
+            self._adam = copy.deepcopy(self._adam)  # a failure must leave the old one
+        else:
             count = len(self.weights_) if fitted else int(several(self.n_components)[0])
             recipe = as_recipe(self, count, float(several(self.floor)[0]))
             start = Start(*(getattr(self, name, None) for name in LEARNED))
+            if not fitted:
+                start = given_start(self, count, data.latent_dim)
+                _refuse_small_piece(data, count, start)
             rng = check_random_state(self.random_state)
             self._adam, self._units = _adam(self, data, recipe, start, rng)
         values = [
@@ -244,7 +265,6 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         history = [*getattr(self, "lower_bounds_", []), float(np.mean(values))]
         result = EMResult(mixture, history[-1], history, True, self._adam.steps)
         self._take(result, data.latent_dim)
-        return self
 
     def compare_components(
         self,
@@ -268,7 +288,9 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             Number of folds; None for no cross-validation.
         """
         check_settings(self)
-        data = self._observe(w, noise, projection, weights, reset=True)
+        for count in n_components:
+            check_integer("n_components", count, 1)
+        data = clone(self)._observe(w, noise, projection, weights, reset=True).with_weight()
         recipe = as_recipe(self, 1, float(several(self.floor)[0]))
         return component_table(
             data, recipe, n_components, n_init=self.n_init, folds=folds,
@@ -283,6 +305,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             "n_iter": int(self.n_iter_),
             "lower_bound": float(self.lower_bound_),
             "lower_bounds": [float(value) for value in self.lower_bounds_],
+            "selection": {k: v.tolist() for k, v in getattr(self, "selection_", {}).items()},
         }
         arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
         write_model(path, self, details, arrays)
@@ -298,6 +321,8 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         value, history = details["lower_bound"], details["lower_bounds"]
         result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
         self._take(result, self.n_latent_, warn=False)
+        if details["selection"]:
+            self.selection_ = {k: np.array(v) for k, v in details["selection"].items()}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "means_")
@@ -342,11 +367,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         if self.n_average > 1:
             averaging = Averaging(self.n_average, self.average_over)
             return fit_average(problem, recipe, averaging, self.n_init, rng)
-        if start.empty:
-            return problem.fit_best(recipe, self.n_init, rng)
-        starts = [problem.start(recipe, rng) for _ in range(1 if start.whole else self.n_init)]
-        results = [problem.fit(recipe, rng, start.complete(other)) for other in starts]
-        return max(results, key=lambda result: result.log_likelihood)
+        return problem.fit_best(recipe, 1 if start.whole else self.n_init, rng)
 
     def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
         """Learn what a fit answers."""
@@ -364,6 +385,15 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
+    """The first piece places the components, which later pieces can only move."""
+    if start.means is None and len(torch.unique(data.w, dim=0)) < count:
+        raise ValueError(
+            f"Expected a first piece of at least {count} different rows, as many as components, "
+            f"that is like the data; got {len(torch.unique(data.w, dim=0))}."
+        )
 
 
 def _adam(

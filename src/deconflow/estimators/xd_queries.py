@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -103,7 +105,8 @@ class MixtureQueries:
     ) -> MixturePosterior:
         """Exact posterior of each row's true value: a mixture for every row."""
         data = self._observe(w, noise, projection)
-        return posterior(self.mixture_, data)
+        with clear_errors():
+            return posterior(self.mixture_, data)
 
     def condition(
         self, values: ArrayLike, dimensions: ArrayLike, *, noise: Any = 0.0
@@ -173,10 +176,11 @@ class MixtureQueries:
 
     def _pass(self, data: Observations, *, responsibilities: bool = False) -> Sums:
         rows = lay_out(data)
-        return expectation(
-            rows.units.into(self.mixture_), rows, moments=False,
-            responsibilities=responsibilities, threads=threads(self),
-        )  # fmt: skip
+        with clear_errors():
+            return expectation(
+                rows.units.into(self.mixture_), rows, moments=False,
+                responsibilities=responsibilities, threads=threads(self),
+            )  # fmt: skip
 
     def _observe(
         self,
@@ -191,6 +195,18 @@ class MixtureQueries:
         if reset:
             _refuse_unseen(data)
         return data
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Say what a singular matrix means to a user."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "Expected rows whose values are not exact copies of each other; got exact rows that "
+            "measure the same combination twice. Drop a column, or give it noise."
+        ) from error
 
 
 def _refuse_unseen(data: Observations) -> None:

@@ -28,6 +28,10 @@ COUNTS = {
 }  # fmt: skip
 
 
+STARTS_GIVEN = ("weights_init", "means_init", "covariances_init")
+IGNORED_BY_MINIBATCH = {"regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0}
+
+
 def several(value: Any) -> Sequence[Any]:
     """One value or several, as a sequence."""
     return [value] if np.ndim(value) == 0 else list(value)
@@ -42,8 +46,14 @@ def check_settings(model: Any) -> None:
             )
     for name, least in COUNTS.items():
         _check_count(name, getattr(model, name), least)
-    for count in several(model.n_components):
+    counts = several(model.n_components)
+    for count in counts:
         _check_count("n_components", count, 1)
+    if not len(counts) or not len(several(model.floor)):
+        raise ValueError("Expected at least one value of n_components and of floor; got none.")
+    if model.n_jobs is not None and model.n_jobs != -1:
+        _check_count("n_jobs", model.n_jobs, 1)
+    _check_combinations(model, counts)
     for name in ("tol", "regularisation", "learning_rate", "floor"):
         for value in several(getattr(model, name)):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
@@ -54,6 +64,20 @@ def check_settings(model: Any) -> None:
         )
     if model.average_over == "folds" and model.n_average == 1:
         raise ValueError('Expected n_average of at least 2 for average_over="folds"; got 1.')
+
+
+def _check_combinations(model: Any, counts: Sequence[Any]) -> None:
+    """Refuse settings that would be ignored together."""
+    given = [name for name in STARTS_GIVEN if getattr(model, name) is not None]
+    if len(counts) > 1 and given:
+        raise ValueError(f"Expected one n_components with {given[0]}; got {list(counts)}.")
+    if model.method != "minibatch":
+        return
+    for name, plain in IGNORED_BY_MINIBATCH.items():
+        if getattr(model, name) != plain:
+            raise ValueError(
+                f'Expected {name}={plain} with method="minibatch"; got {getattr(model, name)!r}.'
+            )
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
@@ -68,7 +92,13 @@ def threads(model: Any) -> int | None:
 
 def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
     """Turn an estimator's parameters into a recipe."""
-    stopping = Stopping(model.tol, model.max_iter, model.method == "anderson", threads(model))
+    stopping = Stopping(
+        model.tol,
+        model.max_iter,
+        model.method == "anderson",
+        threads(model),
+        penalised=model.regularisation > 0,
+    )
     names = ("fixed_weights", "fixed_means", "fixed_covariances")
     fixed = tuple(_flags(getattr(model, name), n_components, name) for name in names)
     return Recipe(

@@ -32,12 +32,16 @@ class Stopping:
         Whether to extrapolate from the last steps (Anderson), safeguarded.
     threads : int or None
         How many; None for one a processor.
+    penalised : bool
+        Whether the prior on covariances counts in what must not fall and in when to stop; the C
+        library looks at the likelihood alone.
     """
 
     tol: float = 1e-6
     max_iter: int = 1000
     accelerate: bool = False
     threads: int | None = None
+    penalised: bool = False
 
 
 @dataclass
@@ -95,6 +99,8 @@ def em(
     while result.n_iter < stopping.max_iter:
         sums = expectation(proposal, rows, threads=stopping.threads)
         value = mean_log_likelihood(sums.log_p, rows)
+        if stopping.penalised:
+            value += rules.log_prior(proposal) / rows.total_weight
         result.n_iter += 1
         if proposal is not fallback and not value >= result.log_likelihood:
             assert anderson is not None

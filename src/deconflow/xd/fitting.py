@@ -2,6 +2,7 @@ r"""From observations to a mixture: starts, EM, split-and-merge, the best of sev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,11 @@ from deconflow.xd.starts import Starter, mean_noise
 
 Array = NDArray[np.float64]
 SMALLEST_VARIANCE = 1e-10
-"""Covariances stay above this share of the data's squared spread, whatever the floor."""
+"""Covariances stay above this share of the data's squared spread, whatever the floor, where exact
+rows in several dimensions make thin ones too much for double precision."""
+
+SMALLEST_OF_NOISY = 1e-13
+"""The same where noise, or a single dimension, keeps the numbers apart."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,12 @@ class Recipe:
     split_merge: int = 0
     stopping: Stopping = field(default_factory=Stopping)
     fixed: tuple[NDArray[np.bool_], ...] | None = None
+    complete: Callable[[Mixture], Mixture] | None = None
+    """Puts what the user gives of a start into one that was made, in the user's units."""
 
     def rules(self, data: Observations, rows: Rows) -> Rules:
         """Turn floor, prior and flags into the units of the rows."""
-        floor = SMALLEST_VARIANCE * np.eye(rows.dim)
+        floor = _smallest_variance(data, rows) * np.eye(rows.dim)
         if self.floor > 0:
             floor = floor + self.floor * mean_noise(data, rows.units)
         prior = None
@@ -78,7 +85,8 @@ class Problem:
             floor = recipe.rules(self.data, self.rows).floor
             self._starters[recipe.floor] = Starter(self.data, self.rows, floor)
         made = self._starters[recipe.floor].make(recipe.n_components, recipe.init, rng)
-        return self.rows.units.back(made)
+        made = self.rows.units.back(made)
+        return made if recipe.complete is None else recipe.complete(made)
 
     def fit_best(self, recipe: Recipe, n_init: int, rng: np.random.RandomState) -> EMResult:
         """Fit from several starts, and keep the one of the largest likelihood."""
@@ -86,10 +94,17 @@ class Problem:
         return max(results, key=lambda result: result.log_likelihood)
 
 
+def _smallest_variance(data: Observations, rows: Rows) -> float:
+    noise = data.noise.variance().amin(0)
+    spread = (data.w - data.w.mean(0)).square().mean(0)
+    noisy = bool((noise > SMALLEST_OF_NOISY * spread).all())
+    return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
+
+
 def feasible(mixture: Mixture, rules: Rules) -> Mixture:
     """Raise the covariances that are free to the floor, the fixed ones to what is invertible."""
     covariances = raised(mixture.covariances, rules.floor)
-    fixed = raised(mixture.covariances, SMALLEST_VARIANCE * np.eye(mixture.dim))
+    fixed = raised(mixture.covariances, SMALLEST_OF_NOISY * np.eye(mixture.dim))
     covariances = np.where(rules.fixed_covariances[:, None, None], fixed, covariances)
     return Mixture(mixture.weights, mixture.means, covariances)
 

@@ -45,6 +45,20 @@ class Rules:
         none = np.zeros(n_components, dtype=bool)
         return cls(floor, prior, none, none, none)
 
+    def log_prior(self, mixture: Mixture) -> float:
+        r"""Log density that the prior gives the free covariances, but for a constant.
+
+        The M-step ``(sum + W) / (q0 + 1)`` maximises the likelihood times
+        :math:`|V|^{-1/2} \exp(-\mathrm{tr}(W V^{-1}) / 2)` for each component.
+        """
+        if self.prior is None:
+            return 0.0
+        free = mixture.covariances[~self.fixed_covariances]
+        traces = np.trace(
+            np.linalg.solve(free, np.broadcast_to(self.prior, free.shape)), axis1=1, axis2=2
+        )
+        return float(-0.5 * (np.linalg.slogdet(free)[1] + traces).sum())
+
     def but_for(self, free: list[int]) -> Rules:
         """Return these rules with all other components fixed."""
         others = np.ones(len(self.fixed_means), dtype=bool)

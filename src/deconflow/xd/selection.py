@@ -85,6 +85,10 @@ def choose(
     rng: np.random.RandomState,
 ) -> Choice:
     """Choose number of components and floor on held-out noisy rows."""
+    if len(data) < 2:
+        raise ValueError(
+            "Expected at least 2 rows to choose components or floor by held-out rows; got 1."
+        )
     order = rng.permutation(len(data))
     n_held = min(max(1, round(validation_fraction * len(data))), len(data) - 1)
     problem = Problem(data[torch.from_numpy(np.sort(order[n_held:]))])
@@ -198,8 +202,10 @@ def _paired(rows_p: Array, held: Rows) -> tuple[Array, Array]:
     """How far each setting is behind the best, and the standard error of that difference."""
     means = np.array([mean_log_likelihood(p, held) for p in rows_p])
     difference = rows_p[means.argmax()] - rows_p
-    n = rows_p.shape[1]
-    return means.max() - means, difference.std(axis=1) / np.sqrt(n)
+    weights = np.ones(rows_p.shape[1]) if held.weights is None else held.weights
+    behind = difference @ weights / weights.sum()
+    spread = np.square(weights * (difference - behind[:, None])).sum(axis=1)
+    return means.max() - means, np.sqrt(spread) / weights.sum()
 
 
 def _fewest_components(settings: list[tuple[int, float]], behind: Array, error: Array) -> int:

@@ -1,0 +1,144 @@
+"""What users do to a mixture that a test of its features would not."""
+
+import numpy as np
+import pytest
+
+from deconflow import XDGMM
+from deconflow.compat import extreme_deconvolution
+
+
+@pytest.fixture
+def data(rng):
+    w = rng.normal(size=(150, 2))
+    return w, rng.uniform(0.1, 0.4, size=(150, 2))
+
+
+def test_rows_without_weight_never_make_nan(data):
+    w, sd = data
+    weights = np.r_[np.zeros(50), np.ones(100)]
+    model = XDGMM(2, batch_size=50, random_state=0).partial_fit(w, noise=sd, weights=weights)
+    assert np.isfinite(model.means_).all()
+    model = XDGMM(2, method="minibatch", batch_size=149, epochs=3, random_state=0)
+    assert np.isfinite(model.fit(w, noise=sd, weights=weights).means_).all()
+
+
+def test_far_clusters_keep_their_width(rng):
+    x = np.r_[rng.normal(size=1000), 1e6 + rng.normal(size=1000)][:, None]
+    free = XDGMM(2, random_state=0).fit(x, noise=[0.1]).covariances_.ravel()
+    np.testing.assert_allclose(free, 1, atol=0.2)
+    given = dict(covariances_init=np.ones((2, 1, 1)), fixed_covariances=True)
+    fixed = XDGMM(2, random_state=0, **given).fit(x, noise=[0.1]).covariances_.ravel()
+    np.testing.assert_allclose(fixed, 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{"n_average": 2}, {"floor": [0.05, 0.1]}])
+def test_given_means_stay_given_on_every_path(settings, data):
+    w, sd = data
+    means = np.array([[-1.0, 0.0], [1.0, 0.5]])
+    model = XDGMM(2, means_init=means, fixed_means=True, random_state=0, **settings)
+    found = model.fit(w, noise=sd).means_
+    for mean in found:
+        assert np.abs(mean - means).sum(1).min() < 1e-9
+    online = XDGMM(2, means_init=means, fixed_means=True, random_state=0)
+    np.testing.assert_allclose(online.partial_fit(w, noise=sd).means_, means, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "minibatch", "regularisation": 1.0}, "regularisation=0.0 with method"),
+        ({"method": "minibatch", "n_average": 3}, "n_average=1 with method"),
+        ({"n_components": [1, 2], "means_init": [[0.0, 0.0]]}, "one n_components with means_init"),
+        ({"n_components": []}, "at least one value"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": "a"}, "n_jobs"),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(settings, message, data):
+    w, sd = data
+    with pytest.raises(ValueError, match=message):
+        XDGMM(**{"n_components": 1, **settings}).fit(w, noise=sd)
+
+
+def test_comparing_components_changes_nothing(data):
+    w, sd = data
+    model = XDGMM(1, floor=0.1, random_state=0).fit(w, noise=sd)
+    before = model.score(w, noise=sd)
+    model.compare_components(w[:, :1], [1, 2], noise=sd[:, :1], folds=None)
+    assert model.score(w, noise=sd) == before
+
+
+def test_regularised_objective_never_falls(data):
+    w, sd = data
+    for method in ("em", "anderson"):
+        model = XDGMM(3, regularisation=5.0, method=method, random_state=0).fit(w, noise=sd)
+        assert np.diff(model.lower_bounds_).min() > -1e-12
+
+
+def test_choice_is_saved_and_forgotten_by_the_next_fit(data, tmp_path):
+    w, sd = data
+    model = XDGMM([np.int64(1), np.int64(2)], random_state=0).fit(w, noise=sd)
+    model.save(tmp_path / "model")
+    loaded = XDGMM.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.selection_["chosen"], model.selection_["chosen"])
+    model.set_params(n_components=2, means_init=[w[0], w[1]]).fit(w, noise=sd)
+    assert not hasattr(model, "selection_")
+    model.save(tmp_path / "model")
+
+
+def test_exact_copies_of_a_column_are_named(data):
+    w, _ = data
+    twice = np.c_[w, w.sum(1)]
+    R = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="the same combination twice"):
+        XDGMM(1).fit(twice, noise=0.0, projection=R)
+
+
+def test_small_pieces_are_refused(data):
+    w, sd = data
+    with pytest.raises(ValueError, match="different rows"):
+        XDGMM(3).partial_fit(w[:1], noise=[0.1, 0.1])
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        XDGMM([1, 2]).fit(w[:1], noise=sd[:1])
+
+
+def start(dtype=float):
+    return [np.ones(2, dtype) / 2, np.array([[-1, 0], [1, 0]], dtype), np.stack([np.eye(2)] * 2)]
+
+
+def test_compat_takes_single_precision(data):
+    w, sd = data
+    single = [part.astype(np.float32) for part in start()]
+    double = start()
+    one = extreme_deconvolution(w, sd**2, *single)
+    assert one == pytest.approx(extreme_deconvolution(w, sd**2, *double), abs=1e-5)
+    np.testing.assert_allclose(single[1], double[1], atol=1e-3)
+
+
+BAD_STARTS = {
+    "shape": (lambda a, m, V: (a, m[:, :1], V), r"xmean of shape \(2, 2\)"),
+    "NaN": (lambda a, m, V: (a, m * np.nan, V), "finite values in xmean"),
+    "negative": (lambda a, m, V: (a * [3.0, -1.0], m, V), "amplitudes of at least 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STARTS)
+def test_compat_refuses_a_bad_start_before_any_work(name, data):
+    w, sd = data
+    change, message = BAD_STARTS[name]
+    a, m, V = change(*start())
+    before = a.copy()
+    with pytest.raises(ValueError, match=message):
+        extreme_deconvolution(w, sd**2, a, m, V)
+    np.testing.assert_array_equal(a, before)
+
+
+def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
+    w, sd = data
+    arrays, log = start(), str(tmp_path / "fit")
+    extreme_deconvolution(w, sd**2, *arrays, logfile=log)
+    kept = (tmp_path / "fit_loglike.log").read_text()
+    extreme_deconvolution(w, sd**2, *arrays, logfile=log, likeonly=True)
+    assert (tmp_path / "fit_loglike.log").read_text() == kept
+    with pytest.raises(FileNotFoundError):
+        extreme_deconvolution(w, sd**2, *start(), logfile=str(tmp_path / "no" / "fit"))
