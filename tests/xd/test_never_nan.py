@@ -1,4 +1,4 @@
-"""Whatever the data, the answers are finite: each line of the issue is a case here."""
+"""Whatever the data, the answers are finite (or the error is clear)."""
 
 import numpy as np
 import pytest
