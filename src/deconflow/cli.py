@@ -60,7 +60,7 @@ def _one_line_errors() -> Iterator[None]:
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         _fail(" ".join(str(error).split()))
     except KeyboardInterrupt:
-        _fail("interrupted; nothing was written.", code=130)
+        _fail("interrupted; no file was left half written.", code=130)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -56,7 +56,7 @@ class Standardiser:
         scale = variance.sqrt()
         if data.projection is None:
             return cls(location, scale, scale.clone())
-        return cls(location, scale, moments.channel_scale(location, variance))
+        return cls(location, scale, moments.channel_scale(variance))
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
@@ -130,7 +130,7 @@ class _Moments:
         deconvolved = self._solve(counted, 2, squares - self.S)
         return location, _positive(deconvolved.maximum(SMALLEST_SHARE * total))
 
-    def channel_scale(self, location: Tensor, variance: Tensor) -> Tensor:
+    def channel_scale(self, variance: Tensor) -> Tensor:
         """Root mean square of each channel's signal; one for a channel never seen."""
         signal = (self._signal(variance) * self.count).sum(0)
         count = self.count.sum(0)

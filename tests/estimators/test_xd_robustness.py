@@ -5,6 +5,7 @@ import pytest
 
 from deconflow import XDGMM
 from deconflow.compat import extreme_deconvolution
+from deconflow.noise import split_normal
 
 
 @pytest.fixture
@@ -142,3 +143,20 @@ def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
     assert (tmp_path / "fit_loglike.log").read_text() == kept
     with pytest.raises(FileNotFoundError):
         extreme_deconvolution(w, sd**2, *start(), logfile=str(tmp_path / "no" / "fit"))
+
+
+def test_the_table_of_components_holds_likelihoods_not_penalties(data):
+    w, sd = data
+    model = XDGMM(2, regularisation=5.0, random_state=0)
+    table = model.compare_components(w, [2], noise=sd, folds=None)
+    model.fit(w, noise=sd)
+    assert table["log_likelihood"][0] == pytest.approx(model.score(w, noise=sd), abs=1e-6)
+    assert table["bic"][0] == pytest.approx(model.bic(w, noise=sd), rel=1e-6)
+    assert abs(model.lower_bound_ - model.score(w, noise=sd)) > 1e-3  # the twin: with the prior
+
+
+def test_very_uneven_error_bars_are_refused_not_cut(data):
+    w, sd = data
+    assert np.isfinite(XDGMM(1).fit(w, noise=split_normal(sd, 19 * sd)).score_samples(w)).all()
+    with pytest.raises(ValueError, match="within a factor of 20"):
+        XDGMM(1).fit(w, noise=split_normal(sd, 25 * sd))

@@ -97,7 +97,8 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     n_iter_ : int
         Number of passes over the rows.
     lower_bound_ : float
-        Mean log-likelihood of the rows; for an average, of its best fit.
+        Mean log-likelihood of the rows, with the log prior if ``regularisation`` is above 0; for an
+        average, of its best fit.
     lower_bounds_ : array
         The same for every step; it never falls.
     selection_ : dict of arrays

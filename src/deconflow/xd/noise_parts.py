@@ -32,6 +32,7 @@ Array = NDArray[np.float64]
 PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
 """Gaussians a value, so that their products over the values of a row stay few."""
 LARGEST_FITS = 20_000
+LARGEST_LOG_RATIO = 3.0
 DRAWS = 20_000
 
 
@@ -176,7 +177,12 @@ def _independent(noise: LawNoise) -> IndependentParts:
 
 def _split_normal_family(given: dict[str, Array]) -> tuple[Array, Array]:
     """Total width, and log ratio of the noise's positive to its negative side, in steps of 5 %."""
-    ratio = np.log(given["lower"] / given["upper"]).clip(-3, 3)
+    ratio = np.log(given["lower"] / given["upper"])
+    if np.abs(ratio).max() > LARGEST_LOG_RATIO:
+        raise ValueError(
+            "Expected lower and upper errors within a factor of 20 of each other for XD; "
+            f"got a factor of {np.exp(np.abs(ratio).max()):.3g}. Use a flow."
+        )
     return given["lower"] + given["upper"], np.round(20 * ratio) / 20
 
 

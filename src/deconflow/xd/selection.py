@@ -147,10 +147,11 @@ def component_table(
     for count in n_components:
         candidate = replace(recipe, n_components=count)
         best = problem.fit_best(candidate, n_init, rng)
-        total = best.log_likelihood * len(data)
+        value = mean_log_likelihood(_log_p(best.mixture, problem.rows), problem.rows)
+        total = value * len(data)
         free = n_parameters(count, data.latent_dim)
         row = {
-            "log_likelihood": best.log_likelihood,
+            "log_likelihood": value,
             "bic": free * np.log(len(data)) - 2 * total,
             "aic": 2 * free - 2 * total,
         }
