@@ -2,6 +2,7 @@
 
 from deconflow.objectives.base import Objective, RowData
 from deconflow.objectives.bounds import ELBO, ImportanceWeighted
+from deconflow.objectives.forward_kl import SleepPosterior, WakePosterior, simulate
 from deconflow.objectives.likelihood import MaximumLikelihood, Pairs, PosteriorLikelihood
 
 __all__ = [
@@ -12,4 +13,7 @@ __all__ = [
     "Pairs",
     "PosteriorLikelihood",
     "RowData",
+    "SleepPosterior",
+    "WakePosterior",
+    "simulate",
 ]

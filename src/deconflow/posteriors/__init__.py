@@ -2,12 +2,14 @@
 
 from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.linear_gaussian import LinearGaussian
+from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.noise_kernel import NoiseKernel
 from deconflow.posteriors.recognition import RecognitionFlow
 from deconflow.posteriors.resampling import WeightedDraws, weigh
 
 __all__ = [
     "LinearGaussian",
+    "MixtureNetwork",
     "NoiseKernel",
     "Posterior",
     "RecognitionFlow",
