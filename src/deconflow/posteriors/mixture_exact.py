@@ -10,7 +10,7 @@ from deconflow.noise.gaussian import HALF_LOG_2PI, GaussianNoise
 from deconflow.observations import Observations
 from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.linear_gaussian import projection_of
-from deconflow.posteriors.row_mixture import RowMixture
+from deconflow.posteriors.mixture_law import MixtureLaw
 
 
 class MixtureExact(Posterior):
@@ -65,7 +65,7 @@ class MixtureExact(Posterior):
         _refuse_other_laws(data)
         return torch.logsumexp(self._log_joint(data), -1)
 
-    def _mixture(self, data: Observations) -> tuple[RowMixture, Tensor]:
+    def _mixture(self, data: Observations) -> tuple[MixtureLaw, Tensor]:
         """Return the mixture of each row, and the inverses of its whiteners."""
         _refuse_other_laws(data)
         density = self._shared[0]
@@ -79,7 +79,7 @@ class MixtureExact(Posterior):
         roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
         log_weights = torch.log_softmax(self._log_joint(data), -1)
         means = density.means + (A @ u).squeeze(-1)
-        return RowMixture(log_weights, means, whiteners, _log_pivots(C) - _log_pivots(A)), roots
+        return MixtureLaw(log_weights, means, whiteners, _log_pivots(C) - _log_pivots(A)), roots
 
     def _log_joint(self, data: Observations) -> Tensor:
         """Log of ``pi_k N(w; R m_k, T_k)`` over the observed values, ``(N, K)``."""

@@ -12,7 +12,7 @@ from deconflow.densities.networks import ResidualNetwork
 from deconflow.observations import Observations
 from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.coordinates import inwards, network_features, outwards
-from deconflow.posteriors.row_mixture import RowMixture
+from deconflow.posteriors.mixture_law import MixtureLaw
 
 LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
@@ -89,7 +89,7 @@ class MixtureNetwork(Posterior):
         z, outer = inwards(data, v, self.anchored)
         return self.mixture(data).log_prob(z) + outer
 
-    def mixture(self, data: Observations) -> RowMixture:
+    def mixture(self, data: Observations) -> MixtureLaw:
         """Return the mixture of each row, in the network's coordinates."""
         output = self.network(network_features(data, self.n_features))
         parts = output.unflatten(-1, (self.components, -1)).split(self.sizes, -1)
@@ -97,7 +97,7 @@ class MixtureNetwork(Posterior):
         log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
         factors = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
-        return RowMixture(log_weights, means, factors, log_pivots.sum(-1))
+        return MixtureLaw(log_weights, means, factors, log_pivots.sum(-1))
 
     @torch.no_grad()
     def _start(self) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class RowMixture:
+class MixtureLaw:
     r"""The densities :math:`q_i(z) = \sum_c \pi_{ic} \, N(z; m_{ic}, U_{ic}^{-1} U_{ic}^{-T})`.
 
     Attributes
