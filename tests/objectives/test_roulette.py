@@ -95,10 +95,8 @@ def test_telescope_by_hand():
     first = bound(a, b) - (a + b) / 2 + bound(c, d) - (c + d) / 2
     second = bound(a, b, c, d) - (bound(a, b) + bound(c, d)) / 2
     expected = log_weights.mean() + first / 2 / 2**-1.5 + second / 2**-3.0
-    assert torch.allclose(roulette.telescope(log_weights.unsqueeze(1), 1, 1.5)[0], expected)
-    assert torch.allclose(
-        roulette.telescope(log_weights.unsqueeze(1), 4, 1.5)[0], bound(a, b, c, d)
-    )
+    assert torch.allclose(roulette.telescope(log_weights.unsqueeze(1), 1.5)[0], expected)
+    assert roulette.telescope(log_weights[:1].unsqueeze(1), 1.5)[0] == a
 
 
 def test_memory_is_bounded_whatever_the_level(monkeypatch):
@@ -111,7 +109,7 @@ def test_memory_is_bounded_whatever_the_level(monkeypatch):
             return super().log_prob(v)
 
     objective = Roulette(Watched(1).double(), NoiseKernel(), 3)
-    levels = torch.tensor([0, 7, 1, 0, 3])  # 3 * 2^7 draws are more than fit at once
+    levels = torch.tensor([0, 7, 1, 0, 3])  # 3 * 2^7 draws of one row are more than 64
     values = objective.estimate(one_row_many_times(5), levels)
     assert values.shape == (5,)
     assert max(sizes) <= 64

@@ -143,8 +143,16 @@ def test_coupled_chains_climb_the_likelihood_without_bias():
 
 def test_coupled_chains_without_gradients_are_the_bound(data):
     density, posterior = GaussianMixture.spread(2, 2).double(), posterior_of("mixture", data)
-    found = evaluate(CoupledChains(density, posterior, 50), data, 0)
-    assert found == pytest.approx(evaluate(ImportanceWeighted(density, posterior, 50), data, 0))
+    found = evaluate(CoupledChains(density, posterior, 10), data, 0)
+    assert found == pytest.approx(evaluate(ImportanceWeighted(density, posterior, 10), data, 0))
+
+
+def test_a_row_out_of_reach_is_a_skipped_step():
+    data = Observations.from_arrays(np.full((4, 1), 1e200), np.array([1.0]))
+    density = GaussianMixture.spread(1, 2).double()
+    values = CoupledChains(density, NoiseKernel(), 3)(data)
+    assert values.requires_grad
+    assert values.isnan().all()
 
 
 def test_refusals(data):

@@ -7,7 +7,7 @@ import torch
 from deconflow.densities import StandardNormal
 from deconflow.observations import Observations
 from deconflow.posteriors import NoiseKernel, SignedDraws, couple
-from deconflow.posteriors.coupled import couple_choices
+from deconflow.posteriors.coupled import STEPS_AT_ONCE, couple_choices
 
 W, SD, N = 2.0, 1.5, 20_000
 MEAN, VARIANCE = W / (1 + SD**2), SD**2 / (1 + SD**2)
@@ -53,18 +53,18 @@ def test_rows_that_have_met_cost_nothing():
 
     class Watched(NoiseKernel):
         def sample(self, data, k):
-            asked.append(len(data))
+            asked.append((len(data), k))
             return super().sample(data, k)
 
-    density = StandardNormal(1).double()
-    found = couple(density, Watched(), one_row_many_times(500), 4, burn_in=0, steps=2)
+    density, steps = StandardNormal(1).double(), 3
+    found = couple(density, Watched(), one_row_many_times(500), 4, burn_in=0, steps=steps)
+    # One call for all rows and the first steps, then one for every few steps of the rows apart.
+    expected = [(500, 2 * 4 + 3 * steps)]
+    for t in range(steps, int(found.meeting.max()), STEPS_AT_ONCE):
+        expected.append((int((found.meeting > t).sum()), 3 * STEPS_AT_ONCE))
+    assert asked == expected
+    assert len(asked) > 2
     assert found.meeting.min() >= 2
-    # Two starts and the step of X alone, then a call a step for the rows that still need it.
-    assert asked[:3] == [500, 500, 500]
-    for call, rows in enumerate(asked[3:], start=2):
-        apart = int((found.meeting >= call).sum())
-        assert rows == (500 if call <= 2 else apart)
-    assert len(asked) == 3 + int(found.meeting.max()) - 1
 
 
 def test_maximal_coupling_keeps_both_laws_and_meets_as_often_as_can_be():
@@ -91,5 +91,8 @@ def test_refusals():
         run(1)
     with pytest.raises(ValueError, match=r"Expected steps .* at least 3; got 2"):
         run(2, burn_in=3, steps=2)
+    broken = Observations.from_arrays(np.full((3, 1), 1e200), np.array([SD]))
+    with pytest.raises(FloatingPointError, match=r"finite weights .*got 3 rows"):
+        couple(StandardNormal(1).double(), NoiseKernel(), broken, 2)
     with pytest.raises(RuntimeError, match=r"meet within 2 steps; got .* rows"):
         run(2, most_steps=2)

@@ -2,6 +2,8 @@ r"""Coupled chains: the gradient of ``log p(w)`` without bias, by exact posterio
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -54,21 +56,20 @@ class CoupledChains(Objective):
         check_integer("burn_in", burn_in, 0)
         check_integer("steps", steps, burn_in)
         self.density, self.posterior = density, posterior
-        self.draws, self.burn_in, self.steps = draws, burn_in, steps
+        self.weighed, self.burn_in, self.steps = draws, burn_in, steps
+        self.draws = 2 * draws + (draws - 1) * max(1, steps)
 
     def forward(self, data: Observations) -> Tensor:
         """Return the bound of each row, with the gradients of both steps."""
+        density, posterior = self.density, self.posterior
         if not torch.is_grad_enabled():
-            return weigh_undisturbed(self.density, self.posterior, data, self.draws).log_marginal()
-        with undisturbed(self.density, self.posterior):
-            found = couple(
-                self.density,
-                self.posterior,
-                data,
-                self.draws,
-                burn_in=self.burn_in,
-                steps=self.steps,
-            )
-        step = found.expectation(self.density.log_prob(found.v))
-        step = step + proposal_step(self.density, self.posterior, data, self.draws)
+            return weigh_undisturbed(density, posterior, data, self.weighed).log_marginal()
+        options = {"burn_in": self.burn_in, "steps": self.steps}
+        try:
+            with undisturbed(density, posterior):
+                found = couple(density, posterior, data, self.weighed, **options)
+        except FloatingPointError:  # no number, which the fit loop counts and skips
+            return math.nan * density.log_prob(data.w.new_zeros(len(data), data.latent_dim))
+        step = found.expectation(density.log_prob(found.v))
+        step = step + proposal_step(density, posterior, data, self.weighed)
         return with_gradient_of(found.log_marginal, step)

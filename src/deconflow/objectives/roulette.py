@@ -93,38 +93,39 @@ class Roulette(Objective):
 
     def estimate(self, data: Observations, levels: Tensor) -> Tensor:
         """Return the estimates of rows whose levels are given, ``(N,)``."""
-        rows, values, kept = [], [], 0
+        counts = 2**levels
+        owners = torch.arange(len(data)).repeat_interleave(counts)
+        blocks = self._log_weights(data, owners).logsumexp(0) - math.log(self.lowest)
+        starts = counts.cumsum(0) - counts
+        rows, values = [], []
         for level in levels.unique().tolist():
-            n_draws = self.lowest * 2**level
             mine = torch.nonzero(levels == level).squeeze(1)
-            for part in mine.split(max(1, POINTS_AT_ONCE // n_draws)):
-                kept += len(part) * n_draws
-                log_weights = self._log_weights(data[part], n_draws, kept <= POINTS_AT_ONCE)
-                rows.append(part)
-                values.append(telescope(log_weights, self.lowest, self.decay))
+            rows.append(mine)
+            places = starts[mine] + torch.arange(2**level).unsqueeze(1)
+            values.append(telescope(blocks[places], self.decay))
         return torch.cat(values)[torch.cat(rows).argsort()]
 
-    def _log_weights(self, data: Observations, n_draws: int, keep: bool) -> Tensor:
-        """Weigh ``n_draws`` draws a row, ``(n_draws, N)``, with the density's gradient only."""
-        most = max(1, POINTS_AT_ONCE // len(data))
-        sizes = [min(most, n_draws - start) for start in range(0, n_draws, most)]
-        return torch.cat([self._part(data, size, keep) for size in sizes])
+    def _log_weights(self, data: Observations, owners: Tensor) -> Tensor:
+        """Weigh ``m`` draws for each of the rows ``owners``, ``(m, R)``, part by part."""
+        parts = owners.split(max(1, POINTS_AT_ONCE // self.lowest))
+        return torch.cat([self._part(data[part], i == 0) for i, part in enumerate(parts)], 1)
 
-    def _part(self, data: Observations, k: int, keep: bool) -> Tensor:
+    def _part(self, data: Observations, keep: bool) -> Tensor:
+        """Weigh draws, with the density's gradient; its activations are kept or made again."""
         with undisturbed(self.posterior):
-            v, log_q = self.posterior.sample(data, k)
+            v, log_q = self.posterior.sample(data, self.lowest)
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():
             return self.density.log_prob(v) + rest
         return checkpoint(self.density.log_prob, v, use_reentrant=False) + rest
 
 
-def telescope(log_weights: Tensor, lowest: int, decay: float) -> Tensor:
-    """Sum the differences of all levels of ``(lowest 2^l, N)`` log weights, each by its chance.
+def telescope(blocks: Tensor, decay: float) -> Tensor:
+    """Sum the differences of all levels, each by its chance, to ``(N,)``.
 
-    Every level is the mean over all of its blocks of draws.
+    ``blocks`` are the bounds of ``2^l`` blocks of draws, ``(2^l, N)``. Every level is the mean over
+    all that can be made of them.
     """
-    blocks = log_weights.unflatten(0, (-1, lowest)).logsumexp(1) - math.log(lowest)
     total, chance = blocks.mean(0), 1.0
     while len(blocks) > 1:
         halves = blocks.unflatten(0, (-1, 2))

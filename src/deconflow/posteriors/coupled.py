@@ -14,6 +14,8 @@ from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.resampling import WeightedDraws, weigh
 
 MOST_STEPS = 10_000
+STEPS_AT_ONCE = 4
+"""Steps whose proposals are drawn by one call, for rows whose chains have not met in time."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def couple(
               \min \Big( 1, \frac{t - b}{m - b + 1} \Big) (h(X_t) - h(Y_{t-1}))
 
     has exactly the posterior's expectation: the second sum takes the bias of the first away.
-    Rows whose chains have met, and whose ``steps`` are over, cost nothing more.
+    Proposals of the first ``steps`` are drawn at once, later ones a few steps ahead for the rows
+    whose chains are still apart; the others cost nothing more.
 
     References
     ----------
@@ -80,27 +83,47 @@ def couple(
     check_integer("k", k, 2)
     check_integer("burn_in", burn_in, 0)
     check_integer("steps", steps, burn_in)
-    first = weigh(density, posterior, data, k)
-    pairs = _Pairs.start(first, weigh(density, posterior, data, k))
+    ahead_of_time = max(1, steps)
+    drawn = weigh(density, posterior, data, 2 * k + (k - 1) * ahead_of_time)
+    first, second, *queue = drawn.split([k, k, *[k - 1] * ahead_of_time])
+    for draws in (first, second, drawn):
+        _refuse_broken(draws)
+    pairs = _Pairs.start(first, second)
     book = _Book(burn_in, steps)
     meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
     book.average(0, pairs)
-    pairs.ahead = pairs.ahead.advance(weigh(density, posterior, data, k - 1))
+    pairs.ahead = pairs.ahead.advance(queue.pop(0))
     for t in range(1, most_steps + 1):
         book.average(t, pairs)
         book.correct(t, pairs)
-        if t >= steps:
-            pairs = pairs.take(~pairs.met)
-        if len(pairs.rows) == 0:
+        if t >= steps and bool(pairs.met.all()):
             return book.close(meeting, first.log_marginal())
-        now = pairs.advance(weigh(density, posterior, data[pairs.rows], k - 1))
+        if not queue:
+            pairs = pairs.take(~pairs.met)
+            drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
+            _refuse_broken(drawn, kept=pairs.ahead)
+            queue = drawn.split([k - 1] * STEPS_AT_ONCE)
+        now = pairs.advance(queue.pop(0))
         meeting[now.rows[now.met & ~pairs.met]] = t + 1
         pairs = now
     raise RuntimeError(
-        f"Expected coupled chains to meet within {most_steps} steps; got {len(pairs.rows)} rows "
-        f"whose chains did not, the first of them row {int(pairs.rows[0])}. Draw more proposals a "
-        "step, or use a posterior that is nearer to the truth's."
+        f"Expected coupled chains to meet within {most_steps} steps; got {int((~pairs.met).sum())} "
+        "rows whose chains did not. Draw more proposals a step, or use a posterior that is nearer "
+        "to the truth's."
     )
+
+
+def _refuse_broken(draws: WeightedDraws, kept: _Chain | None = None) -> None:
+    """Raise where a weight is no number, or where no point of a row has any weight."""
+    largest = draws.log_weights.amax(0)
+    if kept is not None:
+        largest = torch.maximum(largest, kept.log_weight)
+    bad = ~largest.isfinite()
+    if bad.any():
+        raise FloatingPointError(
+            "Expected draws with finite weights to run chains on; "
+            f"got {int(bad.sum())} rows without."
+        )
 
 
 def couple_choices(p: Tensor, q: Tensor, same_state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
