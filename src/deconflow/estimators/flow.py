@@ -1,10 +1,10 @@
-"""FlowDeconvolver: one flow, one bound, in scikit-learn's shape."""
+"""FlowDeconvolver: one flow, one objective, in scikit-learn's shape."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,8 +18,9 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow.checks import check_integer, check_number, first_bad
-from deconflow.densities import ARCHITECTURES, Architecture, Restored
+from deconflow.densities import DENSITIES, Architecture, Restored
 from deconflow.devices import resolve_device
+from deconflow.estimators.choices import OBJECTIVES, check_choices, make_posterior, one_of
 from deconflow.estimators.door import (
     observe,
     refuse_noise_as_y,
@@ -29,13 +30,11 @@ from deconflow.estimators.door import (
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
 from deconflow.fitting import History, Training, fit
-from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.observations import Observations
-from deconflow.posteriors import RecognitionFlow, WeightedDraws, weigh
+from deconflow.posteriors import WeightedDraws, weigh
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
-OBJECTIVES = {"elbo": ELBO, "iw": ImportanceWeighted}
 POSITIVE = (
     "n_draws",
     "n_layers",
@@ -43,6 +42,7 @@ POSITIVE = (
     "n_blocks",
     "base_components",
     "posterior_layers",
+    "posterior_components",
     "context_dim",
 )
 STEPS, MOST_EPOCHS = 4000, 300
@@ -57,22 +57,31 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     The density :math:`p(v)` of the truth is a flow; a second, conditional flow
     :math:`q(v | w, n)` stands in for the posterior of each row; both are trained on a lower
-    bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`.
+    bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`, or on an estimate of it.
 
     Parameters
     ----------
-    flow : {"maf", "made", "spline", "coupling", "mixture"}
-        Architecture of the density; see :mod:`deconflow.densities.architectures`.
-    objective : {"iw", "elbo"}
-        The importance-weighted bound, or the evidence lower bound.
+    flow : {"maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"}
+        Architecture of the density; see :mod:`deconflow.densities.architectures`. The last is no
+        flow but a plain mixture of ``base_components`` Gaussians.
+    objective : {"iw", "elbo", "wake_sleep", "wake_wake", "roulette", "coupled"}
+        The importance-weighted bound; the evidence lower bound; reweighted wake-sleep, with a
+        posterior that learns from simulated pairs or from weighted draws; the unbiased roulette;
+        unbiased coupled chains. See :mod:`deconflow.objectives`.
     n_draws : int
         Posterior draws ``K`` a row and step.
+    posterior_family : {"flow", "mixture", "exact"}
+        The recognition flow; a network that gives Gaussian mixtures, for objectives that need no
+        derivatives of draws; the closed form, for the Gaussian mixture under Gaussian noise.
     n_layers, hidden, n_blocks, dropout
         Sizes of the density's networks, and their dropout.
     base_components : int
         1 for a standard normal base of the flow, more for a Gaussian mixture.
     posterior_layers, context_dim
-        Number of layers of the posterior, and the size of the embedding of ``w`` and its noise.
+        Number of layers of a flow as posterior, and the size of the embedding of ``w`` and its
+        noise.
+    posterior_components : int
+        Number of Gaussians a row of a mixture network as posterior.
     anchored : bool
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
@@ -98,8 +107,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
     ----------
     density_ : Density
         The density of the truth, in the units of the data.
-    posterior_ : RecognitionFlow
-        The amortised posterior, in standardised units.
+    posterior_ : Posterior
+        The posterior, in standardised units.
     standardiser_ : Standardiser
         The change of units.
     history_ : History
@@ -143,12 +152,14 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         *,
         objective: str = "iw",
         n_draws: int = 10,
+        posterior_family: str = "flow",
         n_layers: int = 2,
         hidden: int = 64,
         n_blocks: int = 1,
         dropout: float = 0.0,
         base_components: int = 1,
         posterior_layers: int = 3,
+        posterior_components: int = 8,
         context_dim: int = 64,
         anchored: bool = True,
         epochs: int | None = None,
@@ -171,12 +182,14 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         self.flow = flow
         self.objective = objective
         self.n_draws = n_draws
+        self.posterior_family = posterior_family
         self.n_layers = n_layers
         self.hidden = hidden
         self.n_blocks = n_blocks
         self.dropout = dropout
         self.base_components = base_components
         self.posterior_layers = posterior_layers
+        self.posterior_components = posterior_components
         self.context_dim = context_dim
         self.anchored = anchored
         self.epochs = epochs
@@ -247,9 +260,9 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
             self._build(size, data[:1].features().shape[-1])
-            bound = OBJECTIVES[self.objective](self.density_.density, self.posterior_, self.n_draws)
+            make = OBJECTIVES[self.objective]
             self.history_: History = fit(
-                bound,
+                make(self.density_.density, self.posterior_, self.n_draws),
                 train,
                 held_out,
                 self._training(len(train)),
@@ -263,7 +276,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
         values = true_values(self, v)
         with torch.no_grad():
-            device = next(self.posterior_.parameters()).device
+            device = next(self.density_.parameters()).device
             chunks = values.to(device).split(POINTS_AT_ONCE)
             parts = [self.density_.log_prob(part) for part in chunks]
         return torch.cat(parts).cpu().numpy()
@@ -365,7 +378,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         details = {
-            "n_posterior_features": self.posterior_.n_features,
+            "n_posterior_features": getattr(self.posterior_, "n_features", 0),
             "history": self.history_.as_dict(),
         }
         weights = {
@@ -410,13 +423,13 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def _checked_size(self) -> Architecture:
         """Check the other parameters, and make the sizes of the networks."""
-        _one_of("flow", self.flow, ARCHITECTURES)
-        _one_of("objective", self.objective, OBJECTIVES)
-        _one_of("dtype", self.dtype, ("float32", "float64"))
+        one_of("flow", self.flow, DENSITIES)
+        one_of("dtype", self.dtype, ("float32", "float64"))
         resolve_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
         check_number("dropout", self.dropout, 0, 1)
+        check_choices(self.flow, self.objective, self.posterior_family, self.n_draws, self.dropout)
         check_number("validation_fraction", self.validation_fraction, 0, 1)
         if self.validation_fraction == 0 and (self.patience or self.schedule == "plateau"):
             raise ValueError(
@@ -438,11 +451,13 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def _build(self, size: Architecture, n_posterior_features: int) -> None:
         """Make density and posterior, with fresh weights."""
-        density = ARCHITECTURES[self.flow](self.n_latent_, size)
-        self.posterior_ = RecognitionFlow(
-            self.n_latent_,
+        density = DENSITIES[self.flow](self.n_latent_, size)
+        self.posterior_ = make_posterior(
+            self.posterior_family,
+            density,
             n_posterior_features,
             replace(size, layers=self.posterior_layers),
+            components=self.posterior_components,
             context_dim=self.context_dim,
             residual=self.flow != "made",
             anchored=self.anchored,
@@ -459,7 +474,7 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         self, data: Observations, n_draws: int, random_state: RandomState
     ) -> Iterator[tuple[Observations, WeightedDraws]]:
         """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
-        like = next(self.posterior_.parameters())
+        like = next(self.density_.parameters())
         density = self.density_.density
         row = 0
         with torch.no_grad(), isolated_rng(random_state):
@@ -480,11 +495,6 @@ def _refuse_out_of_reach(draws: WeightedDraws, first_row: int) -> None:
             f"got row {first_row + position[0]} of w, whose density is zero in {draws.v.dtype}. "
             "Look at that row, or use dtype='float64'."
         )
-
-
-def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
 
 
 def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
