@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from deconflow.densities import Architecture
 from deconflow.fitting import Training
@@ -52,6 +53,10 @@ class Plan:
     checked_rows: int
     checked_draws: int
 
+    def with_size(self, size: dict[str, Any]) -> Plan:
+        """Return the same plan for flows of another size."""
+        return replace(self, size=Architecture(**size))
+
 
 def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     """Plan a fit of ``n_rows``; ``quick`` for an answer with one flow."""
@@ -68,7 +73,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         averaging=0.995,
     )
     return Plan(
-        folds=2 if quick else FOLDS,
+        folds=4 if quick else FOLDS,
         starts=1 if quick else 2,
         compared=1 if quick else FOLDS,
         members=0 if quick else (MEMBERS if members is None else members),

@@ -28,7 +28,7 @@ class Refit:
         """Try another mixture after some epochs."""
         if epoch not in self.epochs:
             return
-        mixture = mixture_of(self.chains.density, len(self.chains.proposing_weights))
+        mixture = mixture_of(self.chains.density, len(self.chains.proposing))
         some = self.chains.rows[:: max(1, len(self.chains.rows) // ROWS)]
         other = PreparedRows.of(some.observations, mixture, some.mixtures.means.dtype)
         if self._efficiency(other) > self._efficiency(some):

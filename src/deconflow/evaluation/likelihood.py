@@ -1,21 +1,20 @@
 r"""``log p(w)`` by importance sampling with quasi-random points and a control variate.
 
-Points come from the proposing mixture's posterior of each row and its widened copy. The mixture's
-own likelihood of the row is known, so its importance-sampling error is, too, and is taken off
-that of the density in question as far as the two go together.
+Points come from the proposing mixture's posterior of each row and its widened copy. That posterior
+is a density, so its own importance weights have a mean of one: their error is known, and is taken
+off that of the weights in question as far as the two go together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from deconflow.densities.base import Density
-from deconflow.noise import GaussianNoise
 from deconflow.posteriors.defensive import STRETCH, PreparedRows
 from deconflow.posteriors.row_mixtures import RowMixtures
 
@@ -42,19 +41,26 @@ class Estimate:
     error: Tensor
     bias: Tensor
 
+    def shifted(self, by: Tensor) -> Estimate:
+        """Return the same in other units."""
+        return Estimate(self.log_p + by, self.error, self.bias)
+
+    @classmethod
+    def joined(cls, parts: list[Estimate]) -> Estimate:
+        """Put rows one after another."""
+        return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
 
 @torch.no_grad()
 def estimate_log_likelihood(density: Density, rows: PreparedRows, draws: int) -> Estimate:
     """Estimate ``log p(w)`` of each row from about ``draws`` points each."""
     points = max(4, draws // REPEATS)
     size = max(1, POINTS_AT_ONCE // (points * REPEATS))
-    parts = [
-        _estimate(density, rows[lo : lo + size], points) for lo in range(0, len(rows), size)
-    ]
-    return Estimate(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    starts = range(0, len(rows), size)
+    return Estimate.joined([_estimate(density, rows[lo : lo + size], points) for lo in starts])
 
 
-def _estimate(density: Density, rows: PreparedRows, points: int) -> tuple[Tensor, Tensor, Tensor]:
+def _estimate(density: Density, rows: PreparedRows, points: int) -> Estimate:
     mixtures, data = rows.mixtures, rows.observations.to(dtype=rows.mixtures.means.dtype)
     v = _quasi_random_draws(mixtures, points)  # (R P, n, D)
     narrow, wide = mixtures.log_prob(v, 1.0, STRETCH)
@@ -62,13 +68,12 @@ def _estimate(density: Density, rows: PreparedRows, points: int) -> tuple[Tensor
     log_w = (density.log_prob(v) + data.log_likelihood(v) - log_q).double()
     top = log_w.amax(0)
     weights = (log_w - top).exp().unflatten(0, (REPEATS, points))  # (R, P, n)
-    if isinstance(data.noise, GaussianNoise):  # for others the mixture's posterior is near only
-        weights = _controlled(weights, (narrow - log_q).double().exp().unflatten(0, (REPEATS, -1)))
+    weights = _controlled(weights, (narrow - log_q).double().exp().unflatten(0, (REPEATS, points)))
     repeats = weights.mean(1)
     mean = repeats.mean(0)
     relative = (repeats.var(0) / REPEATS).sqrt() / mean.clamp_min(1e-300)
     bias = 0.5 * relative.square().clamp_max(1.0)
-    return mean.clamp_min(1e-300).log() + top + bias, relative, bias
+    return Estimate(mean.clamp_min(1e-300).log() + top + bias, relative, bias)
 
 
 def _controlled(weights: Tensor, control: Tensor) -> Tensor:
