@@ -24,6 +24,7 @@ from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
 
+FIRST_COMPARED = 2
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
 
 
@@ -33,22 +34,26 @@ class Comparison:
 
     Attributes
     ----------
-    rows : array
-        Which rows.
     mixture, blend : array
         ``log p(w)`` of each, under the mixture alone and with the flows' share.
+    weights : array
+        Weights of the rows.
     """
 
-    rows: NDArray[np.int64]
     mixture: NDArray[np.float64]
     blend: NDArray[np.float64]
+    weights: NDArray[np.float64]
 
-    def flows_win(self, weights: NDArray[np.float64]) -> bool:
+    def gain(self) -> tuple[float, float]:
+        """Mean gain of the flows a row, and its standard error."""
+        gain, total = self.blend - self.mixture, self.weights.sum()
+        mean = self.weights @ gain / total
+        return mean, float(np.sqrt(np.square(self.weights * (gain - mean)).sum()) / total)
+
+    def flows_win(self) -> bool:
         """Whether the flows' gain is more than chance would make."""
-        gain, weights = self.blend - self.mixture, weights[self.rows]
-        mean = weights @ gain / weights.sum()
-        error = np.sqrt(np.square(weights * (gain - mean)).sum()) / weights.sum()
-        return bool(mean > CLEARLY * error)
+        mean, error = self.gain()
+        return mean > CLEARLY * error
 
 
 @dataclass(frozen=True)
@@ -94,11 +99,9 @@ def fit_density(data: Observations, plan: Plan, means: Means, seed: int) -> Fitt
     recipe = Recipe(1, stopping=STOPPING)
     ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
     proposing = Problem(data).fit(ladder.recipe, rng).mixture
-    compared = _flows_without_folds(data, ladder, plan, means, seed)
-    comparison = _compare(data, ladder, compared, plan)
+    compared, comparison = _compare(data, ladder, plan, means, seed)
     members: list[Member] = []
-    weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
-    if comparison.flows_win(weights):
+    if comparison.flows_win():
         members = compared + _flows_on_all(data, proposing, plan, means, seed)
     density = blend_of(ladder.mixture, members, plan)
     certificate = _certify(density, proposing, data, ladder, comparison, members, plan)
@@ -116,13 +119,27 @@ def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
     return Ensemble([*flows, base.float()], torch.tensor(shares)).requires_grad_(False)
 
 
-def _flows_without_folds(
+def _compare(
     data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int
+) -> tuple[list[Member], Comparison]:
+    """Train flows without one fold each, and score them on it; stop if the first ones lose."""
+    first = min(means.n_jobs, FIRST_COMPARED, plan.compared)
+    flows = _flows_without_folds(data, ladder, plan, means, seed, range(first))
+    comparison = _score(data, ladder, flows, plan)
+    if comparison.gain()[0] > 0 and plan.compared > first:
+        rest = range(first, plan.compared)
+        flows = flows + _flows_without_folds(data, ladder, plan, means, seed, rest)
+        comparison = _score(data, ladder, flows, plan)
+    return flows, comparison
+
+
+def _flows_without_folds(
+    data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int, which: range
 ) -> list[Member]:
-    """Train one flow without each of the first folds, proposed by a mixture without it."""
+    """Train one flow without each of some folds, proposed by a mixture without it."""
     jobs = []
-    for f, fold in enumerate(ladder.folds[: plan.compared]):
-        kept = data[torch.from_numpy(fold.kept)]
+    for f in which:
+        kept = data[torch.from_numpy(ladder.folds[f].kept)]
         rng = np.random.RandomState(seed + f)
         proposing = Problem(kept).fit(ladder.recipe, rng).mixture
         jobs.append(Job(kept, proposing, plan, seed + f, _file(means, f"fold{f}")))
@@ -139,7 +156,7 @@ def _flows_on_all(
     return train_all(jobs, means.n_jobs, progress=means.progress, what="flows on all rows")
 
 
-def _compare(data: Observations, ladder: Ladder, flows: list[Member], plan: Plan) -> Comparison:
+def _score(data: Observations, ladder: Ladder, flows: list[Member], plan: Plan) -> Comparison:
     """Score the flows' and XD's answers on each fold they have not seen."""
     held, blended = [], []
     for fold, mixture, flow in zip(ladder.folds, ladder.without, flows, strict=False):
@@ -149,7 +166,8 @@ def _compare(data: Observations, ladder: Ladder, flows: list[Member], plan: Plan
         held.append(fold.held)
         blended.append(estimate.log_p.numpy())
     seen = np.concatenate(held)
-    return Comparison(seen, ladder.held_out[seen], np.concatenate(blended))
+    weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
+    return Comparison(ladder.held_out[seen], np.concatenate(blended), weights[seen])
 
 
 def _certify(

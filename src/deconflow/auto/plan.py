@@ -13,11 +13,14 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS = 8
+MEMBERS = 6
 """Flows trained on all rows, beside one without each fold."""
 
-SHORTEST, LONGEST = 600, 2400
-"""Steps of one flow: at least so many, and at most."""
+EPOCHS, SHORTEST, LONGEST = 40, 900, 2000
+"""Length of a flow's training: epochs, within bounds on the number of steps."""
+
+SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 512, 40
+"""Rows a step: so many batches an epoch, within bounds."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class Plan:
 
 def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     """Plan a fit of ``n_rows``; ``quick`` for an answer with one flow."""
-    batch = min(512, max(32, round(n_rows / 40)))
+    batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, round(n_rows / BATCHES)))
     steps_an_epoch = math.ceil(n_rows / batch)
-    steps = min(LONGEST, max(SHORTEST, 40 * steps_an_epoch))
+    steps = min(LONGEST, max(SHORTEST, EPOCHS * steps_an_epoch))
     training = Training(
         epochs=math.ceil(steps / steps_an_epoch),
         batch_size=batch,
@@ -81,6 +84,6 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         steps_on=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=training,
-        checked_rows=200 if quick else 500,
-        checked_draws=256,
+        checked_rows=100 if quick else 300,
+        checked_draws=128,
     )

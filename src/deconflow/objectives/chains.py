@@ -19,6 +19,7 @@ to estimate mean values".
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ from torch import Tensor
 
 from deconflow.checks import check_integer, check_number
 from deconflow.densities.base import Density
+from deconflow.densities.dropout import Dropout
 from deconflow.objectives.base import Objective
+from deconflow.objectives.forward_kl import undisturbed
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd.mixture import Mixture
@@ -87,6 +90,7 @@ class Chains(Objective):
         self.fresh, self.steps_on, self.smoothing = fresh, steps_on, smoothing
         self.draws = fresh + 1 + steps_on
         self.rows = rows
+        self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
         self.register_buffer("latents", rows.mixtures.sample(1)[0])
         self.register_buffer("visits", torch.zeros(len(rows)))
         self.register_buffer("moves", torch.zeros(len(rows)))
@@ -124,10 +128,8 @@ class Chains(Objective):
     @torch.no_grad()
     def weigh(self, data: PreparedRows, v: Tensor) -> WeightedDraws:
         """Weigh values ``(K, N, D)`` by the exact posterior; dropout never touches a weight."""
-        was_training = self.density.training
-        self.density.eval()
-        log_weights = self.density.log_prob(v) + self.proposal.log_ratio(data, v)
-        self.density.train(was_training)
+        with undisturbed(self.density) if self._drops else nullcontext():
+            log_weights = self.density.log_prob(v) + self.proposal.log_ratio(data, v)
         return WeightedDraws(v, log_weights)
 
     @torch.no_grad()
