@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deconflow.auto.member import Job, Member
-from deconflow.auto.plan import FLOW_SHARE, Plan
+from deconflow.auto.plan import FLOW_SHARE, Plan, share_out
 from deconflow.auto.team import train_all
 from deconflow.densities import Ensemble, GaussianMixture
 from deconflow.densities.base import Density
@@ -24,7 +24,6 @@ from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
 
-FIRST_COMPARED = 2
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
 
 
@@ -99,10 +98,11 @@ def fit_density(data: Observations, plan: Plan, means: Means, seed: int) -> Fitt
     recipe = Recipe(1, stopping=STOPPING)
     ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
     proposing = Problem(data).fit(ladder.recipe, rng).mixture
-    compared, comparison = _compare(data, ladder, plan, means, seed)
+    compared = _flows_without_folds(data, ladder, plan, means, seed)
+    comparison = _compare(data, ladder, compared, plan)
     members: list[Member] = []
     if comparison.flows_win():
-        members = compared + _flows_on_all(data, proposing, plan, means, seed)
+        members = _flows_on_all(data, proposing, plan, means, seed) or compared[0]
     density = blend_of(ladder.mixture, members, plan)
     certificate = _certify(density, proposing, data, ladder, comparison, members, plan)
     return Fitted(ladder.mixture, proposing, members, ladder.table, comparison, certificate)
@@ -119,48 +119,37 @@ def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
     return Ensemble([*flows, base.float()], torch.tensor(shares)).requires_grad_(False)
 
 
-def _compare(
-    data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int
-) -> tuple[list[Member], Comparison]:
-    """Train flows without one fold each, and score them on it; stop if the first ones lose."""
-    first = min(means.n_jobs, FIRST_COMPARED, plan.compared)
-    flows = _flows_without_folds(data, ladder, plan, means, seed, range(first))
-    comparison = _score(data, ladder, flows, plan)
-    if comparison.gain()[0] > 0 and plan.compared > first:
-        rest = range(first, plan.compared)
-        flows = flows + _flows_without_folds(data, ladder, plan, means, seed, rest)
-        comparison = _score(data, ladder, flows, plan)
-    return flows, comparison
-
-
 def _flows_without_folds(
-    data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int, which: range
-) -> list[Member]:
-    """Train one flow without each of some folds, proposed by a mixture without it."""
+    data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int
+) -> list[list[Member]]:
+    """Train a stack without each of some folds, proposed by a mixture without it."""
     jobs = []
-    for f in which:
-        kept = data[torch.from_numpy(ladder.folds[f].kept)]
-        rng = np.random.RandomState(seed + f)
-        proposing = Problem(kept).fit(ladder.recipe, rng).mixture
-        jobs.append(Job(kept, proposing, plan, seed + f, _file(means, f"fold{f}")))
-    return train_all(jobs, means.n_jobs, progress=means.progress, what="flows without a fold")
+    for f, fold in enumerate(ladder.folds[: plan.compared_folds]):
+        kept = data[torch.from_numpy(fold.kept)]
+        proposing = Problem(kept).fit(ladder.recipe, np.random.RandomState(seed + f)).mixture
+        file = _file(means, f"fold{f}")
+        jobs.append(Job(kept, proposing, plan.compared_flows, plan, seed + f, file))
+    return train_all(jobs, means.n_jobs, progress=means.progress, what="flows to compare")
 
 
 def _flows_on_all(
     data: Observations, proposing: Mixture, plan: Plan, means: Means, seed: int
 ) -> list[Member]:
     jobs = [
-        Job(data, proposing, plan, seed + 1000 + m, _file(means, f"member{m}"))
-        for m in range(plan.members)
+        Job(data, proposing, count, plan, seed + 1000 + s, _file(means, f"stack{s}"))
+        for s, count in enumerate(share_out(plan.members))
     ]
-    return train_all(jobs, means.n_jobs, progress=means.progress, what="flows on all rows")
+    stacks = train_all(jobs, means.n_jobs, progress=means.progress, what="flows on all rows")
+    return [member for stack in stacks for member in stack]
 
 
-def _score(data: Observations, ladder: Ladder, flows: list[Member], plan: Plan) -> Comparison:
+def _compare(
+    data: Observations, ladder: Ladder, flows: list[list[Member]], plan: Plan
+) -> Comparison:
     """Score the flows' and XD's answers on each fold they have not seen."""
     held, blended = [], []
-    for fold, mixture, flow in zip(ladder.folds, ladder.without, flows, strict=False):
-        density = blend_of(mixture, [flow], plan)
+    for fold, mixture, stack in zip(ladder.folds, ladder.without, flows, strict=False):
+        density = blend_of(mixture, stack, plan)
         rows = PreparedRows.of(data[torch.from_numpy(fold.held)], mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
         held.append(fold.held)
@@ -188,7 +177,7 @@ def _certify(
         draws=plan.checked_draws,
         held_out=held_out,
         gain=torch.from_numpy(comparison.blend - comparison.mixture) if members else None,
-        refresh_rate=torch.cat([m.refresh_rate for m in members]) if members else None,
+        refresh_rate=members[0].refresh_rate if members else None,
     )
 
 

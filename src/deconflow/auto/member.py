@@ -1,8 +1,8 @@
-"""One flow of the ensemble: made, started at the mixture, trained by chains."""
+"""Flows of the ensemble: made, started at the mixture, trained by chains, a stack at a time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from deconflow.auto.plan import Plan
 from deconflow.auto.refit import Refit
 from deconflow.densities import ARCHITECTURES, Architecture
 from deconflow.densities.flow import Flow
+from deconflow.densities.stack import Stack
 from deconflow.fitting import Training, fit
 from deconflow.noise import gaussian
-from deconflow.objectives import MaximumLikelihood
+from deconflow.objectives.base import Objective
 from deconflow.objectives.chains import Chains
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
@@ -29,14 +30,16 @@ ROWS_TO_START, EPOCHS_TO_START = 10_000, 4
 
 @dataclass(frozen=True)
 class Job:
-    """All that a flow needs, in standardised units, to be trained in any process.
+    """All that a stack of flows needs, in standardised units, to be trained in any process.
 
     Attributes
     ----------
     data : Observations
         Training rows.
     mixture : Mixture
-        Where the flow starts, and what proposes.
+        Where the flows start, and what proposes.
+    count : int
+        How many flows.
     plan : Plan
         Settings.
     seed : int
@@ -47,6 +50,7 @@ class Job:
 
     data: Observations
     mixture: Mixture
+    count: int
     plan: Plan
     seed: int
     checkpoint: Path | None = None
@@ -78,28 +82,45 @@ class Member:
         return flow.eval()
 
 
-def train(job: Job) -> Member:
-    """Train one flow, in single precision."""
+def train(job: Job) -> list[Member]:
+    """Train a stack of flows, in single precision."""
     plan = job.plan
     with isolated_rng(job.seed):
-        density = ARCHITECTURES[FLOW](job.data.latent_dim, plan.size)
-        start_at(density, job.mixture)
+        dim = job.data.latent_dim
+        stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in range(job.count)])
+        start_at(stack, job.mixture)
         rows = PreparedRows.of(job.data, job.mixture, torch.float32)
         chains = Chains(
-            density, Defensive(), rows, job.mixture, fresh=plan.fresh, steps_on=plan.steps_on
+            stack, Defensive(), rows, job.mixture, fresh=plan.fresh, steps_on=plan.steps_on
         )
-        refit = Refit(chains, plan.training.epochs)
-        history = fit(
-            chains, rows, None, plan.training, checkpoint=job.checkpoint, callbacks=[refit]
-        )
-    return Member(density.state_dict(), history.as_dict(), chains.refresh_rate())
+        training = _clipped_each(plan.training, job.count)
+        refit = Refit(chains, training.epochs)
+        history = fit(chains, rows, None, training, checkpoint=job.checkpoint, callbacks=[refit])
+    rate = chains.refresh_rate()
+    return [Member(flow.state_dict(), history.as_dict(), rate) for flow in stack.flows()]
 
 
-def start_at(density: Flow, mixture: Mixture) -> None:
-    """Bring a flow near a mixture, by a few epochs on its draws."""
+class _OnDraws(Objective):
+    """The likelihood of exact rows, the mean of a stack's members."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack, self.draws = stack, stack.members
+
+    def forward(self, data: Observations) -> Tensor:
+        return self.stack.log_prob(data.w.expand(self.stack.members, *data.w.shape)).mean(0)
+
+
+def start_at(stack: Stack, mixture: Mixture) -> None:
+    """Bring flows near a mixture, by a few epochs on its draws."""
     seed = int(torch.randint(2**31 - 1, ()))
     drawn, _ = mixture.sample(ROWS_TO_START, seed)
-    exact = gaussian(sd=np.zeros(mixture.dim))
-    rows = Observations.from_arrays(drawn, exact)
+    rows = Observations.from_arrays(drawn, gaussian(sd=np.zeros(mixture.dim)))
     training = Training(epochs=EPOCHS_TO_START, batch_size=256, learning_rate=3e-3)
-    fit(MaximumLikelihood(density), rows, None, training)
+    fit(_OnDraws(stack), rows, None, _clipped_each(training, stack.members))
+
+
+def _clipped_each(training: Training, count: int) -> Training:
+    """Clip the gradient of a mean of ``count`` flows as that of each alone would be."""
+    assert training.clip_norm is not None
+    return replace(training, clip_norm=training.clip_norm / count**0.5)

@@ -13,8 +13,11 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS = 6
-"""Flows trained on all rows, beside one without each fold."""
+MEMBERS, STACKS = 12, 2
+"""Flows trained on all rows, and how many stacks they form."""
+
+COMPARED_FOLDS, COMPARED_FLOWS = 2, 3
+"""Folds that the comparison with XD looks at, and the flows trained without each."""
 
 EPOCHS, SHORTEST, LONGEST = 40, 900, 2000
 """Length of a flow's training: epochs, within bounds on the number of steps."""
@@ -31,10 +34,10 @@ class Plan:
     ----------
     folds, starts : int
         Folds and starts of the mixture's ladder.
-    compared : int
-        Flows trained without a fold, for the comparison.
+    compared_folds, compared_flows : int
+        Folds that the comparison looks at, and flows trained without each.
     members : int
-        Flows trained on all rows, if flows win.
+        Flows trained on all rows, if flows win; 0 to keep those of the comparison.
     fresh, steps_on : int
         See :class:`~deconflow.objectives.Chains`.
     size : Architecture
@@ -47,7 +50,8 @@ class Plan:
 
     folds: int
     starts: int
-    compared: int
+    compared_folds: int
+    compared_flows: int
     members: int
     fresh: int
     steps_on: int
@@ -78,7 +82,8 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     return Plan(
         folds=4 if quick else FOLDS,
         starts=1 if quick else 2,
-        compared=1 if quick else FOLDS,
+        compared_folds=1 if quick else COMPARED_FOLDS,
+        compared_flows=1 if quick else COMPARED_FLOWS,
         members=0 if quick else (MEMBERS if members is None else members),
         fresh=4,
         steps_on=2,
@@ -87,3 +92,9 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         checked_rows=100 if quick else 300,
         checked_draws=128,
     )
+
+
+def share_out(members: int) -> list[int]:
+    """Part flows into stacks of about equal size."""
+    stacks = min(STACKS, members)
+    return [members // stacks + (s < members % stacks) for s in range(stacks)]

@@ -31,15 +31,13 @@ class Refit:
         mixture = mixture_of(self.chains.density, len(self.chains.proposing))
         some = self.chains.rows[:: max(1, len(self.chains.rows) // ROWS)]
         other = PreparedRows.of(some.observations, mixture, some.mixtures.means.dtype)
-        if self._efficiency(other) > self._efficiency(some):
+        if self.chains.efficiency(_same(other), DRAWS) > self.chains.efficiency(_same(some), DRAWS):
             self.chains.propose_by(mixture)
 
-    @torch.no_grad()
-    def _efficiency(self, rows: PreparedRows) -> float:
-        like = rows.mixtures.means
-        rows = rows.to(dtype=like.dtype, device=like.device)
-        draws = self.chains.weigh(rows, self.chains.proposal.sample(rows, DRAWS))
-        return float(draws.effective_sample_size().mean())
+
+def _same(rows: PreparedRows) -> PreparedRows:
+    """Bring observations to the precision of the proposals."""
+    return rows.to(dtype=rows.mixtures.means.dtype)
 
 
 @torch.no_grad()

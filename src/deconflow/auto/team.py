@@ -1,4 +1,4 @@
-"""Several flows side by side: one process each, with one thread."""
+"""Stacks of flows side by side: one process each, with one thread."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tqdm.auto import tqdm
 from deconflow.auto.member import Job, Member, train
 
 
-def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> list[Member]:
-    """Train every job's flow, at most ``n_jobs`` at a time."""
-    answers: Iterable[Member]
+def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> list[list[Member]]:
+    """Train every job's flows, at most ``n_jobs`` jobs at a time."""
+    answers: Iterable[list[Member]]
     if n_jobs == 1 or len(jobs) == 1:
         answers = map(_train_alone, jobs)
     else:
         parallel = Parallel(n_jobs, return_as="generator")
         answers = parallel(delayed(_train_alone)(job) for job in jobs)
-    return list(tqdm(answers, what, len(jobs), disable=not progress, unit="flow"))
+    return list(tqdm(answers, what, len(jobs), disable=not progress, unit="stack"))
 
 
 def processors() -> int:
@@ -29,7 +29,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _train_alone(job: Job) -> Member:
+def _train_alone(job: Job) -> list[Member]:
     """Train with one thread: more gain nothing on a flow's small products."""
     with _one_thread():
         return train(job)

@@ -28,6 +28,7 @@ from torch import Tensor
 from deconflow.checks import check_integer, check_number
 from deconflow.densities.base import Density
 from deconflow.densities.dropout import Dropout
+from deconflow.densities.stack import Stack
 from deconflow.objectives.base import Objective
 from deconflow.objectives.forward_kl import undisturbed
 from deconflow.posteriors.defensive import Defensive, PreparedRows
@@ -38,12 +39,13 @@ PROPOSING = ("weights", "means", "covariances")
 
 
 class Chains(Objective):
-    """The noisy log-likelihood, by one chain a row.
+    """The noisy log-likelihood, by one chain a row and density.
 
     Parameters
     ----------
     density
-        What is trained.
+        What is trained. The members of a :class:`~deconflow.densities.Stack` are trained side by
+        side on the same rows, each with its own chains; the objective is their mean.
     proposal
         Where fresh values come from.
     rows
@@ -62,9 +64,9 @@ class Chains(Objective):
     Attributes
     ----------
     latents : Tensor
-        ``(N, D)``: what each row has kept.
+        ``(members, N, D)``: what each row has kept.
     visits, moves : Tensor
-        ``(N,)``: how often a row was visited, and how often a fresh value won.
+        ``(N,)`` and ``(members, N)``: how often a row was visited, and how often a fresh value won.
     """
 
     latents: Tensor
@@ -88,12 +90,13 @@ class Chains(Objective):
         check_number("smoothing", smoothing, 0)
         self.density, self.proposal = density, proposal
         self.fresh, self.steps_on, self.smoothing = fresh, steps_on, smoothing
-        self.draws = fresh + 1 + steps_on
+        self.members = density.members if isinstance(density, Stack) else 1
+        self.draws = self.members * (fresh + 1 + steps_on)
         self.rows = rows
         self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
-        self.register_buffer("latents", rows.mixtures.sample(1)[0])
+        self.register_buffer("latents", rows.mixtures.sample(self.members))
         self.register_buffer("visits", torch.zeros(len(rows)))
-        self.register_buffer("moves", torch.zeros(len(rows)))
+        self.register_buffer("moves", torch.zeros(self.members, len(rows)))
         for name in PROPOSING:
             self.register_buffer(f"proposing_{name}", torch.tensor(getattr(mixture, name)))
         self.register_load_state_dict_pre_hook(_restore_proposals)
@@ -101,13 +104,13 @@ class Chains(Objective):
     def forward(self, data: PreparedRows) -> Tensor:
         """Move the rows' chains; the answer estimates ``log p(w)``, its gradient is the step."""
         if not self.training:
-            return self.weigh(data, self.proposal.sample(data, self.fresh)).log_marginal()
+            return self._by_member(self.weigh(data, self._fresh(data)).log_marginal()).mean(0)
         draws = self._visit(data)
         if self.steps_on == 0:
-            log_p = (draws.normalised * self.density.log_prob(draws.v)).sum(0)
+            log_p = (draws.normalised * self._log_prob(draws.v)).sum(0)
         else:
-            log_p = self.density.log_prob(self._blurred(draws, data)).mean(0)
-        return draws.log_marginal() + log_p - log_p.detach()
+            log_p = self._log_prob(self._blurred(draws, data)).mean(0)
+        return self._by_member(draws.log_marginal() + log_p - log_p.detach()).mean(0)
 
     @property
     def proposing(self) -> Mixture:
@@ -123,24 +126,50 @@ class Chains(Objective):
     def refresh_rate(self) -> Tensor:
         """How often a fresh value won, for each row that was visited."""
         visited = self.visits > 0
-        return self.moves[visited] / self.visits[visited]
+        return self.moves[:, visited].mean(0) / self.visits[visited]
+
+    def efficiency(self, rows: PreparedRows, draws: int) -> float:
+        """Mean effective sample size of so many proposals, as a share of them."""
+        v = self.proposal.sample(rows, self.members * draws).unflatten(0, (self.members, draws))
+        return float(self.weigh(rows, v).effective_sample_size().mean()) / draws
 
     @torch.no_grad()
     def weigh(self, data: PreparedRows, v: Tensor) -> WeightedDraws:
-        """Weigh values ``(K, N, D)`` by the exact posterior; dropout never touches a weight."""
+        """Weigh ``(members, K, N, D)`` by the exact posterior; dropout never touches a weight.
+
+        The answer has ``members * N`` rows.
+        """
+        count = v.shape[1]
+        log_ratio = self.proposal.log_ratio(data, v.flatten(0, 1)).unflatten(0, (-1, count))
+        v = v.transpose(0, 1).flatten(1, 2)
         with undisturbed(self.density) if self._drops else nullcontext():
-            log_weights = self.density.log_prob(v) + self.proposal.log_ratio(data, v)
+            log_weights = self._log_prob(v) + log_ratio.transpose(0, 1).flatten(1)
         return WeightedDraws(v, log_weights)
+
+    def _log_prob(self, v: Tensor) -> Tensor:
+        """Log density ``(K, members * N)`` of ``v``, each member's of its own rows."""
+        if not isinstance(self.density, Stack):
+            return self.density.log_prob(v)
+        own = v.unflatten(1, (self.members, -1)).transpose(0, 1)
+        return self.density.log_prob(own).transpose(0, 1).flatten(1)
+
+    def _by_member(self, values: Tensor) -> Tensor:
+        return values.unflatten(0, (self.members, -1))
+
+    def _fresh(self, data: PreparedRows) -> Tensor:
+        fresh = self.proposal.sample(data, self.members * self.fresh)
+        return fresh.unflatten(0, (self.members, self.fresh))
 
     @torch.no_grad()
     def _visit(self, data: PreparedRows) -> WeightedDraws:
         """Let fresh values compete with the kept ones, and keep a winner for each row."""
-        kept = self.latents[data.row].unsqueeze(0)
-        draws = self.weigh(data, torch.cat([kept, self.proposal.sample(data, self.fresh)]))
+        kept = self.latents[:, data.row].unsqueeze(1)
+        draws = self.weigh(data, torch.cat([kept, self._fresh(data)], 1))
         winner = torch.multinomial(draws.normalised.mT, 1).squeeze(1)
-        self.latents[data.row] = draws.v[winner, torch.arange(len(data))]
+        won = draws.v[winner, torch.arange(len(winner))]
+        self.latents[:, data.row] = self._by_member(won)
         self.visits[data.row] += 1
-        self.moves[data.row] += (winner > 0).to(self.moves)
+        self.moves[:, data.row] += self._by_member((winner > 0).to(self.moves))
         return draws
 
     @torch.no_grad()
@@ -148,8 +177,9 @@ class Chains(Objective):
         v = draws.resample(self.steps_on)
         if self.smoothing == 0:
             return v
+        white = torch.randn_like(v).unflatten(1, (self.members, -1)).unsqueeze(-1)
         factor = data.observations.noise.cholesky()
-        return v + self.smoothing**0.5 * (factor @ torch.randn_like(v).unsqueeze(-1)).squeeze(-1)
+        return v + self.smoothing**0.5 * (factor @ white).squeeze(-1).flatten(1, 2)
 
 
 def _restore_proposals(chains: Chains, state: dict[str, Tensor], *_: Any) -> None:
