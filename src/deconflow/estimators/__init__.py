@@ -1,7 +1,15 @@
 """Estimators in scikit-learn's shape."""
 
 from deconflow.estimators.flow import FlowDeconvolver
+from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
 
-__all__ = ["XDGMM", "FlowDeconvolver", "PosteriorSamples"]
+__all__ = [
+    "XDGMM",
+    "DeconvolvingKDE",
+    "FlowDeconvolver",
+    "PosteriorSamples",
+    "WaveletDeconvolver",
+]

@@ -1,0 +1,96 @@
+r"""The deconvolving kernel density estimator on a grid.
+
+.. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \, \hat\phi_v(t)
+          \prod_d \phi_K(h_d t_d) \, dt
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.classical.bandwidths import (
+    FACTORS,
+    by_dimension,
+    choose_factor,
+    kernel_on,
+    normal_square,
+)
+from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
+from deconflow.classical.kernels import KERNELS
+from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for, warn_outside
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True)
+class FourierFit:
+    """A density by its characteristic function on a lattice, before the cut at zero.
+
+    Attributes
+    ----------
+    lattice, characteristic
+        The frequencies, and the smoothed characteristic function there.
+    noise_to_signal : float
+        Integrated variance over the integrated square of a normal truth, after smoothing.
+    """
+
+    lattice: Lattice
+    characteristic: Complex
+    noise_to_signal: float
+
+
+def fit_kde(
+    rows: Rows, scale: Array, spread: Array, kernel_name: str, bandwidth: str | Array
+) -> tuple[Array, FourierFit]:
+    """Choose bandwidths ``(D,)`` unless they are given, and estimate.
+
+    ``scale`` and ``spread`` are standard deviations of the truth and of the measurement.
+    """
+    kernel = KERNELS[kernel_name]
+    if not isinstance(bandwidth, str):
+        look = look_at(rows, box_lattice(rows.w, bandwidth, 1.0))
+        return bandwidth, _smooth(
+            look, kernel_on(look.lattice, kernel, bandwidth), scale, bandwidth
+        )
+    dim = rows.w.shape[1]
+    single, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
+    alone = dim == 1 and bandwidth != "cv"
+    look = look_at(rows, box_lattice(rows.w, single, 1.0 if alone else FACTORS[dim][0]))
+    factor = 1.0 if alone else choose_factor(look, kernel, single, reference, bandwidth)
+    chosen = factor * single
+    return chosen, _smooth(look, kernel_on(look.lattice, kernel, chosen), scale, chosen)
+
+
+def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
+    """Lattice of a box around the rows, up to the band of ``factor`` bandwidths.
+
+    Where that would be too many frequencies, the factor is raised up to one; if even that is not
+    enough, the box is cut.
+    """
+    dim = w.shape[1]
+    most = MOST_ORDERS[dim]
+    pad = np.maximum(5 * bandwidth, 0.1 * np.ptp(w, axis=0))
+    low, length = enclose(w, pad, 2 * np.pi * bandwidth * most)
+    warn_outside(w, low, length)
+    needed = float(np.max(length / (2 * np.pi * bandwidth * most)))
+    return Lattice(low, length, orders_for(length, max(factor, needed) * bandwidth))
+
+
+def _smooth(look: EmpiricalCharacteristic, K: Array, scale: Array, bandwidth: Array) -> FourierFit:
+    ratio = noise_to_signal(look, K, scale)
+    order = np.minimum(look.lattice.order, orders_for(look.lattice.length, bandwidth))
+    trimmed = look.lattice.trim(tuple(int(k) for k in order), look.estimate * K)
+    return FourierFit(*trimmed, ratio)
+
+
+def noise_to_signal(look: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
+    """Integrated variance of an estimate over the integrated square of a normal truth."""
+    truth = np.square(K) * normal_square(look.lattice, scale)
+    noise = np.square(K) * look.variance
+    origin = tuple(k for k in look.lattice.order[:-1]) + (0,)
+    noise[origin] = 0.0  # the integral of the density is known
+    return look.lattice.total(noise) / look.lattice.total(truth)
