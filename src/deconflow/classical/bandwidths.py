@@ -88,18 +88,13 @@ def choose_factor(
     low, high = FACTORS[lattice.dim]
     factors = np.geomspace(low, high, 60)
     # The lattice may end before the smallest bandwidth's band does.
-    reached = [np.all(lattice.order >= np.array(orders_for(lattice.length, c * bandwidth)))
-               for c in factors]  # fmt: skip
-    factors = factors[reached]
+    orders = np.array([orders_for(lattice.length, c * bandwidth) for c in factors])
+    factors = factors[(orders <= lattice.order).all(1)]
+    kernels = (kernel_on(lattice, kernel, c * bandwidth) for c in factors)
     if rule == "cv":
-        risks = [cross_validation(look, kernel_on(lattice, kernel, c * bandwidth)) for c in factors]
-        return float(factors[_last_minimum(np.array(risks))])
-    else:
-        truth = normal_square(lattice, reference)
-        risks = [
-            reference_risk(look, kernel_on(lattice, kernel, c * bandwidth), truth) for c in factors
-        ]
-    return float(factors[np.argmin(risks)])
+        return float(factors[_last_minimum(np.array([cross_validation(look, K) for K in kernels]))])
+    truth = normal_square(lattice, reference)
+    return float(factors[np.argmin([reference_risk(look, K, truth) for K in kernels])])
 
 
 def _last_minimum(risks: Array) -> int:
@@ -118,7 +113,7 @@ def _of_one_dimension(
         sigma[d] = _equally_rough_scale(look, d, float(scale[d]), candidates)
     truth = normal_square(look.lattice, sigma)
     t = look.lattice.axes()[d]
-    risks = [reference_risk(look, _line_kernel(kernel, h, t), truth) for h in candidates]
+    risks = [reference_risk(look, kernel(h * t), truth) for h in candidates]
     return float(candidates[np.argmin(risks)]), float(sigma[d])
 
 
@@ -130,10 +125,6 @@ def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
     order[d] = orders_for(length, np.full(len(spread), smallest))[d]
     length = np.where(np.arange(len(length)) == d, length, 1.0)
     return Lattice(low, length, tuple(order))
-
-
-def _line_kernel(kernel: Kernel, bandwidth: float, t: Array) -> Array:
-    return kernel(bandwidth * t)
 
 
 def _equally_rough_scale(
@@ -158,9 +149,8 @@ def _normal_roughness(r: int, scale: float) -> float:
 
 def _roughness(look: EmpiricalCharacteristic, d: int, r: int, bandwidth: float) -> float:
     t = look.lattice.axes()[d]
-    return look.lattice.total(
-        t ** (2 * r) * np.square(smooth(bandwidth * t) * np.abs(look.estimate))
-    )
+    smoothed = smooth(bandwidth * t) * np.abs(look.estimate)
+    return look.lattice.total(t ** (2 * r) * np.square(smoothed))
 
 
 def _roughness_bandwidth(

@@ -132,8 +132,8 @@ def _shared(rows: Rows, lattice: Lattice) -> Sums:
 
 
 def _by_rows(rows: Rows, lattice: Lattice, sums_of) -> Sums:  # noqa: ANN001
-    size = _chunk(lattice) if sums_of is _separable else max(1, AT_ONCE // np.prod(lattice.shape))
-    parts = (sums_of(part, lattice) for part in rows.chunks(int(size)))
+    size = _chunk(lattice) if sums_of is _separable else AT_ONCE // lattice.size
+    parts = (sums_of(part, lattice) for part in rows.chunks(max(1, size)))
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
 
 
@@ -162,9 +162,13 @@ def _entangled(rows: Rows, lattice: Lattice) -> Sums:
     wave = _outer(_waves(rows.w, lattice)) * phi.conj()
     power = np.square(np.abs(phi))
     a, squares = rows.weights, np.square(rows.weights)
-    flat = (a @ wave, a @ power, squares @ power, squares @ np.square(power))
-    numerator, *real = (values.reshape(lattice.shape) for values in flat)
-    return (numerator, *real)
+    shape = lattice.shape
+    return (
+        (a @ wave).reshape(shape),
+        (a @ power).reshape(shape),
+        (squares @ power).reshape(shape),
+        (squares @ np.square(power)).reshape(shape),
+    )
 
 
 def _waves(w: Array, lattice: Lattice) -> list[Complex]:
@@ -187,5 +191,4 @@ def _outer(factors: list[NDArray]) -> NDArray:
 
 def _chunk(lattice: Lattice) -> int:
     """Rows at once: the outer product of all dimensions but the last is what takes memory."""
-    wide = max(np.prod(lattice.shape[:-1]), *lattice.shape, 1)
-    return max(1, int(AT_ONCE // wide))
+    return max(1, AT_ONCE // max(lattice.size // lattice.shape[-1], *lattice.shape, 1))

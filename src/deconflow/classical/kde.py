@@ -50,19 +50,18 @@ def fit_kde(
 
     ``scale`` and ``spread`` are standard deviations of the truth and of the measurement.
     """
-    kernel = KERNELS[kernel_name]
-    if not isinstance(bandwidth, str):
-        look = look_at(rows, box_lattice(rows.w, bandwidth, 1.0))
-        return bandwidth, _smooth(
-            look, kernel_on(look.lattice, kernel, bandwidth), scale, bandwidth
-        )
-    dim = rows.w.shape[1]
-    single, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
-    alone = dim == 1 and bandwidth != "cv"
-    look = look_at(rows, box_lattice(rows.w, single, 1.0 if alone else FACTORS[dim][0]))
-    factor = 1.0 if alone else choose_factor(look, kernel, single, reference, bandwidth)
-    chosen = factor * single
-    return chosen, _smooth(look, kernel_on(look.lattice, kernel, chosen), scale, chosen)
+    kernel, dim = KERNELS[kernel_name], rows.w.shape[1]
+    if isinstance(bandwidth, str):
+        single, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
+        alone = dim == 1 and bandwidth != "cv"
+        look = look_at(rows, box_lattice(rows.w, single, 1.0 if alone else FACTORS[dim][0]))
+        factor = 1.0 if alone else choose_factor(look, kernel, single, reference, bandwidth)
+        chosen = factor * single
+    else:
+        chosen = bandwidth
+        look = look_at(rows, box_lattice(rows.w, chosen, 1.0))
+    K = kernel_on(look.lattice, kernel, chosen)
+    return chosen, _smooth(look, K, scale, chosen)
 
 
 def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
@@ -91,6 +90,6 @@ def noise_to_signal(look: EmpiricalCharacteristic, K: Array, scale: Array) -> fl
     """Integrated variance of an estimate over the integrated square of a normal truth."""
     truth = np.square(K) * normal_square(look.lattice, scale)
     noise = np.square(K) * look.variance
-    origin = tuple(k for k in look.lattice.order[:-1]) + (0,)
+    origin = (*look.lattice.order[:-1], 0)
     noise[origin] = 0.0  # the integral of the density is known
     return look.lattice.total(noise) / look.lattice.total(truth)

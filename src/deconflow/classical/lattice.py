@@ -51,6 +51,11 @@ class Lattice:
         """Shape of arrays over the lattice."""
         return (*(2 * k + 1 for k in self.order[:-1]), self.order[-1] + 1)
 
+    @property
+    def size(self) -> int:
+        """Number of frequencies."""
+        return int(np.prod(self.shape))
+
     def axis(self, d: int) -> Array:
         """Frequencies along dimension ``d``."""
         first = 0 if d == self.dim - 1 else -self.order[d]
@@ -87,7 +92,7 @@ class Lattice:
         """Values on a grid over the box of the density with this characteristic function."""
         points = [grid_points(self.dim, k) for k in self.order]
         spectrum = np.zeros((*points[:-1], points[-1] // 2 + 1), complex)
-        rows = np.ix_(*(np.arange(-k, k + 1) for k in self.order[:-1]), range(self.shape[-1]))
+        rows = np.ix_(*(np.arange(-k, k + 1) for k in self.order[:-1]), np.arange(self.shape[-1]))
         # The inverse transform has exp(+i k x), a density exp(-i t x).
         spectrum[rows] = characteristic.conj()
         return np.fft.irfftn(spectrum, points, axes=range(self.dim)) * (

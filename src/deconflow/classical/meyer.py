@@ -47,10 +47,10 @@ def analyse(characteristic: Complex, level: int, kind: str) -> Array:
     ``characteristic`` ``(..., order + 1)`` is at the frequencies ``0..order_of(level, kind)``.
     """
     size = 2**level
-    l = np.arange(characteristic.shape[-1])
+    k = np.arange(characteristic.shape[-1])
     spectrum = np.zeros((*characteristic.shape[:-1], 2 * size), complex)
-    twice = np.where(l == 0, 1.0, 2.0)  # for the negative frequencies
-    spectrum[..., l] = characteristic * (twice * WINDOWS[kind](l / size))
+    twice = np.where(k == 0, 1.0, 2.0)  # for the negative frequencies
+    spectrum[..., k] = characteristic * (twice * WINDOWS[kind](k / size))
     folded = spectrum[..., :size] + spectrum[..., size:]
     return np.fft.fft(folded).real / np.sqrt(size)
 
@@ -58,9 +58,9 @@ def analyse(characteristic: Complex, level: int, kind: str) -> Array:
 def synthesise(coefficients: Array, level: int, kind: str, order: int) -> Complex:
     """Characteristic function at the frequencies ``0..order`` of a sum of functions."""
     size = 2**level
-    l = np.arange(order + 1)
-    waves = np.fft.fft(coefficients)[l % size]
-    return (WINDOWS[kind](l / size) * waves).conj() / np.sqrt(size)
+    k = np.arange(order + 1)
+    waves = np.fft.fft(coefficients)[k % size]
+    return (WINDOWS[kind](k / size) * waves).conj() / np.sqrt(size)
 
 
 def _rise(x: Array) -> Array:

@@ -110,10 +110,10 @@ def fit_wavelets(
     else:
         kept = nonlinear(rows, low, length, climb(rows, low, length, level), threshold == "soft")
     order = max(order_of(part.level, part.kind) for part in kept)
-    characteristic = sum(synthesise(part.values, part.level, part.kind, order) for part in kept)
+    parts = [synthesise(part.values, part.level, part.kind, order) for part in kept]
     signal = sum(np.square(part.values).sum() for part in kept)
     noise = sum(part.variances[part.values != 0].sum() for part in kept)
-    return kept, FourierFit(Lattice(low, length, (order,)), characteristic, float(noise / signal))
+    return kept, FourierFit(Lattice(low, length, (order,)), np.sum(parts, 0), float(noise / signal))
 
 
 def _waves(rows: Rows, lattice: Lattice) -> Complex:
