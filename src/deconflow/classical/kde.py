@@ -34,13 +34,13 @@ class FourierFit:
     ----------
     lattice, characteristic
         The frequencies, and the smoothed characteristic function there.
-    noise_to_signal : float
-        Integrated variance over the integrated square of a normal truth, after smoothing.
+    relative_error : float
+        Integrated squared error that comes from the noise, over the density's integrated square.
     """
 
     lattice: Lattice
     characteristic: Complex
-    noise_to_signal: float
+    relative_error: float
 
 
 def fit_kde(
@@ -80,16 +80,21 @@ def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
 
 
 def _smooth(look: EmpiricalCharacteristic, K: Array, scale: Array, bandwidth: Array) -> FourierFit:
-    ratio = noise_to_signal(look, K, scale)
+    error = relative_error(look, K, scale)
     order = np.minimum(look.lattice.order, orders_for(look.lattice.length, bandwidth))
     trimmed = look.lattice.trim(tuple(int(k) for k in order), look.estimate * K)
-    return FourierFit(*trimmed, ratio)
+    return FourierFit(*trimmed, error)
 
 
-def noise_to_signal(look: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
-    """Integrated variance of an estimate over the integrated square of a normal truth."""
-    truth = np.square(K) * normal_square(look.lattice, scale)
-    noise = np.square(K) * look.variance
+def relative_error(look: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
+    """Error that the noise causes if the truth is normal, over the truth's integrated square.
+
+    Variance, and what is shrunk to zero because nothing is known; frequency zero is left out,
+    where all densities agree.
+    """
+    signal = np.square(K) * normal_square(look.lattice, scale)
+    error = np.square(K) * look.variance + signal * np.square(1 - look.shrinkage)
     origin = (*look.lattice.order[:-1], 0)
-    noise[origin] = 0.0  # the integral of the density is known
-    return look.lattice.total(noise) / look.lattice.total(truth)
+    signal[origin] = error[origin] = 0.0
+    signal_total = look.lattice.total(signal)
+    return look.lattice.total(error) / signal_total if signal_total > 0 else 0.0

@@ -111,9 +111,17 @@ def fit_wavelets(
         kept = nonlinear(rows, low, length, climb(rows, low, length, level), threshold == "soft")
     order = max(order_of(part.level, part.kind) for part in kept)
     parts = [synthesise(part.values, part.level, part.kind, order) for part in kept]
-    signal = sum(np.square(part.values).sum() for part in kept)
-    noise = sum(part.variances[part.values != 0].sum() for part in kept)
-    return kept, FourierFit(Lattice(low, length, (order,)), np.sum(parts, 0), float(noise / signal))
+    fit = FourierFit(Lattice(low, length, (order,)), np.sum(parts, 0), _relative_error(kept))
+    return kept, fit
+
+
+def _relative_error(kept: list[Coefficients]) -> float:
+    """Variance of what is kept over its squares, without the constant that all densities share."""
+    signal = sum(np.square(part.values).sum() for part in kept) - 1
+    error = sum(part.variances[part.values != 0].sum() for part in kept)
+    if not kept[0].within_reach or signal <= 0:
+        return 1.0
+    return float(error / signal)
 
 
 def _waves(rows: Rows, lattice: Lattice) -> Complex:

@@ -26,6 +26,8 @@ from deconflow.standardising import Standardiser
 
 Array = NDArray[np.float64]
 
+LARGEST_ERROR = 0.5
+"""A fit with more error for its signal than this warns."""
 GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
 
 
@@ -36,12 +38,12 @@ class GridQueries:
     ----------
     density_ : GridDensity
         The density.
-    noise_to_signal_ : float
-        Integrated variance of the estimate over the integrated square of the density.
+    relative_error_ : float
+        Integrated squared error that comes from the noise, over the density's integrated square.
     """
 
     density_: GridDensity
-    noise_to_signal_: float
+    relative_error_: float
     background: float
     parameters_: dict[str, Any]
 
@@ -131,7 +133,7 @@ class GridQueries:
         }
         details = {
             "background": self.density_.background,
-            "noise_to_signal": self.noise_to_signal_,
+            "relative_error": self.relative_error_,
             "learned": self._learned(),
         }
         write_model(path, self, details, arrays)
@@ -156,7 +158,7 @@ class GridQueries:
         """Take what :meth:`save` wrote."""
         values = {name: arrays[name].numpy() for name in GRID_ARRAYS}
         self.density_ = GridDensity(background=details["background"], **values)
-        self.noise_to_signal_ = details["noise_to_signal"]
+        self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
         self.parameters_ = self.get_params()  # type: ignore[attr-defined]
 
@@ -199,12 +201,12 @@ class GridQueries:
             mean=units.location,
             factor=np.diag(units.spread),
         )
-        self.noise_to_signal_ = fit.noise_to_signal
+        self.relative_error_ = fit.relative_error
         self.parameters_ = self.get_params()  # type: ignore[attr-defined]
-        if fit.noise_to_signal > 1:
+        if fit.relative_error > LARGEST_ERROR:
             warnings.warn(
-                f"The estimate has {fit.noise_to_signal:.2g} times as much error as signal: the "
-                "noise hides the density at this resolution. Smooth more, or bring more rows.",
+                f"The noise hides the density at this resolution: error is {fit.relative_error:.2g}"
+                " times the signal. Check the noise, smooth more, or bring more rows.",
                 stacklevel=3,
             )
 
@@ -223,14 +225,14 @@ class Units:
 def as_rows(data: Observations, name: str, most_dimensions: int) -> Rows:
     """Check what only a classical estimator cannot take, and make its rows."""
     n, dim = data.w.shape
+    if n < 2:
+        raise ValueError(f"Expected at least 2 rows to fit a density; got n_samples = {n}.")
     if dim > most_dimensions:
         word = "one column" if most_dimensions == 1 else f"at most {most_dimensions} columns"
         raise ValueError(
             f"Expected {word} in w with {name}; got {dim}. "
             "Use XDGMM or FlowDeconvolver in more dimensions."
         )
-    if n < 2:
-        raise ValueError(f"Expected at least 2 rows to fit a density; got n_samples = {n}.")
     w = data.w.numpy()
     constant = np.ptp(w, axis=0) == 0
     if constant.any():

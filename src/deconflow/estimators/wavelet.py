@@ -52,8 +52,8 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
         Number of wavelets that were kept above it.
     density_ : GridDensity
         The density on its grid.
-    noise_to_signal_ : float
-        Variance of all kept coefficients over the sum of their squares. Above one, the fit warns.
+    relative_error_ : float
+        Variance of all kept coefficients over the sum of their squares. Above 0.5, the fit warns.
     n_features_in_ : int
         Number of columns of ``w``: one.
 
@@ -66,11 +66,11 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> v = rng.choice([-1.0, 1.0], size=(5000, 1)) + 0.3 * rng.normal(size=(5000, 1))
-    >>> w = v + rng.laplace(scale=0.5, size=v.shape)
+    >>> w = v + rng.laplace(scale=0.2, size=v.shape)
     >>> from deconflow import noise
-    >>> model = WaveletDeconvolver().fit(w, noise=noise.laplace([0.5]))
+    >>> model = WaveletDeconvolver().fit(w, noise=noise.laplace([0.2]))
     >>> np.exp(model.score_samples([[-1.0], [0.0], [1.0]])).round(1)  # the truth has 0.7, 0.0, 0.7
-    array([0.6, 0. , 0.6])
+    array([0.7, 0. , 0.6])
     """
 
     __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
