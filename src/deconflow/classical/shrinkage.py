@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 COARSEST, FINEST = 1, 10
-MARGIN = 2.0
+"""Levels that may be chosen or given."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,12 @@ class Coefficients:
 
     @property
     def gain(self) -> float:
-        """Fall of the integrated squared error from keeping them all, less twice its error."""
-        gain = (np.square(self.values) - 2 * self.variances).sum()
-        return float(gain - MARGIN * np.sqrt(2 * np.square(self.variances).sum()))
+        """Fall of the integrated squared error from keeping them all, less twice its own error.
+
+        The estimate without bias subtracts two variances. A few frequencies cause most of the
+        variance, so that the error of the estimate is as large as the variance itself.
+        """
+        return float((np.square(self.values) - 4 * self.variances).sum())
 
     def thresholded(self, bar: float, soft: bool) -> Coefficients:
         """Keep those that exceed ``bar`` standard deviations, if ``soft`` by what they exceed."""
@@ -66,16 +69,27 @@ def measure(rows: Rows, low: Array, length: Array, level: int, kind: str) -> Coe
 
 
 def climb(rows: Rows, low: Array, length: Array, level: int | None) -> list[Coefficients]:
-    """Wavelets below a level; without one, up to the last level with less error than signal."""
+    """Wavelets below a level; without one, up to the last level that can tell anything.
+
+    That is where errors exceed the signal, the noise lets nothing through, or two levels in a row
+    have no coefficient above its threshold.
+    """
     levels: list[Coefficients] = []
+    barren = 0
     signal = np.square(measure(rows, low, length, COARSEST, "scaling").values).sum()
     for j in range(COARSEST, FINEST if level is None else level):
         wavelets = measure(rows, low, length, j, "wavelet")
         hopeless = not wavelets.within_reach or wavelets.variances.sum() > signal
-        if hopeless and level is None:
+        if level is None and (hopeless or barren == 2):
             break
         levels.append(wavelets)
+        barren = 0 if wavelets.thresholded(universal_bar(rows), False).values.any() else barren + 1
     return levels
+
+
+def universal_bar(rows: Rows) -> float:
+    """Standard deviations that pure error hardly ever exceeds."""
+    return float(np.sqrt(2 * np.log(rows.effective_number)))
 
 
 def best_level(levels: list[Coefficients]) -> int:
@@ -89,7 +103,7 @@ def nonlinear(
 ) -> list[Coefficients]:
     """The linear estimator, and thresholded wavelets from its level upwards."""
     start = best_level(levels)
-    bar = np.sqrt(2 * np.log(rows.effective_number))
+    bar = universal_bar(rows)
     finer = [part.thresholded(bar, soft) for part in levels if part.level >= start]
     return [measure(rows, low, length, start, "scaling"), *finer]
 
