@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.distributions import Exponential
 
-from deconflow import DeconvolvingKDE, noise
+from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
 from deconflow.classical.kernels import KERNELS
 
 RULES = ("plug_in", "normal_reference", "cv")
@@ -284,6 +285,44 @@ def test_one_hopeless_row_and_one_far_row():
     with pytest.warns(UserWarning, match="1 of 500 rows lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
+
+
+ODD_ROWS = {
+    "two rows": np.array([[0.0], [1.0]]),
+    "duplicates": np.r_[np.zeros(50), 1.0][:, None],
+    "far from zero": 1e9 + toys.draw(50, 0),
+    "tiny": 1e-12 * toys.draw(50, 0),
+    "huge": 1e12 * toys.draw(50, 0),
+    "one far row": np.r_[toys.draw(50, 0), [[1e6]]],
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*rows lie too far out")
+@pytest.mark.filterwarnings("ignore:The noise hides the density")
+@pytest.mark.parametrize("share", [0.0, 0.1])
+@pytest.mark.parametrize("name", ODD_ROWS)
+@pytest.mark.parametrize("model", [DeconvolvingKDE(), DeconvolvingKDE("cv"), WaveletDeconvolver()])
+def test_odd_rows_have_finite_answers(model, name, share):
+    w = ODD_ROWS[name]
+    law = [share * np.diff(np.quantile(w, [0.1, 0.9]))[0]]
+    model = clone(model).fit(w, noise=law)
+    assert np.isfinite(model.score_samples(w)).all()
+    assert np.isfinite(model.sample(10, random_state=0)).all()
+    assert np.isfinite(model.posterior(w, noise=law).mean).all()
+
+
+def test_noise_with_a_mean_is_taken_off():
+    rng = np.random.default_rng(0)
+    v = toys.draw(5000, 0)
+    law = noise.split_normal(lower=[0.9], upper=[0.2])
+    w = v + law.bind(5000).sample(1)[0].numpy()
+    assert w.mean() - v.mean() > 0.4
+    model = DeconvolvingKDE().fit(w, noise=law)
+    assert model.sample(20_000, random_state=0).mean() == pytest.approx(v.mean(), abs=0.1)
+    wave = noise.from_law(Exponential, rate=np.full((5000, 1), 2.0))  # by quadrature, row by row
+    w = v + rng.exponential(0.5, v.shape)
+    model = DeconvolvingKDE().fit(w[:200], noise=wave[:200])
+    assert model.sample(20_000, random_state=0).mean() == pytest.approx(v[:200].mean(), abs=0.2)
 
 
 W = np.random.default_rng(0).normal(size=(30, 2))

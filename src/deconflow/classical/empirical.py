@@ -122,7 +122,10 @@ Sums = tuple[Complex, Array, Array, Array]
 
 def _shared(rows: Rows, lattice: Lattice) -> Sums:
     """One noise for all rows: its characteristic function comes out of the sums."""
-    phi = characteristic_function(rows.noise, lattice.points())[0].reshape(lattice.shape)
+    if has_independent_values(rows.noise):
+        phi = lattice.product([phi[0] for phi in _along_axes(rows.noise, lattice)])
+    else:
+        phi = characteristic_function(rows.noise, lattice.points())[0].reshape(lattice.shape)
     waves = np.zeros(lattice.shape, complex)
     for part in rows.chunks(_chunk(lattice)):
         waves += _contract(part.weights, _waves(part.w, lattice))
@@ -139,12 +142,7 @@ def _by_rows(rows: Rows, lattice: Lattice, sums_of) -> Sums:  # noqa: ANN001
 
 def _separable(rows: Rows, lattice: Lattice) -> Sums:
     """Independent values: every row is a product over dimensions, and sums are contractions."""
-    longest = max(lattice.shape)
-    t = np.zeros((longest, lattice.dim))
-    for d, count in enumerate(lattice.shape):
-        t[:count, d] = lattice.axis(d)
-    phi = value_characteristics(rows.noise, t)
-    phis = [phi[:, :count, d] for d, count in enumerate(lattice.shape)]
+    phis = _along_axes(rows.noise, lattice)
     powers = [np.square(np.abs(p)) for p in phis]
     waves = [e * p.conj() for e, p in zip(_waves(rows.w, lattice), phis, strict=True)]
     a, squares = rows.weights, np.square(rows.weights)
@@ -169,6 +167,15 @@ def _entangled(rows: Rows, lattice: Lattice) -> Sums:
         (squares @ power).reshape(shape),
         (squares @ np.square(power)).reshape(shape),
     )
+
+
+def _along_axes(noise: Noise, lattice: Lattice) -> list[Complex]:
+    """Characteristic functions ``(N or 1, T)`` of each value along its dimension."""
+    t = np.zeros((max(lattice.shape), lattice.dim))
+    for d, count in enumerate(lattice.shape):
+        t[:count, d] = lattice.axis(d)
+    phi = value_characteristics(noise, t)
+    return [phi[:, :count, d] for d, count in enumerate(lattice.shape)]
 
 
 def _waves(w: Array, lattice: Lattice) -> list[Complex]:

@@ -71,7 +71,7 @@ class Lattice:
         columns = np.broadcast_arrays(*self.axes())
         return np.stack([column.ravel() for column in columns], -1)
 
-    def product(self, factors: list[Array]) -> Array:
+    def product(self, factors: list[NDArray]) -> NDArray:
         """Multiply functions of one dimension each, given by their values along the axes."""
         shaped = [f.reshape(t.shape) for f, t in zip(factors, self.axes(), strict=True)]
         return reduce(np.multiply, shaped, np.ones(self.shape))

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.utils import check_random_state
 
 from deconflow.classical.grid import GridDensity
 from deconflow.observations import Observations
@@ -116,10 +115,9 @@ def _pieces(rows: NDArray[np.int64], points: int) -> Iterator[NDArray[np.int64]]
 
 
 def resample(
-    density: GridDensity, weighed: WeighedPoints, n_samples: int, random_state: RandomState
+    density: GridDensity, weighed: WeighedPoints, n_samples: int, rng: np.random.RandomState
 ) -> tuple[Array, Array, Array, Array]:
     """Draws ``(n, S, D)``, means, covariances and effective sample sizes of some rows."""
-    rng = check_random_state(random_state)
     shares, points = weighed.shares(), weighed.points
     cumulated = np.cumsum(shares, axis=1)
     spots = rng.uniform(size=(len(shares), n_samples)) * cumulated[:, -1:]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow.checks import check_integer, check_number
 from deconflow.classical.empirical import Rows
 from deconflow.classical.grid import GridDensity, cut
 from deconflow.classical.kde import FourierFit
-from deconflow.classical.posterior import WeighedPoints, resample, weigh
+from deconflow.classical.posterior import resample, weigh
 from deconflow.estimators.door import observe, refuse_noise_as_y, true_values
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
@@ -69,7 +69,7 @@ class GridQueries:
         check_integer("n_proposals", n_proposals, 1)
         data = self._observe(w, noise, projection)
         answer = np.empty(len(data))
-        for weighed in self._weigh(data, n_proposals, random_state):
+        for weighed in weigh(self.density_, data, n_proposals, random_state):
             answer[weighed.rows] = weighed.log_marginal()
         return answer
 
@@ -118,8 +118,8 @@ class GridQueries:
         n, dim = data.w.shape
         samples, means = np.empty((n, n_samples, dim)), np.empty((n, dim))
         covariances, sizes = np.empty((n, dim, dim)), np.empty(n)
-        rng = np.random.RandomState(0) if random_state is None else random_state
-        for weighed in self._weigh(data, n_proposals, random_state):
+        rng = check_random_state(random_state)
+        for weighed in weigh(self.density_, data, n_proposals, rng):
             parts = resample(self.density_, weighed, n_samples, rng)
             for whole, part in zip((samples, means, covariances, sizes), parts, strict=True):
                 whole[weighed.rows] = part
@@ -161,11 +161,6 @@ class GridQueries:
         self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
         self.parameters_ = self.get_params()  # type: ignore[attr-defined]
-
-    def _weigh(
-        self, data: Observations, n_draws: int, random_state: RandomState
-    ) -> Iterator[WeighedPoints]:
-        return weigh(self.density_, data, n_draws, random_state)
 
     def _observe(
         self,
