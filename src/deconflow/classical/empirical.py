@@ -13,7 +13,7 @@ is finite for every noise, also for one whose characteristic function has zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -134,10 +134,12 @@ def _shared(rows: Rows, lattice: Lattice) -> Sums:
     return waves * phi.conj(), power, squares * power, squares * np.square(power)
 
 
-def _by_rows(rows: Rows, lattice: Lattice, sums_of) -> Sums:  # noqa: ANN001
+def _by_rows(rows: Rows, lattice: Lattice, sums_of: Callable[[Rows, Lattice], Sums]) -> Sums:
+    """Noise row by row: add up pieces of bounded memory."""
     size = _chunk(lattice) if sums_of is _separable else AT_ONCE // lattice.size
     parts = (sums_of(part, lattice) for part in rows.chunks(max(1, size)))
-    return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
+    numerator, *real = (sum(sums) for sums in zip(*parts, strict=True))
+    return (numerator, *real)
 
 
 def _separable(rows: Rows, lattice: Lattice) -> Sums:
