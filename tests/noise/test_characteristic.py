@@ -98,6 +98,15 @@ def test_student_between_cauchy_and_normal():
     np.testing.assert_allclose(many, np.exp(-(t[:, 0] ** 2) / 2), atol=2e-4)
 
 
+@pytest.mark.parametrize("df", [0.5, 1.0, 3.0, 30.0, 300.0, 3e3, 3e5])
+def test_student_is_finite_and_falls(df):
+    t = np.r_[0.0, np.geomspace(1e-200, 1e12, 500)]
+    phi = characteristic_function(student_t([1.0], df), t[:, None])[0].real
+    assert np.isfinite(phi).all()
+    assert phi[0] == 1
+    assert (np.diff(phi) <= 1e-12).all()
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_other_units(name):
     scale = torch.tensor([2.0, 0.5], dtype=torch.float64)

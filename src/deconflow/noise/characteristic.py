@@ -233,10 +233,10 @@ def _student_t(law: Any, t: Real) -> Complex:
         log_phi = log_bessel + df / 2 * np.log(x / 2) - special.gammaln(df / 2) + np.log(2)
         square = np.square(size) * df / (df - 2)
         by_cumulants = -square / 2 + np.square(square) / (4 * (df - 4))
-    # Few degrees of freedom overflow only where x is so small that the answer is one.
-    close = np.where(df > 50, by_cumulants, 0.0)
-    fine = np.isfinite(log_phi) | (x > 700 + df)
-    return _shift(law.loc, t) * np.exp(np.where(fine, log_phi, close))
+        by_cumulants = np.where(square < df, by_cumulants, -square / 4)  # next to nothing
+    # Few degrees of freedom fail only where x is so small or large that the answer is one or zero.
+    close = np.where(df > 50, by_cumulants, np.where(x < 1, 0.0, -x))
+    return _shift(law.loc, t) * np.exp(np.where(np.isfinite(log_phi), log_phi, close))
 
 
 CLOSED_FORMS: dict[type, Callable[[Any, Real], Complex]] = {
