@@ -21,6 +21,7 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.classical
 	$(BIN)/python benchmarks/xd_speed.py --threads
 	$(BIN)/python benchmarks/xd_memory.py
 

@@ -6,19 +6,23 @@ from deconflow import noise
 from deconflow.estimators import (
     XDGMM,
     Deconvolver,
+    DeconvolvingKDE,
     FlowDeconvolver,
     PosteriorSamples,
     UntrustedFitWarning,
+    WaveletDeconvolver,
 )
 from deconflow.observations import Observations
 
 __all__ = [
     "XDGMM",
     "Deconvolver",
+    "DeconvolvingKDE",
     "FlowDeconvolver",
     "Observations",
     "PosteriorSamples",
     "UntrustedFitWarning",
+    "WaveletDeconvolver",
     "__version__",
     "noise",
 ]

@@ -33,12 +33,15 @@ class Comparison:
 
     Attributes
     ----------
+    rows : array
+        Which rows.
     mixture, blend : array
         ``log p(w)`` of each, under the mixture alone and with the flows' share.
     weights : array
         Weights of the rows.
     """
 
+    rows: NDArray[np.int64]
     mixture: NDArray[np.float64]
     blend: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -92,8 +95,13 @@ class Means:
     progress: bool = False
 
 
-def fit_density(data: Observations, plan: Plan, means: Means, seed: int) -> Fitted:
-    """Fit XD and flows to standardised rows; let noisy held-out rows choose."""
+def fit_density(
+    data: Observations, log_volume: Tensor, plan: Plan, means: Means, seed: int
+) -> Fitted:
+    """Fit XD and flows to standardised rows; let noisy held-out rows choose.
+
+    ``log_volume``, one number or one a row, brings log densities back to the user's units.
+    """
     rng = np.random.RandomState(seed)
     recipe = Recipe(1, stopping=STOPPING)
     ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
@@ -104,7 +112,11 @@ def fit_density(data: Observations, plan: Plan, means: Means, seed: int) -> Fitt
     if comparison.flows_win():
         members = _flows_on_all(data, proposing, plan, means, seed) or compared[0]
     density = blend_of(ladder.mixture, members, plan)
-    certificate = _certify(density, proposing, data, ladder, comparison, members, plan)
+    held_out, rows = ladder.held_out, np.arange(len(data))
+    if members:
+        held_out, rows = comparison.blend, comparison.rows
+    in_units = torch.from_numpy(held_out) - log_volume.expand(len(data))[torch.from_numpy(rows)]
+    certificate = _certify(density, proposing, data, in_units, comparison, members, plan)
     return Fitted(ladder.mixture, proposing, members, ladder.table, comparison, certificate)
 
 
@@ -156,20 +168,19 @@ def _compare(
         blended.append(estimate.log_p.numpy())
     seen = np.concatenate(held)
     weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
-    return Comparison(ladder.held_out[seen], np.concatenate(blended), weights[seen])
+    return Comparison(seen, ladder.held_out[seen], np.concatenate(blended), weights[seen])
 
 
 def _certify(
     density: Density,
     proposing: Mixture,
     data: Observations,
-    ladder: Ladder,
+    held_out: Tensor,
     comparison: Comparison,
     members: list[Member],
     plan: Plan,
 ) -> Certificate:
     some = torch.randperm(len(data))[: plan.checked_rows]
-    held_out: Tensor = torch.from_numpy(comparison.blend if members else ladder.held_out)
     return certify(
         density,
         proposing,

@@ -25,7 +25,7 @@ from deconflow.randomness import isolated_rng
 from deconflow.xd.mixture import Mixture
 
 FLOW = "mixture"
-ROWS_TO_START, EPOCHS_TO_START = 10_000, 4
+ROWS_TO_START, EPOCHS_TO_START = 5_000, 3
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def train(job: Job) -> list[Member]:
         dim = job.data.latent_dim
         stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in range(job.count)])
         start_at(stack, job.mixture)
-        rows = PreparedRows.of(job.data, job.mixture, torch.float32)
+        rows = PreparedRows.of(job.data, job.mixture, torch.float32).to(dtype=torch.float32)
         chains = Chains(
             stack, Defensive(), rows, job.mixture, fresh=plan.fresh, steps_on=plan.steps_on
         )

@@ -2,7 +2,17 @@
 
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.flow import FlowDeconvolver
+from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
 
-__all__ = ["XDGMM", "Deconvolver", "FlowDeconvolver", "PosteriorSamples", "UntrustedFitWarning"]
+__all__ = [
+    "XDGMM",
+    "Deconvolver",
+    "DeconvolvingKDE",
+    "FlowDeconvolver",
+    "PosteriorSamples",
+    "UntrustedFitWarning",
+    "WaveletDeconvolver",
+]

@@ -157,7 +157,8 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
             plan = make_plan(len(data), self.members, quick=self.quick)
             seed = check_random_state(self.random_state).randint(2**30)
             with isolated_rng(seed):
-                fitted = fit_density(self._standardised(data), plan, means, seed)
+                volume = self.standardiser_.log_observed_volume(data)
+                fitted = fit_density(self._standardised(data), volume, plan, means, seed)
             self._take(fitted, plan)
         for warning in self.certificate_.warnings:
             warnings.warn(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning, 2)

@@ -1,6 +1,7 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
 from deconflow.noise.base import Noise
+from deconflow.noise.characteristic import characteristic_function
 from deconflow.noise.door import as_noise
 from deconflow.noise.gaussian import GaussianNoise, gaussian
 from deconflow.noise.laws import LawNoise, from_law
@@ -20,6 +21,7 @@ __all__ = [
     "Noise",
     "SplitNormal",
     "as_noise",
+    "characteristic_function",
     "from_law",
     "gaussian",
     "gaussian_mixture",

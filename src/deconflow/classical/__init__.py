@@ -1,0 +1,1 @@
+"""Classical deconvolution in few dimensions: kernels and wavelets in Fourier space."""

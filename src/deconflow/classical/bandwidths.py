@@ -1,0 +1,166 @@
+r"""Choosing the bandwidth of a deconvolving kernel estimator.
+
+All rules minimise an estimate of the integrated squared error, which in Fourier space is
+
+.. math:: \int |\phi_K(h t)|^2 \, \mathrm{var} \, \hat\phi_v(t) + |\phi_v(t)|^2 \,
+          (\phi_K(h t) - 1)^2 \, dt
+
+- ``"normal_reference"``: :math:`\phi_v` is that of a normal law with the deconvolved variance.
+- ``"plug_in"``: of a normal law with the roughness :math:`\int f''^2` of the truth, which is
+  estimated in two stages.
+- ``"cv"``: least-squares cross-validation, where :math:`|\phi_v|^2` comes from pairs of rows.
+
+In several dimensions the first two rules give each dimension's bandwidth by itself, and a common
+factor is chosen for all.
+
+References
+----------
+Stefanski and Carroll (1990), "Deconvolving kernel density estimators", Statistics 21.
+Delaigle and Gijbels (2004), "Practical bandwidth selection in deconvolution kernel density
+estimation", Computational Statistics and Data Analysis 45.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import factorial, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
+from deconflow.classical.kernels import SMOOTH_VARIANCE, smooth
+from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
+
+Array = NDArray[np.float64]
+Kernel = Callable[[Array], Array]
+
+RULES = ("plug_in", "normal_reference", "cv")
+CANDIDATES = 100
+SMALLEST, LARGEST = 0.02, 3.0
+"""Bandwidths to try: from this many deconvolved to this many measured standard deviations."""
+FACTORS = {1: (0.15, 3.0), 2: (0.5, 3.0), 3: (0.6, 3.0)}
+"""Common factors to try, by dimension."""
+
+
+def kernel_on(lattice: Lattice, kernel: Kernel, bandwidth: Array) -> Array:
+    """Characteristic function of the product kernel on a lattice."""
+    return lattice.product([kernel(bandwidth[d] * lattice.axis(d)) for d in range(lattice.dim)])
+
+
+def reference_risk(look: EmpiricalCharacteristic, K: Array, truth_square: Array) -> float:
+    """Integrated squared error, less a constant, if the truth had this squared modulus."""
+    signal = K * look.shrinkage
+    return look.lattice.total(
+        np.square(K) * look.variance + truth_square * (np.square(signal) - 2 * signal)
+    )
+
+
+def cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
+    """Integrated squared error, less a constant, by cross-validation."""
+    fitted = np.square(K * np.abs(look.estimate))
+    return look.lattice.total(fitted - 2 * K * look.shrinkage * look.unbiased_square)
+
+
+def normal_square(lattice: Lattice, scale: Array) -> Array:
+    """Squared modulus of a normal law's characteristic function."""
+    return lattice.product(
+        [np.exp(-np.square(scale[d] * lattice.axis(d))) for d in range(lattice.dim)]
+    )
+
+
+def by_dimension(
+    rows: Rows, kernel: Kernel, scale: Array, spread: Array, rule: str
+) -> tuple[Array, Array]:
+    """Bandwidth of each dimension by itself, and the scale of the reference law that gave it."""
+    answers = [
+        _of_one_dimension(rows, d, kernel, scale, spread, rule) for d in range(rows.w.shape[1])
+    ]
+    bandwidth, reference = zip(*answers, strict=True)
+    return np.array(bandwidth), np.array(reference)
+
+
+def choose_factor(
+    look: EmpiricalCharacteristic, kernel: Kernel, bandwidth: Array, reference: Array, rule: str
+) -> float:
+    """Choose the common factor of all dimensions' bandwidths."""
+    lattice = look.lattice
+    low, high = FACTORS[lattice.dim]
+    factors = np.geomspace(low, high, 60)
+    # The lattice may end before the smallest bandwidth's band does.
+    orders = np.array([orders_for(lattice.length, c * bandwidth) for c in factors])
+    factors = factors[(orders <= lattice.order).all(1)]
+    kernels = (kernel_on(lattice, kernel, c * bandwidth) for c in factors)
+    if rule == "cv":
+        return float(factors[_last_minimum(np.array([cross_validation(look, K) for K in kernels]))])
+    truth = normal_square(lattice, reference)
+    return float(factors[np.argmin([reference_risk(look, K, truth) for K in kernels])])
+
+
+def _last_minimum(risks: Array) -> int:
+    """Largest bandwidth at a local minimum: cross-validation has others that are too small."""
+    lower = np.r_[True, risks[1:] < risks[:-1]] & np.r_[risks[:-1] <= risks[1:], True]
+    return int(np.flatnonzero(lower)[-1])
+
+
+def _of_one_dimension(
+    rows: Rows, d: int, kernel: Kernel, scale: Array, spread: Array, rule: str
+) -> tuple[float, float]:
+    candidates = np.geomspace(SMALLEST * scale[d], LARGEST * spread[d], CANDIDATES)
+    look = look_at(rows, _line(rows, d, spread, candidates[0]))
+    sigma = np.array(scale)
+    if rule == "plug_in":
+        sigma[d] = _equally_rough_scale(look, d, float(scale[d]), candidates)
+    truth = normal_square(look.lattice, sigma)
+    t = look.lattice.axes()[d]
+    risks = [reference_risk(look, kernel(h * t), truth) for h in candidates]
+    return float(candidates[np.argmin(risks)]), float(sigma[d])
+
+
+def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
+    """Lattice along one dimension, with frequency zero in the others."""
+    longest = np.full(len(spread), 2 * pi * smallest * MOST_ORDERS[1])
+    low, length = enclose(rows.w, 0.5 * spread, longest)
+    order = [0] * len(spread)
+    order[d] = orders_for(length, np.full(len(spread), smallest))[d]
+    length = np.where(np.arange(len(length)) == d, length, 1.0)
+    return Lattice(low, length, tuple(order))
+
+
+def _equally_rough_scale(
+    look: EmpiricalCharacteristic, d: int, scale: float, candidates: Array
+) -> float:
+    r"""Scale of the normal law that is as rough as the truth, :math:`\int f''^2` being equal.
+
+    The roughness of order r needs a bandwidth, and the best one that of order r + 1; the chain
+    starts from a normal law at order 4.
+    """
+    rough = _normal_roughness(4, scale)
+    for r in (3, 2):
+        bandwidth = _roughness_bandwidth(look, d, r, rough, candidates)
+        rough = _roughness(look, d, r, bandwidth)
+    equal = (_normal_roughness(2, 1.0) / max(rough, 1e-300)) ** 0.2
+    return float(np.clip(equal, 0.1 * scale, 1.2 * scale))
+
+
+def _normal_roughness(r: int, scale: float) -> float:
+    return factorial(2 * r) / ((2 * scale) ** (2 * r + 1) * factorial(r) * sqrt(pi))
+
+
+def _roughness(look: EmpiricalCharacteristic, d: int, r: int, bandwidth: float) -> float:
+    t = look.lattice.axes()[d]
+    smoothed = smooth(bandwidth * t) * np.abs(look.estimate)
+    return look.lattice.total(t ** (2 * r) * np.square(smoothed))
+
+
+def _roughness_bandwidth(
+    look: EmpiricalCharacteristic, d: int, r: int, next_rough: float, candidates: Array
+) -> float:
+    """Bandwidth at which the two biases of a roughness, smoothing and variance, cancel."""
+    t = look.lattice.axes()[d]
+    biases = [
+        look.lattice.total(t ** (2 * r) * np.square(smooth(h * t)) * look.variance)
+        - SMOOTH_VARIANCE * np.square(h) * next_rough
+        for h in candidates
+    ]
+    return float(candidates[np.argmin(np.abs(biases))])

@@ -1,0 +1,101 @@
+r"""A density on a grid: linear between the points, with a thin normal law behind it.
+
+.. math:: p(v) = (1 - b) \sum_g p_g \prod_d \Lambda\Big(\frac{v_d - x_{gd}}{\Delta_d}\Big)
+                 + b \, N(v; m, C)
+
+with hats :math:`\Lambda`, so that the integral is a sum and draws are exact. The normal law keeps
+log densities finite where the estimate was cut off at zero, and outside of the box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import map_coordinates
+from scipy.special import logsumexp
+from sklearn.utils import check_random_state
+
+from deconflow.randomness import RandomState
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GridDensity:
+    """A density on a grid.
+
+    Attributes
+    ----------
+    low, step : array
+        ``(D,)``: the first grid point and the distance between two.
+    values : array
+        Density at the points, one axis a dimension; zero at the edges.
+    background : float
+        Share ``b`` of the normal law.
+    mean, factor : array
+        ``(D,)`` and ``(D, D)``: the normal law's mean and Cholesky factor.
+    """
+
+    low: Array
+    step: Array
+    values: Array
+    background: float
+    mean: Array
+    factor: Array
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.low)
+
+    @property
+    def cell(self) -> float:
+        """Volume of a cell."""
+        return float(self.step.prod())
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density of ``(N, D)`` points."""
+        place = ((v - self.low) / self.step).T
+        inside = map_coordinates(self.values, place, order=1, mode="constant", cval=0.0)
+        with np.errstate(divide="ignore"):
+            log_grid = np.log(inside) + np.log1p(-self.background)
+            log_behind = np.log(self.background) + self._log_normal(v)
+        return logsumexp([log_grid, log_behind], axis=0)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""
+        rng = check_random_state(random_state)
+        mass = np.cumsum(self.values.ravel())
+        chosen = np.searchsorted(mass, rng.uniform(size=n) * mass[-1], side="right")
+        v = self.points(np.minimum(chosen, len(mass) - 1)) + self.jitter((n,), rng)
+        behind = self.mean + rng.normal(size=(n, self.dim)) @ self.factor.T
+        return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
+
+    def points(self, which: NDArray[np.int64]) -> Array:
+        """Coordinates of some grid points, by their flat numbers."""
+        return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)
+
+    def jitter(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
+        """Draw from the hat around a grid point."""
+        return self.step * (rng.uniform(size=(2, *shape, self.dim)).sum(0) - 1)
+
+    def _log_normal(self, v: Array) -> Array:
+        white = np.linalg.solve(self.factor, (v - self.mean).T)
+        log_det = np.log(np.diag(self.factor)).sum()
+        return -0.5 * np.square(white).sum(0) - log_det - self.dim / 2 * np.log(2 * np.pi)
+
+
+def cut(values: Array, cell: float) -> Array:
+    """Cut the negative parts of a density on a grid off, and scale the rest to one."""
+    kept = np.clip(values, 0, None)
+    kept[_edges(values.shape)] = 0.0
+    return kept / (kept.sum() * cell)
+
+
+def _edges(shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Points on the faces of the box."""
+    edges = np.ones(shape, bool)
+    edges[(slice(1, -1),) * len(shape)] = False
+    return edges

@@ -1,0 +1,160 @@
+"""Lattices, sums over rows, and densities on grids: each against its plain twin."""
+
+import numpy as np
+import pytest
+
+from deconflow.classical.bandwidths import cross_validation, kernel_on
+from deconflow.classical.empirical import Rows, look_at
+from deconflow.classical.grid import GridDensity, cut
+from deconflow.classical.kernels import KERNELS, SMOOTH_VARIANCE, smooth
+from deconflow.classical.lattice import Lattice, enclose
+from deconflow.noise import as_noise, characteristic_function, gaussian, laplace
+
+
+def lattice(dim):
+    return Lattice(np.full(dim, -4.0), np.linspace(8.0, 10.0, dim), (3, 2, 4)[:dim])
+
+
+def rows(law, dim, n=40):
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.5, 1.5, n)
+    w = rng.normal(size=(n, dim))
+    return Rows(w, as_noise(law, n, dim), weights / weights.sum())
+
+
+def scales(dim, n=40):
+    return np.random.default_rng(1).uniform(0.1, 1.0, (n, dim))
+
+
+def covariances(dim, n=40):
+    A = np.random.default_rng(2).normal(size=(n, dim, dim))
+    return A @ A.transpose(0, 2, 1)
+
+
+LAWS = {
+    "shared": lambda dim: gaussian(sd=np.full(dim, 0.5)),
+    "shared, full": lambda dim: gaussian(covariance=0.2 * np.eye(dim) + 0.1),
+    "diagonal": lambda dim: gaussian(sd=scales(dim)),
+    "laplace": lambda dim: laplace(scales(dim)),
+    "full": lambda dim: gaussian(covariance=covariances(dim)),
+}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("name", LAWS)
+def test_sums_over_rows_against_plain_sums(name, dim, monkeypatch):
+    monkeypatch.setattr("deconflow.classical.empirical.AT_ONCE", 500)  # many chunks
+    data, where = rows(LAWS[name](dim), dim), lattice(dim)
+    look = look_at(data, where)
+    t, a = where.points(), data.weights[:, None]
+    phi = np.broadcast_to(characteristic_function(data.noise, t), (len(a), len(t)))
+    waves = np.exp(1j * (data.w - where.low) @ t.T)
+    power = np.abs(phi) ** 2
+    for found, wanted in [
+        (look.numerator, a * phi.conj() * waves),
+        (look.power, a * power),
+        (look.power_of_squares, a**2 * power),
+        (look.fourth, a**2 * power**2),
+    ]:
+        np.testing.assert_allclose(found, wanted.sum(0).reshape(where.shape), atol=1e-12)
+    origin = (*where.order[:-1], 0)
+    assert look.estimate[origin] == pytest.approx(1)
+
+
+def test_pairs_of_rows_tell_the_square_without_bias():
+    rng = np.random.default_rng(0)
+    where = Lattice(np.zeros(1), np.array([8.0]), (3,))
+    found, naive = [], []
+    for _ in range(400):
+        w = rng.normal(size=(50, 1)) + 0.5 * rng.normal(size=(50, 1))
+        look = look_at(Rows(w, as_noise([0.5], 50, 1), np.full(50, 0.02)), where)
+        found.append(look.unbiased_square)
+        naive.append(np.abs(look.estimate) ** 2)
+    truth = np.exp(-(where.axis(0) ** 2))
+    error = np.std(found, 0) / 20
+    assert (np.abs(np.mean(found, 0) - truth) <= 4 * error + 1e-12).all()
+    assert np.mean(naive, 0)[-1] - truth[-1] > 4 * error[-1]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_characteristic_function_gives_its_density(dim):
+    where = Lattice(np.full(dim, -6.0), np.full(dim, 12.0), (10,) * dim)
+    t = where.points()
+    phi = np.exp(-0.5 * (t**2).sum(1) - 1j * t @ where.low + 1j * t @ np.full(dim, 0.5))
+    values = where.density(phi.reshape(where.shape))
+    step = where.length / values.shape
+    x = where.low + step * np.moveaxis(np.indices(values.shape), 0, -1)
+    wanted = np.exp(-0.5 * np.square(x - 0.5).sum(-1)) / (2 * np.pi) ** (dim / 2)
+    np.testing.assert_allclose(values, wanted, atol=1e-4)
+    assert values.sum() * step.prod() == pytest.approx(1, abs=1e-12)
+    assert where.total(np.abs(phi.reshape(where.shape)) ** 2) == pytest.approx(
+        (values**2).sum() * step.prod()  # Parseval
+    )
+
+
+def test_trimming_leaves_low_frequencies():
+    where = Lattice(np.zeros(2), np.ones(2), (3, 2))
+    t = where.points()[:, 0].reshape(where.shape)
+    small, values = where.trim((1, 2), t)
+    np.testing.assert_array_equal(values, small.points()[:, 0].reshape(small.shape))
+
+
+def test_a_box_is_cut_around_the_median():
+    w = np.r_[np.linspace(0, 1, 99), 1000.0][:, None]
+    low, length = enclose(w, np.array([0.5]), np.array([10.0]))
+    assert low[0] < 0.5 < low[0] + length[0]
+    assert length[0] == 10.0
+    low, length = enclose(w, np.array([0.5]), np.array([2000.0]))
+    assert (low[0], length[0]) == (-0.5, 1001.0)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_one_at_zero_and_end_at_one(name):
+    kernel = KERNELS[name]
+    t = np.linspace(-2, 2, 401)
+    assert kernel(np.zeros(1)) == 1
+    assert (kernel(t)[np.abs(t) > 1] == 0).all()
+    np.testing.assert_array_equal(kernel(t), kernel(-t))
+
+
+def test_variance_of_the_smooth_kernel():
+    step = 1e-3
+    curvature = (smooth(np.array([step])) - 1)[0] * 2 / step**2
+    assert -curvature == pytest.approx(SMOOTH_VARIANCE, rel=1e-5)
+
+
+def test_cross_validation_is_the_error_it_stands_for():
+    """Without noise: the integral of f^2 less twice the mean of leave-one-out estimates."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(30, 1))
+    where = Lattice(np.array([-10.0]), np.array([20.0]), (60,))
+    look = look_at(Rows(w, as_noise(0.0, 30, 1), np.full(30, 1 / 30)), where)
+    h = np.array([0.2])
+    K = kernel_on(where, smooth, h)
+    t = where.axis(0)
+    twice = np.where(t == 0, 1, 2)
+    pair = (np.cos(t * (w - w.T)[:, :, None]) * (K * twice)).sum(-1) / 20
+    square = (np.cos(t * (w - w.T)[:, :, None]) * (K**2 * twice)).sum(-1) / 20
+    leave_one_out = (pair.sum() - np.trace(pair)) / (30 * 29)
+    assert cross_validation(look, K) == pytest.approx(square.mean() - 2 * leave_one_out)
+
+
+def test_cut_densities_are_densities():
+    values = np.sin(np.linspace(0, 20, 50))[:, None] * np.ones(30)
+    kept = cut(values, 0.1)
+    assert kept.min() == 0
+    assert kept.sum() * 0.1 == pytest.approx(1)
+    assert not kept[0].any()
+    assert not kept[:, -1].any()
+
+
+def test_a_grid_density_is_linear_between_points():
+    values = np.zeros((4, 5))
+    values[1, 2], values[2, 2] = 1.0, 3.0
+    grid = GridDensity(np.zeros(2), np.ones(2), values / 4, 0.0, np.zeros(2), np.eye(2))
+    found = np.exp(grid.log_prob(np.array([[1.0, 2.0], [1.5, 2.0], [2.0, 2.5]])))
+    np.testing.assert_allclose(found, [0.25, 0.5, 0.375])
+    assert grid.log_prob(np.array([[9.0, 9.0]])) == -np.inf
+    draws = grid.sample(40_000, 0)
+    np.testing.assert_allclose(draws.mean(0), [1.75, 2.0], atol=0.02)
+    np.testing.assert_allclose(draws.var(0), [1 / 6 + 3 / 16, 1 / 6], atol=0.01)

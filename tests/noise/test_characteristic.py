@@ -1,0 +1,133 @@
+"""Characteristic functions: closed forms against draws, integrals against closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import gamma
+from torch.distributions import Cauchy, Exponential, Gumbel, Independent, Normal
+
+from deconflow.noise import (
+    as_noise,
+    characteristic,
+    characteristic_function,
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    same_for_all,
+    split_normal,
+    student_t,
+    uniform,
+)
+
+T = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0], [1.0, 0.7], [-2.0, 1.5], [3.0, -4.0]])
+DRAWS = 200_000
+TOLERANCE = 5 / np.sqrt(DRAWS)  # five standard errors, for a variable of modulus one
+FULL = np.array([[0.5, 0.2], [0.2, 0.3]])
+TENSOR = torch.tensor([0.4, 0.9], dtype=torch.float64)
+
+
+def gumbel(scale):
+    return Gumbel(0 * scale, scale)
+
+
+def exponential(rate):
+    return Exponential(rate)
+
+
+LAWS = {
+    "gaussian": gaussian(sd=[0.4, 0.9]),
+    "full gaussian": gaussian(covariance=FULL),
+    "exact": gaussian(sd=[0.0, 0.0]),
+    "laplace": laplace([0.4, 0.9]),
+    "student": student_t([0.4, 0.9], df=3.0),
+    "student of many degrees": student_t([0.4, 0.9], df=300.0),
+    "uniform": uniform([0.4, 0.9]),
+    "split normal": split_normal(lower=[0.3, 1.0], upper=[0.8, 0.2]),
+    "mixture": gaussian_mixture([0.3, 0.7], [[0.5, -1], [0, 0.2]], [FULL, np.eye(2) * 0.1]),
+    "cauchy": same_for_all(Cauchy(torch.zeros(2, dtype=torch.float64), TENSOR)),
+    "independent": same_for_all(Independent(Normal(TENSOR, TENSOR), 1)),
+    "gumbel": same_for_all(Gumbel(TENSOR, TENSOR)),
+    "exponential": same_for_all(Exponential(TENSOR)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_against_draws(name):
+    noise = as_noise(LAWS[name], DRAWS, 2)
+    n = noise.sample(1)[0].numpy()
+    found = characteristic_function(noise, T)
+    assert found.shape == (1, len(T))
+    np.testing.assert_allclose(found[0], np.exp(1j * n @ T.T).mean(0), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_what_every_characteristic_function_is(name):
+    t = np.random.default_rng(0).normal(size=(50, 2)) * 3
+    there, back = (characteristic_function(LAWS[name], s * t)[0] for s in (1, -1))
+    np.testing.assert_allclose(there, back.conj(), atol=1e-9)
+    assert np.abs(there).max() <= 1 + 1e-9
+    assert characteristic_function(LAWS[name], np.zeros((1, 2)))[0, 0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [("laplace", 1e-4), ("student", 1e-6), ("uniform", 1e-6), ("cauchy", 1e-3),
+     ("split normal", 1e-4), ("independent", 1e-6)],
+)  # fmt: skip
+def test_the_integral_finds_the_closed_forms(name, tolerance, monkeypatch):
+    wanted = characteristic_function(LAWS[name], T)
+    monkeypatch.setattr(characteristic, "CLOSED_FORMS", {})
+    found = characteristic_function(LAWS[name], T)
+    np.testing.assert_allclose(found, wanted, atol=tolerance)
+
+
+def test_laws_that_only_the_integral_knows():
+    scale = np.array([[0.5], [2.0]])
+    t = np.linspace(-4, 4, 9)
+    found = characteristic_function(from_law(gumbel, scale=scale), t[:, None])
+    np.testing.assert_allclose(found, gamma(1 - 1j * scale * t), atol=1e-6)
+    found = characteristic_function(from_law(exponential, rate=scale), t[:, None])
+    np.testing.assert_allclose(found, 1 / (1 - 1j * t / scale), atol=1e-4)
+
+
+def test_student_between_cauchy_and_normal():
+    t = np.linspace(0.01, 4, 30)[:, None]
+    one, many = (characteristic_function(student_t([1.0], df), t)[0] for df in (1.0, 1e4))
+    np.testing.assert_allclose(one, np.exp(-t[:, 0]), rtol=1e-10)
+    np.testing.assert_allclose(many, np.exp(-(t[:, 0] ** 2) / 2), atol=2e-4)
+
+
+@pytest.mark.parametrize("df", [0.5, 1.0, 3.0, 30.0, 300.0, 3e3, 3e5])
+def test_student_is_finite_and_falls(df):
+    t = np.r_[0.0, np.geomspace(1e-200, 1e12, 500)]
+    phi = characteristic_function(student_t([1.0], df), t[:, None])[0].real
+    assert np.isfinite(phi).all()
+    assert phi[0] == 1
+    assert (np.diff(phi) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_other_units(name):
+    scale = torch.tensor([2.0, 0.5], dtype=torch.float64)
+    found = characteristic_function(LAWS[name].divide(scale), T)
+    np.testing.assert_allclose(found, characteristic_function(LAWS[name], T / [2.0, 0.5]))
+
+
+def test_row_by_row_is_each_row_by_itself():
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.1, 2.0, (7, 2))
+    A = rng.normal(size=(7, 2, 2))
+    covariances = A @ A.transpose(0, 2, 1)
+    whole = characteristic_function(laplace(scale), T)
+    full = characteristic_function(gaussian(covariance=covariances), T)
+    for i in range(7):
+        np.testing.assert_allclose(whole[i], characteristic_function(laplace(scale[i]), T)[0])
+        np.testing.assert_allclose(
+            full[i], np.exp(-np.einsum("ti,ij,tj->t", T, covariances[i], T) / 2)
+        )
+
+
+def test_bad_frequencies_are_refused():
+    with pytest.raises(ValueError, match=r"Expected t of shape \(T, 2\); got \(3,\)"):
+        characteristic_function(LAWS["laplace"], [0.0, 1.0, 2.0])
