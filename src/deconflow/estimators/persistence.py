@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import deconflow
+from deconflow.files import swap_folder
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
@@ -41,7 +41,7 @@ def write_model(
         (new / DESCRIPTION).write_text(text + "\n")
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, new / WEIGHTS)
         new.chmod(0o755)
-        _swap(new, path)
+        swap_folder(new, path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -111,19 +111,3 @@ def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
         )
     return description, weights
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Move the new folder into place, with the old one aside until that has worked."""
-    if not path.exists():
-        os.replace(new, path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent)) / "model"
-    os.replace(path, old)
-    try:
-        os.replace(new, path)
-    except OSError:
-        os.replace(old, path)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)
