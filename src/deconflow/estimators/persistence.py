@@ -39,7 +39,7 @@ def write_model(
     try:
         text = json.dumps({**_describe(model), "details": details}, indent=1)
         (new / DESCRIPTION).write_text(text + "\n")
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, new / WEIGHTS)
+        _write_weights(weights, new / WEIGHTS)
         new.chmod(0o755)
         swap_folder(new, path)
     finally:
@@ -65,6 +65,13 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
     return model
+
+
+def _write_weights(weights: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path)
+    except SafetensorError as error:  # such as a disk that is full
+        raise OSError(f"Expected to write {path.name}; got: {error}") from error
 
 
 def _describe(model: Any) -> dict[str, Any]:

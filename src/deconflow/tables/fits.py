@@ -29,7 +29,7 @@ class FitsSource(Source):
         self.path, self.name = path, path.name
         with self._table() as hdu:
             fields = [_column(hdu, column, 0, 0) for column in hdu.columns]
-            self._n_rows = hdu.header["NAXIS2"]
+            self.n_rows: int = hdu.header["NAXIS2"]
             self.schema = pa.schema([
                 field_of(column.name, array.type, column.unit)
                 for column, array in zip(hdu.columns, fields, strict=True)
@@ -40,7 +40,7 @@ class FitsSource(Source):
         names = self.names if columns is None else list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         with self._table() as hdu:
-            for start in range(0, self._n_rows, size):
+            for start in range(0, self.n_rows, size):
                 arrays = [_column(hdu, hdu.columns[name], start, start + size) for name in names]
                 yield pa.table(arrays, schema=schema)
 

@@ -19,6 +19,7 @@ class ParquetSource(Source):
         try:
             with pq.ParquetFile(path) as file:
                 self.schema = file.schema_arrow.remove_metadata()
+                self.n_rows = file.metadata.num_rows
         except pa.ArrowInvalid as error:
             raise ValueError(f"Expected a Parquet file at {path}; got: {error}") from error
 

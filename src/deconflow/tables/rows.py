@@ -88,7 +88,7 @@ class RowReader:
 
 
 def read_rows(reader: RowReader) -> Rows:
-    """Read a whole table; an error if it has no rows that can be used."""
+    """Read a whole table, to fit it; an error if there is too little that can be used."""
     import pyarrow as pa
 
     chunks = list(reader.source.chunks(100_000, reader.needed))
@@ -101,6 +101,8 @@ def read_rows(reader: RowReader) -> Rows:
                 f"Expected measured values, with errors, in column {name!r}; got none in "
                 f"{len(rows)} rows. Leave the column out."
             )
+    if len(rows.w) < 2:
+        raise ValueError(f"Expected at least 2 rows that can be used; got {len(rows.w)}.")
     return rows
 
 

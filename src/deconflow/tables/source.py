@@ -19,10 +19,13 @@ class Source(ABC):
         Name of the file, for messages.
     schema : pyarrow.Schema
         Names and types of the columns; a field's metadata may hold its unit.
+    n_rows : int or None
+        Number of rows, where that is known before reading them.
     """
 
     name: str
     schema: pa.Schema
+    n_rows: int | None = None
 
     @property
     def names(self) -> list[str]:

@@ -24,6 +24,7 @@ class WholeSource(Source):
         self.name = path.name
         self._table = as_pyarrow(_read(path, kind))
         self.schema = self._table.schema
+        self.n_rows = self._table.num_rows
 
     def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Walk through the rows."""
