@@ -13,10 +13,11 @@ from deconflow.program.demo import demo
 from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
 from deconflow.program.info import info
+from deconflow.program.plot import plot
 from deconflow.program.sample import sample
 from deconflow.program.score import score
 
-COMMANDS = (fit, info, denoise, score, sample, condition, compare, demo)
+COMMANDS = (fit, info, denoise, score, sample, condition, compare, plot, demo)
 
 app = typer.Typer(
     no_args_is_help=True,

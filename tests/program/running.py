@@ -4,7 +4,8 @@ from typer.testing import CliRunner
 
 from deconflow import cli
 
-XD = ("--method", "xd", "--set", "n_components=2")
+ONE_FIT = ("--set", "n_average=1", "--set", "average_over=starts")
+XD = ("--method", "xd", "--set", "n_components=2", *ONE_FIT)
 
 
 def run(*arguments):

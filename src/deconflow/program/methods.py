@@ -10,7 +10,7 @@ from typing import Any
 import deconflow
 
 COMPONENTS = (1, 2, 4, 8)
-ROWS_A_COMPONENT = 20
+ROWS_A_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ METHODS = {
     "xd": Method(
         "XDGMM",
         "Extreme Deconvolution: a Gaussian mixture; quick",
-        {"n_components": COMPONENTS, "floor": 0.1},
+        {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"},
     ),
     "flow": Method("FlowDeconvolver", "one normalizing flow"),
     "kde": Method("DeconvolvingKDE", "deconvolving kernel density estimate; few columns"),
@@ -71,7 +71,9 @@ def make_estimator(
     parameters = dict(METHODS[method].settings)
     if "n_components" in parameters:
         most = max(1, n_rows // ROWS_A_COMPONENT)
-        parameters["n_components"] = [n for n in COMPONENTS if n <= most] or [1]
+        parameters["n_components"] = [n for n in COMPONENTS if n <= most]
+    if n_rows < ROWS_TO_AVERAGE:
+        parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in known}
     return cls(**(parameters | _parse(settings, known, method)))
 
