@@ -94,6 +94,13 @@ def test_correlations_become_covariances(tmp_path):
     assert rows.usable.all()
 
 
+def test_correlations_can_be_left_out():
+    available = ["x", "y", "x_err", "y_err", "x_y_corr"]
+    assert find_columns(available, ["x", "y"]).correlations
+    columns = find_columns(available, ["x", "y"], correlations=["none"], noise="laplace")
+    assert not columns.correlations
+
+
 def test_covariance_columns(tmp_path):
     columns = find_columns(
         ["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=["x:x=vx,y:y=vy,x:y=c"]

@@ -40,7 +40,7 @@ Covariances = Annotated[
 ]
 Correlations = Annotated[
     list[str] | None,
-    typer.Option("--corr", help="Correlations of errors: x:y=COLUMN. Without it x_y_corr."),
+    typer.Option("--corr", help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr."),
 ]
 Noise = Annotated[
     str,

@@ -11,6 +11,7 @@ from deconflow.tables.noise_kinds import check_kind
 from deconflow.tables.specs import parse_errors, parse_pairs
 
 SYMMETRIC = ("{}_err", "{}_error", "e_{}", "sigma_{}")
+NO_CORRELATIONS = "none"
 UNEVEN = ("{}_err_lo", "{}_err_hi")
 
 Bar = str | float
@@ -123,7 +124,7 @@ def find_columns(
         ``x_error``, ``e_x``, ``sigma_x``, or ``x_err_lo`` with ``x_err_hi``.
     covariances, correlations
         ``"x:y=column"``; ``"x:x=column"`` is a variance. Correlations named ``x_y_corr`` are
-        found without being said.
+        found without being said, unless correlations are ``["none"]``.
     noise, df
         Law of the noise, and the degrees of freedom of Student-t noise.
     units
@@ -139,7 +140,9 @@ def find_columns(
         raise ValueError(f"Expected one or more columns, each once; got {list(names)}.")
     said = parse_errors(errors, names, available)
     cov = parse_pairs(covariances, names, "--cov")
-    corr = parse_pairs(correlations, names, "--corr") or _corr_by_name(available, names, cov)
+    corr: tuple[tuple[str, str, str], ...] = ()
+    if list(correlations) != [NO_CORRELATIONS]:
+        corr = parse_pairs(correlations, names, "--corr") or _corr_by_name(available, names, cov)
     own = {first for first, second, _ in cov if first == second}
     bars = tuple(
         said[name] if name in said else (0.0, 0.0) if name in own else _by_name(available, name)
