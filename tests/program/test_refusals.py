@@ -99,6 +99,14 @@ def test_bad_cells_while_streaming_leave_no_output(folder):
     assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
 
 
+def test_a_table_without_a_row_that_can_be_used(folder):
+    (folder / "odd.csv").write_text("x,y,x_err,e_y,x_y_corr\n,,1,1,0\ninf,1,1,1,0\n,,1,1,0\n")
+    for options in (("denoise", "-o", "out.csv"), ("score",), ("score", "-o", "out.csv")):
+        message = refused(options[0], "model", "odd.csv", *options[1:])
+        assert "that can be used; got none: no measured value" in message
+    assert not (folder / "out.csv").exists()
+
+
 def change(name, key, value):
     def apply(model):
         content = json.loads((model / name).read_text())

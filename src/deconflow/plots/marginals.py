@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm
 
+from deconflow.densities import Ensemble, Restored
 from deconflow.plots.style import BINS, DATA, DENSITY, labels, panels, span
+from deconflow.randomness import isolated_rng
 
 Array = NDArray[np.float64]
 DRAWS, POINTS = 20_000, 400
@@ -66,13 +69,13 @@ def marginals(
 
 
 def members(model: Any) -> list[Any]:
-    """Return the members of an ensemble; an empty list for a model that is none.
+    """Return the members of an ensemble, as densities; an empty list for a model that is none.
 
-    A member has ``sample``, or is a mixture. An averaged :class:`~deconflow.XDGMM` is taken apart.
+    An averaged :class:`~deconflow.XDGMM` is taken apart into its mixtures.
     """
-    own = getattr(model, "members_", None)
-    if own is not None:
-        return list(own)
+    density = getattr(model, "density_", None)
+    if isinstance(density, Restored) and isinstance(density.density, Ensemble):
+        return [Restored(part, density.standardiser) for part in density.density.members]  # type: ignore[arg-type]
     if not hasattr(model, "mixture_") or getattr(model, "n_average", 1) == 1:
         return []
     mixture, count = model.mixture_, _components_each(model)
@@ -96,13 +99,17 @@ def _draw_band(ax: Any, model: Any, d: int, x: Array, random_state: int) -> None
     parts = members(model)
     if len(parts) < 2:
         return
-    curves = []
-    for part in parts:
-        mixture = hasattr(part, "covariances") or hasattr(part, "mixture_")
-        draws = None if mixture else part.sample(DRAWS // 2, random_state=random_state)
-        curves.append(_density(part, draws, d, x))
+    curves = [_density(part, _draws(part, random_state), d, x) for part in parts]
     low, high = np.min(curves, axis=0), np.max(curves, axis=0)
     ax.fill_between(x, low, high, color=DENSITY, alpha=0.25, lw=0, label=f"{len(parts)} members")
+
+
+def _draws(member: Any, random_state: int) -> Array | None:
+    """Draw from a member that is not a mixture."""
+    if hasattr(member, "covariances"):
+        return None
+    with torch.no_grad(), isolated_rng(random_state):
+        return member.sample(DRAWS // 2).double().cpu().numpy()
 
 
 def _density(model: Any, draws: Array | None, d: int, x: Array) -> Array:

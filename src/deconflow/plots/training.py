@@ -24,13 +24,17 @@ def history(model: Any, *, axes: Any = None) -> Any:
     Axes
         Larger is better.
     """
-    if not hasattr(model, "history_") and not hasattr(model, "lower_bounds_"):
+    records = _records(model)
+    if not records and not hasattr(model, "lower_bounds_"):
         raise ValueError(
-            f"Expected a model with a history of its training; got a {type(model).__name__}."
+            "Expected a model with a history of its training; "
+            f"got a {type(model).__name__} without one."
         )
     ax = panels(axes, 1, 1)[0, 0]
-    if hasattr(model, "history_"):
-        _draw_epochs(ax, model.history_)
+    if records:
+        for record in records:
+            _draw_epochs(ax, record)
+        _draw_legend(ax)
     else:
         bounds = np.asarray(model.lower_bounds_)
         ax.plot(np.arange(1, len(bounds) + 1), bounds, color=DENSITY)
@@ -38,12 +42,26 @@ def history(model: Any, *, axes: Any = None) -> Any:
     return ax
 
 
-def _draw_epochs(ax: Any, record: Any) -> None:
-    epochs = np.arange(1, len(record.train) + 1)
-    ax.plot(epochs, record.train, color=DENSITY, label="rows that are fitted")
-    if record.validation:
-        ax.plot(epochs, record.validation, color=SECOND, label="rows held out")
-    if record.best_epoch is not None:
-        ax.axvline(record.best_epoch + 1, color="black", lw=0.8, ls=":", label="best epoch")
+def _records(model: Any) -> list[dict[str, Any]]:
+    """Histories of one flow, or of all flows of an ensemble."""
+    if hasattr(model, "histories_"):
+        return list(model.histories_)
+    return [model.history_.as_dict()] if hasattr(model, "history_") else []
+
+
+def _draw_epochs(ax: Any, record: dict[str, Any]) -> None:
+    epochs = np.arange(1, len(record["train"]) + 1)
+    ax.plot(epochs, record["train"], color=DENSITY, label="rows that are fitted")
+    if record.get("validation"):
+        ax.plot(epochs, record["validation"], color=SECOND, label="rows held out")
+    if record.get("best_epoch") is not None:
+        style = {"color": "black", "lw": 0.8, "ls": ":"}
+        ax.axvline(record["best_epoch"] + 1, label="best epoch", **style)
     ax.set(xlabel="epoch", ylabel="objective a row")
-    ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_legend(ax: Any) -> None:
+    """Name each kind of line once."""
+    lines, words = ax.get_legend_handles_labels()
+    once = dict(zip(words, lines, strict=True))
+    ax.legend(list(once.values()), list(once), frameon=False, fontsize="small")

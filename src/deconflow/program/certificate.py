@@ -23,14 +23,13 @@ def certificate(
     """Return lines about a fit: the estimator's own certificate if it has one, then checks."""
     some = np.sort(np.random.default_rng(0).permutation(len(w))[:ROWS])
     w, noise = w[some], noise.bind(len(w))[some]
-    own = []
-    if hasattr(model, "certificate_") and hasattr(model, "summary"):
-        own = str(model.summary()).splitlines()
-    else:
-        own = [_likelihood(model, w, noise)]
-        if not getattr(model, "converged_", True):
-            own.append("The fit did not converge: raise --set max_iter=...")
-    return [*own, *_ranks(model, w, noise, names), *_effective_sizes(model, w, noise)]
+    ranks = _ranks(model, w, noise, names)
+    if hasattr(model, "certificate_"):
+        return [*str(model.summary()).splitlines(), *ranks]
+    lines = [_likelihood(model, w, noise)]
+    if not getattr(model, "converged_", True):
+        lines.append("The fit did not converge: raise --set max_iter=...")
+    return [*lines, *ranks, *_effective_sizes(model, w, noise)]
 
 
 def _likelihood(model: Any, w: NDArray[np.float64], noise: Noise) -> str:

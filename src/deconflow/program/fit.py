@@ -27,6 +27,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.saved import SavedModel, check_free
+from deconflow.program.waiting import waiting
 from deconflow.tables import Columns, RowReader, Rows, Source, find_columns, open_table, read_rows
 from deconflow.tables.specs import split
 
@@ -69,7 +70,8 @@ def fit(
         )  # fmt: skip
         note("\n".join(describe_rows(found, rows)))
         start = time.perf_counter()
-        model.fit(rows.w, noise=rows.noise)
+        with waiting(f"fitting {method}", shown=not quiet and "verbose" not in model.get_params()):
+            model.fit(rows.w, noise=rows.noise)
         seconds = time.perf_counter() - start
         assert rows.noise is not None
         lines = certificate(model, rows.w, rows.noise, found.names)

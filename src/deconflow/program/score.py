@@ -14,7 +14,13 @@ from deconflow.noise import Noise
 from deconflow.program.messages import one_line_errors
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
 from deconflow.program.saved import load
-from deconflow.program.streaming import append_columns, compute_rows, open_for, report_counts
+from deconflow.program.streaming import (
+    append_columns,
+    compute_rows,
+    open_for,
+    refuse_useless,
+    report_counts,
+)
 from deconflow.tables import RowReader
 
 Array = NDArray[np.float64]
@@ -67,8 +73,6 @@ class Mean:
         return scores[:, None]
 
     def __str__(self) -> str:
-        if not self.count:
-            return "no row could be used"
         error = np.sqrt(self.squares) / self.count
         return f"mean log p(w) {self.mean:.6f} +- {error:.6f}"
 
@@ -85,6 +89,5 @@ def _without_output(
                 counts[word] = counts.get(word, 0) + 1
             first_row += table.num_rows
             bar.update(table.num_rows)
-    if not first_row:
-        raise ValueError(f"Expected one or more rows in {reader.source.name}; got none.")
+    refuse_useless(counts, reader.source.name)
     return counts

@@ -63,8 +63,7 @@ def append_columns(
                 counts[word] = counts.get(word, 0) + 1
             first_row += table.num_rows
             bar.update(table.num_rows)
-        if not first_row:
-            raise ValueError(f"Expected one or more rows in {reader.source.name}; got none.")
+        refuse_useless(counts, reader.source.name)
     return counts
 
 
@@ -84,6 +83,15 @@ def compute_rows(
     for row, reason in failures.items():
         status[places[row]] = reason
     return rows.spread(answers), status
+
+
+def refuse_useless(counts: dict[str, int], table: str) -> None:
+    """Raise if a table has no rows, or none that could be used."""
+    if not counts:
+        raise ValueError(f"Expected one or more rows in {table}; got none.")
+    if "ok" not in counts:
+        reason = max(counts, key=lambda word: counts[word])
+        raise ValueError(f"Expected a row of {table} that can be used; got none: {reason}")
 
 
 def report_counts(counts: dict[str, int]) -> str:
