@@ -1,5 +1,7 @@
 """Pictures return axes, and show what the model says."""
 
+import copy
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -11,6 +13,7 @@ import toy
 from scipy.stats import norm
 
 from deconflow import XDGMM, FlowDeconvolver, plots
+from deconflow.densities import Ensemble, Restored
 from deconflow.plots.marginals import members
 
 SD = np.sqrt(np.diag(toy.NOISE))
@@ -61,6 +64,21 @@ def test_members_average_to_the_model(averaged):
     v = np.random.default_rng(0).normal(size=(20, 2))
     mean = np.mean([np.exp(part.log_prob(v)) for part in members(model)], axis=0)
     assert np.allclose(np.log(mean), model.score_samples(v))
+
+
+def test_members_of_an_ensemble_of_flows(flow):
+    """A model whose density is an ensemble shows a band, and the histories of all its flows."""
+    model, w = flow
+    pair = copy.copy(model)
+    other = FlowDeconvolver(epochs=3, hidden=8, random_state=1).fit(w, noise=SD)
+    both = Ensemble([model.density_.density, other.density_.density])
+    pair.density_ = Restored(both, model.standardiser_)
+    pair.histories_ = [model.history_.as_dict(), other.history_.as_dict()]
+    assert len(members(pair)) == 2
+    assert len(plots.marginals(pair)[0].collections) == 1
+    ax = plots.history(pair)
+    assert len(ax.get_legend().get_texts()) == 3
+    assert len(ax.lines) == 6
 
 
 def test_a_single_model_has_no_band(flow):

@@ -66,7 +66,7 @@ def test_without_resume_it_starts_anew(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_that_is_killed(folder, how):
-    long = [*FIT[:-1], "epochs=400"]
+    long = [*FIT[:-1], "epochs=60"]
     command = [sys.executable, "-m", "deconflow.cli", *long, "-o", "new"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
         end = time.monotonic() + 60
@@ -80,3 +80,6 @@ def test_a_process_that_is_killed(folder, how):
     assert (folder / ".new.checkpoint").exists()
     if how == signal.SIGINT:
         assert "Go on with --resume" in errors
+    succeed(*long, "-o", "new", "--resume")
+    assert len(FlowDeconvolver.load("new").history_) == 60
+    assert not (folder / ".new.checkpoint").exists()
