@@ -62,6 +62,24 @@ def test_types_of_text_hold_for_all_rows(tmp_path):
     assert schema.types == [pa.float64(), pa.string(), pa.bool_()]
 
 
+def test_what_looks_like_a_number_may_be_a_name(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n007,1,0.5\n123,true,00.5\n8,false,0\n")
+    assert open_table(tmp_path / "t.csv").schema.types == [pa.string(), pa.string(), pa.float64()]
+
+
+def test_text_as_people_write_it(tmp_path):
+    """A byte order mark, spaces beside names, semicolons, and ends of lines from elsewhere."""
+    for name, lines in {
+        "spaces.csv": "x, x_err\r\n1.5, 0.5\r\n",
+        "semicolons.csv": "x;x_err\n1.5;0.5\n",
+        "mark.csv": "\ufeffx,x_err\n1.5,0.5\n",
+        "tabs.tsv": "x\tx_err\n1.5\t0.5\n",
+    }.items():
+        (tmp_path / name).write_text(lines, newline="")
+        assert read(tmp_path / name).to_pylist() == [{"x": 1.5, "x_err": 0.5}]
+        assert read(tmp_path / name, columns=["x_err"]).to_pylist() == [{"x_err": 0.5}]
+
+
 def test_fits_opens_in_astropy_with_units_and_nulls(tmp_path):
     from astropy.table import Table
 

@@ -75,13 +75,12 @@ def fit(
         seconds = time.perf_counter() - start
         assert rows.noise is not None
         lines = certificate(model, rows.w, rows.noise, found.names)
-        about = {
+        about: dict[str, Any] = {
             "method": method,
-            "settings": _settings(model),
             "seconds": round(seconds, 1),
             "certificate": lines,
-            "table": {"path": str(table.resolve()), **_figures(found, rows)},
         }
+        about |= {"settings": _settings(model), "table": _figures(table, found, rows)}
         SavedModel(model, found, about).save(output)
         _remove(checkpoint)
         typer.echo("\n".join([*lines, f"Model written to {output} after {seconds:.1f} s."]))
@@ -122,12 +121,13 @@ def _settings(model: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
-def _figures(columns: Columns, rows: Rows) -> dict[str, Any]:
+def _figures(table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
     assert rows.noise is not None
     sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
     seen = ~np.isnan(rows.w)
     return {
+        "path": str(table.resolve()),
         "rows": len(rows),
         "used": len(rows.w),
         "columns": [
