@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from deconflow.noise import Noise
 
 Array = NDArray[np.float64]
-HALVINGS = 60
+HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def answer_posterior(
 def _mixture_quantile(posterior: Any, share: float) -> Array:
     """Halve an interval that holds the quantile of each row's mixture."""
     sd = np.sqrt(np.maximum(np.diagonal(posterior.covariances, axis1=2, axis2=3), 1e-300))
-    low = (posterior.means - 40 * sd).min(1)
-    high = (posterior.means + 40 * sd).max(1)
+    each = posterior.means + sd * ndtri(share)  # the quantile lies among those of the components
+    low, high = each.min(1), each.max(1)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         below = np.einsum(
