@@ -65,7 +65,7 @@ def test_interrupt_is_one_line(monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md", "docs/estimators.md"])
 def test_examples_in_the_documents_run(name, short_fits, tmp_path, monkeypatch, request):
     text = (request.config.rootpath / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]

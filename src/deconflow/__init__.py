@@ -3,7 +3,22 @@
 __version__ = "0.1.0"
 
 from deconflow import noise
-from deconflow.estimators import XDGMM, FlowDeconvolver, PosteriorSamples
+from deconflow.estimators import (
+    XDGMM,
+    Deconvolver,
+    FlowDeconvolver,
+    PosteriorSamples,
+    UntrustedFitWarning,
+)
 from deconflow.observations import Observations
 
-__all__ = ["XDGMM", "FlowDeconvolver", "Observations", "PosteriorSamples", "__version__", "noise"]
+__all__ = [
+    "XDGMM",
+    "Deconvolver",
+    "FlowDeconvolver",
+    "Observations",
+    "PosteriorSamples",
+    "UntrustedFitWarning",
+    "__version__",
+    "noise",
+]

@@ -112,6 +112,12 @@ class Observations:
         """Log density ``log p(w | v)`` for ``v`` of shape ``(K, N, D)``, as ``(K, N)``."""
         return self.noise.log_prob(self.residual(v))
 
+    def remeasure(self, v: Tensor) -> Self:
+        """Measure other true values ``(N, D)`` as these rows were: each with its own noise."""
+        w = v if self.projection is None else torch.einsum("nmd,nd->nm", self.projection, v)
+        w = w + self.noise.sample(1)[0]
+        return replace(self, w=w if self.observed is None else torch.where(self.observed, w, 0.0))
+
     def features(self) -> Tensor:
         """What a network may look at: ``w``, its noise, what is missing, and the projection."""
         seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)

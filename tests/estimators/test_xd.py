@@ -236,8 +236,20 @@ def test_choice_finds_three_components():
         [1, 3, 8], floor=[0.05, 0.2], n_average=2, random_state=0, max_iter=200, tol=1e-5
     ).fit(w, noise=NOISE)
     table = model.selection_
-    assert table["n_components"][table["chosen"]].tolist() == [3]
+    assert set(table["n_components"][table["chosen"]]) == {3}
+    assert table["share"].sum() == pytest.approx(1.0)
     assert table["behind_best"][table["n_components"] == 1].min() > 0.01
+
+
+def test_shares_go_to_the_floors_that_rows_cannot_tell_apart():
+    """The floor of 5 is far above the truth's variance; .01 and .02 are both far below it."""
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=(4000, 2)) + rng.normal(size=(4000, 2))
+    model = XDGMM(1, floor=[0.01, 0.02, 5.0], n_average=4, random_state=0).fit(w, noise=[1.0, 1.0])
+    shares = model.selection_["share"]
+    assert shares[2] == 0
+    assert shares[:2].sum() == pytest.approx(1.0)
+    assert len(model.weights_) == 4
 
 
 def test_component_table():
@@ -336,7 +348,7 @@ BAD = {
     "weights": ({"weights_init": [-1.0]}, "weights_init of at least 0"),
     "flags": ({"n_components": 2, "fixed_means": [True] * 3}, "fixed_means as a boolean"),
     "folds": ({"average_over": "folds"}, "n_average of at least 2"),
-    "fraction": ({"validation_fraction": 1.0}, "validation_fraction between"),
+    "one fold": ({"folds": 1}, "folds as an integer of at least 2"),
 }
 
 

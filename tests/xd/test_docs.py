@@ -15,4 +15,4 @@ def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
     namespace = {}
     for block in blocks:
         exec(block, namespace)
-    assert namespace["model"].selection_["chosen"].sum() == 1
+    assert namespace["model"].selection_["share"].sum() == 1

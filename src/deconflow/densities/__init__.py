@@ -1,6 +1,6 @@
 """Densities ``p(v)`` of the truth."""
 
-from deconflow.densities.architectures import ARCHITECTURES, Architecture
+from deconflow.densities.architectures import ARCHITECTURES, DENSITIES, Architecture
 from deconflow.densities.base import Density
 from deconflow.densities.conditional_mixture import ConditionalMixture
 from deconflow.densities.ensemble import Ensemble, Restored
@@ -9,6 +9,7 @@ from deconflow.densities.mixture import GaussianMixture
 
 __all__ = [
     "ARCHITECTURES",
+    "DENSITIES",
     "Architecture",
     "ConditionalMixture",
     "Density",

@@ -121,6 +121,18 @@ ARCHITECTURES: dict[str, Callable[[int, Architecture], Flow]] = {
 }
 
 
+def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> GaussianMixture:
+    """Make a plain mixture of ``base_components`` Gaussians: no flow, but trained as one."""
+    return GaussianMixture.spread(dim, size.base_components)
+
+
+DENSITIES: dict[str, Callable[[int, Architecture], Density]] = {
+    **ARCHITECTURES,
+    "gaussian_mixture": gaussian_mixture,
+}
+"""All that is chosen by name: the flows, and the mixture that they are compared with."""
+
+
 def autoregressive_layer(
     dim: int,
     size: Architecture,

@@ -50,7 +50,10 @@ class GaussianMixture(Density):
 
     def distribution(self) -> MixtureSameFamily:
         """Return the torch distribution of the current parameters."""
-        factors = self.lower.tril(-1) + torch.diag_embed(self.log_diagonals.exp())
-        parts = MultivariateNormal(self.means, scale_tril=factors, validate_args=False)
+        parts = MultivariateNormal(self.means, scale_tril=self.factors(), validate_args=False)
         choice = Categorical(logits=self.log_weights, validate_args=False)
         return MixtureSameFamily(choice, parts, validate_args=False)
+
+    def factors(self) -> Tensor:
+        """Cholesky factors of the covariances, ``(K, D, D)``."""
+        return self.lower.tril(-1) + torch.diag_embed(self.log_diagonals.exp())

@@ -1,7 +1,8 @@
-"""Estimators in scikit-learn's shape."""
+"""Estimators: the library's fronts, in scikit-learn's shape."""
 
+from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.results import PosteriorSamples
 from deconflow.estimators.xd import XDGMM
 
-__all__ = ["XDGMM", "FlowDeconvolver", "PosteriorSamples"]
+__all__ = ["XDGMM", "Deconvolver", "FlowDeconvolver", "PosteriorSamples", "UntrustedFitWarning"]

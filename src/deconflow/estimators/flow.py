@@ -1,10 +1,9 @@
-"""FlowDeconvolver: one flow, one bound, in scikit-learn's shape."""
+"""FlowDeconvolver: one flow, one objective, in scikit-learn's shape."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,25 +16,23 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from deconflow.checks import check_integer, check_number, first_bad
-from deconflow.densities import ARCHITECTURES, Architecture, Restored
+from deconflow.checks import check_integer, check_number
+from deconflow.densities import DENSITIES, Architecture, Restored
 from deconflow.devices import resolve_device
+from deconflow.estimators.choices import OBJECTIVES, check_choices, make_posterior, one_of
+from deconflow.estimators.density_queries import DensityQueries
 from deconflow.estimators.door import (
     observe,
     refuse_noise_as_y,
-    true_values,
     unchanged_on_failure,
 )
 from deconflow.estimators.persistence import read_model, write_model
-from deconflow.estimators.results import PosteriorSamples
 from deconflow.fitting import History, Training, fit
-from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.observations import Observations
-from deconflow.posteriors import RecognitionFlow, WeightedDraws, weigh
+from deconflow.posteriors import WeightedDraws, weigh
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
-OBJECTIVES = {"elbo": ELBO, "iw": ImportanceWeighted}
 POSITIVE = (
     "n_draws",
     "n_layers",
@@ -43,36 +40,43 @@ POSITIVE = (
     "n_blocks",
     "base_components",
     "posterior_layers",
+    "posterior_components",
     "context_dim",
 )
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
-POINTS_AT_ONCE = 2**14
-SMALLEST_NOISE = 1e-3
-"""Exact values are taken to be known to this share of the truth's standard deviation."""
 
 
-class FlowDeconvolver(DensityMixin, BaseEstimator):
+class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     r"""Density deconvolution with one normalizing flow and an amortised posterior.
 
     The density :math:`p(v)` of the truth is a flow; a second, conditional flow
     :math:`q(v | w, n)` stands in for the posterior of each row; both are trained on a lower
-    bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`.
+    bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`, or on an estimate of it.
 
     Parameters
     ----------
-    flow : {"maf", "made", "spline", "coupling", "mixture"}
-        Architecture of the density; see :mod:`deconflow.densities.architectures`.
-    objective : {"iw", "elbo"}
-        The importance-weighted bound, or the evidence lower bound.
+    flow : {"maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"}
+        Architecture of the density; see :mod:`deconflow.densities.architectures`. The last is no
+        flow but a plain mixture of ``base_components`` Gaussians.
+    objective : {"iw", "elbo", "wake_sleep", "wake_wake", "roulette", "coupled"}
+        The importance-weighted bound; the evidence lower bound; reweighted wake-sleep, with a
+        posterior that learns from simulated pairs or from weighted draws; the unbiased roulette;
+        unbiased coupled chains. See :mod:`deconflow.objectives`.
     n_draws : int
         Posterior draws ``K`` a row and step.
+    posterior_family : {"flow", "mixture", "exact"}
+        The recognition flow; a network that gives Gaussian mixtures, for objectives that need no
+        derivatives of draws; the closed form, for the Gaussian mixture under Gaussian noise.
     n_layers, hidden, n_blocks, dropout
         Sizes of the density's networks, and their dropout.
     base_components : int
         1 for a standard normal base of the flow, more for a Gaussian mixture.
     posterior_layers, context_dim
-        Number of layers of the posterior, and the size of the embedding of ``w`` and its noise.
+        Number of layers of a flow as posterior, and the size of the embedding of ``w`` and its
+        noise.
+    posterior_components : int
+        Number of Gaussians a row of a mixture network as posterior.
     anchored : bool
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
@@ -98,8 +102,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
     ----------
     density_ : Density
         The density of the truth, in the units of the data.
-    posterior_ : RecognitionFlow
-        The amortised posterior, in standardised units.
+    posterior_ : Posterior
+        The posterior, in standardised units.
     standardiser_ : Standardiser
         The change of units.
     history_ : History
@@ -143,12 +147,14 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         *,
         objective: str = "iw",
         n_draws: int = 10,
+        posterior_family: str = "flow",
         n_layers: int = 2,
         hidden: int = 64,
         n_blocks: int = 1,
         dropout: float = 0.0,
         base_components: int = 1,
         posterior_layers: int = 3,
+        posterior_components: int = 8,
         context_dim: int = 64,
         anchored: bool = True,
         epochs: int | None = None,
@@ -171,12 +177,14 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         self.flow = flow
         self.objective = objective
         self.n_draws = n_draws
+        self.posterior_family = posterior_family
         self.n_layers = n_layers
         self.hidden = hidden
         self.n_blocks = n_blocks
         self.dropout = dropout
         self.base_components = base_components
         self.posterior_layers = posterior_layers
+        self.posterior_components = posterior_components
         self.context_dim = context_dim
         self.anchored = anchored
         self.epochs = epochs
@@ -247,9 +255,9 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
             self._build(size, data[:1].features().shape[-1])
-            bound = OBJECTIVES[self.objective](self.density_.density, self.posterior_, self.n_draws)
+            make = OBJECTIVES[self.objective]
             self.history_: History = fit(
-                bound,
+                make(self.density_.density, self.posterior_, self.n_draws),
                 train,
                 held_out,
                 self._training(len(train)),
@@ -258,15 +266,6 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
             )
         self.parameters_ = self.get_params()
         return self
-
-    def score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
-        """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``."""
-        values = true_values(self, v)
-        with torch.no_grad():
-            device = next(self.posterior_.parameters()).device
-            chunks = values.to(device).split(POINTS_AT_ONCE)
-            parts = [self.density_.log_prob(part) for part in chunks]
-        return torch.cat(parts).cpu().numpy()
 
     def score_observations(
         self,
@@ -296,76 +295,11 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
             answers.append(draws.log_marginal().double().cpu() - volume)
         return torch.cat(answers).numpy()
 
-    def score(
-        self,
-        w: ArrayLike,
-        y: None = None,
-        *,
-        noise: Any = None,
-        projection: ArrayLike | None = None,
-        n_samples: int = 100,
-    ) -> float:
-        """Mean of ``log p(w)`` over the rows; see :meth:`score_observations`."""
-        refuse_noise_as_y(y, noise)
-        return float(
-            self.score_observations(
-                w, noise=noise, projection=projection, n_samples=n_samples
-            ).mean()
-        )
-
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> NDArray[np.float64]:
-        """Draw true values ``(n_samples, D)`` from the density."""
-        check_is_fitted(self)
-        check_integer("n_samples", n_samples, 1)
-        with torch.no_grad(), isolated_rng(random_state):
-            starts = range(0, n_samples, POINTS_AT_ONCE)
-            counts = [min(POINTS_AT_ONCE, n_samples - start) for start in starts]
-            parts = [self.density_.sample(count).double().cpu() for count in counts]
-        return torch.cat(parts).numpy()
-
-    def posterior(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        n_samples: int = 100,
-        n_proposals: int = 1000,
-        random_state: RandomState = 0,
-    ) -> PosteriorSamples:
-        """Posterior of each row's true value, by sampling-importance-resampling.
-
-        Parameters
-        ----------
-        w, noise, projection
-            As for :meth:`fit`.
-        n_samples
-            Draws to return for each row.
-        n_proposals
-            Draws from the amortised posterior that are weighed for each row.
-        random_state
-            Seed of the draws.
-        """
-        check_integer("n_samples", n_samples, 1)
-        check_integer("n_proposals", n_proposals, 1)
-        data = observe(self, w, noise, projection)
-        parts: list[tuple[torch.Tensor, ...]] = []
-        for _, draws in self._weighted_draws(data, n_proposals, random_state):
-            scale = self.standardiser_.scale.to(draws.v.device)
-            parts.append((
-                self.standardiser_.restore(draws.resample(n_samples)).transpose(0, 1),
-                self.standardiser_.restore(draws.mean()),
-                draws.covariance().double() * torch.outer(scale, scale),
-                draws.effective_sample_size(),
-            ))  # fmt: skip
-        arrays = (torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
-        return PosteriorSamples(*arrays)
-
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         details = {
-            "n_posterior_features": self.posterior_.n_features,
+            "n_posterior_features": getattr(self.posterior_, "n_features", 0),
             "history": self.history_.as_dict(),
         }
         weights = {
@@ -410,13 +344,13 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def _checked_size(self) -> Architecture:
         """Check the other parameters, and make the sizes of the networks."""
-        _one_of("flow", self.flow, ARCHITECTURES)
-        _one_of("objective", self.objective, OBJECTIVES)
-        _one_of("dtype", self.dtype, ("float32", "float64"))
+        one_of("flow", self.flow, DENSITIES)
+        one_of("dtype", self.dtype, ("float32", "float64"))
         resolve_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
         check_number("dropout", self.dropout, 0, 1)
+        check_choices(self.flow, self.objective, self.posterior_family, self.n_draws, self.dropout)
         check_number("validation_fraction", self.validation_fraction, 0, 1)
         if self.validation_fraction == 0 and (self.patience or self.schedule == "plateau"):
             raise ValueError(
@@ -438,11 +372,13 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
 
     def _build(self, size: Architecture, n_posterior_features: int) -> None:
         """Make density and posterior, with fresh weights."""
-        density = ARCHITECTURES[self.flow](self.n_latent_, size)
-        self.posterior_ = RecognitionFlow(
-            self.n_latent_,
+        density = DENSITIES[self.flow](self.n_latent_, size)
+        self.posterior_ = make_posterior(
+            self.posterior_family,
+            density,
             n_posterior_features,
             replace(size, layers=self.posterior_layers),
+            components=self.posterior_components,
             context_dim=self.context_dim,
             residual=self.flow != "made",
             anchored=self.anchored,
@@ -451,40 +387,8 @@ class FlowDeconvolver(DensityMixin, BaseEstimator):
         for module in (self.density_, self.posterior_):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
 
-    def _standardised(self, data: Observations) -> Observations:
-        data = self.standardiser_.observations(data)
-        return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-
-    def _weighted_draws(
-        self, data: Observations, n_draws: int, random_state: RandomState
-    ) -> Iterator[tuple[Observations, WeightedDraws]]:
-        """Walk through the rows in chunks of bounded memory, with weighted draws for each."""
-        like = next(self.posterior_.parameters())
-        density = self.density_.density
-        row = 0
-        with torch.no_grad(), isolated_rng(random_state):
-            for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
-                ready = self._standardised(part).to(dtype=like.dtype, device=like.device)
-                draws = weigh(density, self.posterior_, ready, n_draws)
-                _refuse_out_of_reach(draws, row)
-                row += len(part)
-                yield part, draws
-
-
-def _refuse_out_of_reach(draws: WeightedDraws, first_row: int) -> None:
-    """Raise where no proposal of a row has a density above zero."""
-    position = first_bad(~draws.log_weights.amax(0).isfinite())
-    if position is not None:
-        raise ValueError(
-            "Expected measurements that the model can reach; "
-            f"got row {first_row + position[0]} of w, whose density is zero in {draws.v.dtype}. "
-            "Look at that row, or use dtype='float64'."
-        )
-
-
-def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
+    def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
+        return weigh(self.density_.density, self.posterior_, data, n_draws)
 
 
 def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

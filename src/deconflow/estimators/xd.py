@@ -63,16 +63,16 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         EM stops when a step gains at most ``tol`` in mean log-likelihood, or after ``max_iter``.
     floor : float or sequence of float
         Smallest covariance of a component, in units of the mean noise covariance; of several, one
-        is chosen on held-out rows. Without a floor components collapse onto single rows, and the
-        noisy likelihood hardly sees it.
+        is chosen on held-out rows, or averaged by how likely each is the best. Without a floor
+        components collapse onto single rows, and the noisy likelihood hardly sees it.
     regularisation : float
         The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
     n_average : int
         Number of fits whose densities are averaged; the result has as many times the components.
     average_over : {"starts", "folds"}
         Whether these fits differ by their start, or by the fold of rows that they leave out.
-    validation_fraction : float
-        Share of the rows held out for a choice.
+    folds : int
+        For a choice: the number of parts of the rows, each held out once.
     split_merge : int
         How many split-and-merge moves to try after EM, before giving up; 0 for none.
     weights_init, means_init, covariances_init : array or None
@@ -142,7 +142,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         regularisation: float = 0.0,
         n_average: int = 1,
         average_over: str = "starts",
-        validation_fraction: float = 0.2,
+        folds: int = 5,
         split_merge: int = 0,
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
@@ -167,7 +167,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         self.regularisation = regularisation
         self.n_average = n_average
         self.average_over = average_over
-        self.validation_fraction = validation_fraction
+        self.folds = folds
         self.split_merge = split_merge
         self.weights_init = weights_init
         self.means_init = means_init
@@ -219,10 +219,11 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             start = self._start(recipe, data.latent_dim)
             if not start.empty:
                 recipe = replace(recipe, complete=start.complete)
+            recipes = [recipe] * self.n_average
             if len(counts) > 1 or len(floors) > 1:
-                recipe = self._choose(data, recipe, counts, floors, rng)
+                recipes = self._choose(data, recipe, counts, floors, rng)
             self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
-            self._take(self._fit(data, recipe, start, rng), data.latent_dim)
+            self._take(self._fit(data, recipes, start, rng), data.latent_dim)
         return self
 
     def partial_fit(
@@ -346,19 +347,23 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         counts: Sequence[int],
         floors: Sequence[float],
         rng: np.random.RandomState,
-    ) -> Recipe:
+    ) -> list[Recipe]:
+        """Choose one recipe for every fit that is averaged."""
         choice = choose(
-            data, recipe, counts, floors, averaged=self.n_average > 1,
-            validation_fraction=self.validation_fraction, rng=rng,
-        )  # fmt: skip
+            data, recipe, counts, floors, averaged=self.n_average > 1, folds=self.folds, rng=rng
+        )
         self.selection_ = choice.table
-        return choice.recipe
+        return choice.for_average(self.n_average)
 
     def _fit(
-        self, data: Observations, recipe: Recipe, start: Start, rng: np.random.RandomState
+        self,
+        data: Observations,
+        recipes: list[Recipe],
+        start: Start,
+        rng: np.random.RandomState,
     ) -> EMResult:
         if self.method == "minibatch":
-            adam, units = _adam(self, data, recipe, start, rng)
+            adam, units = _adam(self, data, recipes[0], start, rng)
             result = fit_minibatch(
                 adam, data, units, epochs=self.epochs, batch_size=self.batch_size, rng=rng
             )
@@ -367,8 +372,8 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         problem = Problem(data)
         if self.n_average > 1:
             averaging = Averaging(self.n_average, self.average_over)
-            return fit_average(problem, recipe, averaging, self.n_init, rng)
-        return problem.fit_best(recipe, 1 if start.whole else self.n_init, rng)
+            return fit_average(problem, recipes, averaging, self.n_init, rng)
+        return problem.fit_best(recipes[0], 1 if start.whole else self.n_init, rng)
 
     def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
         """Learn what a fit answers."""

@@ -58,10 +58,7 @@ def check_settings(model: Any) -> None:
         for value in several(getattr(model, name)):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
-    if not 0 < model.validation_fraction < 1:
-        raise ValueError(
-            f"Expected validation_fraction between 0 and 1; got {model.validation_fraction}."
-        )
+    _check_count("folds", model.folds, 2)
     if model.average_over == "folds" and model.n_average == 1:
         raise ValueError('Expected n_average of at least 2 for average_over="folds"; got 1.')
 

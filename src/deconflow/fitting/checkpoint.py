@@ -81,7 +81,9 @@ def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     like = next(objective.parameters())
     some = data[:: max(1, len(data) // 64)].to(dtype=like.dtype, device=like.device)
+    was_training = objective.training
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
-        digest.update(objective(some).cpu().numpy().tobytes())
+        digest.update(objective.eval()(some).cpu().numpy().tobytes())
+    objective.train(was_training)
     return digest.hexdigest()

@@ -107,6 +107,13 @@ class _Fit:
         """The objective with the weights that would be kept now."""
         return self.average.objective if self.average else self.objective
 
+    def _kept(self) -> dict[str, Tensor]:
+        """Copy the weights that would be kept now, with the state of the objective as it is."""
+        state = copy.deepcopy(self.objective.state_dict())
+        averaged = self.average.objective.named_parameters() if self.average else ()
+        state.update((name, weight.detach().clone()) for name, weight in averaged)
+        return state
+
     def run(self, progress: bool, callbacks: tuple[Callback, ...]) -> History:
         _settle_allocator()
         self._resume()
@@ -146,7 +153,7 @@ class _Fit:
         elif not math.isfinite(evaluate(self.candidate, self.train[:1000], self.validation_seed)):
             self._give_up("the objective was not finite after an epoch")
         else:
-            self.good = copy.deepcopy(self.candidate.state_dict())
+            self.good = self._kept()
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
             self.file.save(self._state())
@@ -200,7 +207,7 @@ class _Fit:
         self.history.validation.append(value)
         if value > self.best_value:
             self.best_value, self.history.best_epoch = value, epoch
-            self.best = copy.deepcopy(self.candidate.state_dict())
+            self.best = self._kept()
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(-value)
         since = epoch - (-1 if self.history.best_epoch is None else self.history.best_epoch)
@@ -212,7 +219,8 @@ class _Fit:
         settings = self.training
         if settings.schedule == "cosine":
             steps = settings.epochs * math.ceil(len(self.train) / settings.batch_size)
-            return CosineAnnealingLR(self.optimiser, steps)
+            lowest = settings.learning_rate * settings.learning_rate_end
+            return CosineAnnealingLR(self.optimiser, steps, eta_min=lowest)
         if settings.schedule == "plateau":
             return ReduceLROnPlateau(
                 self.optimiser,

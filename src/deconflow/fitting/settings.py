@@ -24,7 +24,9 @@ class Training:
         Adam's step size, at the start.
     schedule : str
         ``"constant"``; ``"plateau"``: times ``plateau_factor`` after ``plateau_patience`` epochs
-        without a better validation objective; ``"cosine"``: down to zero over all epochs.
+        without a better validation objective; ``"cosine"``: down over all epochs.
+    learning_rate_end : float
+        Where the cosine ends, as a share of where it starts.
     weight_decay : float
         Decoupled weight decay (AdamW).
     clip_norm : float or None
@@ -39,6 +41,7 @@ class Training:
     batch_size: int = 256
     learning_rate: float = 1e-3
     schedule: str = "cosine"
+    learning_rate_end: float = 0.0
     plateau_factor: float = 0.8
     plateau_patience: int = 20
     weight_decay: float = 0.0
@@ -53,6 +56,7 @@ class Training:
         check_integer("batch_size", self.batch_size, 1)
         check_integer("plateau_patience", self.plateau_patience, 0)
         check_number("learning_rate", self.learning_rate, 0, open_low=True)
+        check_number("learning_rate_end", self.learning_rate_end, 0, 1)
         check_number("plateau_factor", self.plateau_factor, 0, 1, open_low=True)
         check_number("weight_decay", self.weight_decay, 0)
         if self.clip_norm is not None:

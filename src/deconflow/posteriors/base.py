@@ -10,14 +10,20 @@ from deconflow.observations import Observations
 
 
 class Posterior(nn.Module, ABC):
-    """A law of the truth given what was observed, for every row at once."""
+    """A law of the truth given what was observed, for every row at once.
+
+    Attributes
+    ----------
+    differentiable : bool
+        Whether draws are differentiable functions of the law's parameters, as the bounds need;
+        forward KL does without.
+    """
+
+    differentiable: bool = True
 
     @abstractmethod
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
-        """Draw ``v`` of shape ``(k, N, D)``, with its log density ``(k, N)``.
-
-        Where the law has parameters, the draws are differentiable functions of them.
-        """
+        """Draw ``v`` of shape ``(k, N, D)``, with its log density ``(k, N)``."""
 
     @abstractmethod
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:

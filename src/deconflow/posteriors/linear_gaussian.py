@@ -45,7 +45,7 @@ class Whitening:
     def of(cls, data: Observations) -> Whitening:
         """Compute the maps of all rows."""
         L = data.noise.cholesky()
-        R = _projection(data)
+        R = projection_of(data)
         B = torch.linalg.solve_triangular(L, R, upper=False)
         eye = torch.eye(data.latent_dim, dtype=B.dtype, device=B.device)
         C = torch.linalg.cholesky(eye + B.mT @ B)
@@ -78,7 +78,8 @@ class Whitening:
         return columns.permute(2, 0, 1)
 
 
-def _projection(data: Observations) -> Tensor:
+def projection_of(data: Observations) -> Tensor:
+    """Return what each row sees of the truth, ``(N or 1, M, D)``, zero rows where missing."""
     if data.projection is not None:
         return data.projection
     if data.observed is not None:

@@ -44,6 +44,11 @@ class WeightedDraws:
         offset = self.v - self.mean()
         return torch.einsum("kn,kni,knj->nij", self.normalised, offset, offset)
 
+    def split(self, counts: list[int]) -> list[WeightedDraws]:
+        """Part the draws into sets of so many draws a row."""
+        pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
+        return [WeightedDraws(v, log_weights) for v, log_weights in pairs]
+
     def resample(self, n: int) -> Tensor:
         """Draw ``(n, N, D)`` from the proposals by weight."""
         choice = torch.multinomial(self.normalised.mT, n, replacement=True).mT

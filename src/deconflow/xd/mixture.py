@@ -94,11 +94,12 @@ class Mixture:
         return -float(self.log_prob(self.sample(n, seed)[0]).mean())
 
 
-def average(mixtures: list[Mixture]) -> Mixture:
-    """Average densities: a mixture of all their components."""
-    share = 1.0 / len(mixtures)
+def average(mixtures: list[Mixture], shares: list[float] | None = None) -> Mixture:
+    """Average densities, equally or by shares that sum to one: a mixture of all components."""
+    shares = [1.0 / len(mixtures)] * len(mixtures) if shares is None else shares
+    pairs = zip(mixtures, shares, strict=True)
     return Mixture(
-        np.concatenate([share * mixture.weights for mixture in mixtures]),
+        np.concatenate([share * mixture.weights for mixture, share in pairs]),
         np.concatenate([mixture.means for mixture in mixtures]),
         np.concatenate([mixture.covariances for mixture in mixtures]),
     )

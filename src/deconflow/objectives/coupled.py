@@ -1,0 +1,75 @@
+r"""Coupled chains: the gradient of ``log p(w)`` without bias, by exact posterior expectations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deconflow.checks import check_integer
+from deconflow.densities.base import Density
+from deconflow.objectives.base import Objective
+from deconflow.objectives.forward_kl import undisturbed, weigh_undisturbed
+from deconflow.objectives.proposal_step import proposal_step
+from deconflow.objectives.wake_sleep import with_gradient_of
+from deconflow.observations import Observations
+from deconflow.posteriors import Posterior, couple
+
+
+class CoupledChains(Objective):
+    r"""Ascent on :math:`\log p(w)` by coupled chains.
+
+    .. math:: \nabla \log p(w) = E_{p(v | w)}[\nabla \log p(v)],
+
+    with the expectation estimated without bias by :func:`~deconflow.posteriors.couple`. The
+    posterior proposes; it learns by a step of its own
+    (:func:`~deconflow.objectives.proposal_step.proposal_step`), and the better it is, the sooner
+    the chains meet. The number of each row is the importance-weighted bound of ``draws`` draws.
+
+    Parameters
+    ----------
+    density, posterior
+        What is trained.
+    draws
+        Points that a chain weighs at each step, at least two.
+    burn_in, steps
+        The chains' averages run from ``burn_in`` to ``steps``.
+
+    References
+    ----------
+    Ruiz et al. (2021), "Unbiased gradient estimation for variational auto-encoders using coupled
+    Markov chains", https://arxiv.org/abs/2010.01845
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        posterior: Posterior,
+        draws: int,
+        *,
+        burn_in: int = 2,
+        steps: int = 6,
+    ) -> None:
+        super().__init__()
+        check_integer("draws", draws, 2)
+        check_integer("burn_in", burn_in, 0)
+        check_integer("steps", steps, burn_in)
+        self.density, self.posterior = density, posterior
+        self.weighed, self.burn_in, self.steps = draws, burn_in, steps
+        self.draws = 2 * draws + (draws - 1) * max(1, steps)
+
+    def forward(self, data: Observations) -> Tensor:
+        """Return the bound of each row, with the gradients of both steps."""
+        density, posterior = self.density, self.posterior
+        if not torch.is_grad_enabled():
+            return weigh_undisturbed(density, posterior, data, self.weighed).log_marginal()
+        options = {"burn_in": self.burn_in, "steps": self.steps}
+        try:
+            with undisturbed(density, posterior):
+                found = couple(density, posterior, data, self.weighed, **options)
+        except FloatingPointError:  # no number, which the fit loop counts and skips
+            return math.nan * density.log_prob(data.w.new_zeros(len(data), data.latent_dim))
+        step = found.expectation(density.log_prob(found.v))
+        step = step + proposal_step(density, posterior, data, self.weighed)
+        return with_gradient_of(found.log_marginal, step)

@@ -1,0 +1,135 @@
+r"""Russian roulette over importance-weighted bounds: an unbiased estimate of ``log p(w)``."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from deconflow.checks import check_number
+from deconflow.densities.base import Density
+from deconflow.objectives.base import Objective
+from deconflow.objectives.forward_kl import undisturbed
+from deconflow.objectives.proposal_step import proposal_step
+from deconflow.observations import Observations
+from deconflow.posteriors import Posterior
+
+POINTS_AT_ONCE = 10_000
+"""Latent points whose activations are kept at a time; those beyond are computed again."""
+
+
+class Roulette(Objective):
+    r"""An unbiased estimate of :math:`\log p(w)`, with a level drawn for each row.
+
+    The importance-weighted bounds :math:`L_{IW}(K)` rise to :math:`\log p(w)`. Their differences
+    are summed up to a random level, each divided by the chance of getting that far, which leaves
+    the expectation at the limit of the sum. SUMO adds one draw at a time:
+    :math:`\Delta_K = L_{IW}(K + 1) - L_{IW}(K)` has a second moment of order :math:`1 / K^2`, so
+    with :math:`c_K = P(\text{level} \ge K)` the variance is of order :math:`\sum_K 1 / (K^2 c_K)`
+    and the expected number of draws :math:`\sum_K c_K`. By Cauchy and Schwarz their product is at
+    least :math:`(\sum_K 1 / K)^2`: no choice of chances makes both finite.
+
+    So the draws are doubled at each level, and both halves are subtracted from the whole:
+
+    .. math:: \Delta_l = L_{IW}(m 2^{l+1}) -
+              \frac{1}{2} (L_{IW}^{left}(m 2^l) + L_{IW}^{right}(m 2^l)).
+
+    The halves' first-order errors cancel, which leaves a second moment of order
+    :math:`2^{-2 l}` for :math:`2^l` times the draws. With :math:`P(\text{level} \ge l) =
+    2^{-r l}` the variance is of order :math:`\sum_l 2^{(r - 2) l}`, the expected number of draws
+    :math:`\sum_l 2^{(1 - r) l}`: both are finite for every :math:`1 < r < 2`, if the weights
+    have a finite fourth moment, and with :math:`r = 3/2`, in the middle, a row costs 2.2
+    :math:`m` draws in the mean. The number of draws has no finite variance: rows of a high level
+    are worked through in parts, and their activations are computed again when they are needed.
+    No level is cut off.
+
+    The estimate's gradient for the density is that of :math:`\log p(w)`, without bias. Its
+    gradient for the posterior would be zero in the mean; the posterior climbs a bound, or
+    descends the forward KL, instead (:func:`~deconflow.objectives.proposal_step.proposal_step`).
+    Dropout in the density makes it another, random one: leave it off.
+
+    Parameters
+    ----------
+    density, posterior
+        What is trained.
+    draws
+        ``m``, the draws of the lowest level.
+    decay
+        ``r``, between 1 and 2.
+
+    References
+    ----------
+    Luo et al. (2020), "SUMO", https://arxiv.org/abs/2004.00353;
+    Blanchet and Glynn (2015), "Unbiased Monte Carlo for optimization and functions of expectations
+    via multi-level randomization";
+    Shi and Cornish (2021), https://proceedings.mlr.press/v130/shi21d.html
+    """
+
+    def __init__(
+        self, density: Density, posterior: Posterior, draws: int, *, decay: float = 1.5
+    ) -> None:
+        super().__init__()
+        if draws < 1:
+            raise ValueError(f"Expected at least one draw a row; got {draws}.")
+        check_number("decay", decay, 1, 2, open_low=True)
+        self.density, self.posterior = density, posterior
+        self.lowest, self.decay = draws, decay
+        self.draws = math.ceil(draws * (1 - 2**-decay) / (1 - 2 ** (1 - decay)))
+
+    def forward(self, data: Observations) -> Tensor:
+        """Return the estimate of each row."""
+        value = self.estimate(data, self.draw_levels(len(data)))
+        if not torch.is_grad_enabled():
+            return value
+        step = proposal_step(self.density, self.posterior, data, self.lowest)
+        return value + (step - step.detach())
+
+    def draw_levels(self, n: int) -> Tensor:
+        """Draw a level for each of ``n`` rows, with ``P(level >= l) = 2^(-decay l)``."""
+        u = 1 - torch.rand(n, dtype=torch.float64)  # in (0, 1]
+        return torch.floor(-torch.log2(u) / self.decay).long()
+
+    def estimate(self, data: Observations, levels: Tensor) -> Tensor:
+        """Return the estimates of rows whose levels are given, ``(N,)``."""
+        counts = 2**levels
+        owners = torch.arange(len(data)).repeat_interleave(counts)
+        blocks = self._log_weights(data, owners).logsumexp(0) - math.log(self.lowest)
+        starts = counts.cumsum(0) - counts
+        rows, values = [], []
+        for level in levels.unique().tolist():
+            mine = torch.nonzero(levels == level).squeeze(1)
+            rows.append(mine)
+            places = starts[mine] + torch.arange(2**level).unsqueeze(1)
+            values.append(telescope(blocks[places], self.decay))
+        return torch.cat(values)[torch.cat(rows).argsort()]
+
+    def _log_weights(self, data: Observations, owners: Tensor) -> Tensor:
+        """Weigh ``m`` draws for each of the rows ``owners``, ``(m, R)``, part by part."""
+        parts = owners.split(max(1, POINTS_AT_ONCE // self.lowest))
+        return torch.cat([self._part(data[part], i == 0) for i, part in enumerate(parts)], 1)
+
+    def _part(self, data: Observations, keep: bool) -> Tensor:
+        """Weigh draws, with the density's gradient; its activations are kept or made again."""
+        with undisturbed(self.posterior):
+            v, log_q = self.posterior.sample(data, self.lowest)
+            rest = data.log_likelihood(v) - log_q
+        if keep or not torch.is_grad_enabled():
+            return self.density.log_prob(v) + rest
+        return checkpoint(self.density.log_prob, v, use_reentrant=False) + rest
+
+
+def telescope(blocks: Tensor, decay: float) -> Tensor:
+    """Sum the differences of all levels, each by its chance, to ``(N,)``.
+
+    ``blocks`` are the bounds of ``2^l`` blocks of draws, ``(2^l, N)``. Every level is the mean over
+    all that can be made of them.
+    """
+    total, chance = blocks.mean(0), 1.0
+    while len(blocks) > 1:
+        halves = blocks.unflatten(0, (-1, 2))
+        blocks = halves.logsumexp(1) - math.log(2)
+        chance *= 2**-decay
+        total = total + (blocks - halves.mean(1)).mean(0) / chance
+    return total

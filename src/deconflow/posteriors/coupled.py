@@ -1,0 +1,256 @@
+r"""Unbiased posterior expectations from pairs of coupled chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deconflow.checks import check_integer
+from deconflow.densities.base import Density
+from deconflow.observations import Observations
+from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.resampling import WeightedDraws, weigh
+
+MOST_STEPS = 10_000
+STEPS_AT_ONCE = 4
+"""Steps whose proposals are drawn by one call, for rows whose chains have not met in time."""
+
+
+@dataclass(frozen=True)
+class SignedDraws:
+    r"""Points whose signed weights add up to unbiased posterior expectations.
+
+    .. math:: E \Big[ \sum_{p : i_p = i} a_p h(v_p) \Big] = E_{p(v | w_i)}[h(v)]
+
+    Attributes
+    ----------
+    v, weights, rows : Tensor
+        Points ``(P, D)``, their weights ``a`` of either sign, ``(P,)``, and their rows, ``(P,)``.
+    meeting : Tensor
+        The step at which the chains of each row met, ``(N,)``.
+    log_marginal : Tensor
+        The importance-weighted bound of each row, ``(N,)``, from the draws that start a chain.
+    """
+
+    v: Tensor
+    weights: Tensor
+    rows: Tensor
+    meeting: Tensor
+    log_marginal: Tensor
+
+    def expectation(self, h: Tensor) -> Tensor:
+        """Return the expectation of each row, ``(N, ...)``, of the values ``h`` at the points."""
+        weighted = h * self.weights.view(-1, *[1] * (h.dim() - 1))
+        total = h.new_zeros(len(self.meeting), *h.shape[1:])
+        return total.index_add(0, self.rows, weighted)
+
+
+@torch.no_grad()
+def couple(
+    density: Density,
+    posterior: Posterior,
+    data: Observations,
+    k: int,
+    *,
+    burn_in: int = 2,
+    steps: int = 6,
+    most_steps: int = MOST_STEPS,
+) -> SignedDraws:
+    r"""Run two chains a row until they have met, and weigh their points.
+
+    A chain keeps one point; at each step it weighs that and ``k - 1`` fresh draws of the
+    posterior, and keeps one by weight (iterated sampling importance resampling), which leaves the
+    exact posterior invariant. A second chain ``Y`` runs one step behind ``X``, sees the same
+    draws, and takes the same one as often as its weights allow; from the step :math:`\tau` at which
+    both took the same draw they are one. With :math:`b` for ``burn_in`` and :math:`m` for
+    ``steps``,
+
+    .. math:: H_{b:m} = \frac{1}{m - b + 1} \sum_{t=b}^m h(X_t) + \sum_{t=b+1}^{\tau-1}
+              \min \Big( 1, \frac{t - b}{m - b + 1} \Big) (h(X_t) - h(Y_{t-1}))
+
+    has exactly the posterior's expectation: the second sum takes the bias of the first away.
+    Proposals of the first ``steps`` are drawn at once, later ones a few steps ahead for the rows
+    whose chains are still apart; the others cost nothing more.
+
+    References
+    ----------
+    Glynn and Rhee (2014), https://arxiv.org/abs/1409.4302;
+    Jacob, O'Leary, Atchadé (2020), https://arxiv.org/abs/1708.03625;
+    Ruiz et al. (2021), https://arxiv.org/abs/2010.01845
+    """
+    check_integer("k", k, 2)
+    check_integer("burn_in", burn_in, 0)
+    check_integer("steps", steps, burn_in)
+    ahead_of_time = max(1, steps)
+    drawn = weigh(density, posterior, data, 2 * k + (k - 1) * ahead_of_time)
+    first, second, *queue = drawn.split([k, k, *[k - 1] * ahead_of_time])
+    for draws in (first, second, drawn):
+        _refuse_broken(draws)
+    pairs = _Pairs.start(first, second)
+    book = _Book(burn_in, steps)
+    meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
+    book.average(0, pairs)
+    pairs.ahead = pairs.ahead.advance(queue.pop(0))
+    for t in range(1, most_steps + 1):
+        book.average(t, pairs)
+        book.correct(t, pairs)
+        if t >= steps and bool(pairs.met.all()):
+            return book.close(meeting, first.log_marginal())
+        if not queue:
+            pairs = pairs.take(~pairs.met)
+            drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
+            _refuse_broken(drawn, kept=pairs.ahead)
+            queue = drawn.split([k - 1] * STEPS_AT_ONCE)
+        now = pairs.advance(queue.pop(0))
+        meeting[now.rows[now.met & ~pairs.met]] = t + 1
+        pairs = now
+    raise RuntimeError(
+        f"Expected coupled chains to meet within {most_steps} steps; got {int((~pairs.met).sum())} "
+        "rows whose chains did not. Draw more proposals a step, or use a posterior that is nearer "
+        "to the truth's."
+    )
+
+
+def _refuse_broken(draws: WeightedDraws, kept: _Chain | None = None) -> None:
+    """Raise where a weight is no number, or where no point of a row has any weight."""
+    largest = draws.log_weights.amax(0)
+    if kept is not None:
+        largest = torch.maximum(largest, kept.log_weight)
+    bad = ~largest.isfinite()
+    if bad.any():
+        raise FloatingPointError(
+            "Expected draws with finite weights to run chains on; "
+            f"got {int(bad.sum())} rows without."
+        )
+
+
+def couple_choices(p: Tensor, q: Tensor, same_state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw one index from each row of ``p`` and ``q``, equal as often as can be.
+
+    Parameters
+    ----------
+    p, q
+        Probabilities ``(N, K)``.
+    same_state
+        Boolean ``(N, K)``: where the same index means the same state.
+
+    Returns
+    -------
+    tuple
+        Both indices, and whether they are one state, each ``(N,)``.
+    """
+    common = torch.minimum(p, q) * same_state
+    together = torch.rand(len(p), dtype=p.dtype, device=p.device) < common.sum(-1)
+    shared = _pick(common, otherwise=p)
+    i = torch.where(together, shared, _pick(p - common, otherwise=p))
+    j = torch.where(together, shared, _pick(q - common, otherwise=q))
+    return i, j, together
+
+
+@dataclass
+class _Chain:
+    """The kept point of each row, ``(N, D)``, with its log weight, ``(N,)``."""
+
+    v: Tensor
+    log_weight: Tensor
+
+    @classmethod
+    def start(cls, draws: WeightedDraws) -> _Chain:
+        """Keep one of the draws, by weight."""
+        return cls(draws.v[0], draws.log_weights[0]).move(draws, _pick(draws.normalised.mT) + 1)
+
+    def chances(self, proposals: WeightedDraws) -> Tensor:
+        """Probabilities ``(N, K)`` of the own point and of each proposal."""
+        log_weights = torch.cat([self.log_weight.unsqueeze(0), proposals.log_weights])
+        return torch.softmax(log_weights.mT, -1)
+
+    def advance(self, proposals: WeightedDraws) -> _Chain:
+        """Take a step alone."""
+        return self.move(proposals, _pick(self.chances(proposals)))
+
+    def move(self, proposals: WeightedDraws, index: Tensor) -> _Chain:
+        """Keep the own point where ``index`` is 0, else take a proposal."""
+        rows = torch.arange(len(index), device=index.device)
+        own, taken = index == 0, (index - 1).clamp(min=0)
+        v = torch.where(own.unsqueeze(1), self.v, proposals.v[taken, rows])
+        return _Chain(v, torch.where(own, self.log_weight, proposals.log_weights[taken, rows]))
+
+    def take(self, rows: Tensor) -> _Chain:
+        """Keep some rows."""
+        return _Chain(self.v[rows], self.log_weight[rows])
+
+
+@dataclass
+class _Pairs:
+    """Two chains for each of some rows: ``X`` ahead by one step of ``Y``."""
+
+    rows: Tensor
+    ahead: _Chain
+    behind: _Chain
+    met: Tensor
+
+    @classmethod
+    def start(cls, first: WeightedDraws, second: WeightedDraws) -> _Pairs:
+        """Start both chains from the same law, at ``X_0`` and ``Y_0``."""
+        rows = torch.arange(first.v.shape[1], device=first.v.device)
+        met = torch.zeros_like(rows, dtype=torch.bool)
+        return cls(rows, _Chain.start(first), _Chain.start(second), met)
+
+    def advance(self, proposals: WeightedDraws) -> _Pairs:
+        """Take a coupled step: index 0, the own point, is one state only after the meeting."""
+        p, q = self.ahead.chances(proposals), self.behind.chances(proposals)
+        same_state = torch.ones_like(p, dtype=torch.bool)
+        same_state[:, 0] = self.met
+        i, j, together = couple_choices(p, q, same_state)
+        j = torch.where(self.met, i, j)
+        return _Pairs(
+            self.rows,
+            self.ahead.move(proposals, i),
+            self.behind.move(proposals, j),
+            self.met | together,
+        )
+
+    def take(self, which: Tensor) -> _Pairs:
+        """Keep some rows."""
+        return _Pairs(
+            self.rows[which], self.ahead.take(which), self.behind.take(which), self.met[which]
+        )
+
+
+class _Book:
+    """The points of the estimate so far, with their weights and rows."""
+
+    def __init__(self, burn_in: int, steps: int) -> None:
+        self.burn_in, self.steps = burn_in, steps
+        self.share = 1 / (steps - burn_in + 1)
+        self.entries: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def average(self, t: int, pairs: _Pairs) -> None:
+        """Enter ``X_t`` into the time average."""
+        if self.burn_in <= t <= self.steps:
+            self._enter(pairs.ahead.v, self.share, pairs.rows)
+
+    def correct(self, t: int, pairs: _Pairs) -> None:
+        """Enter ``h(X_t) - h(Y_{t-1})`` where the chains have not met."""
+        apart = ~pairs.met
+        if t > self.burn_in and apart.any():
+            weight = min(1.0, (t - self.burn_in) * self.share)
+            self._enter(pairs.ahead.v[apart], weight, pairs.rows[apart])
+            self._enter(pairs.behind.v[apart], -weight, pairs.rows[apart])
+
+    def close(self, meeting: Tensor, log_marginal: Tensor) -> SignedDraws:
+        """Return all entries."""
+        v, weights, rows = (torch.cat(column) for column in zip(*self.entries, strict=True))
+        return SignedDraws(v, weights, rows, meeting, log_marginal)
+
+    def _enter(self, v: Tensor, weight: float, rows: Tensor) -> None:
+        self.entries.append((v, v.new_full((len(v),), weight), rows))
+
+
+def _pick(masses: Tensor, otherwise: Tensor | None = None) -> Tensor:
+    """Draw an index by the masses of each row, or by ``otherwise`` in rows without any."""
+    if otherwise is not None:
+        masses = torch.where(masses.sum(-1, keepdim=True) > 0, masses, otherwise)
+    return torch.multinomial(masses, 1).squeeze(1)

@@ -1,0 +1,124 @@
+r"""A network that gives each row a Gaussian mixture as its posterior."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deconflow.checks import check_integer
+from deconflow.densities.networks import ResidualNetwork
+from deconflow.observations import Observations
+from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.coordinates import inwards, network_features, outwards
+from deconflow.posteriors.mixture_law import MixtureLaw
+
+LARGEST_LOG_SD = 5.0
+START_SPREAD = 0.5
+
+
+class MixtureNetwork(Posterior):
+    r"""The posterior :math:`q(v | w, n) = \sum_c \pi_c(w, n) \, N(v; m_c(w, n), V_c(w, n))`.
+
+    One pass of a residual network over ``w``, the noise and what is missing gives each row the
+    weights, means and full covariances of ``C`` Gaussians; draws and densities are closed forms.
+    The covariances are given by Cholesky factors of their inverses, so that a density costs
+    no solve.
+
+    The choice of a component has no derivative, so draws and their densities carry none: train
+    it by forward KL, on simulated pairs or on weighted draws (:mod:`deconflow.objectives`), which
+    also makes it cover all of the posterior, as a proposal must.
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions of the truth.
+    n_features
+        Number of columns of :meth:`Observations.features`.
+    components
+        Number of Gaussians a row.
+    hidden, blocks, dropout
+        Sizes of the network, and its dropout.
+    anchored
+        If true, the mixture describes the truth in the coordinates in which the posterior of a
+        standard normal prior is standard normal; see :class:`RecognitionFlow`.
+
+    References
+    ----------
+    Bishop (1994), "Mixture density networks"
+    """
+
+    differentiable = False
+
+    def __init__(
+        self,
+        dim: int,
+        n_features: int,
+        components: int = 8,
+        *,
+        hidden: int = 128,
+        blocks: int = 2,
+        dropout: float = 0.0,
+        anchored: bool = True,
+    ) -> None:
+        super().__init__()
+        check_integer("components", components, 1)
+        self.dim, self.n_features, self.anchored = dim, n_features, anchored
+        self.components = components
+        self.sizes = [1, dim, dim, dim * (dim - 1) // 2]
+        self.network = ResidualNetwork(
+            n_features,
+            components * sum(self.sizes),
+            hidden=hidden,
+            blocks=blocks,
+            dropout=dropout,
+        )
+        self._start()
+
+    def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
+        """Draw ``(k, N, D)`` with log densities, neither with a derivative."""
+        with torch.no_grad():
+            mixture = self.mixture(data)
+            z = mixture.sample(k, _inverse(mixture.whiteners))
+            v, outer = outwards(data, z, self.anchored)
+            return v, mixture.log_prob(z) - outer
+
+    def log_prob(self, data: Observations, v: Tensor) -> Tensor:
+        """Log density ``(k, N)``."""
+        z, outer = inwards(data, v, self.anchored)
+        return self.mixture(data).log_prob(z) + outer
+
+    def mixture(self, data: Observations) -> MixtureLaw:
+        """Return the mixture of each row, in the network's coordinates."""
+        output = self.network(network_features(data, self.n_features))
+        parts = output.unflatten(-1, (self.components, -1)).split(self.sizes, -1)
+        logits, means, raw, below = parts
+        log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
+        factors = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
+        log_weights = torch.log_softmax(logits.squeeze(-1), -1)
+        return MixtureLaw(log_weights, means, factors, log_pivots.sum(-1))
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """Start near the anchor, with means apart: equal components would stay equal."""
+        torch.nn.init.zeros_(self.network.output.weight)
+        parts = self.network.output.bias.zero_().unflatten(0, (self.components, -1))
+        _, means, raw, _ = parts.split(self.sizes, -1)
+        if self.components > 1:
+            means += START_SPREAD * torch.randn_like(means)
+            raw -= 0.5 * math.log(1 - START_SPREAD**2)  # the whole has about unit variance
+
+
+def _unit_lower(below: Tensor, dim: int) -> Tensor:
+    """Put ``(..., D (D - 1) / 2)`` below a diagonal of ones, ``(..., D, D)``."""
+    i, j = torch.tril_indices(dim, dim, -1, device=below.device)
+    eye = torch.eye(dim, dtype=below.dtype, device=below.device)
+    factor = eye.expand(*below.shape[:-1], dim, dim).clone()
+    factor[..., i, j] = below
+    return factor
+
+
+def _inverse(lower: Tensor) -> Tensor:
+    eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    return torch.linalg.solve_triangular(lower, eye, upper=False)

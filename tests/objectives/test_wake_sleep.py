@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+import torch
+
+from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture
+from deconflow.fitting import Training, evaluate, fit
+from deconflow.objectives import CoupledChains, ImportanceWeighted, SleepPosterior, WakeSleep
+from deconflow.observations import Observations
+from deconflow.posteriors import MixtureExact, MixtureNetwork, NoiseKernel, RecognitionFlow
+
+SIZE = Architecture(1, 8, 1)
+
+
+def posterior_of(kind, data):
+    n_features = data.features().shape[1]
+    made = {
+        "flow": lambda: RecognitionFlow(data.latent_dim, n_features, SIZE),
+        "mixture": lambda: MixtureNetwork(data.latent_dim, n_features, 3, hidden=16, blocks=1),
+    }[kind]()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return made.double()
+
+
+@pytest.fixture
+def data(rng):
+    w = rng.normal(size=(30, 2))
+    w[::4, 1] = np.nan
+    return Observations.from_arrays(w, rng.uniform(0.3, 1, size=(30, 2)))
+
+
+def gradients(objective, module, data, seed=1):
+    torch.manual_seed(seed)
+    objective.zero_grad()
+    objective(data).mean().backward()
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+def assert_close(left, right):
+    assert len(left) == len(right) > 0
+    for a, b in zip(left, right, strict=True):
+        assert torch.allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["flow", "mixture"])
+def test_the_density_climbs_the_importance_weighted_bound(kind, data):
+    density = ARCHITECTURES["mixture"](2, SIZE).double()
+    posterior = posterior_of(kind, data)
+    ours, bound = WakeSleep(density, posterior, 5), ImportanceWeighted(density, posterior, 5)
+    assert_close(gradients(ours, density, data), gradients(bound, density, data))
+    torch.manual_seed(1)
+    value = ours(data)
+    torch.manual_seed(1)
+    assert torch.allclose(value, bound(data))
+
+
+@pytest.mark.parametrize("kind", ["flow", "mixture"])
+def test_the_posterior_step_is_a_share_of_wake_and_a_share_of_sleep(kind, data):
+    density = ARCHITECTURES["mixture"](2, SIZE).double()
+    posterior = posterior_of(kind, data)
+    wake, sleep, both = (
+        gradients(WakeSleep(density, posterior, 4, wake=share), posterior, data)
+        for share in (1.0, 0.0, 0.3)
+    )
+    assert_close(both, [0.3 * a + 0.7 * b for a, b in zip(wake, sleep, strict=True)])
+    assert any(not torch.allclose(a, b) for a, b in zip(wake, sleep, strict=True))
+
+
+def test_sleep_leaves_the_density_alone(data):
+    density = ARCHITECTURES["mixture"](2, SIZE).double()
+    assert not gradients(SleepPosterior(density, posterior_of("mixture", data)), density, data)
+
+
+def test_weights_are_computed_without_dropout(data):
+    density = ARCHITECTURES["maf"](2, Architecture(1, 16, 1, dropout=0.5)).double()
+    with torch.no_grad():
+        for parameter in density.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    objective = WakeSleep(density, posterior_of("mixture", data), 5)
+    values = []
+    for training in (True, False):
+        objective.train(training)
+        torch.manual_seed(2)
+        values.append(objective(data).detach())
+        assert density.training == training
+    assert torch.equal(*values)
+
+
+def bimodal(rng, n=800):
+    v = np.where(rng.uniform(size=n) < 0.4, -1.5, 1.0) + 0.3 * rng.normal(size=n)
+    sd = rng.uniform(0.3, 0.9, size=n)
+    return Observations.from_arrays((v + sd * rng.normal(size=n))[:, None], sd[:, None])
+
+
+def truth():
+    return GaussianMixture(
+        torch.tensor([0.4, 0.6]), torch.tensor([[-1.5], [1.0]]), torch.full((2, 1, 1), 0.09)
+    ).double()
+
+
+@pytest.mark.parametrize("kind", ["flow", "mixture"])
+@pytest.mark.parametrize(("make", "short"), [(WakeSleep, 0.03), (CoupledChains, 0.005)])
+def test_a_fit_reaches_the_truth(make, short, kind, rng):
+    data = bimodal(rng)
+    density = GaussianMixture(
+        torch.tensor([0.5, 0.5]), torch.tensor([[-1.0], [0.7]]), torch.full((2, 1, 1), 0.5)
+    ).double()
+
+    def log_p(model):
+        with torch.no_grad():
+            return float(MixtureExact(model).log_marginal(data).mean())
+
+    start, best = log_p(density), log_p(truth())
+    fit(
+        make(density, posterior_of(kind, data), 6),
+        data,
+        training=Training(epochs=8, batch_size=100, learning_rate=5e-2),
+    )
+    # On its own rows a fit of five parameters is 5 / (2 n) = 0.003 above the truth in the mean.
+    # Wake-sleep falls short of that by the bias of six weighted draws. Seen: 0.020, 0.003; -0.002.
+    assert start < best - 0.1
+    assert log_p(density) > best - short
+
+
+def test_coupled_chains_climb_the_likelihood_without_bias():
+    mean, variance, w, sd = 0.5, 0.8, 2.0, 1.5
+    density = GaussianMixture(
+        torch.ones(1), torch.tensor([[mean]]), torch.tensor([[[variance]]])
+    ).double()
+    data = Observations.from_arrays(np.full((300, 1), w), np.array([sd]))
+
+    def score(objective):
+        found = torch.stack(
+            [gradients(objective, density, data, seed)[1][0, 0] for seed in range(60)]
+        )
+        exact = (w - mean) / (variance + sd**2)
+        return abs(float((found.mean() - exact) / found.std() * 60**0.5))
+
+    assert score(CoupledChains(density, NoiseKernel(), 2, burn_in=0, steps=1)) < 4.5
+    assert score(WakeSleep(density, NoiseKernel(), 3)) > 4.5  # the twin: few weighted draws
+
+
+def test_coupled_chains_without_gradients_are_the_bound(data):
+    density, posterior = GaussianMixture.spread(2, 2).double(), posterior_of("mixture", data)
+    found = evaluate(CoupledChains(density, posterior, 10), data, 0)
+    assert found == pytest.approx(evaluate(ImportanceWeighted(density, posterior, 10), data, 0))
+
+
+def test_a_row_out_of_reach_is_a_skipped_step():
+    data = Observations.from_arrays(np.full((4, 1), 1e200), np.array([1.0]))
+    density = GaussianMixture.spread(1, 2).double()
+    values = CoupledChains(density, NoiseKernel(), 3)(data)
+    assert values.requires_grad
+    assert values.isnan().all()
+
+
+def test_refusals(data):
+    density, posterior = GaussianMixture.spread(2, 2), posterior_of("mixture", data)
+    with pytest.raises(ValueError, match=r"Expected wake in \[0, 1\)"):
+        WakeSleep(density, posterior, 2, wake=1.5)
+    with pytest.raises(ValueError, match="at least two draws"):
+        WakeSleep(density, posterior, 1)
+    with pytest.raises(ValueError, match=r"Expected draws .* at least 2; got 1"):
+        CoupledChains(density, posterior, 1)
+    with pytest.raises(ValueError, match=r"Expected steps .* at least 3; got 1"):
+        CoupledChains(density, posterior, 2, burn_in=3, steps=1)
