@@ -180,11 +180,6 @@ def test_conditional_density(folder):
     assert np.allclose(read("out.parquet")["conditional_log_density"], wanted)
 
 
-def test_compare(folder, monkeypatch):
-    output = succeed("compare", "stars.csv", "-c", "x,y", "--methods", "xd")
-    assert re.search(r"xd +held-out log p\(w\) -\d", output)
-
-
 def test_compare_says_when_it_is_luck():
     from deconflow.program.compare import verdict
 
@@ -205,6 +200,20 @@ def test_flow(fitted_flow, tmp_path):
     assert np.isfinite(table["x_q50"]).all()
     assert "Effective sample size of posteriors" in succeed("info", flow)
     assert FlowDeconvolver.load(flow).hidden == 16
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library may have doubts about so quick a fit
+def test_auto(folder):
+    quick = ("--set", "quick=true", "--set", "n_jobs=1", "-q")
+    output = succeed("fit", "stars.csv", "-c", "x,y", "-o", "auto", *quick)
+    assert "held-out log p(w)" in output
+    assert "auto (Deconvolver)" in succeed("info", "auto")
+    succeed("denoise", "auto", "stars.csv", "-o", "out.parquet", "--quantiles", "0.5", "-q")
+    assert (read("out.parquet")["effective_sample_size"].to_numpy() > 10).mean() > 0.9
+    succeed("condition", "auto", "stars.csv", "-g", "x", "-o", "out.parquet", "-q")
+    succeed("report", "auto", "-o", "page.html")
+    assert not (folder / ".auto.checkpoint").exists()
 
 
 def test_a_row_that_fails_is_marked_alone(folder, monkeypatch):
@@ -258,4 +267,6 @@ EXAMPLES = {
 def test_the_example_of_each_help_works(folder, name):
     assert EXAMPLES[name].split()[0] == name
     assert f"Example: deconflow {EXAMPLES[name]}" in succeed(name, "--help")
-    succeed(*EXAMPLES[name].split())
+    output = succeed(*EXAMPLES[name].split())
+    if name == "compare":
+        assert re.search(r"xd +held-out log p\(w\) -\d", output)

@@ -28,8 +28,8 @@ def run_all(lines):
 
 
 def test_commands_on_the_page(folder, lines):
-    some = [line for line in lines if "gaia" not in line]
-    assert len(some) > 15
+    some = [line for line in lines if "gaia" not in line and "compare" not in line]
+    assert len(some) > 13  # the help's example of compare is the same, and run where that is
     run_all(some)
     with pytest.raises(AssertionError):  # the negative twin
         succeed("fit", "stars.csv", "-c", "nothing", "-o", "m")
