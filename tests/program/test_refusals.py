@@ -226,3 +226,15 @@ def test_an_old_model_is_replaced_whole(folder):
     (folder / "model" / "mine.txt").write_text("not a model")
     assert "something else there" in refused("fit", "stars.csv", "-c", "x", "-o", "model", *XD)
     assert (folder / "model" / "mine.txt").exists()
+
+
+def test_a_bug_is_one_line_too(folder, monkeypatch):
+    def broken(path):
+        raise KeyError("nobody thought of this")
+
+    monkeypatch.setattr("deconflow.program.info.load", broken)
+    result = run("info", "model")
+    assert result.exit_code == 1
+    assert "KeyError: 'nobody thought of this'. Please report it" in result.output
+    monkeypatch.setenv("DECONFLOW_TRACEBACK", "1")
+    assert isinstance(run("info", "model").exception, KeyError)

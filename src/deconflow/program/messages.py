@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
+
+TRACEBACK = "DECONFLOW_TRACEBACK"
 
 
 def note(message: str) -> None:
@@ -32,6 +35,16 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         _fail("Expected more memory; got none left. Take fewer rows at once, or fewer draws.")
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         _fail(" ".join(str(error).split()))
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        _fail(
+            f"Expected no error of this kind; got {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Please report it, with what {TRACEBACK}=1 shows.",
+            code=1,
+        )
     except KeyboardInterrupt:
         _fail(f"interrupted; no file was left half written.{when_interrupted}", code=130)
 
