@@ -12,7 +12,7 @@ import pytest
 import toy
 from scipy.stats import norm
 
-from deconflow import XDGMM, FlowDeconvolver, plots
+from deconflow import XDGMM, FlowDeconvolver, PosteriorSamples, plots
 from deconflow.densities import Ensemble, Restored
 from deconflow.plots.marginals import members
 
@@ -134,5 +134,9 @@ def test_missing_values(averaged):
 @pytest.mark.parametrize("dim", [1, 2])
 def test_corner_of_few_dimensions(dim, rng):
     w, v = rng.normal(size=(100, dim)), rng.normal(size=(500, dim))
-    figure = plots.corner_figure(w, v, names=["$odd name", "b"][:dim])
+    drawn = PosteriorSamples(v[None, :300], v[:1], np.eye(dim)[None], np.ones(1))
+    names = ["odd name", "b"][:dim]
+    figure = plots.corner_figure(w, v, names=names, posterior=drawn, rows=[4], errors=w[:1] ** 2)
     assert len(figure.axes) == dim**2
+    panel = figure.axes[0 if dim == 1 else 2]
+    assert any(np.array_equal(line.get_xdata(), v[:300, 0]) for line in panel.lines)

@@ -27,7 +27,10 @@ TABLES = {
 
 
 def refused(*arguments):
-    result = run(*arguments)
+    return check_refusal(run(*arguments))
+
+
+def check_refusal(result):
     assert result.exit_code == 2, result.output
     lines = result.output.strip().splitlines()
     errors = [line for line in lines if line.startswith("deconflow: ") and "note:" not in line]
@@ -190,26 +193,28 @@ def test_no_permission_for_root_either(folder, monkeypatch):
     assert "Expected permission" in refused("fit", "stars.csv", "-c", "x,y", "-o", "m", *XD)
 
 
-@pytest.fixture
-def small_disk():
-    """No file may grow beyond a few bytes, as on a disk that is full."""
+def refused_on_a_full_disk(*arguments):
+    """Run where no file may grow beyond a few bytes; not for longer, since tests write logs."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        result = run(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return check_refusal(result)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "fits", "ecsv", "vot"])
-def test_disk_full(folder, small_disk, ending):
-    message = refused("denoise", "model", "stars.csv", "-q", "-o", f"out.{ending}")
+def test_disk_full(folder, ending):
+    message = refused_on_a_full_disk("denoise", "model", "stars.csv", "-q", "-o", f"out.{ending}")
     assert "Expected room on the disk" in message
     assert not (folder / f"out.{ending}").exists()
     assert not [path for path in folder.iterdir() if ".part" in path.name]
 
 
-def test_disk_full_for_a_model(folder, small_disk):
+def test_disk_full_for_a_model(folder):
     before = (folder / "model" / "model.json").read_text()
-    refused("fit", "stars.csv", "-c", "x,y", "-o", "model", *XD)
+    refused_on_a_full_disk("fit", "stars.csv", "-c", "x,y", "-o", "model", *XD)
     assert (folder / "model" / "model.json").read_text() == before
     assert sorted(path.name for path in folder.iterdir()) == ["model", "stars.csv"]
 

@@ -66,7 +66,13 @@ def corner_figure(
     _fit_heights(axes, w, samples, ends)
     if posterior is not None:
         bars = np.zeros((len(rows), dim)) if errors is None else np.asarray(errors, dtype=float)
-        _draw_rows(axes, w[rows], bars, posterior)
+        if dim == 1:
+            _draw_only_dimension(axes[0, 0], w[rows], bars, posterior)
+        else:
+            _draw_rows(axes, w[rows], bars, posterior)
+    if dim == 1:  # room for the legend
+        figure.set_size_inches(7.0, 4.0)
+        figure.subplots_adjust(left=0.06, right=0.6, bottom=0.2, top=0.95)
     _draw_legend(figure, len(rows) if posterior is not None else 0, small=dim < 3)
     return figure
 
@@ -90,6 +96,20 @@ def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: PosteriorS
             for x in range(y):
                 pair = [x, y]
                 _draw_row(axes[y, x], w[row, pair], errors[row, pair], drawn[:, pair], colour)
+
+
+def _draw_only_dimension(
+    axes: Axes, w: NDArray, errors: NDArray, posterior: PosteriorSamples
+) -> None:
+    """Draw rows on the one panel there is, at heights of their own."""
+    top = axes.get_ylim()[1]
+    for row, drawn in enumerate(posterior.samples):
+        colour = ROWS[row % len(ROWS)]
+        height = np.full(len(drawn), top * (0.9 - 0.8 * row / max(1, len(w))))
+        _draw_row(
+            axes, np.array([w[row, 0], height[0]]), np.array([errors[row, 0], 0.0]),
+            np.column_stack([drawn[:, 0], height]), colour,
+        )  # fmt: skip
 
 
 def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, colour: str) -> None:

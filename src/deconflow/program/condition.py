@@ -39,7 +39,9 @@ def condition(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the other columns of each row from some, with their errors.
+    """Predict columns of each row from others.
+
+    The columns that are given count with their errors.
 
     Example: deconflow condition model stars.csv --given x -o predicted.csv
     """

@@ -38,8 +38,9 @@ def denoise(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Append each row's posterior mean and standard deviation to the table's columns.
+    """Append each row's posterior to the table.
 
+    Its mean and standard deviation, and what else is asked for, come after the table's columns.
     Rows that could not be used keep their place; the column deconflow_status says why.
 
     Example: deconflow denoise model stars.csv -o out.csv --quantiles 0.16,0.84

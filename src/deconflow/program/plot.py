@@ -40,7 +40,7 @@ def plot(
     ] = "",
     seed: Seed = 0,
 ) -> None:
-    """Draw the density, its marginals, the training, or whether it fits.
+    """Draw the density, or how well it fits.
 
     Example: deconflow plot model stars.csv -o corner.png --rows 0,17
     """

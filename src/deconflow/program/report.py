@@ -51,7 +51,9 @@ def report(
     ),
     seed: Seed = 0,
 ) -> None:
-    """Write one page about a model: data, fit, pictures, certificate, settings.
+    """Write one page about a model.
+
+    It holds data, fit, pictures, certificate and settings, and needs no network.
 
     Example: deconflow report model -o report.html
     """

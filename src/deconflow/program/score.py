@@ -37,7 +37,9 @@ def score(
     chunk: Chunk = 50_000,
     quiet: Quiet = False,
 ) -> None:
-    """Give the mean log density of the measurements: larger is better, on rows not fitted.
+    """Give the log density of measurements.
+
+    Larger is better, on rows that were not fitted.
 
     Example: deconflow score model stars.csv -o scored.csv
     """
