@@ -24,6 +24,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.classical
 	$(BIN)/python benchmarks/xd_speed.py --threads
 	$(BIN)/python benchmarks/xd_memory.py
+	$(BIN)/python -m benchmarks.program_memory
 
 docs: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"

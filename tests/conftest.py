@@ -26,3 +26,11 @@ def white_wine():
     if not path.exists():
         pytest.skip(f"needs {path.name}, which is not part of the repository")
     return np.load(path)
+
+
+@pytest.fixture(scope="session")
+def gaia_path():
+    path = SHARED_DATA / "gaia_dr3_sample.fits"
+    if not path.exists():
+        pytest.skip(f"needs {path.name}, which is not part of the repository")
+    return path

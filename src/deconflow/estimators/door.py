@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.estimators.frames import plain_table, plain_tables
 from deconflow.observations import Observations
 
 
@@ -28,7 +29,7 @@ def observe(
     """Check measurements; ``reset`` is for ``fit``, which learns names and dimensions."""
     if not reset:
         check_is_fitted(estimator)
-    w, noise = _plain_table(w, noise)
+    w, noise = plain_tables(w, noise)
     refuse_text(w, "w")
     w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
     if noise is None and not reset and estimator.noise_given_:
@@ -70,19 +71,10 @@ def unchanged_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _plain_table(w: Any, noise: Any) -> tuple[Any, Any]:
-    """Bring tensors to numpy, and the noise's columns into the order of ``w``'s."""
-    if isinstance(w, Tensor):
-        w = w.detach().cpu().numpy()
-    names, noise_names = (list(getattr(x, "columns", [])) for x in (w, noise))
-    if names != noise_names and sorted(map(str, names)) == sorted(map(str, noise_names)):
-        noise = noise[names]
-    return w, noise
-
-
 def true_values(estimator: Any, v: ArrayLike) -> Tensor:
     """Check points ``(N, D)`` of the latent space."""
     check_is_fitted(estimator)
+    v = plain_table(v)
     refuse_text(v, "v")
     if estimator.n_latent_ == estimator.n_features_in_:
         v = validate_data(estimator, v, reset=False, dtype=np.float64, ensure_all_finite=False)

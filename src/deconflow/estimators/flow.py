@@ -336,7 +336,8 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     def _training(self, n_rows: int) -> Training:
         """Make the settings of the fit loop."""
         check_integer("batch_size", self.batch_size, 1)
-        settings = {f.name: getattr(self, f.name) for f in fields(Training)}
+        names = [f.name for f in fields(Training) if hasattr(self, f.name)]
+        settings = {name: getattr(self, name) for name in names}
         if self.epochs is None:
             steps = math.ceil(n_rows / self.batch_size)
             settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import deconflow
+from deconflow.files import swap_folder
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
@@ -39,9 +39,9 @@ def write_model(
     try:
         text = json.dumps({**_describe(model), "details": details}, indent=1)
         (new / DESCRIPTION).write_text(text + "\n")
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, new / WEIGHTS)
+        _write_weights(weights, new / WEIGHTS)
         new.chmod(0o755)
-        _swap(new, path)
+        swap_folder(new, path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -65,6 +65,13 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
     return model
+
+
+def _write_weights(weights: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path)
+    except SafetensorError as error:  # such as a disk that is full
+        raise OSError(f"Expected to write {path.name}; got: {error}") from error
 
 
 def _describe(model: Any) -> dict[str, Any]:
@@ -111,19 +118,3 @@ def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
         )
     return description, weights
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Move the new folder into place, with the old one aside until that has worked."""
-    if not path.exists():
-        os.replace(new, path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent)) / "model"
-    os.replace(path, old)
-    try:
-        os.replace(new, path)
-    except OSError:
-        os.replace(old, path)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)

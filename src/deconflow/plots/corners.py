@@ -1,4 +1,4 @@
-"""Pictures; they need the ``plots`` extra."""
+"""The corner figure: every pair of dimensions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow.estimators.results import PosteriorSamples
+from deconflow.plots.style import DATA, DENSITY, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +20,6 @@ SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian."""
 
-DATA, DENSITY = "#9a9a9a", "#1f4e79"
 ROWS = ("#d1495b", "#edae49", "#2a9d8f", "#7b2d8b", "#6a994e", "#3a86ff")
 
 
@@ -51,8 +51,8 @@ def corner_figure(
     """
     w, samples = np.asarray(w, dtype=float), np.asarray(samples, dtype=float)
     dim = samples.shape[1]
-    span = [_span(w[:, d], samples[:, d]) for d in range(dim)]
-    style = {"range": span, "bins": 40, "plot_density": False}
+    ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
+    style = {"range": ends, "bins": 40, "plot_density": False}
     figure = corner.corner(
         w[np.isfinite(w).all(1)], labels=names, color=DATA, plot_contours=False,
         data_kwargs={"alpha": 0.5, "ms": 2.5}, hist_kwargs={"density": True, "color": DATA},
@@ -63,27 +63,25 @@ def corner_figure(
         hist_kwargs={"density": True, "color": DENSITY, "lw": 1.8}, **style,
     )  # fmt: skip
     axes = np.array(figure.axes).reshape(dim, dim)
-    _fit_heights(axes, w, samples, span)
+    _fit_heights(axes, w, samples, ends)
     if posterior is not None:
         bars = np.zeros((len(rows), dim)) if errors is None else np.asarray(errors, dtype=float)
-        _draw_rows(axes, w[rows], bars, posterior)
-    _draw_legend(figure, len(rows) if posterior is not None else 0)
+        if dim == 1:
+            _draw_only_dimension(axes[0, 0], w[rows], bars, posterior)
+        else:
+            _draw_rows(axes, w[rows], bars, posterior)
+    if dim == 1:  # room for the legend
+        figure.set_size_inches(7.0, 4.0)
+        figure.subplots_adjust(left=0.06, right=0.6, bottom=0.2, top=0.95)
+    _draw_legend(figure, len(rows) if posterior is not None else 0, small=dim < 3)
     return figure
 
 
-def _span(noisy: NDArray, deconvolved: NDArray) -> tuple[float, float]:
-    """Range that holds almost all of both."""
-    low = min(np.nanquantile(noisy, 0.002), np.quantile(deconvolved, 0.002))
-    high = max(np.nanquantile(noisy, 0.998), np.quantile(deconvolved, 0.998))
-    pad = 0.04 * (high - low) or 0.5
-    return low - pad, high + pad
-
-
 def _fit_heights(
-    axes: NDArray, w: NDArray, samples: NDArray, span: Sequence[tuple[float, float]]
+    axes: NDArray, w: NDArray, samples: NDArray, ends: Sequence[tuple[float, float]]
 ) -> None:
     """Give each marginal the height of the taller of its two histograms."""
-    for d, limits in enumerate(span):
+    for d, limits in enumerate(ends):
         tallest = max(
             np.histogram(x[np.isfinite(x)], bins=40, range=limits, density=True)[0].max()
             for x in (w[:, d], samples[:, d])
@@ -100,6 +98,20 @@ def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: PosteriorS
                 _draw_row(axes[y, x], w[row, pair], errors[row, pair], drawn[:, pair], colour)
 
 
+def _draw_only_dimension(
+    axes: Axes, w: NDArray, errors: NDArray, posterior: PosteriorSamples
+) -> None:
+    """Draw rows on the one panel there is, at heights of their own."""
+    top = axes.get_ylim()[1]
+    for row, drawn in enumerate(posterior.samples):
+        colour = ROWS[row % len(ROWS)]
+        height = np.full(len(drawn), top * (0.9 - 0.8 * row / max(1, len(w))))
+        _draw_row(
+            axes, np.array([w[row, 0], height[0]]), np.array([errors[row, 0], 0.0]),
+            np.column_stack([drawn[:, 0], height]), colour,
+        )  # fmt: skip
+
+
 def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, colour: str) -> None:
     axes.plot(*drawn.T, ".", color=colour, ms=1.5, alpha=0.35, zorder=3)
     axes.errorbar(
@@ -108,12 +120,15 @@ def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, co
     )  # fmt: skip
 
 
-def _draw_legend(figure: Figure, n_rows: int) -> None:
+def _draw_legend(figure: Figure, n_rows: int, *, small: bool) -> None:
     from matplotlib.lines import Line2D
 
+    words = "deconvolved density (0.5, 1, 1.5, 2 sigma)"
+    if small:
+        words = words.replace(" (", "\n(")
     entries = [
         Line2D([], [], color=DATA, marker=".", ls="-", label="measured"),
-        Line2D([], [], color=DENSITY, label="deconvolved density (0.5, 1, 1.5, 2 sigma)"),
+        Line2D([], [], color=DENSITY, label=words),
     ]
     if n_rows:
         entries += [
@@ -127,4 +142,5 @@ def _draw_legend(figure: Figure, n_rows: int) -> None:
             ),
             Line2D([], [], color=ROWS[0], marker=".", ls="", label="draws of their posteriors"),
         ]
-    figure.legend(handles=entries, loc="upper right", frameon=False, fontsize="large")
+    size = "small" if small else "large"
+    figure.legend(handles=entries, loc="upper right", frameon=False, fontsize=size)

@@ -1,0 +1,91 @@
+"""Pictures that show whether a model fits its measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
+
+from deconflow.noise import as_noise
+from deconflow.plots.style import BINS, DATA, DENSITY, SECOND, labels, panels, span
+from deconflow.predictive import predictive_ranks, simulate
+
+RANK_BINS = 20
+
+
+def diagnostics(
+    model: Any,
+    w: ArrayLike,
+    noise: Any,
+    *,
+    names: Sequence[str] | None = None,
+    effective_sample_size: ArrayLike | None = None,
+    axes: Any = None,
+    random_state: int = 0,
+) -> NDArray[Any]:
+    """Hold simulated measurements against the real ones.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise
+        Measurements ``(N, D)`` and their noise, as in ``fit``.
+    names
+        Labels of the dimensions.
+    effective_sample_size
+        ``(N,)``, of the rows' posteriors; None to leave that panel out.
+    axes
+        Two rows of ``D`` axes, or of ``D + 1`` with effective sample sizes; None for a new figure.
+    random_state
+        Seed of the simulation.
+
+    Returns
+    -------
+    array of Axes
+        First row: histograms of what was measured and of what the model would measure. Second
+        row: histograms of the share of simulated values below each real one, which are flat, up
+        to the grey band, if the model is right. Last column: effective sample sizes.
+    """
+    w = np.asarray(w, dtype=float)
+    law = as_noise(noise, *w.shape)
+    words = labels(names, w.shape[1])
+    sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
+    grid = panels(axes, 2, w.shape[1] + (sizes is not None))
+    simulated = simulate(model, w, law, random_state)
+    ranks = predictive_ranks(model, w, law, random_state=random_state)
+    for d, word in enumerate(words):
+        _draw_simulated(grid[0, d], w[:, d], simulated[:, d], word)
+        _draw_ranks(grid[1, d], ranks[:, d], word)
+    grid[0, 0].legend(frameon=False, fontsize="small")
+    if sizes is not None:
+        _draw_sizes(grid[0, -1], sizes)
+        grid[1, -1].set_axis_off()
+    return grid
+
+
+def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, name: str) -> None:
+    ends = span(measured, simulated)
+    style = {"bins": BINS, "range": ends, "density": True}
+    ax.hist(measured, color=DATA, alpha=0.5, label="measured", **style)
+    ax.hist(simulated, histtype="step", color=DENSITY, lw=1.6, label="simulated", **style)
+    ax.set(xlabel=name, yticks=[])
+
+
+def _draw_ranks(ax: Any, ranks: NDArray, name: str) -> None:
+    seen = ranks[~np.isnan(ranks)]
+    low, high = binom.ppf([0.005, 0.995], len(seen), 1 / RANK_BINS)
+    ax.axhspan(low, high, color=DATA, alpha=0.4, lw=0)
+    ax.hist(seen, bins=RANK_BINS, range=(0, 1), histtype="step", color=DENSITY, lw=1.6)
+    ax.set(xlabel=f"share of simulated {name} below", xlim=(0, 1), ylim=(0, None))
+
+
+def _draw_sizes(ax: Any, sizes: NDArray) -> None:
+    edges = np.geomspace(max(1.0, sizes.min()), max(sizes.max(), 2.0) * 1.01, 30)
+    ax.hist(sizes, bins=list(edges), color=DENSITY)
+    ax.axvline(10, color=SECOND, ls=":", label="rough below")
+    ax.set(xscale="log", xlabel="effective sample size", ylabel="rows")
+    ax.legend(frameon=False, fontsize="small")

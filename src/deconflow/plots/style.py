@@ -1,0 +1,43 @@
+"""Colours and panels that the pictures share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+DATA, DENSITY, SECOND = "#9a9a9a", "#1f4e79", "#d1495b"
+BINS = 40
+
+
+def panels(axes: Any, n_rows: int, n_columns: int) -> NDArray[Any]:
+    """Return ``(n_rows, n_columns)`` axes: those given, or those of a new figure."""
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        size = (3.6 * n_columns, 2.9 * n_rows)
+        _, axes = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+    given = np.atleast_1d(np.asarray(axes, dtype=object))
+    if given.size != n_rows * n_columns:
+        raise ValueError(f"Expected {n_rows * n_columns} axes; got {given.size}.")
+    return given.reshape(n_rows, n_columns)
+
+
+def labels(names: Sequence[str] | None, dim: int) -> list[str]:
+    """Return a label for each dimension."""
+    if names is None:
+        return [f"dimension {d}" for d in range(dim)]
+    if len(names) != dim:
+        raise ValueError(f"Expected {dim} names; got {len(names)}.")
+    return [str(name).replace("$", r"\$") for name in names]
+
+
+def span(*columns: ArrayLike) -> tuple[float, float]:
+    """Range that holds almost all of some columns."""
+    finite = [np.asarray(c)[np.isfinite(c)] for c in columns]
+    low = min(np.quantile(c, 0.002) for c in finite if len(c))
+    high = max(np.quantile(c, 0.998) for c in finite if len(c))
+    pad = 0.04 * (high - low) or 0.5
+    return float(low - pad), float(high + pad)

@@ -1,0 +1,1 @@
+"""The program ``deconflow``, one file a command; it needs the ``cli`` extra."""

@@ -1,0 +1,101 @@
+"""``deconflow compare``: which method foretells rows that it has not seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from deconflow.program.fit import columns_of, describe_rows
+from deconflow.program.messages import note, one_line_errors
+from deconflow.program.methods import METHODS, make_estimator
+from deconflow.program.options import (
+    Correlations,
+    Covariances,
+    DegreesOfFreedom,
+    Errors,
+    MeasuredColumns,
+    Noise,
+    Quiet,
+    Seed,
+    Table,
+)
+from deconflow.tables import RowReader, Rows, open_table, read_rows
+from deconflow.tables.specs import split
+
+Array = NDArray[np.float64]
+
+
+def compare(
+    table: Table,
+    columns: MeasuredColumns,
+    methods: Annotated[str, typer.Option("--methods", help="Methods to compare.")] = "xd,flow",
+    held_out: Annotated[
+        float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of rows not fitted.")
+    ] = 0.2,
+    errors: Errors = None,
+    cov: Covariances = None,
+    corr: Correlations = None,
+    noise: Noise = "gaussian",
+    df: DegreesOfFreedom = 3.0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods by the log density of rows that were held out.
+
+    Example: deconflow compare stars.csv -c x,y --methods xd
+    """
+    with one_line_errors():
+        names = _checked_methods(methods)
+        source = open_table(table, typed=False)
+        found = columns_of(source, columns, errors, cov, corr, noise, df)
+        rows = read_rows(RowReader(found, source))
+        note("\n".join(describe_rows(found, rows)))
+        scores = {
+            name: _held_out_scores(name, rows, held_out, seed, progress=not quiet) for name in names
+        }
+        typer.echo("\n".join(verdict(scores)))
+
+
+def verdict(scores: dict[str, Array]) -> Iterator[str]:
+    """Say which method is best, and whether that is more than luck."""
+    best = max(scores, key=lambda name: scores[name].mean())
+    for name, values in scores.items():
+        error = values.std() / np.sqrt(len(values))
+        yield f"{name:5s} held-out log p(w) {values.mean():.4f} +- {error:.4f} a row"
+    for name, values in scores.items():
+        if name == best:
+            continue
+        gap = scores[best] - values
+        error = gap.std() / np.sqrt(len(gap))
+        sure = "clearly better than" if gap.mean() > 2 * error else "no clearer than"
+        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} a row"
+
+
+def _checked_methods(methods: str) -> Sequence[str]:
+    names = split([methods])
+    for name in names:
+        if name not in METHODS:
+            raise ValueError(f"Expected --methods of {', '.join(METHODS)}; got {name!r}.")
+    if not names:
+        raise ValueError("Expected one or more --methods; got none.")
+    return list(dict.fromkeys(names))
+
+
+def _held_out_scores(name: str, rows: Rows, share: float, seed: int, *, progress: bool) -> Array:
+    assert rows.noise is not None
+    order = np.random.default_rng(seed).permutation(len(rows.w))
+    n_test = max(1, round(share * len(order)))
+    test, train = order[:n_test], order[n_test:]
+    if len(train) < 2:
+        raise ValueError(f"Expected enough rows to hold some out; got {len(order)}.")
+    noise = rows.noise.bind(len(rows.w))
+    model = make_estimator(name, len(train), random_state=seed, verbose=progress)
+    start = time.perf_counter()
+    model.fit(rows.w[train], noise=noise[train])
+    note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
+    return model.score_observations(rows.w[test], noise=noise[test])

@@ -1,0 +1,113 @@
+"""``deconflow condition``: some columns, given others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from deconflow.noise import Noise
+from deconflow.program.denoise import PosteriorColumns, parse_shares
+from deconflow.program.messages import one_line_errors
+from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
+from deconflow.program.saved import SavedModel, load
+from deconflow.program.streaming import append_columns, open_for, report_counts
+from deconflow.tables import RowReader, Source
+from deconflow.tables.specs import split
+
+Array = NDArray[np.float64]
+
+
+def condition(
+    model: Model,
+    table: Table,
+    output: Output,
+    given: Annotated[list[str], typer.Option("--given", "-g", help="Columns that are known.")],
+    density: Annotated[
+        bool,
+        typer.Option(
+            "--density", help="The log density of the other columns' measurements instead."
+        ),
+    ] = False,
+    quantiles: Quantiles = "",
+    prefix: Prefix = "",
+    chunk: Chunk = 20_000,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Predict columns of each row from others.
+
+    The columns that are given count with their errors.
+
+    Example: deconflow condition model stars.csv --given x -o predicted.csv
+    """
+    with one_line_errors():
+        saved = load(model)
+        known = _known(saved, split(given))
+        source = open_for(table, output)
+        reader, columns, compute = (
+            _density(saved, source, known)
+            if density
+            else _prediction(saved, source, known, parse_shares(quantiles), seed)
+        )
+        counts = append_columns(
+            reader, output, [prefix + name for name in columns], compute,
+            prefix=prefix, chunk=chunk, progress=not quiet,
+        )  # fmt: skip
+        typer.echo(f"{report_counts(counts)}; written to {output}")
+
+
+Plan = tuple[RowReader, list[str], Callable[[Array, Noise], Array]]
+
+
+def _prediction(
+    saved: SavedModel, source: Source, known: list[str], shares: list[float], seed: int
+) -> Plan:
+    others = [name for name in saved.names if name not in known]
+    columns = PosteriorColumns(saved.estimator, saved.names, shares, targets=others, seed=seed)
+    return saved.reader(source, known), columns.columns, columns
+
+
+def _density(saved: SavedModel, source: Source, known: list[str]) -> Plan:
+    dims = [saved.names.index(name) for name in known]
+    compute = ConditionalDensity(saved.estimator, dims)
+    return saved.reader(source), ["conditional_log_density"], compute
+
+
+@dataclass(frozen=True)
+class ConditionalDensity:
+    """Log density ``log p(w) - log p(w of the known dimensions)``."""
+
+    estimator: Any
+    known: list[int]
+
+    def __call__(self, w: Array, noise: Noise) -> Array:
+        """Compute it for rows, ``(n, 1)``; NaN where nothing is known."""
+        part = np.full_like(w, np.nan)
+        part[:, self.known] = w[:, self.known]
+        some = ~np.isnan(part).all(axis=1)
+        answer = np.full(len(w), np.nan)
+        if some.any():
+            answer[some] = self._score(w[some], noise[some]) - self._score(part[some], noise[some])
+        return answer[:, None]
+
+    def _score(self, w: Array, noise: Noise) -> Array:
+        return self.estimator.score_observations(w, noise=noise)
+
+
+def _known(saved: SavedModel, given: list[str]) -> list[str]:
+    for name in given:
+        if name not in saved.names:
+            raise ValueError(
+                f"Expected --given with some of {', '.join(saved.names)}; got {name!r}."
+            )
+    if not given or len(set(given)) >= len(saved.names):
+        raise ValueError(
+            f"Expected --given with some, but not all, of {', '.join(saved.names)}; got "
+            f"{', '.join(given) or 'none'}."
+        )
+    return given

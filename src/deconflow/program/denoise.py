@@ -1,0 +1,153 @@
+"""``deconflow denoise``: the posterior of each row's true value, beside what was measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from deconflow.noise import Noise, gaussian
+from deconflow.program.messages import one_line_errors
+from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
+from deconflow.program.posteriors import Answer, answer_posterior
+from deconflow.program.saved import load
+from deconflow.program.streaming import append_columns, open_for, report_counts
+from deconflow.tables.specs import split
+
+Array = NDArray[np.float64]
+DRAWS = 400
+
+
+def denoise(
+    model: Model,
+    table: Table,
+    output: Output,
+    quantiles: Quantiles = "",
+    correlations: Annotated[
+        bool, typer.Option("--correlations", help="Also the posterior correlations.")
+    ] = False,
+    samples: Annotated[int, typer.Option("--samples", min=0, help="Also as many draws a row.")] = 0,
+    prefix: Prefix = "",
+    chunk: Chunk = 20_000,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Append each row's posterior to the table.
+
+    Its mean and standard deviation, and what else is asked for, come after the table's columns.
+    Rows that could not be used keep their place; the column deconflow_status says why.
+
+    Example: deconflow denoise model stars.csv -o out.csv --quantiles 0.16,0.84
+    """
+    with one_line_errors():
+        saved = load(model)
+        reader = saved.reader(open_for(table, output))
+        summary = PosteriorColumns(
+            saved.estimator, saved.names, parse_shares(quantiles), correlations, samples,
+            prefix=prefix, seed=seed,
+        )  # fmt: skip
+        counts = append_columns(
+            reader, output, summary.columns, summary,
+            prefix=prefix, chunk=chunk, progress=not quiet,
+        )  # fmt: skip
+        typer.echo(f"{report_counts(counts)}; written to {output}")
+
+
+@dataclass
+class PosteriorColumns:
+    """Columns that describe posteriors.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Names of all dimensions.
+    shares : sequence of float
+        Quantiles.
+    correlations : bool
+        Whether to add correlations.
+    samples : int
+        Number of draws to add.
+    targets : sequence of str or None
+        The dimensions to describe; None for all.
+    """
+
+    estimator: Any
+    names: Sequence[str]
+    shares: Sequence[float] = ()
+    correlations: bool = False
+    samples: int = 0
+    targets: Sequence[str] | None = None
+    prefix: str = ""
+    seed: int = 0
+    _seeds: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seeds = itertools.count(self.seed)
+        wanted = self.names if self.targets is None else self.targets
+        self._dims = [self.names.index(name) for name in wanted]
+        self._pairs = list(itertools.combinations(self._dims, 2)) if self.correlations else []
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the new columns."""
+        wanted = [self.names[d] for d in self._dims]
+        endings = ["mean", "sd", *(f"q{_percent(share)}" for share in self.shares)]
+        found = [f"{name}_{ending}" for ending in endings for name in wanted]
+        found += [f"{self.names[i]}_{self.names[j]}_posterior_corr" for i, j in self._pairs]
+        found += [f"{name}_sample_{k}" for k in range(1, self.samples + 1) for name in wanted]
+        if self._weighed:
+            found.append("effective_sample_size")
+        return [self.prefix + name for name in found]
+
+    def __call__(self, w: Array, noise: Noise) -> Array:
+        """Describe the posteriors of rows, ``(n, C)``."""
+        answer = answer_posterior(
+            self.estimator, w, noise, n_draws=max(DRAWS, self.samples), seed=next(self._seeds)
+        )
+        parts = [answer.mean, answer.sd, *(answer.quantile(share) for share in self.shares)]
+        columns = [part[:, self._dims] for part in parts] + self._extra(answer)
+        return np.concatenate(columns, axis=1)
+
+    def _extra(self, answer: Answer) -> list[Array]:
+        columns = []
+        if self._pairs:
+            i, j = np.array(self._pairs).T
+            columns.append(answer.correlation[:, i, j])
+        if self.samples:
+            drawn = answer.draws(self.samples)[:, :, self._dims]
+            columns.append(drawn.reshape(len(drawn), -1))
+        if self._weighed:
+            assert answer.effective_sample_size is not None
+            columns.append(answer.effective_sample_size[:, None])
+        return columns
+
+    @cached_property
+    def _weighed(self) -> bool:
+        """Whether posteriors are weighed draws, whose worth is told beside them."""
+        v = self.estimator.sample(100, random_state=0)
+        answer = answer_posterior(self.estimator, v[:1], gaussian(sd=v.std(0)), n_draws=1)
+        return answer.effective_sample_size is not None
+
+
+def parse_shares(text: str) -> list[float]:
+    """Read quantiles, such as ``0.16,0.5,0.84``."""
+    shares = []
+    for part in split([text]):
+        try:
+            share = float(part)
+        except ValueError:
+            share = np.nan
+        if not 0 < share < 1:
+            raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
+        shares.append(share)
+    return shares
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}".replace(".", "_")

@@ -1,0 +1,159 @@
+"""``deconflow fit``: a table in, a model out."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from deconflow.estimators.persistence import ABOUT_ONE_RUN
+from deconflow.program.certificate import certificate
+from deconflow.program.messages import note, one_line_errors
+from deconflow.program.methods import METHODS, make_estimator
+from deconflow.program.options import (
+    Correlations,
+    Covariances,
+    DegreesOfFreedom,
+    Errors,
+    MeasuredColumns,
+    Noise,
+    Quiet,
+    Seed,
+    Settings,
+    Table,
+)
+from deconflow.program.saved import SavedModel, check_free
+from deconflow.program.waiting import waiting
+from deconflow.tables import Columns, RowReader, Rows, Source, find_columns, open_table, read_rows
+from deconflow.tables.specs import split
+
+METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
+ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
+MethodName = Annotated[str, typer.Option("--method", "-m", help=METHOD_HELP)]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a fit to the same output that was interrupted.")
+]
+
+
+def fit(
+    table: Table,
+    columns: MeasuredColumns,
+    output: ModelOutput,
+    method: MethodName = "auto",
+    errors: Errors = None,
+    cov: Covariances = None,
+    corr: Correlations = None,
+    noise: Noise = "gaussian",
+    df: DegreesOfFreedom = 3.0,
+    settings: Settings = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the density of the truth to a table with errors.
+
+    Example: deconflow fit stars.csv -c x,y -o model --method xd
+    """
+    with one_line_errors(" Go on with --resume."):
+        check_free(output)
+        source = open_table(table, typed=False)
+        found = columns_of(source, columns, errors, cov, corr, noise, df)
+        rows = read_rows(RowReader(found, source))
+        checkpoint = _checkpoint(output, resume)
+        model = make_estimator(
+            method, len(rows.w), settings or (),
+            random_state=seed, verbose=not quiet, checkpoint=checkpoint,
+        )  # fmt: skip
+        note("\n".join(describe_rows(found, rows)))
+        start = time.perf_counter()
+        with waiting(f"fitting {method}", shown=not quiet and "verbose" not in model.get_params()):
+            model.fit(rows.w, noise=rows.noise)
+        seconds = time.perf_counter() - start
+        assert rows.noise is not None
+        lines = certificate(model, rows.w, rows.noise, found.names)
+        about: dict[str, Any] = {
+            "method": method,
+            "seconds": round(seconds, 1),
+            "certificate": lines,
+        }
+        about |= {"settings": _settings(model), "table": _figures(table, found, rows)}
+        SavedModel(model, found, about).save(output)
+        _remove(checkpoint)
+        typer.echo("\n".join([*lines, f"Model written to {output} after {seconds:.1f} s."]))
+
+
+def columns_of(
+    source: Source,
+    columns: list[str],
+    errors: list[str] | None,
+    cov: list[str] | None,
+    corr: list[str] | None,
+    noise: str,
+    df: float,
+) -> Columns:
+    """Find what the options say in a table."""
+    names = split(columns)
+    return find_columns(
+        source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
+        noise=noise, df=df,
+        units=[source.unit(name) if name in source.names else None for name in names],
+    )  # fmt: skip
+
+
+def describe_rows(columns: Columns, rows: Rows) -> list[str]:
+    """Say what was read."""
+    law = "split-normal" if columns.uneven else columns.noise
+    lines = [f"{line} ({law})" for line in columns.describe()]
+    lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
+    reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)
+    lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
+    if rows.without_error:
+        lines.append(f"  {rows.without_error} values have no error and are taken as missing")
+    return lines
+
+
+def _settings(model: Any) -> dict[str, str]:
+    parameters = model.get_params(deep=False).items()
+    return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
+
+
+def _figures(table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
+    """Describe the rows in numbers that JSON can hold."""
+    assert rows.noise is not None
+    sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
+    seen = ~np.isnan(rows.w)
+    return {
+        "path": str(table.resolve()),
+        "rows": len(rows),
+        "used": len(rows.w),
+        "columns": [
+            {
+                "name": name,
+                "measured": int(seen[:, d].sum()),
+                "mean": float(rows.w[seen[:, d], d].mean()),
+                "sd": float(rows.w[seen[:, d], d].std()),
+                "median_error": float(np.median(sd[seen[:, d], d])),
+            }
+            for d, name in enumerate(columns.names)
+        ],
+    }
+
+
+def _checkpoint(output: Path, resume: bool) -> Path:
+    """Return where an interrupted fit is kept; what is there goes, unless it is to be resumed."""
+    path = output.parent / f".{output.name}.checkpoint"
+    if not resume:
+        _remove(path)
+    elif not path.exists():
+        note(f"Nothing to resume for {output}: starting anew.")
+    return path
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)

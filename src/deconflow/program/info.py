@@ -1,0 +1,48 @@
+"""``deconflow info``: what a model is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+
+from deconflow.program.messages import one_line_errors
+from deconflow.program.options import Model
+from deconflow.program.saved import SavedModel, load, method_of
+
+
+def info(model: Model) -> None:
+    """Say what a model was fitted to, and how far it can be trusted.
+
+    Example: deconflow info model
+    """
+    with one_line_errors():
+        typer.echo("\n".join(describe(load(model))))
+
+
+def describe(saved: SavedModel) -> Iterator[str]:
+    """Go through what is known of a model, line by line."""
+    yield f"method     {method_of(saved)} ({type(saved.estimator).__name__})"
+    table = saved.about.get("table", {})
+    if table:
+        yield f"table      {table['path']}"
+        yield f"rows       {table['used']} used of {table['rows']}"
+    if saved.columns is None:
+        yield f"columns    {', '.join(saved.names)} (saved from Python)"
+    else:
+        for line in saved.columns.describe():
+            yield f"column     {line}"
+        law = "split-normal" if saved.columns.uneven else saved.columns.noise
+        yield f"noise      {law}"
+    if "seconds" in saved.about:
+        yield f"seconds    {saved.about['seconds']:g}"
+    for name, value in special_settings(saved).items():
+        yield f"setting    {name} = {value}"
+    yield from saved.about.get("certificate", [])
+
+
+def special_settings(saved: SavedModel) -> dict[str, str]:
+    """Parameters of the fit that are not the method's defaults."""
+    plain = type(saved.estimator)().get_params()
+    given = saved.about.get("settings", {})
+    return {name: value for name, value in given.items() if value != repr(plain.get(name))}

@@ -1,0 +1,71 @@
+"""What the program says: results on the output, everything else on the error output."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+TRACEBACK = "DECONFLOW_TRACEBACK"
+
+
+def note(message: str) -> None:
+    """Say something that is not a result."""
+    typer.echo(message, err=True)
+
+
+@contextmanager
+def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
+    """Turn what users can cause into one line and an exit code, never a traceback."""
+    try:
+        with _one_line_warnings():
+            yield
+    except ModuleNotFoundError as error:
+        known = "pip install" in str(error)
+        _fail(
+            str(error)
+            if known
+            else f"{error.name} is not installed; pip install 'deconflow[all]' brings it."
+        )
+    except MemoryError:
+        _fail("Expected more memory; got none left. Take fewer rows at once, or fewer draws.")
+    except (ValueError, TypeError, ArithmeticError, OSError) as error:
+        _fail(" ".join(str(error).split()))
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        _fail(
+            f"Expected no error of this kind; got {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Please report it, with what {TRACEBACK}=1 shows.",
+            code=1,
+        )
+    except KeyboardInterrupt:
+        _fail(f"interrupted; no file was left half written.{when_interrupted}", code=130)
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    """Show each warning once, as a line."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *rest: object, **options: object) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            note(f"deconflow: note: {text}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    note(f"deconflow: {message}")
+    raise typer.Exit(code)

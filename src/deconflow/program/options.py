@@ -1,0 +1,57 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deconflow.tables.noise_kinds import KINDS
+
+TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV or VOTable file."
+
+Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
+Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Table to write; its ending says the format.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same answer.")]
+Chunk = Annotated[int, typer.Option("--chunk", min=1, help="Rows to hold in memory at once.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of new columns.")]
+Quantiles = Annotated[
+    str, typer.Option("--quantiles", help="Posterior quantiles, such as 0.16,0.5,0.84.")
+]
+MeasuredColumns = Annotated[
+    list[str], typer.Option("--columns", "-c", help="Measured columns, such as x,y,z.")
+]
+Errors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--errors",
+        help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER. Without it x_err, x_error, e_x, sigma_x, or "
+        "x_err_lo with x_err_hi.",
+    ),
+]
+Covariances = Annotated[
+    list[str] | None,
+    typer.Option("--cov", help="Covariances: x:y=COLUMN; variances: x:x=COLUMN."),
+]
+Correlations = Annotated[
+    list[str] | None,
+    typer.Option("--corr", help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr."),
+]
+Noise = Annotated[
+    str,
+    typer.Option(
+        "--noise", help="; ".join(f"{name}: {words}" for name, words in KINDS.items()) + "."
+    ),
+]
+DegreesOfFreedom = Annotated[
+    float, typer.Option("--df", min=0.1, help="Degrees of freedom of student-t noise.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A parameter of the method: NAME=VALUE, such as epochs=50."),
+]

@@ -1,0 +1,180 @@
+"""``deconflow plot``: pictures of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from deconflow.estimators.results import PosteriorSamples
+from deconflow.files import replacing
+from deconflow.noise import Noise
+from deconflow.program.messages import one_line_errors
+from deconflow.program.options import TABLE_HELP, Model, Seed
+from deconflow.program.posteriors import answer_posterior
+from deconflow.program.saved import SavedModel, load
+from deconflow.tables import open_table, read_rows
+from deconflow.tables.formats import need
+from deconflow.tables.specs import split
+
+Array = NDArray[np.float64]
+KINDS = ("corner", "marginals", "history", "diagnostics")
+SHOWN, DRAWS, CHECKED = 20_000, 20_000, 2000
+
+
+def plot(
+    model: Model,
+    table: Annotated[
+        Path | None, typer.Argument(help=f"{TABLE_HELP} Without it, the one that was fitted.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Picture to write: .png, .pdf or .svg.")
+    ] = Path("deconvolved.png"),
+    kind: Annotated[str, typer.Option("--kind", "-k", help=f"{', '.join(KINDS)}.")] = "corner",
+    rows: Annotated[
+        str, typer.Option("--rows", help="Rows whose posteriors to show in the corner: 0,17.")
+    ] = "",
+    seed: Seed = 0,
+) -> None:
+    """Draw the density, or how well it fits.
+
+    Example: deconflow plot model stars.csv -o corner.png --rows 0,17
+    """
+    with one_line_errors():
+        _check(output, kind)
+        need_plots()
+        saved = load(model)
+        figure = draw(saved, kind, measured_rows(saved, table), _parse_rows(rows), seed)
+        save(figure, output)
+        typer.echo(f"Picture written to {output}.")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The usable rows of a table; ``places`` are their numbers in it."""
+
+    w: Array
+    noise: Noise
+    places: NDArray[np.int64]
+
+    def some(self, count: int, seed: int = 0) -> Measured:
+        """Take some rows at random, in their order."""
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.w))[:count])
+        return Measured(self.w[rows], self.noise[rows], self.places[rows])
+
+    def named(self, rows: list[int]) -> NDArray[np.int64]:
+        """Find rows by their numbers in the table."""
+        for row in rows:
+            if row not in self.places:
+                raise ValueError(f"Expected --rows that can be used; got {row}.")
+        return np.searchsorted(self.places, rows)
+
+
+def measured_rows(saved: SavedModel, table: Path | None) -> Measured | None:
+    """Read a table, or the one that was fitted; None if that is gone."""
+    if table is None:
+        table = Path(saved.about.get("table", {}).get("path", ""))
+        if not table.is_file():
+            return None
+    rows = read_rows(saved.reader(open_table(table, typed=False)))
+    assert rows.noise is not None
+    return Measured(rows.w, rows.noise.bind(len(rows.w)), np.flatnonzero(rows.usable))
+
+
+def draw(
+    saved: SavedModel, kind: str, data: Measured | None, rows: list[int], seed: int = 0
+) -> Any:
+    """Draw a picture of one kind, as a matplotlib figure."""
+    from deconflow import plots
+
+    if kind == "history":
+        return plots.history(saved.estimator).figure
+    if kind == "marginals":
+        w = None if data is None else data.w
+        axes = plots.marginals(saved.estimator, w, names=saved.names, random_state=seed)
+        return axes[0].figure
+    if data is None:
+        raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
+    return _corner(saved, data, rows, seed) if kind == "corner" else _checks(saved, data, seed)
+
+
+def save(figure: Any, output: Path) -> None:
+    """Write a figure in the format of the ending, all or nothing."""
+    import matplotlib.pyplot as plt
+
+    with replacing(output) as part:
+        figure.savefig(part, dpi=110, format=output.suffix[1:].lower())
+    plt.close(figure)
+
+
+def need_plots() -> None:
+    """Take matplotlib without a window, or say which extra brings it."""
+    try:
+        import corner  # noqa: F401
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"Expected {error.name} to be installed, because pictures need it; got none. "
+            "Run: pip install 'deconflow[plots]'",
+            name=error.name,
+        ) from error
+    matplotlib.use("Agg")
+    need("pyarrow")
+
+
+def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> Any:
+    from deconflow import plots
+
+    samples = saved.estimator.sample(DRAWS, random_state=seed)
+    if not rows:
+        return plots.corner_figure(data.some(SHOWN).w, samples, names=_labels(saved))
+    places = data.named(rows)
+    w, noise = data.w[places], data.noise[places]
+    answer = answer_posterior(saved.estimator, w, noise, n_draws=300, seed=seed)
+    posterior = PosteriorSamples(
+        answer.draws(300), answer.mean, answer.covariance, np.full(len(rows), np.nan)
+    )
+    others = data.some(SHOWN).w
+    return plots.corner_figure(
+        np.concatenate([w, others]), samples, names=_labels(saved), posterior=posterior,
+        rows=range(len(rows)), errors=noise.variance().sqrt().expand(len(rows), -1).numpy(),
+    )  # fmt: skip
+
+
+def _checks(saved: SavedModel, data: Measured, seed: int) -> Any:
+    from deconflow import plots
+
+    some = data.some(CHECKED)
+    few = some.some(300)
+    answer = answer_posterior(saved.estimator, few.w, few.noise, n_draws=10, seed=seed)
+    grid = plots.diagnostics(
+        saved.estimator, some.w, some.noise, names=saved.names, random_state=seed,
+        effective_sample_size=answer.effective_sample_size,
+    )  # fmt: skip
+    return grid[0, 0].figure
+
+
+def _labels(saved: SavedModel) -> list[str]:
+    from deconflow.plots.style import labels
+
+    return labels(saved.names, len(saved.names))
+
+
+def _check(output: Path, kind: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+    if output.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.")
+
+
+def _parse_rows(text: str) -> list[int]:
+    try:
+        return [int(part) for part in split([text])]
+    except ValueError as error:
+        raise ValueError(
+            f"Expected --rows as whole numbers, such as 0,17; got {text!r}."
+        ) from error

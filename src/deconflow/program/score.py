@@ -1,0 +1,95 @@
+"""``deconflow score``: how probable each row is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from deconflow.noise import Noise
+from deconflow.program.messages import one_line_errors
+from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
+from deconflow.program.saved import load
+from deconflow.program.streaming import (
+    append_columns,
+    compute_rows,
+    open_for,
+    refuse_useless,
+    report_counts,
+)
+from deconflow.tables import RowReader
+
+Array = NDArray[np.float64]
+
+
+def score(
+    model: Model,
+    table: Table,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Also write the table, with each row's log density."),
+    ] = None,
+    prefix: Prefix = "",
+    chunk: Chunk = 50_000,
+    quiet: Quiet = False,
+) -> None:
+    """Give the log density of measurements.
+
+    Larger is better, on rows that were not fitted.
+
+    Example: deconflow score model stars.csv -o scored.csv
+    """
+    with one_line_errors():
+        saved = load(model)
+        reader = saved.reader(open_for(table, output))
+        total = Mean(saved.estimator)
+        if output is None:
+            counts = _without_output(reader, total, chunk, progress=not quiet)
+        else:
+            counts = append_columns(
+                reader, output, [f"{prefix}log_density"], total,
+                prefix=prefix, chunk=chunk, progress=not quiet,
+            )  # fmt: skip
+        typer.echo(f"{total}; {report_counts(counts)}")
+
+
+class Mean:
+    """Scores rows, and keeps their mean and its error."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def __call__(self, w: Array, noise: Noise) -> Array:
+        """Log density of each measurement, ``(n, 1)``."""
+        scores = self.estimator.score_observations(w, noise=noise)
+        new = self.count + len(scores)
+        step = scores.mean() - self.mean
+        self.squares += scores.var() * len(scores) + step**2 * self.count * len(scores) / new
+        self.mean += step * len(scores) / new
+        self.count = new
+        return scores[:, None]
+
+    def __str__(self) -> str:
+        error = np.sqrt(self.squares) / self.count
+        return f"mean log p(w) {self.mean:.6f} +- {error:.6f}"
+
+
+def _without_output(
+    reader: RowReader, total: Mean, chunk: int, *, progress: bool
+) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    first_row = 0
+    with tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar:
+        for table in reader.source.chunks(chunk, reader.needed):
+            _, status = compute_rows(reader, table, first_row, 1, total)
+            for word in status:
+                counts[word] = counts.get(word, 0) + 1
+            first_row += table.num_rows
+            bar.update(table.num_rows)
+    refuse_useless(counts, reader.source.name)
+    return counts

@@ -1,0 +1,137 @@
+"""Going through a table in chunks, with new columns for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from deconflow.noise import Noise
+from deconflow.tables import RowReader, Source, open_table, writing
+from deconflow.tables.formats import format_of, need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = NDArray[np.float64]
+Compute = Callable[[Array, Noise], Array]
+"""From ``(n, D)`` measurements and their noise to ``(n, C)`` new columns."""
+
+STATUS = "deconflow_status"
+ROWS_AT_ONCE = 2000
+MOST_FAILURES = 1000
+
+
+def open_for(table: Path, output: Path | None) -> Source:
+    """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
+    text = output is not None and format_of(output) in ("csv", "tsv")
+    if output is not None and output.exists() and output.resolve() == table.resolve():
+        raise ValueError(f"Expected another output than the table itself; got {output} for both.")
+    return open_table(table, typed=not text)
+
+
+def append_columns(
+    reader: RowReader,
+    output: Path,
+    names: Sequence[str],
+    compute: Compute,
+    *,
+    prefix: str,
+    chunk: int,
+    progress: bool,
+) -> dict[str, int]:
+    """Write the table with new columns and a status, and count rows by status."""
+    pa = need("pyarrow")
+    schema = _with_fields(reader.source, [*names, prefix + STATUS])
+    counts: dict[str, int] = {}
+    first_row = 0
+    with (
+        writing(output, schema) as sink,
+        tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar,
+    ):
+        for table in reader.source.chunks(chunk):
+            columns, status = compute_rows(reader, table, first_row, len(names), compute)
+            arrays = [pa.array(column, from_pandas=True) for column in columns.T]
+            sink.write(
+                pa.table([*table.columns, *arrays, pa.array(status, pa.string())], schema=schema)
+            )
+            for word in status:
+                counts[word] = counts.get(word, 0) + 1
+            first_row += table.num_rows
+            bar.update(table.num_rows)
+        refuse_useless(counts, reader.source.name)
+    return counts
+
+
+def compute_rows(
+    reader: RowReader, table: pa.Table, first_row: int, width: int, compute: Compute
+) -> tuple[Array, NDArray[Any]]:
+    """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status."""
+    rows = reader(table, first_row)
+    status = np.where(rows.usable, "ok", rows.reasons).astype(object)
+    answers = np.full((len(rows.w), width), np.nan)
+    failures: dict[int, str] = {}
+    for start in range(0, len(rows.w), ROWS_AT_ONCE):
+        assert rows.noise is not None
+        part = slice(start, min(start + ROWS_AT_ONCE, len(rows.w)))
+        _carefully(compute, rows.w, rows.noise, part, answers, failures)
+    places = np.flatnonzero(rows.usable)
+    for row, reason in failures.items():
+        status[places[row]] = reason
+    return rows.spread(answers), status
+
+
+def refuse_useless(counts: dict[str, int], table: str) -> None:
+    """Raise if a table has no rows, or none that could be used."""
+    if not counts:
+        raise ValueError(f"Expected one or more rows in {table}; got none.")
+    if "ok" not in counts:
+        reason = max(counts, key=lambda word: counts[word])
+        raise ValueError(f"Expected a row of {table} that can be used; got none: {reason}")
+
+
+def report_counts(counts: dict[str, int]) -> str:
+    """Say how many rows were used, and why others were not."""
+    used = counts.get("ok", 0)
+    others = [f"{n} marked {reason!r}" for reason, n in counts.items() if reason != "ok"]
+    return f"{used} rows" + (f"; {', '.join(others)}" if others else "")
+
+
+def _carefully(
+    compute: Compute,
+    w: Array,
+    noise: Noise,
+    part: slice,
+    answers: Array,
+    failures: dict[int, str],
+) -> None:
+    """Compute some rows; where that fails, halve them until the row that fails is alone."""
+    try:
+        answers[part] = compute(w[part], noise[part])
+    except ValueError as error:
+        if part.stop - part.start == 1:
+            failures[part.start] = " ".join(str(error).split())
+            if len(failures) > MOST_FAILURES:
+                raise
+            return
+        middle = (part.start + part.stop) // 2
+        _carefully(compute, w, noise, slice(part.start, middle), answers, failures)
+        _carefully(compute, w, noise, slice(middle, part.stop), answers, failures)
+
+
+def _with_fields(source: Source, names: Sequence[str]) -> pa.Schema:
+    pa = need("pyarrow")
+    schema = source.schema
+    for name in names:
+        if name in schema.names:
+            raise ValueError(
+                f"Expected no column {name!r} in {source.name} yet; got one. "
+                "Give --prefix for the names of new columns."
+            )
+        kind = pa.string() if name.endswith(STATUS) else pa.float64()
+        schema = schema.append(pa.field(name, kind))
+    return schema

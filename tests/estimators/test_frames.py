@@ -1,0 +1,71 @@
+"""Tables where arrays are: the same fit, with names."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from astropy.table import MaskedColumn, QTable, Table
+
+from deconflow import XDGMM, FlowDeconvolver
+
+NAMES = ["x", "y"]
+RNG = np.random.default_rng(0)
+SD = RNG.uniform(0.1, 0.5, (60, 2))
+W = RNG.normal(size=(60, 2)) + SD * RNG.normal(size=(60, 2))
+
+
+def polars(array, names):
+    return pytest.importorskip("polars").DataFrame(array, schema=names)
+
+
+TABLES = {
+    "pandas": lambda array, names: pd.DataFrame(array, columns=names),
+    "polars": polars,
+    "astropy": lambda array, names: Table(array, names=names),
+    "units": lambda array, names: QTable(array, names=names, units=["m", "s"]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("make", [lambda: XDGMM(1), lambda: FlowDeconvolver(epochs=1, hidden=8)])
+def test_same_fit_with_names(kind, make):
+    table, errors = TABLES[kind](W, NAMES), TABLES[kind](SD, NAMES)
+    plain = make().set_params(random_state=0).fit(W, noise=SD)
+    named = make().set_params(random_state=0).fit(table, noise=errors)
+    assert list(named.feature_names_in_) == NAMES
+    assert np.allclose(named.score_samples(table), plain.score_samples(W))
+    assert np.allclose(named.posterior(table, noise=errors).mean, plain.posterior(W, noise=SD).mean)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "astropy"])
+def test_errors_go_to_their_columns(kind):
+    table, errors = TABLES[kind](W, NAMES), TABLES[kind](SD[:, ::-1], NAMES[::-1])
+    plain, named = XDGMM(1).fit(W, noise=SD), XDGMM(1).fit(table, noise=errors)
+    assert np.allclose(plain.covariances_, named.covariances_)
+
+
+def test_masked_cells_are_missing():
+    table = Table(W, names=NAMES, masked=True)
+    table["x"] = MaskedColumn(W[:, 0], mask=np.arange(60) < 20)
+    with_nan = W.copy()
+    with_nan[:20, 0] = np.nan
+    named, plain = XDGMM(1).fit(table, noise=SD), XDGMM(1).fit(with_nan, noise=SD)
+    assert np.allclose(named.means_, plain.means_)
+
+
+def test_units_of_errors_are_converted():
+    table = Table(W, names=NAMES, units=["m", "s"])
+    errors = Table(SD * [100.0, 1.0], names=NAMES, units=["cm", "s"])
+    named, plain = XDGMM(1).fit(table, noise=errors), XDGMM(1).fit(W, noise=SD)
+    assert np.allclose(named.covariances_, plain.covariances_)
+
+
+def test_other_names_are_refused():
+    model = XDGMM(1).fit(Table(W, names=NAMES), noise=SD)
+    with pytest.raises(ValueError, match="feature names"):
+        model.posterior(Table(W, names=["x", "z"]), noise=SD)
+
+
+def test_arrays_in_cells_are_refused():
+    table = Table({"x": W[:, 0], "y": W})
+    with pytest.raises(ValueError, match="Expected one number a row in column 'y'"):
+        XDGMM(1).fit(table, noise=[0.1, 0.1])

@@ -1,0 +1,272 @@
+"""Each command gives what the library gives, for every row in its place."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from program.running import XD, run, succeed
+from tables.catalogue import N, catalogue, text
+
+from deconflow import XDGMM, FlowDeconvolver, cli
+from deconflow.noise import gaussian
+from deconflow.tables import open_table
+
+
+def read(path):
+    return pa.concat_tables(open_table(path).chunks(10_000))
+
+
+def measurements(table):
+    """What the catalogue's x and y mean, by hand."""
+    w = np.column_stack([table["x"], table["y"]])
+    sd = np.column_stack([table["x_err"], table["e_y"]])
+    covariance = sd[:, :, None] * sd[:, None, :]
+    covariance[:, 0, 1] *= table["x_y_corr"]
+    covariance[:, 1, 0] = covariance[:, 0, 1]
+    return w, gaussian(covariance=covariance)
+
+
+def test_fit_is_that_of_the_library(folder):
+    w, noise = measurements(catalogue())
+    mine = XDGMM(2, floor=0.1, random_state=0).fit(w, noise=noise)
+    saved = XDGMM.load(folder / "model")
+    assert np.allclose(saved.means_, mine.means_)
+    assert np.allclose(saved.covariances_, mine.covariances_)
+
+
+def test_fit_says_what_it_did(folder):
+    output = succeed("fit", "stars.csv", "-c", "x", "-c", "y", "-o", "again", *XD)
+    assert "x with error x_err; x_y_corr (gaussian)" in output
+    assert "250 of 250 rows can be used" in output
+    assert "Mean log p(w) of 250 fitted rows" in output
+    assert "Simulated measurements look like the real ones" in output
+
+
+def test_the_certificate_sees_wrong_errors(folder):
+    """The negative twin: with errors far too large the rows are not where they should be."""
+    output = succeed("fit", "stars.csv", "-c", "x,y", "--errors", "x=4,y=4", "-o", "bad", *XD)
+    assert "do not look like the real ones" in output
+
+
+def test_info(folder):
+    output = succeed("info", "model")
+    for words in (
+        "xd (XDGMM)",
+        "stars.csv",
+        "250 used of 250",
+        "x with error x_err",
+        "floor = 0.1",
+    ):
+        assert words in output
+    assert "max_iter" not in output  # a default
+
+
+def test_denoise_is_the_posterior(folder):
+    succeed("denoise", "model", "stars.csv", "-o", "out.parquet", "--correlations", "--chunk", 60)
+    out = read("out.parquet")
+    assert out.column_names[:9] == catalogue().column_names
+    assert out["id"].to_pylist() == catalogue()["id"].to_pylist()
+    w, noise = measurements(catalogue())
+    posterior = XDGMM.load("model").posterior(w, noise=noise)
+    for d, name in enumerate("xy"):
+        assert np.allclose(out[f"{name}_mean"], posterior.mean[:, d])
+        assert np.allclose(out[f"{name}_sd"], posterior.sd[:, d])
+    correlation = posterior.covariance[:, 0, 1] / posterior.sd.prod(1)
+    assert np.allclose(out["x_y_posterior_corr"], correlation)
+    assert set(out["deconflow_status"].to_pylist()) == {"ok"}
+
+
+def test_quantiles_and_draws(folder):
+    succeed(
+        "denoise", "model", "stars.csv", "-o", "out.csv", "--quantiles", "0.16,0.5,0.975",
+        "--samples", 3,
+    )  # fmt: skip
+    out = read("out.csv")
+    w, noise = measurements(catalogue())
+    draws = XDGMM.load("model").posterior(w, noise=noise).sample(4000, random_state=1)
+    for share, name in ((0.16, "q16"), (0.5, "q50"), (0.975, "q97_5")):
+        below = (draws[:, :, 0] < out[f"x_{name}"].to_numpy()[:, None]).mean(1)
+        assert np.abs(below - share).max() < 0.04  # five standard errors of a share
+    shift = (out["x_sample_3"].to_numpy() - out["x_mean"]) / out["x_sd"].to_numpy()
+    assert abs(np.std(shift) - 1) < 0.15
+    assert not np.array_equal(out["x_sample_1"], out["x_sample_2"])
+
+
+def test_rows_that_cannot_be_used_keep_their_place(folder):
+    lines = text(catalogue(6)).splitlines()
+    cells = [line.split(",") for line in lines]
+    header = cells[0]
+    cells[2][header.index("x")] = "inf"
+    for name in ("x", "y"):
+        cells[4][header.index(name) + (name == "y")] = ""  # the name has a comma of its own
+    (folder / "odd.csv").write_text("\n".join(",".join(row) for row in cells) + "\n")
+    output = succeed("denoise", "model", "odd.csv", "-o", "out.csv")
+    assert "4 rows; 1 marked 'x is infinite', 1 marked 'no measured value'" in output
+    out = read("out.csv")
+    status = out["deconflow_status"].to_pylist()
+    assert status == ["ok", "x is infinite", "ok", "no measured value", "ok", "ok"]
+    assert [v is None for v in out["x_mean"].to_pylist()] == [s != "ok" for s in status]
+
+
+def test_text_comes_back_as_it_was(folder):
+    succeed("denoise", "model", "stars.csv", "-o", "out.csv")
+    before, after = (folder / name for name in ("stars.csv", "out.csv"))
+    first = before.read_text().splitlines()[5].replace('""', "")
+    assert after.read_text().splitlines()[5].startswith(first)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "parquet", "fits", "ecsv", "vot"])
+def test_output_in_every_format(folder, ending):
+    succeed("denoise", "model", "stars.csv", "-o", f"out.{ending}", "-q")
+    out = read(f"out.{ending}")
+    assert len(out) == N
+    assert out["count"].to_pylist()[:3] == [0, 1, 2]
+    assert out.column_names[-1] == "deconflow_status"
+
+
+def test_names_that_are_taken(folder):
+    succeed("denoise", "model", "stars.csv", "-o", "one.csv")
+    result = run("denoise", "model", "one.csv", "-o", "two.csv")
+    assert result.exit_code == 2
+    assert "Give --prefix" in result.output
+    succeed("denoise", "model", "one.csv", "-o", "two.csv", "--prefix", "new_")
+    assert read("two.csv").column_names[-1] == "new_deconflow_status"
+
+
+def test_score(folder):
+    output = succeed("score", "model", "stars.csv", "-o", "out.parquet", "--chunk", 70)
+    w, noise = measurements(catalogue())
+    scores = XDGMM.load("model").score_observations(w, noise=noise)
+    assert np.allclose(read("out.parquet")["log_density"], scores)
+    mean, error = (float(x) for x in re.search(r"p\(w\) (\S+) \+- ([\d.]+)", output).groups())
+    assert abs(mean - scores.mean()) < 1e-5
+    assert abs(error - scores.std() / np.sqrt(N)) < 1e-5
+    assert output.split(";")[0].endswith(succeed("score", "model", "stars.csv", "-q").split(";")[0])
+
+
+def test_sample(folder):
+    succeed("sample", "model", "-n", 4000, "-o", "draws.fits", "--seed", 3)
+    drawn = read("draws.fits")
+    assert drawn.column_names == ["x", "y"]
+    model = XDGMM.load("model")
+    mean = model.weights_ @ model.means_
+    assert np.allclose([np.mean(drawn["x"]), np.mean(drawn["y"])], mean, atol=0.2)
+
+
+def test_condition(folder):
+    succeed("condition", "model", "stars.csv", "--given", "y", "-o", "out.parquet")
+    out = read("out.parquet")
+    w, noise = measurements(catalogue())
+    sd = noise.variance().sqrt()[:, 1:]
+    wanted = XDGMM.load("model").condition(w[:, 1:], [1], noise=gaussian(sd=sd))
+    assert np.allclose(out["x_mean"], wanted.mean[:, 0])
+    assert np.allclose(out["x_sd"], wanted.sd[:, 0])
+    assert "y_mean" not in out.column_names
+
+
+def test_condition_needs_only_what_is_given(folder):
+    (folder / "part.csv").write_text("y,e_y\n1.0,0.1\n2.0,0.3\n")
+    succeed("condition", "model", "part.csv", "-g", "y", "-o", "out.csv", "--quantiles", "0.5")
+    assert len(read("out.csv")["x_q50"]) == 2
+
+
+def test_conditional_density(folder):
+    succeed("condition", "model", "stars.csv", "-g", "y", "--density", "-o", "out.parquet")
+    w, noise = measurements(catalogue())
+    model = XDGMM.load("model")
+    part = np.column_stack([np.full(N, np.nan), w[:, 1]])
+    wanted = model.score_observations(w, noise=noise) - model.score_observations(part, noise=noise)
+    assert np.allclose(read("out.parquet")["conditional_log_density"], wanted)
+
+
+def test_compare_says_when_it_is_luck():
+    from deconflow.program.compare import verdict
+
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=400)
+    near, far = base + 0.01 * rng.normal(size=400), base - 0.5
+    lines = list(verdict({"xd": base, "flow": near, "kde": far}))
+    assert any("clearly better than kde" in line for line in lines)
+    assert not any("clearly better than flow" in line for line in lines)
+
+
+def test_flow(fitted_flow, tmp_path):
+    out = tmp_path / "out.parquet"
+    flow, stars = fitted_flow / "flow", fitted_flow / "stars.csv"
+    succeed("denoise", flow, stars, "-o", out, "-q", "--quantiles", "0.5")
+    table = read(out)
+    assert (table["effective_sample_size"].to_numpy() > 1).all()
+    assert np.isfinite(table["x_q50"]).all()
+    assert "Effective sample size of posteriors" in succeed("info", flow)
+    assert FlowDeconvolver.load(flow).hidden == 16
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library may have doubts about so quick a fit
+def test_auto(folder):
+    quick = ("--set", "quick=true", "--set", "n_jobs=1", "-q")
+    output = succeed("fit", "stars.csv", "-c", "x,y", "-o", "auto", *quick)
+    assert "held-out log p(w)" in output
+    assert "auto (Deconvolver)" in succeed("info", "auto")
+    succeed("denoise", "auto", "stars.csv", "-o", "out.parquet", "--quantiles", "0.5", "-q")
+    assert (read("out.parquet")["effective_sample_size"].to_numpy() > 10).mean() > 0.9
+    succeed("condition", "auto", "stars.csv", "-g", "x", "-o", "out.parquet", "-q")
+    succeed("report", "auto", "-o", "page.html")
+    assert not (folder / ".auto.checkpoint").exists()
+
+
+def test_a_row_that_fails_is_marked_alone(folder, monkeypatch):
+    plain = XDGMM.posterior
+
+    def fails(self, w, noise=None, **options):
+        if (np.abs(w[:, 0] - 77.0) < 1e-9).any():
+            raise ValueError("out of reach")
+        return plain(self, w, noise=noise, **options)
+
+    monkeypatch.setattr(XDGMM, "posterior", fails)
+    lines = text(catalogue(40)).splitlines()
+    for row in (7, 30):
+        cells = lines[row + 1].split(",")
+        lines[row + 1] = ",".join([cells[0], "77.0", *cells[2:]])
+    (folder / "odd.csv").write_text("\n".join(lines))
+    succeed("denoise", "model", "odd.csv", "-o", "out.csv")
+    status = read("out.csv")["deconflow_status"].to_pylist()
+    assert [i for i, word in enumerate(status) if word == "out of reach"] == [7, 30]
+    assert status.count("ok") == 38
+
+
+def test_a_model_that_was_saved_from_python(folder):
+    import pandas as pd
+
+    w, noise = measurements(catalogue())
+    frame = pd.DataFrame(w, columns=["x", "y"])
+    XDGMM(1, random_state=0).fit(frame, noise=noise).save("python")
+    assert "x, y (saved from Python)" in succeed("info", "python")
+    succeed("denoise", "python", "stars.csv", "-o", "out.csv")
+
+
+def test_asymmetric_errors_and_other_laws(folder):
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal()},{rng.uniform(0.1, 0.3)},{rng.uniform(0.3, 0.6)}" for _ in range(80)]
+    (folder / "bars.csv").write_text("\n".join(["m,m_err_lo,m_err_hi", *lines]))
+    assert "split-normal" in succeed("fit", "bars.csv", "-c", "m", "-o", "bars", *XD)
+    options = ("--errors", "m=m_err_lo", "--noise", "student-t", "--df", 4)
+    succeed("fit", "bars.csv", "-c", "m", "-o", "t", *XD, *options)
+    assert "student-t" in succeed("info", "t")
+    succeed("denoise", "t", "bars.csv", "-o", "out.csv")
+
+
+EXAMPLES = {
+    command.__name__: re.search(r"Example: deconflow (.*)", command.__doc__).group(1)
+    for command in cli.COMMANDS
+}
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "demo"])
+def test_the_example_of_each_help_works(folder, name):
+    assert EXAMPLES[name].split()[0] == name
+    assert f"Example: deconflow {EXAMPLES[name]}" in succeed(name, "--help")
+    output = succeed(*EXAMPLES[name].split())
+    if name == "compare":
+        assert re.search(r"xd +held-out log p\(w\) -\d", output)

@@ -1,0 +1,245 @@
+"""Whatever is wrong: one line, exit code 2, no traceback, nothing half written."""
+
+import json
+import os
+import pickle
+import resource
+import shutil
+import sys
+
+import pytest
+from program.running import XD, run, succeed
+from tables.catalogue import catalogue, text
+
+FIT = ("fit", "t.csv", "-c", "x,y", "-o", "new", *XD)
+GOOD = "x,y,x_err,y_err\n" + "1.0,2.0,0.1,0.1\n" * 30
+
+TABLES = {
+    "text in a number column": (GOOD + "1.0,two,0.1,0.1\n", "'y'; got 'two' in row 30"),
+    "negative error": (GOOD + "1.0,2.0,-0.1,0.1\n", "'x_err'; got -0.1 in row 30"),
+    "all-NaN column": ("x,y,x_err,y_err\n" + "1.0,,0.1,0.1\n" * 9, "'y'; got none in 9 rows"),
+    "zero rows": ("x,y,x_err,y_err\n", "Expected one or more rows"),
+    "errors missing": ("x,y,x_err\n1,2,3\n", "Expected the error of column 'y'"),
+    "missing column": ("x,z\n1,2\n", "Expected the column 'y'"),
+    "empty file": ("", "Expected a header"),
+    "one row": ("x,y,x_err,y_err\n1,2,0.1,0.1\n", "at least 2 rows"),
+}
+
+
+def refused(*arguments):
+    return check_refusal(run(*arguments))
+
+
+def check_refusal(result):
+    assert result.exit_code == 2, result.output
+    lines = result.output.strip().splitlines()
+    errors = [line for line in lines if line.startswith("deconflow: ") and "note:" not in line]
+    assert len(errors) == 1
+    assert lines[-1] == errors[0]
+    assert "Traceback" not in result.output
+    return errors[0]
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables(tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    content, message = TABLES[case]
+    (tmp_path / "t.csv").write_text(content)
+    assert message in refused(*FIT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+
+
+CALLS = {
+    "missing file": (("fit", "no.csv", "-c", "x", "-o", "new"), "got no such file"),
+    "unknown format": (("fit", "t.xlsx", "-c", "x", "-o", "new"), "Expected a file that ends in"),
+    "output format": (("denoise", "model", "stars.csv", "-o", "out.doc"), "that ends in"),
+    "onto itself": (("denoise", "model", "stars.csv", "-o", "stars.csv"), "another output"),
+    "no model": (("info", "none"), "Expected a model's folder"),
+    "a folder that is none": (("fit", "stars.csv", "-c", "x", "-o", "."), "something else there"),
+    "method": (("fit", "stars.csv", "-c", "x,y", "-o", "m", "-m", "svm"), "--method as one of"),
+    "noise": (("fit", "stars.csv", "-c", "x", "-o", "m", "--noise", "odd"), "--noise as one of"),
+    "setting": (
+        ("fit", "stars.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "speed=9"),
+        "Expected --set NAME=VALUE",
+    ),
+    "value": (
+        ("fit", "stars.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "n_components=many"),
+        "Expected n_components",
+    ),
+    "quantile": (
+        ("denoise", "model", "stars.csv", "-o", "o.csv", "--quantiles", "1.5"),
+        "between 0 and 1; got '1.5'",
+    ),
+    "given": (("condition", "model", "stars.csv", "-g", "z", "-o", "o.csv"), "some of x, y"),
+    "all given": (("condition", "model", "stars.csv", "-g", "x,y", "-o", "o.csv"), "but not all"),
+    "methods": (("compare", "stars.csv", "-c", "x,y", "--methods", "xd,svm"), "got 'svm'"),
+    "output under a file": (("sample", "model", "-o", "stars.csv/o.csv"), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_bad_calls(folder, case):
+    arguments, message = CALLS[case]
+    before = sorted(path.name for path in folder.iterdir())
+    assert message in refused(*arguments)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_table_without_the_models_columns(folder):
+    (folder / "other.csv").write_text("x,x_err\n1,2\n")
+    for command in ("denoise", "score"):
+        message = refused(command, "model", "other.csv", "-o", "out.csv")
+        assert "Expected the column 'y' in other.csv" in message
+
+
+def test_bad_cells_while_streaming_leave_no_output(folder):
+    lines = text(catalogue(100)).splitlines()
+    lines[80] = lines[80].replace(lines[80].split(",")[1], "oops", 1)
+    (folder / "odd.csv").write_text("\n".join(lines))
+    message = refused("denoise", "model", "odd.csv", "-o", "out.csv", "--chunk", 20, "-q")
+    assert "got 'oops' in row 79" in message
+    assert not (folder / "out.csv").exists()
+    assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_table_without_a_row_that_can_be_used(folder):
+    (folder / "odd.csv").write_text("x,y,x_err,e_y,x_y_corr\n,,1,1,0\ninf,1,1,1,0\n,,1,1,0\n")
+    for options in (("denoise", "-o", "out.csv"), ("score",), ("score", "-o", "out.csv")):
+        message = refused(options[0], "model", "odd.csv", *options[1:])
+        assert "that can be used; got none: no measured value" in message
+    assert not (folder / "out.csv").exists()
+
+
+def change(name, key, value):
+    def apply(model):
+        content = json.loads((model / name).read_text())
+        content[key] = value
+        (model / name).write_text(json.dumps(content))
+
+    return apply
+
+
+def truncate(name):
+    def apply(model):
+        whole = (model / name).read_bytes()
+        (model / name).write_bytes(whole[: len(whole) // 2])
+
+    return apply
+
+
+class Crafted:
+    """Writes a file when it is unpickled."""
+
+    def __reduce__(self):
+        return (open, ("it_ran", "w"))
+
+
+def plant(name):
+    return lambda model: (model / name).write_bytes(pickle.dumps(Crafted()))
+
+
+DAMAGED = {
+    "another version": (change("model.json", "format", 99), "Expected a model of format 1"),
+    "another version of the table": (change("table.json", "format", 99), "of format 1"),
+    "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
+    "weights cut": (truncate("weights.safetensors"), "damaged"),
+    "description cut": (truncate("model.json"), "damaged"),
+    "table cut": (truncate("table.json"), "damaged"),
+    "no weights": (lambda model: (model / "weights.safetensors").unlink(), "Expected a model"),
+    "pickle as weights": (plant("weights.safetensors"), "damaged"),
+    "pickle as description": (plant("model.json"), "damaged"),
+    "pickle as table": (plant("table.json"), "damaged"),
+    "columns": (change("table.json", "columns", {"names": ["x"]}), "description of columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_models(folder, case):
+    damage, message = DAMAGED[case]
+    damage(folder / "model")
+    assert message in refused("info", "model")
+    assert not (folder / "it_ran").exists()
+
+
+def test_a_pickle_is_no_model(folder):
+    (folder / "model.pkl").write_bytes(pickle.dumps(Crafted()))
+    assert "pickles are not loaded" in refused("info", "model.pkl")
+    assert not (folder / "it_ran").exists()
+
+
+def test_a_pickle_is_no_checkpoint(folder):
+    (folder / ".new.checkpoint").write_bytes(pickle.dumps(Crafted()))
+    flow = ("--method", "flow", "--set", "epochs=1", "-q", "--resume")
+    refused("fit", "stars.csv", "-c", "x,y", "-o", "new", *flow)
+    assert not (folder / "it_ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(folder):
+    shut = folder / "shut"
+    shut.mkdir()
+    shut.chmod(0o500)
+    assert "Expected permission" in refused("denoise", "model", "stars.csv", "-o", shut / "o.csv")
+    assert "Expected permission" in refused(*FIT[:4], "-o", shut / "m")
+
+
+def test_no_permission_for_root_either(folder, monkeypatch):
+    def shut(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", shut)
+    monkeypatch.setattr("tempfile.TemporaryFile", shut)
+    assert "Expected permission" in refused("sample", "model", "-o", "o.csv")
+    assert "Expected permission" in refused("fit", "stars.csv", "-c", "x,y", "-o", "m", *XD)
+
+
+def refused_on_a_full_disk(*arguments):
+    """Run where no file may grow beyond a few bytes; not for longer, since tests write logs."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        result = run(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return check_refusal(result)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "fits", "ecsv", "vot"])
+def test_disk_full(folder, ending):
+    message = refused_on_a_full_disk("denoise", "model", "stars.csv", "-q", "-o", f"out.{ending}")
+    assert "Expected room on the disk" in message
+    assert not (folder / f"out.{ending}").exists()
+    assert not [path for path in folder.iterdir() if ".part" in path.name]
+
+
+def test_disk_full_for_a_model(folder):
+    before = (folder / "model" / "model.json").read_text()
+    refused_on_a_full_disk("fit", "stars.csv", "-c", "x,y", "-o", "model", *XD)
+    assert (folder / "model" / "model.json").read_text() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["model", "stars.csv"]
+
+
+def test_a_package_that_is_missing(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "pip install 'deconflow[tables]'" in refused("score", "model", "stars.csv")
+    assert "--given" in succeed("condition", "--help")
+
+
+def test_an_old_model_is_replaced_whole(folder):
+    shutil.rmtree(folder / "model")
+    (folder / "model").mkdir()
+    (folder / "model" / "mine.txt").write_text("not a model")
+    assert "something else there" in refused("fit", "stars.csv", "-c", "x", "-o", "model", *XD)
+    assert (folder / "model" / "mine.txt").exists()
+
+
+def test_a_bug_is_one_line_too(folder, monkeypatch):
+    def broken(path):
+        raise KeyError("nobody thought of this")
+
+    monkeypatch.setattr("deconflow.program.info.load", broken)
+    result = run("info", "model")
+    assert result.exit_code == 1
+    assert "KeyError: 'nobody thought of this'. Please report it" in result.output
+    monkeypatch.setenv("DECONFLOW_TRACEBACK", "1")
+    assert isinstance(run("info", "model").exception, KeyError)

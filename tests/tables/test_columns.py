@@ -1,0 +1,244 @@
+"""Columns of errors are found, and rows become measurements with the right noise."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from deconflow.noise import GaussianNoise
+from deconflow.tables import Columns, RowReader, find_columns, open_table, read_rows, writing
+
+NAN = float("nan")
+
+
+def rows_of(tmp_path, columns, only=None, **data):
+    table = pa.table(data)
+    with writing(tmp_path / "t.parquet", table.schema) as sink:
+        sink.write(table)
+    return read_rows(RowReader(columns, open_table(tmp_path / "t.parquet"), only))
+
+
+@pytest.mark.parametrize("error", ["x_err", "x_error", "e_x", "sigma_x"])
+def test_errors_by_convention(error):
+    assert find_columns(["x", error], ["x"]).errors == ((error, error),)
+
+
+def test_asymmetric_errors_by_convention():
+    assert find_columns(["x", "x_err_lo", "x_err_hi"], ["x"]).errors == (("x_err_lo", "x_err_hi"),)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (["x=a,y=b"], (("a", "a"), ("b", "b"))),
+        (["x=a", "y=0.5"], (("a", "a"), (0.5, 0.5))),
+        (["a,b"], (("a", "a"), ("b", "b"))),
+        (["x=a:b"], (("a", "b"), ("y_err", "y_err"))),
+    ],
+)
+def test_errors_that_are_named(said, found):
+    columns = find_columns(["x", "y", "x_err", "y_err", "a", "b"], ["x", "y"], errors=said)
+    assert columns.errors == found
+
+
+NAMES = ["x", "y", "x_err", "e_x", "y_err", "z", "c"]
+REFUSED = {
+    "missing": (["xx"], {}, "Expected the column 'xx'.*Did you mean 'x'"),
+    "twice": (["y", "y"], {}, "each once"),
+    "no error": (["z"], {}, "Name it: --errors z=COLUMN"),
+    "two errors": (["x"], {}, "got several: x_err, e_x"),
+    "error column missing": (["y"], {"errors": ["y=nope"]}, "Expected the column 'nope'"),
+    "wrong count": (["x", "y"], {"errors": ["c"]}, "Expected 2 columns after --errors"),
+    "unknown name": (["y"], {"errors": ["q=c"]}, "with NAME one of y"),
+    "error twice": (["y"], {"errors": ["y=c", "y=x_err"]}, "got two in --errors"),
+    "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in --errors"),
+    "pair": (["y", "x"], {"errors": ["x=c"], "correlations": ["y=c"]}, "FIRST:SECOND=COLUMN"),
+    "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected --corr"),
+    "law": (["y"], {"noise": "poisson"}, "Expected --noise as one of gaussian"),
+    "uneven law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
+    "correlated law": (
+        ["y", "x"],
+        {"errors": ["x=c"], "correlations": ["x:y=c"], "noise": "laplace"},
+        "gaussian errors where columns are correlated",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    names, options, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        find_columns(NAMES, names, **options)
+
+
+def test_columns_survive_json():
+    available = ["x", "y", "x_err", "y_lo", "y_hi", "u"]
+    columns = find_columns(available, ["x", "y"], errors=["y=y_lo:y_hi"], df=4.0, units=["m", None])
+    assert Columns.from_dict(json.loads(json.dumps(columns.as_dict()))) == columns
+    with pytest.raises(ValueError, match="Expected a description"):
+        Columns.from_dict({"names": ["x"]})
+
+
+def test_correlations_become_covariances(tmp_path):
+    columns = find_columns(["x", "y", "x_err", "y_err", "y_x_corr"], ["x", "y"])
+    rows = rows_of(
+        tmp_path, columns, x=[1.0, 2.0, 3.0], y=[0.0, 1.0, NAN], x_err=[0.5, 1.0, 2.0],
+        y_err=[0.1, 0.2, NAN], y_x_corr=[0.5, -0.5, NAN],
+    )  # fmt: skip
+    wanted = [[[0.25, 0.025], [0.025, 0.01]], [[1.0, -0.1], [-0.1, 0.04]]]
+    assert isinstance(rows.noise, GaussianNoise)
+    assert np.allclose(rows.noise.covariance()[:2], wanted)
+    assert np.isnan(rows.w[2, 1])
+    assert rows.usable.all()
+
+
+def test_correlations_can_be_left_out():
+    available = ["x", "y", "x_err", "y_err", "x_y_corr"]
+    assert find_columns(available, ["x", "y"]).correlations
+    columns = find_columns(available, ["x", "y"], correlations=["none"], noise="laplace")
+    assert not columns.correlations
+
+
+def test_covariance_columns(tmp_path):
+    columns = find_columns(
+        ["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=["x:x=vx,y:y=vy,x:y=c"]
+    )
+    rows = rows_of(
+        tmp_path, columns, x=[1.0] * 2, y=[2.0] * 2, vx=[4.0] * 2, vy=[9.0] * 2, c=[3.0] * 2
+    )
+    assert np.allclose(rows.noise.covariance(), [[[4.0, 3.0], [3.0, 9.0]]])
+
+
+def test_unusable_rows_have_reasons(tmp_path):
+    columns = find_columns(["x", "y", "x_err", "y_err", "x_y_corr"], ["x", "y"])
+    rows = rows_of(
+        tmp_path, columns,
+        x=[1.0, NAN, np.inf, 1.0, 1.0, 1.0], y=[1.0, NAN, 1.0, 1.0, 1.0, 1.0],
+        x_err=[1.0, 1.0, 1.0, NAN, 1.0, 1.0], y_err=[1.0] * 6,
+        x_y_corr=[0.1, 0.1, 0.1, NAN, NAN, 1.0],
+    )  # fmt: skip
+    assert list(rows.reasons) == [
+        "", "no measured value", "x is infinite", "", "no correlation of x and y", "",
+    ]  # fmt: skip
+    assert rows.w.shape == (3, 2)
+    assert np.isnan(rows.w[1, 0])  # a value without an error is a missing value
+    assert rows.without_error == 1
+    spread = rows.spread(np.array([1.0, 2.0, 3.0]))
+    assert np.array_equal(spread, [1.0, NAN, NAN, 2.0, NAN, 3.0], equal_nan=True)
+
+
+def test_correlations_that_cannot_be(tmp_path):
+    names = ["x", "y", "z"]
+    errors = [f"{name}=1" for name in names]
+    available = [*names, "a", "b", "c"]
+    pairs = ["x:y=a", "x:z=b", "y:z=c"]
+    columns = find_columns(available, names, errors=errors, correlations=pairs)
+    rows = rows_of(
+        tmp_path, columns, x=[1.0] * 3, y=[1.0] * 3, z=[1.0] * 3, a=[0.9] * 3, b=[0.9] * 3,
+        c=[0.9, 0.9, -0.9],
+    )  # fmt: skip
+    assert list(rows.reasons) == ["", "", "errors and correlations make no covariance"]
+
+
+HARD = {
+    "text": ({"x": ["1", "2", "abc"]}, "got 'abc' in row 2"),
+    "negative": ({"x_err": [1.0, -0.5, 1.0]}, "column 'x_err'; got -0.5 in row 1"),
+    "all missing": ({"x": [NAN, NAN, NAN]}, "Expected measured values.*'x'; got none in 3 rows"),
+    "no errors": ({"x_err": [NAN, NAN, NAN]}, "Expected measured values.*'x'"),
+    "date": ({"x": pa.array([1, 2, 3], pa.timestamp("s"))}, "Expected numbers in column 'x'"),
+    "correlation": ({"x_y_corr": [0.1, 1.5, 0.0]}, "between -1 and 1.*got 1.5 in row 1"),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_bad_cells_are_named(tmp_path, case):
+    change, message = HARD[case]
+    data = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0], "x_err": [1.0] * 3, "y_err": [1.0] * 3}
+    data |= {"x_y_corr": [0.0] * 3} | change
+    with pytest.raises(ValueError, match=message):
+        rows_of(tmp_path, find_columns(list(data), ["x", "y"]), **data)
+
+
+def test_rows_are_named_across_chunks(tmp_path):
+    lines = "\n".join("1.0,0.1" for _ in range(50))
+    (tmp_path / "t.csv").write_text(f"x,x_err\n{lines}\n1.0,oops\n")
+    reader = RowReader(find_columns(["x", "x_err"], ["x"]), open_table(tmp_path / "t.csv"))
+    with pytest.raises(ValueError, match="got 'oops' in row 50"):
+        list(reader.chunks(20))
+
+
+def test_no_rows(tmp_path):
+    with pytest.raises(ValueError, match="Expected one or more rows"):
+        rows_of(
+            tmp_path, find_columns(["x", "x_err"], ["x"]),
+            x=pa.array([], pa.float64()), x_err=pa.array([], pa.float64()),
+        )  # fmt: skip
+
+
+LAWS = {
+    "gaussian": lambda e: e**2,
+    "laplace": lambda e: e**2,
+    "uniform": lambda e: e**2 / 3,
+    "student-t": lambda e: e**2 * 5 / 3,
+    "split-normal": lambda e: e**2,
+}
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_noise_laws_by_name(tmp_path, kind):
+    columns = find_columns(["x", "x_err"], ["x"], noise=kind, df=5.0)
+    rows = rows_of(tmp_path, columns, x=[1.0, 2.0], x_err=[0.5, 2.0])
+    error = np.array([[0.5], [2.0]])
+    assert np.allclose(rows.noise.variance(), LAWS[kind](error))
+    if kind != "gaussian":
+        with pytest.raises(ValueError, match="above 0, because the noise is"):
+            rows_of(tmp_path, columns, x=[1.0, 2.0], x_err=[0.5, 0.0])
+
+
+def test_asymmetric_errors_are_on_their_sides(tmp_path):
+    columns = find_columns(["x", "x_err_lo", "x_err_hi"], ["x"])
+    rows = rows_of(tmp_path, columns, x=[1.0] * 2, x_err_lo=[0.1] * 2, x_err_hi=[3.0] * 2)
+    far_above, far_below = torch.full((2, 1), -2.0), torch.full((2, 1), 2.0)  # n = w - v
+    assert (rows.noise.log_prob(far_above) > rows.noise.log_prob(far_below)).all()
+
+
+def test_only_some_columns(tmp_path):
+    columns = find_columns(["x", "y", "x_err", "y_err", "x_y_corr"], ["x", "y"])
+    rows = rows_of(tmp_path, columns, ["y"], y=[1.0, 2.0], y_err=[0.1, 0.2])
+    assert np.isnan(rows.w[:, 0]).all()
+    assert np.allclose(rows.noise.variance()[:, 1], [0.01, 0.04])
+
+
+def test_units_of_errors_are_converted(tmp_path):
+    from astropy.table import Table
+
+    table = Table({"ra": [1.0, 2.0], "ra_error": [1.0, 3.6]})
+    table["ra"].unit, table["ra_error"].unit = "deg", "mas"
+    table.write(tmp_path / "t.fits")
+    source = open_table(tmp_path / "t.fits")
+    columns = find_columns(source.names, ["ra"], units=[source.unit("ra")])
+    rows = read_rows(RowReader(columns, source))
+    assert np.allclose(rows.noise.variance().sqrt()[1], 1e-6, rtol=1e-9)
+    table["ra"].unit = "arcsec"
+    table.write(tmp_path / "other.fits")
+    with pytest.raises(ValueError, match="Expected column 'ra' in deg, as in the fit; got arcsec"):
+        RowReader(columns, open_table(tmp_path / "other.fits"))
+    table["ra"].unit = "s"
+    table.write(tmp_path / "odd.fits")
+    with pytest.raises(ValueError, match="in a unit like"):
+        RowReader(columns, open_table(tmp_path / "odd.fits"))
+
+
+def test_gaia(gaia_path):
+    source = open_table(gaia_path)
+    columns = find_columns(source.names, ["parallax", "pmra", "pmdec"])
+    assert len(columns.correlations) == 3
+    rows = read_rows(RowReader(columns, source))
+    assert (rows.w[:, 0] < 0).sum() > 10  # negative parallaxes are measurements
+    covariance = rows.noise.covariance()
+    correlation = covariance[:, 0, 1] / (covariance[:, 0, 0] * covariance[:, 1, 1]).sqrt()
+    table = next(source.chunks(1000, ["parallax_pmra_corr"]))
+    wanted = table["parallax_pmra_corr"].to_numpy()[rows.usable]
+    assert np.allclose(correlation, wanted, atol=1e-6)
