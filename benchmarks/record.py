@@ -10,8 +10,8 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 PACKAGES = ("deconflow", "torch", "zuko", "scikit-learn", "numpy")
 
 
-def write(name, **content):
-    """Write ``results/NAME.json`` and print the same."""
+def write(name, *, show=True, **content):
+    """Write ``results/NAME.json`` and, if ``show``, print the same."""
     record = {
         **content,
         "versions": {package: version(package) for package in PACKAGES},
@@ -20,7 +20,8 @@ def write(name, **content):
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(record, indent=1)
     (RESULTS / f"{name}.json").write_text(text + "\n")
-    print(text)
+    if show:
+        print(text)
 
 
 def _processor():

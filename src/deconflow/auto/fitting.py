@@ -24,6 +24,7 @@ from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
 
+ROWS_TO_COMPARE = 10_000
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
 
 
@@ -106,8 +107,9 @@ def fit_density(
     recipe = Recipe(1, stopping=STOPPING)
     ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
     proposing = Problem(data).fit(ladder.recipe, rng).mixture
-    compared = _flows_without_folds(data, ladder, plan, means, seed)
-    comparison = _compare(data, ladder, compared, plan)
+    jobs = _jobs_without_folds(data, ladder, plan, means, seed)
+    compared = train_all(jobs, means.n_jobs, progress=means.progress, what="flows to compare")
+    comparison = _compare(data, ladder, jobs, compared, plan)
     members: list[Member] = []
     if comparison.flows_win():
         members = _flows_on_all(data, proposing, plan, means, seed) or compared[0]
@@ -131,17 +133,17 @@ def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
     return Ensemble([*flows, base.float()], torch.tensor(shares)).requires_grad_(False)
 
 
-def _flows_without_folds(
+def _jobs_without_folds(
     data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int
-) -> list[list[Member]]:
-    """Train a stack without each of some folds, proposed by a mixture without it."""
+) -> list[Job]:
+    """Plan a stack without each of some folds, proposed by a mixture without it."""
     jobs = []
     for f, fold in enumerate(ladder.folds[: plan.compared_folds]):
         kept = data[torch.from_numpy(fold.kept)]
         proposing = Problem(kept).fit(ladder.recipe, np.random.RandomState(seed + f)).mixture
         file = _file(means, f"fold{f}")
         jobs.append(Job(kept, proposing, plan.compared_flows, plan, seed + f, file))
-    return train_all(jobs, means.n_jobs, progress=means.progress, what="flows to compare")
+    return jobs
 
 
 def _flows_on_all(
@@ -156,19 +158,22 @@ def _flows_on_all(
 
 
 def _compare(
-    data: Observations, ladder: Ladder, flows: list[list[Member]], plan: Plan
+    data: Observations, ladder: Ladder, jobs: list[Job], flows: list[list[Member]], plan: Plan
 ) -> Comparison:
-    """Score the flows' and XD's answers on each fold they have not seen."""
+    """Score the flows' and XD's answers on each fold they have not seen, or on some of its rows."""
     held, blended = [], []
-    for fold, mixture, stack in zip(ladder.folds, ladder.without, flows, strict=False):
+    for fold, mixture, job, stack in zip(ladder.folds, ladder.without, jobs, flows, strict=False):
+        seen = fold.held[: ROWS_TO_COMPARE // len(jobs)]
         density = blend_of(mixture, stack, plan)
-        rows = PreparedRows.of(data[torch.from_numpy(fold.held)], mixture, torch.float32)
+        rows = PreparedRows.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
-        held.append(fold.held)
+        held.append(seen)
         blended.append(estimate.log_p.numpy())
-    seen = np.concatenate(held)
+    rows_seen = np.concatenate(held)
     weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
-    return Comparison(seen, ladder.held_out[seen], np.concatenate(blended), weights[seen])
+    return Comparison(
+        rows_seen, ladder.held_out[rows_seen], np.concatenate(blended), weights[rows_seen]
+    )
 
 
 def _certify(

@@ -19,10 +19,10 @@ MEMBERS, STACKS = 12, 2
 COMPARED_FOLDS, COMPARED_FLOWS = 2, 3
 """Folds that the comparison with XD looks at, and the flows trained without each."""
 
-EPOCHS, SHORTEST, LONGEST = 40, 900, 2000
+EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
 """Length of a flow's training: epochs, within bounds on the number of steps."""
 
-SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 512, 40
+SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
 """Rows a step: so many batches an epoch, within bounds."""
 
 
@@ -70,6 +70,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, round(n_rows / BATCHES)))
     steps_an_epoch = math.ceil(n_rows / batch)
     steps = min(LONGEST, max(SHORTEST, EPOCHS * steps_an_epoch))
+    steps = min(steps, SHORTEST) if quick else steps
     training = Training(
         epochs=math.ceil(steps / steps_an_epoch),
         batch_size=batch,
@@ -81,7 +82,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     )
     return Plan(
         folds=4 if quick else FOLDS,
-        starts=1 if quick else 2,
+        starts=1 if quick else 4,
         compared_folds=1 if quick else COMPARED_FOLDS,
         compared_flows=1 if quick else COMPARED_FLOWS,
         members=0 if quick else (MEMBERS if members is None else members),

@@ -23,7 +23,12 @@ from deconflow.auto.team import processors
 from deconflow.checks import check_integer
 from deconflow.densities import Restored
 from deconflow.estimators.density_queries import POINTS_AT_ONCE, DensityQueries
-from deconflow.estimators.door import observe, refuse_noise_as_y, unchanged_on_failure
+from deconflow.estimators.door import (
+    observe,
+    refuse_noise_as_y,
+    true_values,
+    unchanged_on_failure,
+)
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.evaluation import Certificate, Estimate, estimate_log_likelihood
 from deconflow.observations import Observations
@@ -210,6 +215,11 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 estimate = estimate_log_likelihood(self.density_.density, rows, n_samples)
                 parts.append(estimate.shifted(-self.standardiser_.log_observed_volume(part)))
         return Estimate.joined(parts)
+
+    def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
+        """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
+        z = self.standardiser_.latent(true_values(self, v)).numpy()
+        return self._mixture.log_prob(z) - float(self.standardiser_.log_latent_volume())
 
     def summary(self) -> str:
         """Say what was fitted, what was chosen and why, and how far to trust it."""

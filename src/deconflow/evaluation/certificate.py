@@ -16,7 +16,7 @@ from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd.mixture import Mixture
 
-LOWEST_EFFICIENCY = 0.02
+LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
 LARGEST_GAP = 0.1
 LOWEST_REFRESH = 0.05
@@ -63,7 +63,7 @@ class Certificate:
                 f"half of the rows have an effective sample size under {self.efficiency[1]:.1%} "
                 "of their draws: posteriors and log p(w) are rough"
             )
-        if self.pareto_k[1] > MOST_ABOVE:
+        if self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY:
             found.append(
                 f"the importance weights of {self.pareto_k[1]:.0%} of the rows have a heavy tail "
                 "(Pareto k above 0.7): ask for more draws there, or look at those rows"

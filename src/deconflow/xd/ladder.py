@@ -2,9 +2,11 @@ r"""An averaged mixture with nothing to set: numbers of components are climbed l
 
 Every rung is fitted on all rows but one fold, for each fold, and judged by the rows left out. The
 climb ends at the first rung that is not clearly better than the best so far; one that is worse on
-the first fold is not fitted on the others. Then the floors around it are tried, each from where the
-first floor ended, and the fits of the chosen number of components are averaged, over folds, starts
-and floors. The same fits give every row a likelihood from rows that exclude it.
+the first fold is not fitted on the others. Then the floor is doubled for as long as that is better,
+and halved, each time from where the last floor ended; as noisy rows are all but blind to a floor
+too small, it is halved again only if that was clearly better. The fits of the chosen number of
+components are averaged, over folds, starts and floors. The same fits give every row a likelihood
+from rows that exclude it.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ from deconflow.xd.selection import (
 
 Array = NDArray[np.float64]
 RUNGS = (1, 3, 6, 12, 24, 48, 96)
-FLOORS = (0.05, 0.1, 0.2)
 FIRST_FLOOR = 0.1
+SMALLEST_FLOOR, LARGEST_FLOOR = 0.003, 1.6
 SMALLEST_SHARE = 0.05
 ROWS_FOR_A_PARAMETER = 2
 CLEARLY = 2.0
@@ -116,12 +118,10 @@ def climb(
         if rung is None:
             break
         rungs.append(rung)
-        if not _clearly_better(rung, best, fitter.weights):
+        if not _better(rung, best, fitter.weights, CLEARLY):
             break
     chosen = rungs[_fewest_close(rungs, fitter.weights)]
-    for floor in FLOORS:
-        if floor != FIRST_FLOOR:
-            rungs.append(fitter.fit(replace(chosen.recipe, floor=floor), chosen.starts))
+    rungs += fitter.other_floors(chosen, 2.0, 0.0) + fitter.other_floors(chosen, 0.5, CLEARLY)
     return _averaged(rungs, chosen.recipe.n_components, fitter, rng)
 
 
@@ -154,6 +154,17 @@ class _Fitter:
                 return None
         return rung
 
+    def other_floors(self, rung: Rung, factor: float, errors: float) -> list[Rung]:
+        """Change the floor by a factor for as long as that gains more than so many errors."""
+        tried: list[Rung] = []
+        while SMALLEST_FLOOR <= rung.recipe.floor * factor <= LARGEST_FLOOR:
+            recipe = replace(rung.recipe, floor=rung.recipe.floor * factor)
+            tried.append(self.fit(recipe, rung.starts))
+            if not _better(tried[-1], rung, self.weights, errors):
+                break
+            rung = tried[-1]
+        return tried
+
     def _add_fold(self, rung: Rung, f: int, begin: list[Mixture] | None) -> None:
         count = 1 if rung.recipe.n_components == 1 else self.starts
         begins: list[Mixture | None] = [None] * count if begin is None else [*begin]
@@ -172,9 +183,9 @@ def _rungs(data: Observations) -> list[int]:
     ]
 
 
-def _clearly_better(rung: Rung, best: Rung, weights: Array) -> bool:
-    behind, error = paired(np.stack([best.held_out, rung.held_out]), weights)
-    return bool(behind[0] > CLEARLY * error[0])
+def _better(rung: Rung, other: Rung, weights: Array, errors: float) -> bool:
+    behind, error = paired(np.stack([other.held_out, rung.held_out]), weights)
+    return bool(behind[0] > errors * error[0])
 
 
 def _fewest_close(rungs: Sequence[Rung], weights: Array) -> int:
