@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from deconflow.densities import ARCHITECTURES, Architecture
+from deconflow.densities.stack import Stack
+
+SIZE = Architecture(layers=2, hidden=16, blocks=1)
+
+
+def trained_flows(count, dim=3):
+    flows = [ARCHITECTURES["mixture"](dim, SIZE) for _ in range(count)]
+    for flow in flows:  # outputs start at zero: let every weight matter
+        for weight in flow.parameters():
+            weight.data.add_(0.1 * torch.randn_like(weight))
+    return flows
+
+
+def test_a_stack_is_its_members():
+    flows = trained_flows(4)
+    v = torch.randn(4, 5, 7, 3)
+    together = Stack(flows).log_prob(v)
+    alone = torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
+    torch.testing.assert_close(together, alone)
+
+
+def test_members_come_back_with_what_they_learned():
+    stack = Stack(trained_flows(3))
+    v = torch.randn(3, 50, 3)
+    optimiser = torch.optim.Adam(stack.parameters(), 1e-2)
+    for _ in range(3):
+        optimiser.zero_grad()
+        (-stack.log_prob(v).mean()).backward()
+        optimiser.step()
+    flows = stack.flows()
+    alone = torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
+    torch.testing.assert_close(stack.log_prob(v), alone)
+
+
+def test_a_step_of_one_member_is_its_own():
+    """The gradient of the sum touches every member as if it were alone."""
+    flows = trained_flows(2)
+    stack, v = Stack(flows), torch.randn(2, 9, 3)
+    stack.log_prob(v).sum().backward()
+    flows[1].log_prob(v[1]).sum().backward()
+    mine = stack.flow.base.network.output.weight.grad[1]
+    torch.testing.assert_close(mine, flows[1].base.network.output.weight.grad)
+
+
+def test_draws_come_from_all_members():
+    flows = trained_flows(2, dim=1)
+    with torch.no_grad():
+        for flow, shift in zip(flows, (-50.0, 50.0), strict=True):
+            flow.base.network.output.bias.view(1, 3, -1)[:, 1] += shift
+    drawn = Stack(flows).sample(400)
+    assert 120 < int((drawn > 0).sum()) < 280
+
+
+def test_other_weights_are_refused():
+    with pytest.raises(TypeError, match=r"masked linear layers only; got the weights \['layers"):
+        Stack([ARCHITECTURES["maf"](2, SIZE)])

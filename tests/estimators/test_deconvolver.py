@@ -1,0 +1,278 @@
+"""Deconvolver: XD and flows, the choice, and what users do with the answer."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import deconflow
+from deconflow import Deconvolver, UntrustedFitWarning
+from deconflow.auto import fitting as auto
+from deconflow.auto import plan as plans
+from deconflow.auto.fitting import Comparison
+from deconflow.noise import student_t
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Flows of a few steps: enough for everything but a good density."""
+    monkeypatch.setattr(plans, "SHORTEST", 6)
+    monkeypatch.setattr(plans, "LONGEST", 6)
+    monkeypatch.setattr(plans, "MEMBERS", 2)
+    monkeypatch.setattr(plans, "COMPARED_FLOWS", 1)
+
+
+@pytest.fixture
+def flows_always_win(monkeypatch, short):
+    monkeypatch.setattr(Comparison, "flows_win", lambda self: True)
+
+
+def data(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    v = rng.normal(size=(n, 2)) * [1.0, 0.5] + rng.choice([-2.0, 2.0], size=(n, 1))
+    return v, v + rng.normal(size=(n, 2)) * SD
+
+
+SD = np.array([0.3, 0.6])
+
+
+@pytest.mark.filterwarnings("ignore:noise was not given")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+@pytest.mark.usefixtures("short")
+@parametrize_with_checks([Deconvolver(quick=True, n_jobs=1, random_state=0)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_gaussian_truth_is_left_to_xd():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(400, 2)) + rng.normal(size=(400, 2)) * SD
+    model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
+    assert model.method_ == "xd"
+    assert model.histories_ == []
+    assert "1 components" in model.summary()
+    assert "No reason for doubt" in model.summary()
+    np.testing.assert_allclose(model.score_samples(w), model.xd_score_samples(w), atol=1e-6)
+    exact = -0.5 * (w**2 / (1 + SD**2)).sum(1) - 0.5 * np.log(2 * np.pi * (1 + SD**2)).sum()
+    assert model.score_observations(w, SD).mean() == pytest.approx(exact.mean(), abs=0.02)
+
+
+@pytest.mark.usefixtures("flows_always_win")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_save_and_load(tmp_path):
+    v, w = data()
+    model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
+    assert model.method_ == "flow"
+    model.save(tmp_path / "model")
+    loaded = Deconvolver.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_samples(v), model.score_samples(v))
+    np.testing.assert_array_equal(
+        loaded.posterior(w[:5], SD).samples, model.posterior(w[:5], SD).samples
+    )
+    assert loaded.summary() == model.summary()
+    assert loaded.certificate_ == model.certificate_
+    assert len(loaded.histories_) == 2
+    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert description["class"] == "Deconvolver"
+
+
+@pytest.mark.usefixtures("flows_always_win")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_the_same_seed_gives_the_same_fit():
+    v, w = data()
+    first, second, other = (
+        Deconvolver(n_jobs=1, random_state=seed).fit(w, noise=SD).score_samples(v)
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 1e-3
+
+
+@pytest.mark.usefixtures("flows_always_win")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
+    v, w = data()
+    whole = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD).score_samples(v)
+    broken = Deconvolver(n_jobs=1, random_state=0, checkpoint=tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(auto, "_flows_on_all", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broken.fit(w, noise=SD)
+    assert not hasattr(broken, "density_")
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "fold0.ckpt",
+        "fold1.ckpt",
+    ]
+    np.testing.assert_array_equal(broken.fit(w, noise=SD).score_samples(v), whole)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("flows_always_win")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+@pytest.mark.parametrize("kind", ["missing", "projection", "weights", "student-t", "by row"])
+def test_every_kind_of_row(kind):
+    rng = np.random.default_rng(0)
+    v, w = data(200)
+    noise, extra = SD, {}
+    if kind == "missing":
+        w[::3, 0] = np.nan
+    if kind == "projection":
+        R = rng.normal(size=(200, 2, 2))
+        w, extra = np.einsum("nij,nj->ni", R, v) + SD * rng.normal(size=w.shape), {"projection": R}
+    if kind == "weights":
+        extra = {"weights": rng.uniform(size=200)}
+    if kind == "student-t":
+        noise = student_t(SD, 4.0)
+    if kind == "by row":
+        noise = rng.uniform(0.1, 1.0, size=(200, 2))
+    model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=noise, **extra)
+    extra.pop("weights", None)
+    assert np.isfinite(model.score_samples(v)).all()
+    answer = model.posterior(w, noise, n_samples=20, n_proposals=200, **extra)
+    assert answer.samples.shape == (200, 20, 2)
+    assert (answer.effective_sample_size >= 1).all()
+    estimate = model.estimate_observations(w, noise, **extra)
+    assert np.isfinite(estimate.log_p.numpy()).all()
+    assert float(estimate.error.median()) < 0.2
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_units_do_not_matter():
+    v, w = data(300)
+    plain = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
+    moved = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(1e4 * w + 5e6, noise=1e4 * SD)
+    scores = moved.score_samples(1e4 * v + 5e6) + 2 * np.log(1e4)
+    np.testing.assert_allclose(scores, plain.score_samples(v), atol=0.02)
+    shift = plain.certificate_.held_out - moved.certificate_.held_out
+    assert shift == pytest.approx(2 * np.log(1e4), abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def with_flows():
+    """A model of flows on skewed, thin-tailed truths, for which few Gaussians do badly."""
+    rng = np.random.default_rng(0)
+    v = rng.exponential(size=(3000, 1)) + rng.uniform(-1, 1, size=(3000, 1)) * 0.1
+    w = v + 0.2 * rng.normal(size=v.shape)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Comparison, "flows_win", lambda self: True)
+    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=[0.2])
+    patch.undo()
+    assert model.method_ == "flow"
+    return model
+
+
+def ranks(model, noise_sd, seed=1, rows=400):
+    """Where true values fall among 99 posterior draws, for pairs simulated from the model."""
+    rng = np.random.default_rng(seed)
+    v = model.sample(rows, random_state=seed)
+    w = v + 0.2 * rng.normal(size=v.shape)
+    draws = model.posterior(w, [noise_sd], n_samples=99, n_proposals=1000).samples
+    below = (draws[..., 0] < v).sum(1)
+    return (below + rng.uniform(size=rows)) / 100
+
+
+def test_posteriors_are_calibrated(with_flows):
+    """Ranks of the truth are uniform; a fixed seed, so 1 in 1000 is no flake but a fault."""
+    assert kstest(ranks(with_flows, 0.2), "uniform").pvalue > 1e-3
+
+
+def test_posteriors_of_the_wrong_noise_are_not(with_flows):
+    """The negative twin: noise taken for half of what it is."""
+    assert kstest(ranks(with_flows, 0.1), "uniform").pvalue < 1e-6
+
+
+def test_likelihood_of_flows_agrees_with_a_grid(with_flows):
+    w = np.array([[0.2], [1.0], [3.0]])
+    grid = np.linspace(-2, 12, 8001)
+    p = np.exp(with_flows.score_samples(grid[:, None]))
+    kernel = np.exp(-0.5 * ((w - grid) / 0.2) ** 2) / (0.2 * np.sqrt(2 * np.pi))
+    wanted = np.log((kernel * p).sum(1) * (grid[1] - grid[0]))
+    found = with_flows.estimate_observations(w, [0.2], n_samples=1024)
+    np.testing.assert_allclose(found.log_p, wanted, atol=0.01)
+
+
+@pytest.mark.slow
+def test_flows_win_where_gaussians_do_badly():
+    """A thin spiral: noisy rows alone show that flows are better, and clean rows agree."""
+    rng = np.random.default_rng(0)
+
+    def spiral(n):
+        t = rng.uniform(0.5, 3 * np.pi, size=n)
+        return np.stack([t * np.cos(t), t * np.sin(t)], 1) + 0.1 * rng.normal(size=(n, 2))
+
+    v, test = spiral(3000), spiral(3000)
+    w = v + 0.2 * rng.normal(size=v.shape)
+    model = Deconvolver(quick=True, random_state=0).fit(w, noise=[0.2, 0.2])
+    if model.method_ == "flow":
+        assert model.certificate_.gain > 2 * model.certificate_.gain_error
+    gain = model.score_samples(test).mean() - model.xd_score_samples(test).mean()
+    assert gain >= -0.01
+
+
+def test_a_fit_in_doubt_warns(monkeypatch, short):
+    monkeypatch.setattr("deconflow.evaluation.certificate.LARGEST_GAP", -1.0)
+    _, w = data(100)
+    with pytest.warns(UntrustedFitWarning, match="bound"):
+        Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_noise_is_routed_in_cross_validation():
+    _, w = data(120)
+    with deconflow_routing():
+        scores = cross_val_score(
+            Deconvolver(quick=True, n_jobs=1, random_state=0), w, cv=2,
+            params={"noise": np.tile(SD, (120, 1))},
+        )  # fmt: skip
+    assert np.isfinite(scores).all()
+
+
+def deconflow_routing():
+    from sklearn import config_context
+
+    return config_context(enable_metadata_routing=True)
+
+
+BAD = {
+    "quick": ({"quick": 1}, {}, "quick as True or False; got 1"),
+    "members": ({"members": 0}, {}, "members"),
+    "jobs": ({"n_jobs": 0}, {}, "n_jobs"),
+    "checkpoint": ({"checkpoint": "x"}, {}, "integer random_state for a checkpoint"),
+    "few rows": ({}, {"w": np.zeros((5, 2))}, "at least 10 rows .*got n_samples = 5"),
+    "noise": ({}, {"noise": [-1.0, 1.0]}, "got -1"),
+}
+
+
+@pytest.mark.parametrize(("settings", "call", "message"), BAD.values(), ids=BAD)
+def test_bad_input(settings, call, message):
+    _, w = data(50)
+    model = Deconvolver(**settings)
+    with pytest.raises(ValueError, match=message):
+        model.fit(**{"w": w, "noise": SD, **call})
+    with pytest.raises(NotFittedError):
+        model.summary()
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_questions_are_checked():
+    _, w = data(60)
+    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
+    with pytest.raises(ValueError, match="n_samples"):
+        model.score_observations(w, SD, n_samples=8)
+    with pytest.raises(ValueError, match="fitted with noise"):
+        model.posterior(w)
+    assert clone(model).get_params() == model.get_params()
+    assert isinstance(torch.as_tensor(model.sample(3, random_state=0)), torch.Tensor)
+    assert deconflow.Deconvolver is Deconvolver

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import toy
+
+from deconflow.noise import student_t
+from deconflow.observations import Observations
+from deconflow.xd.em import Stopping
+from deconflow.xd.fitting import Recipe
+from deconflow.xd.ladder import climb
+
+RECIPE = Recipe(1, stopping=Stopping(tol=1e-5, max_iter=200, accelerate=True))
+
+
+def ladder(data, **settings):
+    return climb(data, RECIPE, np.random.RandomState(0), **{"folds": 3, "starts": 1, **settings})
+
+
+@pytest.fixture(scope="module")
+def on_the_toy():
+    _, w = toy.draw(6000, 0)
+    return ladder(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
+
+
+def test_three_components_are_found(on_the_toy):
+    assert on_the_toy.recipe.n_components == 3
+    table = on_the_toy.table
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert set(table["n_components"][table["share"] > 0]) == {3}
+    assert list(table["n_components"][:2]) == [1, 3]
+
+
+def test_every_row_is_held_out_once(on_the_toy):
+    held = np.concatenate([fold.held for fold in on_the_toy.folds])
+    assert sorted(held) == list(range(6000))
+    assert np.isfinite(on_the_toy.held_out).all()
+    best = on_the_toy.table["held_out"].max()
+    assert on_the_toy.held_out.mean() == pytest.approx(best, abs=0.005)
+
+
+def test_the_average_is_a_density_of_all_fits(on_the_toy):
+    assert on_the_toy.mixture.weights.sum() == pytest.approx(1.0)
+    assert len(on_the_toy.mixture) == sum(len(part) for part in on_the_toy.without)
+
+
+def test_a_single_gaussian_stays_one():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(2000, 2)) + 0.5 * rng.normal(size=(2000, 2))
+    assert ladder(Observations.from_arrays(w, [0.5, 0.5])).recipe.n_components == 1
+
+
+def test_the_floor_follows_the_rows():
+    """Noise of huge variance (t with 2.2 degrees) around narrow truths: the floor must go down."""
+    rng = np.random.default_rng(0)
+    v = 0.1 * rng.normal(size=(4000, 1)) + rng.choice([-2.0, 2.0], size=(4000, 1))
+    w = v + 0.3 * rng.standard_t(2.2, size=v.shape)
+    found = ladder(Observations.from_arrays(w, student_t([0.3], 2.2)))
+    assert found.recipe.floor < 0.05
+
+
+def test_few_rows_have_few_components():
+    rng = np.random.default_rng(0)
+    found = ladder(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))
+    assert found.recipe.n_components == 1
