@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
-from deconflow.estimators import FlowDeconvolver
+from deconflow.estimators import Deconvolver
 
 FEATURES = ("smoothness", "compactness", "symmetry")
 SHOWN_ROWS = 4
@@ -48,7 +48,7 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     data = cell_nuclei()
     held_out, train = data[:60], data[60:]
     start = time.perf_counter()
-    model = FlowDeconvolver(random_state=0, verbose=progress)
+    model = Deconvolver(random_state=0, verbose=progress)
     model.fit(train.w, noise=train.sd)
     seconds = time.perf_counter() - start
     model.save(output / "model")
@@ -57,7 +57,7 @@ def run(output: str | Path, *, progress: bool = True) -> str:
 
 
 def _summary(
-    model: FlowDeconvolver,
+    model: Deconvolver,
     train: Measurements,
     held_out: Measurements,
     seconds: float,
@@ -69,18 +69,19 @@ def _summary(
     blur = np.sqrt((train.sd**2).mean(0)) / train.w.std(0)
     ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in zip(train.names, blur, strict=True))
     return "\n".join([
+        model.summary(),
         f"data                    cell nuclei: {ratios} (rms error / spread)",
-        f"rows                    {len(train.w)} fitted, {len(held_out.w)} held out",
-        f"held-out log p(w)       {scores.mean():.3f} +- {error:.3f} a row",
-        f"effective sample size   median {np.median(size):.0f}, smallest {size.min():.0f} "
+        f"rows                    {len(train.w)} fitted, {len(held_out.w)} set aside",
+        f"set-aside log p(w)      {scores.mean():.3f} +- {error:.3f} a row",
+        f"their effective draws   median {np.median(size):.0f}, smallest {size.min():.0f} "
         "of 1000 proposals",
-        f"seconds                 {seconds:.0f} for {len(model.history_)} epochs",
+        f"seconds                 {seconds:.0f}",
         f"picture                 {output / 'deconvolved.png'}",
         f"model                   {output / 'model'}",
     ])  # fmt: skip
 
 
-def _draw(model: FlowDeconvolver, data: Measurements, path: Path) -> None:
+def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:
     from deconflow.plots import corner_figure
 
     blur = (data.sd / data.w.std(0)).sum(1)
