@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import deconflow
 from deconflow import Deconvolver, UntrustedFitWarning
 from deconflow.auto import fitting as auto
+from deconflow.auto import member
 from deconflow.auto import plan as plans
 from deconflow.auto.fitting import Comparison
 from deconflow.noise import student_t
@@ -26,6 +27,8 @@ def short(monkeypatch):
     monkeypatch.setattr(plans, "LONGEST", 6)
     monkeypatch.setattr(plans, "MEMBERS", 2)
     monkeypatch.setattr(plans, "COMPARED_FLOWS", 1)
+    monkeypatch.setattr(member, "ROWS_TO_START", 256)
+    monkeypatch.setattr(member, "EPOCHS_TO_START", 1)
 
 
 @pytest.fixture
@@ -146,6 +149,7 @@ def test_every_kind_of_row(kind):
     assert float(estimate.error.median()) < 0.2
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_units_do_not_matter():
     v, w = data(300)
