@@ -92,15 +92,20 @@ def expectation(
     passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
     workers = min(threads or usable_cpus(), sum(one.work for one in passes) // SMALLEST_JOB)
     if workers > 1:
-        jobs = [(one, job) for one in passes for job in one.jobs(4 * workers)]
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(lambda job: job[0].run(*job[1]), jobs))
+        jobs = [(one, job) for one in passes for job in one.jobs(2 * workers)]
+        list(_pool(workers, os.getpid()).map(lambda job: job[0].run(*job[1]), jobs))
     else:
         for one in passes:
             one.run(0, one.pieces)
     for one in passes:
         one.finish(sums)
     return sums
+
+
+@cache
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """Keep threads from pass to pass; a forked process has none of them, and needs its own."""
+    return ThreadPoolExecutor(workers)
 
 
 @cache
