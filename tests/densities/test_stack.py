@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from deconflow.densities import ARCHITECTURES, Architecture
+from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, GaussianMixture
 from deconflow.densities.stack import Stack
 
 SIZE = Architecture(layers=2, hidden=16, blocks=1)
@@ -58,3 +58,9 @@ def test_draws_come_from_all_members():
 def test_other_weights_are_refused():
     with pytest.raises(TypeError, match=r"masked linear layers only; got the weights \['layers"):
         Stack([ARCHITECTURES["maf"](2, SIZE)])
+
+
+def test_a_member_may_get_no_draw():
+    """One draw from three members: two of them get none, mixtures among them."""
+    members = [GaussianMixture.spread(2, 2) for _ in range(3)]
+    assert Ensemble(members).sample(1).shape == (1, 2)

@@ -47,7 +47,7 @@ class Ensemble(Density):
         choice = torch.multinomial(self.shares, n, replacement=True)
         counts = torch.bincount(choice, minlength=len(self.members)).tolist()
         pairs = zip(self._densities(), counts, strict=True)
-        drawn = torch.cat([member.sample(count) for member, count in pairs])
+        drawn = torch.cat([member.sample(count) for member, count in pairs if count > 0])
         return drawn[choice.argsort().argsort()]
 
     def _densities(self) -> list[Density]:
