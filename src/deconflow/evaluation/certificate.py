@@ -89,15 +89,18 @@ class Certificate:
         """Say it in a few lines."""
         lines = [
             f"held-out log p(w)       {self.held_out:.4f} +- {self.held_out_error:.4f} a row",
-            f"flows' gain over XD     {self.gain:+.4f} +- {self.gain_error:.4f} a row",
             f"effective sample size   {self.efficiency[1]:.0%} of the draws (median), "
             f"{self.efficiency[0]:.0%} (worst twentieth)",
-            f"chains moved            {self.refresh_rate[1]:.0%} of visits (median), "
-            f"{self.refresh_rate[0]:.0%} (worst twentieth)",
             f"Pareto k                {self.pareto_k[0]:.2f} (median), above 0.7 in "
             f"{self.pareto_k[1]:.1%} of rows",
             f"bounds of log p(w)      {self.gap:.4f} +- {self.gap_error:.4f} apart, simulated rows",
         ]
+        if self.gain_error > 0:
+            lines += [
+                f"flows' gain over XD     {self.gain:+.4f} +- {self.gain_error:.4f} a row",
+                f"chains moved            {self.refresh_rate[1]:.0%} of visits (median), "
+                f"{self.refresh_rate[0]:.0%} (worst twentieth)",
+            ]
         verdict = [f"CAUTION: {warning}." for warning in self.warnings]
         return "\n".join(lines + (verdict or ["No reason for doubt was found."]))
 
