@@ -8,10 +8,10 @@ demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 quick: .venv/ready
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -92,7 +92,7 @@ def expectation(
     passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
     workers = min(threads or usable_cpus(), sum(one.work for one in passes) // SMALLEST_JOB)
     if workers > 1:
-        jobs = [(one, job) for one in passes for job in one.jobs(2 * workers)]
+        jobs = [(one, job) for one in passes for job in one.jobs(workers)]
         list(_pool(workers, os.getpid()).map(lambda job: job[0].run(*job[1]), jobs))
     else:
         for one in passes:
