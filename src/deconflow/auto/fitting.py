@@ -23,6 +23,7 @@ from deconflow.xd.em import Stopping
 from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
+from deconflow.xd.selection import paired, row_weights
 
 ROWS_TO_COMPARE = 10_000
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
@@ -47,16 +48,10 @@ class Comparison:
     blend: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def gain(self) -> tuple[float, float]:
-        """Mean gain of the flows a row, and its standard error."""
-        gain, total = self.blend - self.mixture, self.weights.sum()
-        mean = self.weights @ gain / total
-        return mean, float(np.sqrt(np.square(self.weights * (gain - mean)).sum()) / total)
-
     def flows_win(self) -> bool:
         """Whether the flows' gain is more than chance would make."""
-        mean, error = self.gain()
-        return mean > CLEARLY * error
+        behind, error = paired(np.stack([self.mixture, self.blend]), self.weights)
+        return bool(behind[0] > CLEARLY * error[0])
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,6 @@ class Fitted:
         The flows; empty if XD was chosen.
     table : dict of arrays
         How XD's components and floor were chosen.
-    comparison : Comparison or None
-        What the choice between flows and XD was based on.
     certificate : Certificate
         How far to trust it.
     """
@@ -83,7 +76,6 @@ class Fitted:
     proposing: Mixture
     members: list[Member]
     table: dict[str, NDArray[Any]]
-    comparison: Comparison | None
     certificate: Certificate
 
 
@@ -119,7 +111,7 @@ def fit_density(
         held_out, rows = comparison.blend, comparison.rows
     in_units = torch.from_numpy(held_out) - log_volume.expand(len(data))[torch.from_numpy(rows)]
     certificate = _certify(density, proposing, data, in_units, comparison, members, plan)
-    return Fitted(ladder.mixture, proposing, members, ladder.table, comparison, certificate)
+    return Fitted(ladder.mixture, proposing, members, ladder.table, certificate)
 
 
 def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
@@ -170,10 +162,8 @@ def _compare(
         held.append(seen)
         blended.append(estimate.log_p.numpy())
     rows_seen = np.concatenate(held)
-    weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
-    return Comparison(
-        rows_seen, ladder.held_out[rows_seen], np.concatenate(blended), weights[rows_seen]
-    )
+    weights = row_weights(data)[rows_seen]
+    return Comparison(rows_seen, ladder.held_out[rows_seen], np.concatenate(blended), weights)
 
 
 def _certify(

@@ -1,4 +1,4 @@
-"""How much to train, from what the noisy rows show: their number and their dimensions."""
+"""How much to train, from the number of rows."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -22,11 +21,6 @@ def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> lis
         parallel = Parallel(n_jobs, return_as="generator")
         answers = parallel(delayed(_train_alone)(job) for job in jobs)
     return list(tqdm(answers, what, len(jobs), disable=not progress, unit="stack"))
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _train_alone(job: Job) -> list[Member]:

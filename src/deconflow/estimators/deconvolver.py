@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow.auto.fitting import Fitted, Means, blend_of, fit_density
 from deconflow.auto.member import Member
 from deconflow.auto.plan import FLOW_SHARE, Plan, make_plan
-from deconflow.auto.team import processors
 from deconflow.checks import check_integer
 from deconflow.densities import Restored
 from deconflow.estimators.density_queries import POINTS_AT_ONCE, DensityQueries
@@ -36,6 +35,7 @@ from deconflow.posteriors import WeightedDraws
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.xd.expectation import usable_cpus
 from deconflow.xd.mixture import Mixture
 
 FEWEST_ROWS = 10
@@ -275,7 +275,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         plan = plan.with_size(details["size"])
         selection = {k: np.array(v) for k, v in details["selection"].items()}
         certificate = Certificate.from_dict(details["certificate"])
-        self._take(Fitted(mixture, proposing, members, selection, None, certificate), plan)
+        self._take(Fitted(mixture, proposing, members, selection, certificate), plan)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "certificate_")
@@ -301,7 +301,11 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
             raise ValueError(f"Expected quick as True or False; got {self.quick!r}.")
         if self.members is not None:
             check_integer("members", self.members, 1)
-        n_jobs = processors()
+            if self.quick:
+                raise ValueError(
+                    f"Expected no members with quick=True, which has one flow; got {self.members}."
+                )
+        n_jobs = usable_cpus()
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
             n_jobs = int(self.n_jobs)
