@@ -57,6 +57,22 @@ def test_the_floor_follows_the_rows():
     assert found.recipe.floor < 0.05
 
 
+def test_what_memory_held_before_does_not_matter(monkeypatch):
+    """Folds that are not yet fitted have no values: nothing may be computed from them."""
+    empty = np.empty
+
+    def full_of_signals(*args, **kwargs):
+        array = empty(*args, **kwargs)
+        if array.dtype == float:
+            array.view(np.int64).fill(0x7FF0000000000001)  # a NaN that warns when it is used
+        return array
+
+    _, w = toy.draw(300, 0)
+    monkeypatch.setattr(np, "empty", full_of_signals)
+    found = ladder(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
+    assert np.isfinite(found.held_out).all()
+
+
 def test_few_rows_have_few_components():
     rng = np.random.default_rng(0)
     found = ladder(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))

@@ -139,17 +139,17 @@ class _Fitter:
 
     def fit(self, recipe: Recipe, begin: list[list[Mixture]] | None = None) -> Rung:
         """Fit without each fold; ``begin`` says where, for each fold and start."""
-        rung = Rung(recipe, [], [], np.empty(len(self.weights)))
+        rung = Rung(recipe, [], [], np.full(len(self.weights), np.nan))
         for f in range(len(self.folds)):
             self._add_fold(rung, f, None if begin is None else begin[f])
         return rung
 
     def fit_if_better(self, recipe: Recipe, best: Rung) -> Rung | None:
         """Fit without each fold, but give up after one where the setting is worse."""
-        rung = Rung(recipe, [], [], np.empty(len(self.weights)))
+        rung = Rung(recipe, [], [], np.full(len(self.weights), np.nan))
         for f, fold in enumerate(self.folds):
             self._add_fold(rung, f, None)
-            gain = (rung.held_out - best.held_out)[fold.held]
+            gain = rung.held_out[fold.held] - best.held_out[fold.held]
             if f == 0 and self.weights[fold.held] @ gain < 0:
                 return None
         return rung
