@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 from dataclasses import fields, replace
@@ -29,7 +30,7 @@ from deconflow.estimators.door import (
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.fitting import History, Training, fit
 from deconflow.observations import Observations
-from deconflow.posteriors import WeightedDraws, weigh
+from deconflow.posteriors import Posterior, WeightedDraws, weigh
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
@@ -87,6 +88,8 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         How to keep steps in check; see :class:`deconflow.fitting.Training`.
     validation_fraction : float
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
+    warm_start : bool
+        Whether the next fit starts from the networks and units of the last.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     device : str
@@ -128,6 +131,9 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     (5, 2)
     """
 
+    history_: History
+    posterior_: Posterior
+
     __metadata_request__fit = {
         "w": UNUSED,
         "noise": True,
@@ -168,6 +174,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         averaging: float | None = 0.99,
         patience: int | None = None,
         validation_fraction: float = 0.1,
+        warm_start: bool = False,
         random_state: RandomState = None,
         device: str = "cpu",
         dtype: str = "float32",
@@ -198,6 +205,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         self.averaging = averaging
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
         self.random_state = random_state
         self.device = device
         self.dtype = dtype
@@ -232,6 +240,25 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         with unchanged_on_failure(self):
             return self._fit(w, y, noise, projection, weights)
 
+    def initialise(
+        self, w: ArrayLike, *, noise: Any = None, projection: ArrayLike | None = None
+    ) -> Self:
+        """Make fresh networks in the units of these rows, and do not train them.
+
+        For those who train ``density_.density`` and ``posterior_`` in their own way; with
+        ``warm_start=True`` a later :meth:`fit` goes on from there. Parameters are those of
+        :meth:`fit`.
+        """
+        with unchanged_on_failure(self):
+            size = self._checked_size()
+            data = observe(self, w, noise, projection, reset=True)
+            with isolated_rng(self.random_state):
+                self.standardiser_ = Standardiser.fit(data)
+                self._build(size, self._standardised(data[:1]).features().shape[-1])
+            self.history_ = History()
+            self.parameters_ = self.get_params()
+        return self
+
     def _fit(
         self,
         w: ArrayLike,
@@ -248,15 +275,20 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
             raise ValueError(
                 f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
             )
+        going_on = bool(self.warm_start) and hasattr(self, "history_")
         with isolated_rng(self.random_state):
-            self.standardiser_ = Standardiser.fit(data)
+            if not going_on:
+                self.standardiser_ = Standardiser.fit(data)
             data = self._standardised(data)
             train, held_out = data, None
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
-            self._build(size, data[:1].features().shape[-1])
+            if going_on:
+                self._go_on()
+            else:
+                self._build(size, data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
-            self.history_: History = fit(
+            self.history_ = fit(
                 make(self.density_.density, self.posterior_, self.n_draws),
                 train,
                 held_out,
@@ -387,6 +419,15 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         self.density_ = Restored(density, self.standardiser_)
         for module in (self.density_, self.posterior_):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+
+    def _go_on(self) -> None:
+        """Start from copies of the last networks: a fit that fails must leave those."""
+        if self.density_.dim != self.n_latent_:
+            raise ValueError(
+                f"Expected a truth of {self.density_.dim} dimensions for warm_start, as in the "
+                f"last fit; got {self.n_latent_}."
+            )
+        self.density_, self.posterior_ = copy.deepcopy((self.density_, self.posterior_))
 
     def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
         return weigh(self.density_.density, self.posterior_, data, n_draws)

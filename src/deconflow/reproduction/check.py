@@ -1,0 +1,123 @@
+"""Whether every run is there, and whether the document says what the records say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deconflow.reproduction import figures
+from deconflow.reproduction.books import read_books
+from deconflow.reproduction.document import part_in, parts, toy_bar
+from deconflow.reproduction.experiments import TABLES, Table
+from deconflow.reproduction.orderings import Books
+from deconflow.reproduction.protocols import PAPER, Protocol
+from deconflow.reproduction.search import TABLE as GRID_TABLE
+from deconflow.reproduction.search import rounds, settings_for, whole_search
+from deconflow.reproduction.tables import missing
+
+XD_BAR = 0.005
+"""How far XD may be from the truth on the toy."""
+
+LEAST_AT_PAPER = ("toy", "elbo-1", 0)
+"""The run that the records must have at the paper's protocol."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was checked."""
+
+    good: bool
+    words: str
+
+
+def check(
+    results: Path, document: Path, protocol: Protocol, names: Sequence[str]
+) -> Iterator[Finding]:
+    """Check tables by name, the searches, the figures and the document."""
+    books = read_books(results, protocol.name)
+    for name in names:
+        if name in TABLES:
+            yield from _check_table(TABLES[name], books, protocol)
+    if "mixture" in names:
+        yield from _check_bar(books)
+        if protocol.name != PAPER.name:
+            yield _check_least(results)
+    if GRID_TABLE in names:
+        yield from _check_searches(books, protocol)
+    if "figures" in names:
+        yield from _check_figures(document)
+    yield from _check_document(results, document, names)
+
+
+def _check_table(table: Table, books: Books, protocol: Protocol) -> Iterator[Finding]:
+    left = missing(table, books[table.name])
+    words = f"{table.name} ({protocol.name}): {len(books[table.name])} runs"
+    if not left:
+        yield Finding(True, f"{words}, every row and seed is there")
+    for dataset, row, seed in left:
+        yield Finding(
+            False, f"{table.name} ({protocol.name}): missing {dataset} {row.name} seed {seed}"
+        )
+    yield from _check_settings(table, books, protocol)
+
+
+def _check_settings(table: Table, books: Books, protocol: Protocol) -> Iterator[Finding]:
+    """Find runs that were made before the search chose other settings."""
+    fits = {row.name: row.fit for row in table.rows}
+    for (dataset, row, seed), run in books[table.name].items():
+        wanted, source = settings_for(dataset, fits.get(row, ""), protocol, books[GRID_TABLE])
+        if any(run["settings"].get(name) != value for name, value in wanted.items()):
+            yield Finding(
+                False,
+                f"{table.name}: {dataset} {row} seed {seed} was run with other settings than "
+                f"{source} says; delete it from the record to run it again",
+            )
+
+
+def _check_bar(books: Books) -> Iterator[Finding]:
+    worst = toy_bar(books)
+    if worst is not None:
+        words = f"XD-GMM on the toy: within {worst:.4f} of the truth, at the worst seed"
+        yield Finding(worst <= XD_BAR, f"{words} (at most {XD_BAR})")
+
+
+def _check_least(results: Path) -> Finding:
+    runs = read_books(results, PAPER.name)["mixture"]
+    words = f"mixture (paper): {len(runs)} runs"
+    there = LEAST_AT_PAPER in runs
+    return Finding(there, words if there else f"{words}, missing elbo-1 seed 0, the least of all")
+
+
+def _check_searches(books: Books, protocol: Protocol) -> Iterator[Finding]:
+    for wine, kind in whole_search():
+        last = rounds(wine, kind, protocol, books[GRID_TABLE])[-1]
+        words = f"grid ({protocol.name}): {wine} {kind}"
+        state = (
+            "done" if last.whole else f"not done, a round of {len(last.points)} settings is next"
+        )
+        yield Finding(last.whole, f"{words} {state}")
+
+
+def _check_figures(document: Path) -> Iterator[Finding]:
+    folder = figures.folder_of(document)
+    for name in figures.NAMES:
+        there = (folder / name).is_file()
+        yield Finding(there, f"figure {name} {'is there' if there else f'is missing in {folder}'}")
+
+
+def _check_document(results: Path, document: Path, names: Sequence[str]) -> Iterator[Finding]:
+    if not document.is_file():
+        yield Finding(False, f"{document} is missing")
+        return
+    text = document.read_text()
+    for name, content in parts(results).items():
+        if name in (*TABLES, GRID_TABLE) and name not in names:
+            continue
+        found = part_in(text, name)
+        if found is None:
+            yield Finding(False, f"{document}: no markers for {name}")
+        elif found != content:
+            yield Finding(False, f"{document}: {name} does not agree with the records")
+        else:
+            yield Finding(True, f"{document}: {name} agrees with the records")

@@ -1,0 +1,130 @@
+"""How long and with what networks the experiments are run: the paper's way, and ours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+MOST_EPOCHS = 10_000
+"""Where a fit ends that early stopping has not ended."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A round of successive halving: how many settings, on how many folds, for how long."""
+
+    settings: int
+    folds: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Sizes and lengths of all experiments; tests make smaller ones.
+
+    Attributes
+    ----------
+    name : str
+        ``paper`` or ``budget``.
+    train_rows, validation_rows, test_rows : int
+        Of the toy.
+    hidden, dropout, learning_rate, schedule, clip_norm
+        Of every flow on the toy.
+    mixture_learning_rate : float
+        Of the rows whose prior is a Gaussian mixture.
+    epochs : int or None
+        Of every flow on the toy; None for as many as ``evaluations`` allow.
+    evaluations : int or None
+        Flow evaluations a run, of prior and posterior together: a pass through ``n`` rows with
+        ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no
+        limit.
+    patience : int
+        Epochs without improvement that end a fit on the wines.
+    scored_draws : int
+        Draws a row for -log p(w).
+    folds : int
+        Folds of the grid search.
+    rungs : tuple of Rung
+        Rounds of successive halving over the flows' grid; empty for all settings on all folds.
+    kept_draws : int
+        Draws of prior and posterior that are kept for the figures.
+    """
+
+    name: str
+    train_rows: int = 50_000
+    validation_rows: int = 12_500
+    test_rows: int = 50_000
+    hidden: int = 128
+    layers: int = 5
+    blocks: int = 2
+    dropout: float = 0.2
+    batch_size: int = 512
+    learning_rate: float = 1e-4
+    mixture_learning_rate: float = 1e-4
+    schedule: str = "plateau"
+    clip_norm: float | None = None
+    epochs: int | None = 300
+    evaluations: int | None = None
+    wine_rows: int | None = None
+    wine_batch_size: int = 100
+    patience: int = 30
+    scored_draws: int = 100
+    folds: int = 5
+    rungs: tuple[Rung, ...] = ()
+    kept_draws: int = 10_000
+
+    def epochs_for(self, evaluations_a_row: int, n_rows: int) -> int:
+        """Return the epochs that fit into the budget, or those that the paper says."""
+        if self.epochs is not None:
+            return self.epochs
+        return self._within_budget(evaluations_a_row, n_rows)
+
+    def wine_epochs(self, evaluations_a_row: int, n_rows: int) -> int:
+        """Return the longest that a fit on the wines may take; patience ends it before."""
+        if self.evaluations is None:
+            return MOST_EPOCHS
+        return min(MOST_EPOCHS, self._within_budget(evaluations_a_row, n_rows))
+
+    def _within_budget(self, evaluations_a_row: int, n_rows: int) -> int:
+        assert self.evaluations is not None
+        return max(1, round(self.evaluations / (evaluations_a_row * n_rows)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what :meth:`as_dict` wrote."""
+        rungs = tuple(Rung(**rung) for rung in values["rungs"])
+        return cls(**{**values, "rungs": rungs})
+
+
+PAPER = Protocol("paper")
+"""The appendix to the letter."""
+
+EVALUATIONS = 40_000_000
+"""About ten minutes of one core: ``results/flow_evaluation.json`` has 14 to 17 microseconds for one
+evaluation with K of 10 to 50, and three times that with K = 1, where a step is mostly overhead."""
+
+BUDGET = Protocol(
+    "budget",
+    hidden=64,
+    dropout=0.0,
+    learning_rate=2e-3,
+    mixture_learning_rate=1e-2,
+    schedule="cosine",
+    clip_norm=5.0,
+    epochs=None,
+    evaluations=EVALUATIONS,
+    rungs=(Rung(108, 1, 3), Rung(27, 1, 12), Rung(7, 5, 10), Rung(2, 5, 30)),
+)
+"""The same for every flow of a table: equal flow evaluations, narrower, faster and decaying."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BUDGET)}
+
+
+def steps_an_epoch(n_rows: int, batch_size: int) -> int:
+    """Return the number of batches in a pass."""
+    return math.ceil(n_rows / batch_size)
