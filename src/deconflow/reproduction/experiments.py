@@ -134,7 +134,10 @@ PRETRAINING = Table(
     ),
     {"toy": SEEDS[:3]},
 )
-_WINE_SEEDS = {wine: SEEDS for wine in WINES} | {wine + FILE_ORDER: SEEDS[:3] for wine in WINES}
+_WINE_SEEDS: dict[str, tuple[int, ...]] = {
+    **{wine: SEEDS for wine in WINES},
+    **{wine + FILE_ORDER: SEEDS[:3] for wine in WINES},
+}
 UCI = Table(
     "uci",
     "Two wines",

@@ -106,8 +106,8 @@ class Reproduction:
             done = records.collect()
             self._need_data([task for task, _ in pairs if task.key not in done])
             jobs = [self._job(records, task, settings) for task, settings in pairs]
-            options = {"say": self.say, "progress": self.progress}
-            return Runner(records, at_once=self.at_once, **options).run(jobs)
+            runner = Runner(records, at_once=self.at_once, say=self.say, progress=self.progress)
+            return runner.run(jobs)
 
     def _job(self, records: Records, task: Task, settings: Settings) -> Job:
         return Job(task, self.protocol, self.data.resolve(), records.work.resolve(), settings)

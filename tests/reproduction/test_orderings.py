@@ -1,0 +1,107 @@
+"""Orderings, differences and costs, on records that are made up."""
+
+import json
+
+import pytest
+
+from deconflow.reproduction import cost
+from deconflow.reproduction.check import check
+from deconflow.reproduction.document import difference_lines, ordering_lines
+from deconflow.reproduction.orderings import ORDERINGS, differences
+from deconflow.reproduction.protocols import BUDGET, PAPER
+
+
+def run(table, dataset, row, seed, v, w, **others):
+    return {
+        "table": table, "dataset": dataset, "row": row, "seed": seed, "minus_log_p_v": v,
+        "minus_log_p_w": w, "core_seconds": 60.0, "details": {}, "settings": {}, **others,
+    }  # fmt: skip
+
+
+def books(*runs):
+    answer = {}
+    for one in runs:
+        key = one["dataset"], one["row"], one["seed"]
+        answer.setdefault(one["table"], {})[key] = one
+    return answer
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: o.words)
+def test_every_ordering_can_hold_and_fail(ordering):
+    def side(place, value):
+        return [
+            run(place.table, place.dataset, place.row, s, value, value + 0.01 * s) for s in (0, 1)
+        ]
+
+    good = books(*side(ordering.better, 1.0), *side(ordering.worse, 2.0))
+    bad = books(*side(ordering.better, 2.0), *side(ordering.worse, 1.0))
+    assert ordering.holds(good) is True
+    assert ordering.verdict(good).startswith("holds: by +1.0000")
+    assert ordering.holds(bad) is False
+    assert ordering.verdict(bad).startswith("does not hold: by -1.0000")
+    assert ordering.holds({}) is None
+    assert ordering.verdict({}) == "not run"
+
+
+def test_the_issue_s_orderings_are_all_there():
+    words = " ".join(ordering_lines({}))
+    for part in ("K = 10", "K = 25", "K = 50", "White wine: the flow beats XD", "Red wine: dec"):
+        assert part in words
+    assert words.count("not run") == len(ORDERINGS)
+
+
+def test_an_ordering_within_its_error_says_so():
+    ordering = ORDERINGS[0]
+    pairs = [(1.0, 1.1), (1.0, 0.95), (1.0, 1.05)]
+    runs = [
+        run("mixture", "toy", side.row, seed, 0.0, value)
+        for seed, values in enumerate(pairs)
+        for side, value in zip((ordering.better, ordering.worse), values, strict=True)
+    ]
+    assert "within two standard errors" in ordering.verdict(books(*runs))
+
+
+def test_differences_are_those_beyond_two_standard_deviations():
+    near = run("mixture", "toy", "elbo-1", 0, 2.95, 3.609, settings={"n_draws": 1, "epochs": 320})
+    assert differences(books(near), BUDGET) == []
+    assert "no number differs" in " ".join(difference_lines(books(near), BUDGET))
+    far = {**near, "minus_log_p_v": 3.0, "minus_log_p_w": 3.700}
+    found = differences(books(far), BUDGET)
+    assert {one.score for one in found} == {"minus_log_p_v", "minus_log_p_w"}
+    assert all("dropout" in one.reason for one in found)
+    assert "Not known" in differences(books(far), PAPER)[0].reason
+
+
+def test_what_another_test_set_explains():
+    xd = run("mixture", "toy", "xd", 0, 2.672, 3.600, truth_v=2.669, truth_w=3.6)
+    (one,) = differences(books(xd), BUDGET)
+    assert "Another test set" in one.reason
+    assert "2.669" in one.reason
+
+
+def test_wines_say_that_the_split_is_not_known():
+    runs = [run("uci", "white", "iw-50", seed, 8.0 + 0.1 * seed, None) for seed in (0, 1)]
+    (one,) = differences(books(*runs), BUDGET)
+    assert "shuffled splits" in one.reason
+
+
+def test_the_cost_of_the_paper_s_table(tmp_path):
+    assert "not known" in cost.in_words(tmp_path)
+    draws = {str(K): {"seconds_a_step": 0.1 * K} for K in (1, 10, 25, 50)}
+    content = {"cases": {"mixture, paper": {"draws": draws}}}
+    (tmp_path / cost.MEASURED).write_text(json.dumps(content))
+    hours = cost.mixture_hours(tmp_path)
+    assert hours["elbo-10"] == hours["iw-10"] == pytest.approx(300 * 98 * 1.0 / 3600)
+    assert "core hours" in cost.in_words(tmp_path)
+
+
+@pytest.mark.parametrize(("excess", "good"), [(0.004, True), (0.006, False)])
+def test_the_bar_of_xd(tmp_path, excess, good):
+    one = run("mixture", "toy", "xd", 0, 2.669 + excess, 3.603, truth_v=2.669, truth_w=3.603)
+    folder = tmp_path / "results" / "reproduction"
+    folder.mkdir(parents=True)
+    content = {"table": "mixture", "protocol": "budget", "runs": [one]}
+    (folder / "mixture-budget.json").write_text(json.dumps(content))
+    findings = check(tmp_path / "results", tmp_path / "no.md", BUDGET, ["mixture"])
+    (bar,) = [finding for finding in findings if "of the truth" in finding.words]
+    assert bar.good is good

@@ -1,0 +1,143 @@
+"""Whole tables, at a tiny protocol: run, recorded, shown, checked, and never run twice."""
+
+import json
+
+import pytest
+
+from deconflow.reproduction import figures
+from deconflow.reproduction.document import part_in
+from deconflow.reproduction.experiments import TABLES
+from deconflow.reproduction.records import Records
+
+SCORES = {"mixture": ("v", "w"), "pretraining": ("v", "w"), "uci": ("v", "w"), "ablation": ("v",)}
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_a_table_is_run_recorded_and_shown(name, paper_again, here):
+    chosen = [next(iter(TABLES[name].seeds))]
+    text = paper_again.run(name, chosen, seeds=[0])
+    rows = {row.name: row for row in TABLES[name].rows}
+    runs = Records(paper_again.results, name, "budget").runs()
+    assert {key[1] for key in runs} == set(rows)
+    for run in runs.values():
+        assert all(abs(run[f"minus_log_p_{letter}"]) < 1e4 for letter in SCORES[name])
+        assert run["core_seconds"] >= 0
+        assert {"torch", "numpy"} <= run["versions"].keys()
+        assert run["protocol"] == "budget"
+        if run["dataset"] == "toy":
+            assert 2 < run["truth_v"] < 4
+    for row in rows.values():
+        assert row.title in text
+    written = paper_again.document.read_text()
+    assert part_in(written, name) == text
+    made = list(here)
+    assert paper_again.run(name, chosen, seeds=[0]) == text
+    assert here == made, "a finished run was repeated"
+
+
+def test_nothing_is_left_in_the_work_folder_but_what_is_needed(paper_again, here):
+    paper_again.run("mixture", rows=["xd", "elbo-1"], seeds=[0])
+    kept = {path.name for path in (paper_again.results / "reproduction/.work/budget").iterdir()}
+    assert kept <= {"mixture.lock"}
+
+
+def test_pretraining_goes_before_what_starts_from_it(paper_again, here):
+    paper_again.run("pretraining", rows=["after"], seeds=[0])
+    assert here == ["pretraining.toy.pretrained.0", "pretraining.toy.after.0"]
+    runs = Records(paper_again.results, "pretraining", "budget").runs()
+    assert runs["toy", "after", 0]["minus_log_p_v"] != runs["toy", "pretrained", 0]["minus_log_p_v"]
+
+
+def test_rows_and_seeds_choose_what_is_run(paper_again, here):
+    paper_again.run("uci", rows=["white", "xd"], seeds=[3])
+    assert here == ["uci.white.xd.3"]
+    with pytest.raises(ValueError, match=r"Expected --rows of uci from .*; got 'nothing'"):
+        paper_again.run("uci", rows=["nothing"])
+
+
+def test_flow_rows_of_the_wines_use_what_the_search_chose(paper_again, here):
+    text = paper_again.run("grid")
+    assert "not done" not in text
+    searched = Records(paper_again.results, "grid", "budget").runs()
+    assert all("minus_log_p_v" not in run for run in searched.values())
+    made = list(here)
+    paper_again.run("grid")
+    assert here == made
+    paper_again.run("uci", rows=["white", "iw-50", "xd"], seeds=[0])
+    runs = Records(paper_again.results, "uci", "budget").runs()
+    from deconflow.reproduction.search import chosen
+
+    for row, kind in (("iw-50", "flow"), ("xd", "xd")):
+        wanted = chosen("white", kind, paper_again.protocol, searched)
+        settings = runs["white", row, 0]["settings"]
+        assert {name: settings[name] for name in wanted} == wanted
+    assert not any("other settings" in finding.words for finding in paper_again.check(["uci"]))
+
+
+def test_a_run_before_the_search_is_found(paper_again, here):
+    paper_again.run("uci", rows=["white", "xd"], seeds=[0])
+    path = Records(paper_again.results, "uci", "budget").path
+    content = json.loads(path.read_text())
+    content["runs"][0]["settings"]["n_components"] = 77
+    path.write_text(json.dumps(content))
+    assert any("other settings" in finding.words for finding in paper_again.check(["uci"]))
+
+
+def test_successive_halving_leaves_the_best(paper_again, here):
+    paper_again.run("grid", rows=["red", "flow"])
+    names = [name for name in here if name.startswith("grid.red.flow")]
+    first = [name for name in names if name.endswith(".0")]
+    assert len(here) == len(names) == 3  # two settings on one fold; one of them on another
+    assert len(first) == 2
+    runs = Records(paper_again.results, "grid", "budget").runs()
+    best = min((run for key, run in runs.items() if key[2] == 0), key=lambda r: r["minus_log_p_w"])
+    assert names[-1] == f"grid.red.{best['row']}.1".replace(" ", "_")
+
+
+def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
+    assert "not drawn" in paper_again.run("figures")
+    paper_again.run("mixture", rows=["xd", "iw-10"], seeds=[0])
+    paper_again.run("pretraining", seeds=[0])
+    assert "Flow, ELBO, K = 50" in paper_again.run("figures")  # still missing
+    folder = figures.folder_of(paper_again.document)
+    assert {path.name for path in folder.iterdir()} == set(figures.NAMES)
+    kept = list((paper_again.results / "reproduction" / "draws").iterdir())
+    assert len(kept) == 6
+    assert all(path.stat().st_size < 1_000_000 for path in kept)
+
+
+def test_check_finds_a_missing_row_and_an_altered_table(paper_again, here):
+    paper_again.run("mixture", rows=["xd"])
+
+    def bad():
+        return [f.words for f in paper_again.check(["mixture"]) if not f.good]
+
+    assert "mixture (budget): missing toy iw-50 seed 4" in bad()
+    assert not any("toy xd seed" in words for words in bad())
+    assert not any("agree" in words for words in bad())
+    text = paper_again.document.read_text()
+    paper_again.document.write_text(text.replace("| XD-GMM ", "| XD-GNN ", 1))
+    assert any("mixture does not agree" in words for words in bad())
+    assert paper_again.write()
+    assert not any("agree" in words for words in bad())
+    path = Records(paper_again.results, "mixture", "budget").path
+    content = json.loads(path.read_text())
+    content["runs"] = content["runs"][1:]
+    path.write_text(json.dumps(content))
+    assert "mixture (budget): missing toy xd seed 0" in bad()
+    assert any("mixture does not agree" in words for words in bad())
+
+
+def test_a_whole_table_is_found_whole(paper_again, here):
+    paper_again.run("ablation")
+    findings = paper_again.check(["ablation"])
+    assert any("every row and seed is there" in f.words for f in findings)
+    assert all(f.good for f in findings)
+
+
+def test_a_damaged_record_is_one_line(paper_again):
+    path = Records(paper_again.results, "uci", "budget").path
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="Expected a whole record in"):
+        paper_again.run("uci")
