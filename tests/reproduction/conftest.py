@@ -87,6 +87,6 @@ def paper_again(tiny):
         tiny / "results", tiny / "data", protocols.PROTOCOLS["budget"], say=lambda line: None
     )
     front.document.parent.mkdir()
-    names = parts(front.results)
+    names = parts(front.results, front.document.parent / "images")
     front.document.write_text("\n\n".join("\n".join(_markers(name)) for name in names))
     return front

@@ -111,8 +111,8 @@ def _check_document(results: Path, document: Path, names: Sequence[str]) -> Iter
         yield Finding(False, f"{document} is missing")
         return
     text = document.read_text()
-    for name, content in parts(results).items():
-        if name in (*TABLES, GRID_TABLE) and name not in names:
+    for name, content in parts(results, figures.folder_of(document)).items():
+        if name in (*TABLES, GRID_TABLE, "figures") and name not in names:
             continue
         found = part_in(text, name)
         if found is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deconflow.files import replacing
-from deconflow.reproduction import cost
+from deconflow.reproduction import cost, figures
 from deconflow.reproduction.books import read_books
 from deconflow.reproduction.experiments import TABLES
 from deconflow.reproduction.orderings import ORDERINGS, Books, differences
@@ -19,8 +19,8 @@ from deconflow.reproduction.tables import NAMES, V, aligned, missing, render, sh
 START, END = "<!-- {name}: written by deconflow reproduce -->", "<!-- end of {name} -->"
 
 
-def parts(results: Path) -> dict[str, str]:
-    """Return every generated part by its name."""
+def parts(results: Path, images: Path) -> dict[str, str]:
+    """Return every generated part by its name; ``images`` is the folder of the document's."""
     protocol = PROTOCOLS["budget"]
     budget, paper = (read_books(results, name) for name in ("budget", "paper"))
     answer = {name: _table_part(name, budget) for name in TABLES}
@@ -29,6 +29,7 @@ def parts(results: Path) -> dict[str, str]:
     answer["orderings"] = "\n".join(ordering_lines(budget))
     answer["differences"] = "\n".join(difference_lines(budget, protocol))
     answer["cost"] = cost.in_words(results)
+    answer["figures"] = "\n\n".join(_figure_parts(images))
     return answer
 
 
@@ -54,6 +55,15 @@ def _paper_parts(books: Books) -> Iterator[str]:
         yield "No run at the paper's protocol is recorded yet."
     for name in some:
         yield f"{TABLES[name].title}:\n\n{render(TABLES[name], books[name])}"
+
+
+def _figure_parts(images: Path) -> Iterator[str]:
+    """Show the figures that have been drawn, and name the others."""
+    for name, caption in figures.CAPTIONS.items():
+        if (images / name).is_file():
+            yield f"![{caption}]({images.name}/{name})\n\n{caption}"
+        else:
+            yield f"Not drawn yet, for want of runs: {caption}"
 
 
 def grid_lines(books: Books, protocol: Protocol) -> Iterator[str]:
@@ -99,7 +109,7 @@ def difference_lines(books: Books, protocol: Protocol) -> Iterator[str]:
 def refresh(document: Path, results: Path) -> bool:
     """Write the generated parts anew; return whether anything changed."""
     text = document.read_text()
-    new = with_parts(text, parts(results))
+    new = with_parts(text, parts(results, figures.folder_of(document)))
     if new != text:
         with replacing(document) as part:
             part.write_text(new)

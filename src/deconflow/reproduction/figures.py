@@ -35,6 +35,20 @@ APPENDIX = {
     "reproduction-gmm-exact.png": ("pretraining", "gmm-exact"),
 }
 NAMES = (TOY_DATA, TOY_MODELS, *APPENDIX)
+_ELLIPSE = "the dashed ellipse is one sigma of the noise around the measurement"
+CAPTIONS = {
+    TOY_DATA: "The toy's training rows, with contours at 0.5, 1, 1.5 and 2 sigma: true values on "
+    "the left, measurements on the right.",
+    TOY_MODELS: "Draws of the fitted models, seed 0: priors above, posteriors of one measurement "
+    f"below; {_ELLIPSE}. The posterior of importance weighting and of `Deconvolver` is resampled "
+    "by weight, that of the ELBO is what the recognition network says.",
+    "reproduction-pretrained.png": "Pretrained flows: the prior on clean rows, the posterior on "
+    f"exact pairs; {_ELLIPSE}.",
+    "reproduction-after.png": f"The same after variational fitting with K = 50; {_ELLIPSE}.",
+    "reproduction-gmm-flow.png": "A Gaussian mixture fitted by the ELBO with K = 50 and a flow as "
+    f"posterior; {_ELLIPSE}.",
+    "reproduction-gmm-exact.png": "The same with the exact posterior.",
+}
 
 
 def folder_of(document: Path) -> Path:
