@@ -22,7 +22,7 @@ def test_a_row_in_processes_of_its_own(folder):
 def test_check_ends_with_a_code(folder):
     result = run("reproduce", "--check")
     assert result.exit_code == 1
-    assert "missing toy xd seed 0" in result.output
+    assert "missing toy xd, seeds 0, 1, 2, 3, 4" in result.output
     assert "docs/reproduction.md is missing" in result.output
 
 

@@ -277,15 +277,15 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
             )
         going_on = bool(self.warm_start) and hasattr(self, "history_")
         with isolated_rng(self.random_state):
-            if not going_on:
+            if going_on:
+                self._go_on()
+            else:
                 self.standardiser_ = Standardiser.fit(data)
             data = self._standardised(data)
             train, held_out = data, None
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
-            if going_on:
-                self._go_on()
-            else:
+            if not going_on:
                 self._build(size, data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
             self.history_ = fit(

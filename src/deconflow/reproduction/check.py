@@ -12,6 +12,7 @@ from deconflow.reproduction.document import part_in, parts, toy_bar
 from deconflow.reproduction.experiments import TABLES, Table
 from deconflow.reproduction.orderings import Books
 from deconflow.reproduction.protocols import PAPER, Protocol
+from deconflow.reproduction.records import Records
 from deconflow.reproduction.search import TABLE as GRID_TABLE
 from deconflow.reproduction.search import rounds, settings_for, whole_search
 from deconflow.reproduction.tables import missing
@@ -46,19 +47,20 @@ def check(
     if GRID_TABLE in names:
         yield from _check_searches(books, protocol)
     if "figures" in names:
-        yield from _check_figures(document)
+        yield from _check_figures(results, document, protocol)
     yield from _check_document(results, document, names)
 
 
 def _check_table(table: Table, books: Books, protocol: Protocol) -> Iterator[Finding]:
-    left = missing(table, books[table.name])
-    words = f"{table.name} ({protocol.name}): {len(books[table.name])} runs"
+    name = f"{table.name} ({protocol.name})"
+    left: dict[str, list[int]] = {}
+    for dataset, row, seed in missing(table, books[table.name]):
+        left.setdefault(f"{dataset} {row.name}", []).append(seed)
     if not left:
-        yield Finding(True, f"{words}, every row and seed is there")
-    for dataset, row, seed in left:
-        yield Finding(
-            False, f"{table.name} ({protocol.name}): missing {dataset} {row.name} seed {seed}"
-        )
+        there = len(books[table.name])
+        yield Finding(True, f"{name}: every row and seed is there, {there} runs")
+    for what, seeds in left.items():
+        yield Finding(False, f"{name}: missing {what}, seeds {', '.join(map(str, seeds))}")
     yield from _check_settings(table, books, protocol)
 
 
@@ -99,11 +101,16 @@ def _check_searches(books: Books, protocol: Protocol) -> Iterator[Finding]:
         yield Finding(last.whole, f"{words} {state}")
 
 
-def _check_figures(document: Path) -> Iterator[Finding]:
+def _check_figures(results: Path, document: Path, protocol: Protocol) -> Iterator[Finding]:
     folder = figures.folder_of(document)
     for name in figures.NAMES:
         there = (folder / name).is_file()
         yield Finding(there, f"figure {name} {'is there' if there else f'is missing in {folder}'}")
+    for table, row in figures.SHOWN:
+        if not Records(results, table, protocol.name).draws_path("toy", row).is_file():
+            yield Finding(
+                False, f"figures: no draws of {table} {row}; its run of seed 0 keeps them"
+            )
 
 
 def _check_document(results: Path, document: Path, names: Sequence[str]) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ APPENDIX = {
     "reproduction-gmm-exact.png": ("pretraining", "gmm-exact"),
 }
 NAMES = (TOY_DATA, TOY_MODELS, *APPENDIX)
+SHOWN = (*MODELS.values(), *APPENDIX.values())
 _ELLIPSE = "the dashed ellipse is one sigma of the noise around the measurement"
 CAPTIONS = {
     TOY_DATA: "The toy's training rows, with contours at 0.5, 1, 1.5 and 2 sigma: true values on "

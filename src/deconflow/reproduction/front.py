@@ -106,8 +106,15 @@ class Reproduction:
             done = records.collect()
             self._need_data([task for task, _ in pairs if task.key not in done])
             jobs = [self._job(records, task, settings) for task, settings in pairs]
-            runner = Runner(records, at_once=self.at_once, say=self.say, progress=self.progress)
+            runner = Runner(
+                records, at_once=self.at_once, say=self._say_and_write, progress=self.progress
+            )
             return runner.run(jobs)
+
+    def _say_and_write(self, line: str) -> None:
+        """Say what a run found, and show it in the document: records and page agree at any time."""
+        self.say(line)
+        self.write()
 
     def _job(self, records: Records, task: Task, settings: Settings) -> Job:
         return Job(task, self.protocol, self.data.resolve(), records.work.resolve(), settings)
