@@ -103,3 +103,19 @@ def test_a_process_that_is_killed_goes_on(paper_again):
     front.run("mixture", rows=ROW, seeds=[0])
     assert records.runs()["toy", "elbo-1", 0]["details"]["epochs"] == 200
     assert not job.checkpoint().exists()
+
+
+def test_a_run_that_another_process_has_finished_is_left_alone(paper_again, here, monkeypatch):
+    """A process that was left over from an earlier command finishes while this one waits."""
+    from deconflow.reproduction import work
+
+    records = Records(paper_again.results, "mixture", "budget")
+    task = TABLES["mixture"].tasks(["xd"], [0])[0]
+    job = Job(task, paper_again.protocol, paper_again.data, records.work)
+    path = records.work / "left_over.job"
+    write_json(path, {"job": job.as_dict(), "results": str(paper_again.results)})
+    work.main(path)
+    before = records.finished_path(task.stem).read_text()
+    monkeypatch.setattr(work, "_make", lambda *_: pytest.fail("the run was repeated"))
+    work.main(path)
+    assert records.finished_path(task.stem).read_text() == before

@@ -62,13 +62,16 @@ def test_an_ordering_within_its_error_says_so():
 
 
 def test_differences_are_those_beyond_two_standard_deviations():
-    near = run("mixture", "toy", "elbo-1", 0, 2.95, 3.609, settings={"n_draws": 1, "epochs": 320})
+    near = run(
+        "mixture", "toy", "elbo-1", 0, 2.95, 3.609, settings={"learning_rate": 2e-3, "epochs": 320}
+    )
     assert differences(books(near), BUDGET) == []
     assert "no number differs" in " ".join(difference_lines(books(near), BUDGET))
     far = {**near, "minus_log_p_v": 3.0, "minus_log_p_w": 3.700}
     found = differences(books(far), BUDGET)
     assert {one.score for one in found} == {"minus_log_p_v", "minus_log_p_w"}
-    assert all("dropout" in one.reason for one in found)
+    assert all("320 epochs where the paper has 300" in one.reason for one in found)
+    assert all("starts 20 times as high" in one.reason for one in found)
     assert "Not known" in differences(books(far), PAPER)[0].reason
 
 

@@ -132,11 +132,17 @@ def _reason(
     if protocol.name == PAPER.name:
         return "Not known; dropout and the choice of the epoch leave room in the paper's words."
     settings = summary.runs[0]["settings"]
-    if "n_draws" in settings and side.row != "gmm-exact":
-        share = 300 / settings["epochs"] if isinstance(settings["epochs"], int) else None
-        length = f"{share:.1f} times as many" if share and share > 1 else "no more"
-        return (
-            f"The protocol: the paper trains for {length} epochs, by a learning rate 20 times "
-            "smaller, with dropout and twice the hidden units."
-        )
-    return "Not known."
+    if "learning_rate" not in settings:
+        return "Not known."
+    times = settings["learning_rate"] / PAPER.learning_rate
+    return (
+        f"The protocol: {_epochs(settings['epochs'])} epochs where the paper has {PAPER.epochs}, a "
+        f"learning rate that starts {times:.0f} times as high, no dropout, half the hidden "
+        "features. Whether the paper's own protocol gives its number is not known here."
+    )
+
+
+def _epochs(epochs: int | dict[str, int]) -> str:
+    if isinstance(epochs, int):
+        return str(epochs)
+    return " and ".join(f"{count} ({part})" for part, count in epochs.items())

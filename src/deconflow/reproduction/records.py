@@ -83,12 +83,25 @@ class Records:
         """Hold the table for this process, or say that another is at work."""
         self.work.mkdir(parents=True, exist_ok=True)
         with (self.work / f"{self.table}.lock").open("w") as handle:
-            if not _locked(handle):
+            if not _locked(handle, wait=False):
                 raise ValueError(
                     f"Expected no other process at work on {self.table} in {self.folder}; got one. "
                     "Wait for it, or choose another --results."
                 )
             yield
+
+    @contextmanager
+    def turn(self, stem: str) -> Iterator[None]:
+        """Wait for another process that is at the same run, left over from an earlier command."""
+        path = self.work / f"{stem}.lock"
+        with path.open("w") as handle:
+            _locked(handle, wait=True)
+            yield
+            path.unlink(missing_ok=True)
+
+    def has(self, key: Key, stem: str) -> bool:
+        """Say whether a run is finished, collected or not."""
+        return self.finished_path(stem).exists() or key in self.runs()
 
 
 def key_of(run: Run) -> Key:
@@ -129,14 +142,14 @@ def machine() -> dict[str, Any]:
     return {"processor": name, "cores": os.cpu_count()}
 
 
-def _locked(handle: Any) -> bool:
+def _locked(handle: Any, *, wait: bool) -> bool:
     """Lock a file until it is closed; where the system has no locks, trust the user."""
     try:
         import fcntl
     except ModuleNotFoundError:
         return True
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

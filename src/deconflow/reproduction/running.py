@@ -108,13 +108,18 @@ class Runner:
             runs = self.records.collect()
             key = process.job.task.key
             if key in runs:
-                self.say(in_words(runs[key]))
+                self._tell(in_words(runs[key]))
                 process.log.unlink(missing_ok=True)
                 process.log.with_suffix(".job").unlink(missing_ok=True)
             else:
                 self._failed[key] = _last_line(process)
-                self.say(f"{process.job.task.stem} failed: {self._failed[key]}")
+                self._tell(f"{process.job.task.stem} failed: {self._failed[key]}")
         return len(ended)
+
+    def _tell(self, line: str) -> None:
+        """Say a line above the progress bar."""
+        with tqdm.external_write_mode(file=sys.stderr):
+            self.say(line)
 
     def _stop(self) -> None:
         """End what this runner started; checkpoints keep what was done."""

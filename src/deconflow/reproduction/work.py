@@ -25,6 +25,12 @@ def main(path: Path) -> None:
     description = json.loads(path.read_text())
     job = Job.from_dict(description["job"])
     records = Records(Path(description["results"]), job.task.table, job.protocol.name)
+    with records.turn(job.task.stem):
+        if not records.has(job.task.key, job.task.stem):
+            _make(job, records)
+
+
+def _make(job: Job, records: Records) -> None:
     outcome, seconds, core_seconds = _timed(job)
     task = job.task
     if outcome.draws and task.seed == KEPT_SEED:
