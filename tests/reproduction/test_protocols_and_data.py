@@ -1,11 +1,15 @@
 """The protocols keep the paper's letter and the budget; the data are what the paper says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from deconflow.reproduction import data
 from deconflow.reproduction.experiments import MIXTURE, TABLES
+from deconflow.reproduction.fits import FITS
+from deconflow.reproduction.jobs import Job
 from deconflow.reproduction.paper import CHOSEN, EXPECTED_V, EXPECTED_W, GRID
 from deconflow.reproduction.protocols import BUDGET, EVALUATIONS, PAPER, Protocol
 from deconflow.reproduction.search import describe, rungs_of
@@ -22,6 +26,18 @@ def test_the_appendix_to_the_letter():
     }  # fmt: skip
     assert {name: settings[name] for name in wanted} == wanted
     assert (PAPER.wine_batch_size, PAPER.patience, PAPER.folds, PAPER.rungs) == (100, 30, 5, ())
+
+
+@pytest.mark.parametrize("row", ["elbo-10", "iw-10"])
+def test_the_paper_s_protocol_runs(row, tmp_path):
+    """With its dropout, its plateaus and without a limit on gradients; on fewer rows."""
+    rows = {"train_rows": 80, "validation_rows": 20, "test_rows": 20, "kept_draws": 10}
+    protocol = replace(PAPER, **rows, hidden=8, epochs=2, scored_draws=4)
+    task = MIXTURE.tasks([row], [0])[0]
+    outcome = FITS[task.row.fit](Job(task, protocol, tmp_path, tmp_path))
+    assert outcome.details["epochs"] == 2
+    assert all(np.isfinite(score) for score in outcome.scores.values())
+    assert outcome.draws["prior"].shape == outcome.draws["posterior"].shape == (10, 2)
 
 
 def test_every_flow_row_has_the_same_budget_and_networks():

@@ -118,7 +118,7 @@ BUDGET = Protocol(
     clip_norm=5.0,
     epochs=None,
     evaluations=EVALUATIONS,
-    rungs=(Rung(108, 1, 3), Rung(27, 1, 12), Rung(7, 5, 10), Rung(2, 5, 30)),
+    rungs=(Rung(108, 1, 2), Rung(27, 1, 8), Rung(7, 5, 8), Rung(2, 5, 20)),
 )
 """The same for every flow of a table: equal flow evaluations, narrower, faster and decaying."""
 

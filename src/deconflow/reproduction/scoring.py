@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def toy_scores(model: Any, sample: Sample, draws: int) -> dict[str, float | None
     """Return -log p(v) and -log p(w) of the model and of the truth."""
     return {
         "minus_log_p_v": float(-model.score_samples(sample.test.v).mean()),
-        "minus_log_p_w": float(-score_noisy(model, sample.test.w, sample.noise, draws).mean()),
+        "minus_log_p_w": noisy_score(model, sample.test.w, sample.noise, draws),
         "truth_v": float(-data.TRUTH.log_prob(sample.test.v).mean()),
         "truth_w": float(-data.BLURRED.log_prob(sample.test.w).mean()),
     }
@@ -47,25 +48,33 @@ def wine_outcome(
 ) -> Outcome:
     """Score a model on a wine's test rows, clean and blurred."""
     v = model.score_samples(sample.test.v)
-    w = score_noisy(model, sample.test.w, sample.noise, job.protocol.scored_draws)
+    w = noisy_score(model, sample.test.w, sample.noise, job.protocol.scored_draws)
     return Outcome(wine_scores(v, w, sample), settings, details)
 
 
-def wine_scores(v: Array, w: Array | None, sample: Sample) -> dict[str, float | None]:
+def wine_scores(v: Array, w: float | None, sample: Sample) -> dict[str, float | None]:
     """Return -log p(v) and -log p(w), and the former where no training row is a copy."""
     fresh = data.without_copy(sample)
     return {
         "minus_log_p_v": float(-v.mean()),
-        "minus_log_p_w": None if w is None else float(-w.mean()),
+        "minus_log_p_w": w,
         "minus_log_p_v_without_copy": float(-v[fresh].mean()),
         "share_without_copy": float(fresh.mean()),
     }
 
 
-def score_noisy(model: Any, w: Array, noise: Array, draws: int) -> Array:
-    """Log density of noisy rows: exact for XD, by so many draws a row for the others."""
+def noisy_score(model: Any, w: Array, noise: Array, draws: int) -> float:
+    """Mean of -log p(w): exact for XD, by so many draws a row for the others.
+
+    Infinite if the model gives a row no density at all, as a flow may that has exploded.
+    """
     options = {} if isinstance(model, XDGMM) else {"n_samples": draws}
-    return model.score_observations(w, noise=noise, **options)
+    try:
+        return float(-model.score_observations(w, noise=noise, **options).mean())
+    except ValueError as error:
+        if "that the model can reach" not in str(error):
+            raise
+        return math.inf
 
 
 def posterior_draws(model: Any, w: Array, noise: Array, n: int) -> Array:

@@ -18,7 +18,7 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.reproduction import data
 from deconflow.reproduction.jobs import Job, Outcome
-from deconflow.reproduction.scoring import history_of, score_noisy, wine_outcome, wine_scores
+from deconflow.reproduction.scoring import history_of, noisy_score, wine_outcome, wine_scores
 
 Array = NDArray[np.float64]
 EARLY_STOPPING_SHARE = 0.1
@@ -75,7 +75,7 @@ def wine_plain(job: Job) -> Outcome:
     )
     model = FlowDeconvolver("made", **job.settings, random_state=job.seed)
     _fit_plainly(model, values, training, job.checkpoint())
-    w = model.score_samples(sample.test.w) if fitted == "w" else None
+    w = float(-model.score_samples(sample.test.w).mean()) if fitted == "w" else None
     scores = wine_scores(model.score_samples(sample.test.v), w, sample)
     return Outcome(scores, {**job.settings, "epochs": training.epochs}, history_of(model))
 
@@ -136,8 +136,8 @@ def grid_point(job: Job) -> Outcome:
         model, details = _searched(job, w[kept], sample.noise)
     except NonFiniteError:  # settings that diverge lose
         return Outcome({"minus_log_p_w": math.inf}, job.settings, {"diverged": True})
-    score = score_noisy(model, w[left_out], sample.noise, job.protocol.scored_draws).mean()
-    return Outcome({"minus_log_p_w": float(-score)}, job.settings, details)
+    score = noisy_score(model, w[left_out], sample.noise, job.protocol.scored_draws)
+    return Outcome({"minus_log_p_w": score}, job.settings, details)
 
 
 def _searched(job: Job, w: Array, noise: Array) -> tuple[XDGMM | FlowDeconvolver, dict[str, Any]]:
