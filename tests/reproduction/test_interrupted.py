@@ -79,7 +79,7 @@ def test_a_run_that_fails_is_named_and_tried_again(paper_again, monkeypatch):
         return _Process(job, subprocess.Popen([sys.executable, "-c", ""]), log)
 
     monkeypatch.setattr(Runner, "_started", broken)
-    with pytest.raises(RuntimeError, match=r"toy xd 0: ValueError: no such thing"):
+    with pytest.raises(ChildProcessError, match=r"toy xd 0: ValueError: no such thing"):
         paper_again.run("mixture", rows=["xd"], seeds=[0])
     assert Records(paper_again.results, "mixture", "budget").runs() == {}
 

@@ -78,7 +78,7 @@ def test_differences_are_those_beyond_two_standard_deviations():
 def test_what_another_test_set_explains():
     xd = run("mixture", "toy", "xd", 0, 2.672, 3.600, truth_v=2.669, truth_w=3.6)
     (one,) = differences(books(xd), BUDGET)
-    assert "Another test set" in one.reason
+    assert "Other rows" in one.reason
     assert "2.669" in one.reason
 
 
@@ -91,10 +91,14 @@ def test_wines_say_that_the_split_is_not_known():
 def test_the_cost_of_the_paper_s_table(tmp_path):
     assert "not known" in cost.in_words(tmp_path)
     draws = {str(K): {"seconds_a_step": 0.1 * K} for K in (1, 10, 25, 50)}
-    content = {"cases": {"mixture, paper": {"draws": draws}}}
+    names = ("mixture, paper", "white wine, the paper's settings", "red wine, the paper's settings")
+    content = {"cases": {name: {"draws": draws} for name in names}}
     (tmp_path / cost.MEASURED).write_text(json.dumps(content))
     hours = cost.mixture_hours(tmp_path)
     assert hours["elbo-10"] == hours["iw-10"] == pytest.approx(300 * 98 * 1.0 / 3600)
+    assert cost.grid_hours(tmp_path) == pytest.approx(
+        108 * 5 * 100 * (32 + 11) * 5.0 / 3600, rel=0.05
+    )
     assert "core hours" in cost.in_words(tmp_path)
 
 

@@ -128,7 +128,7 @@ def _reason(
     if abs(ours.mean - paper.mean) <= 2 * TEST_SET_SD:
         truth = summary.figure("truth_v" if score == V else "truth_w")
         value = f"; on ours the truth itself has {truth.mean:.3f}" if truth else ""
-        return f"Another test set: one of 50,000 rows moves this by {TEST_SET_SD}{value}."
+        return f"Other rows: 50,000 test rows alone move this by {TEST_SET_SD}{value}."
     if protocol.name == PAPER.name:
         return "Not known; dropout and the choice of the epoch leave room in the paper's words."
     settings = summary.runs[0]["settings"]

@@ -133,7 +133,7 @@ class Runner:
     def _raise_for_failures(self) -> None:
         if self._failed:
             names, why = list(self._failed), next(iter(self._failed.values()))
-            raise RuntimeError(
+            raise ChildProcessError(
                 f"Expected every run to succeed; got {len(names)} that did not, the first "
                 f"{' '.join(map(str, names[0]))}: {why} Run the same command to try again."
             )

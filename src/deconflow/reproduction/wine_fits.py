@@ -108,11 +108,23 @@ def _climbed(job: Job, w: Array, noise: Array) -> tuple[XDGMM, int]:
     best, best_score, best_epoch, epoch = model, -np.inf, 0, 0
     longest = job.protocol.wine_epochs(1, len(train))
     while epoch < longest and epoch - best_epoch < job.protocol.patience:
-        model.partial_fit(train[rng.permutation(len(train))], noise=noise)
+        if not _stepped(model, train[rng.permutation(len(train))], noise):
+            break
         epoch, score = epoch + 1, model.score(held_out, noise=noise)
         if score > best_score:
             best, best_score, best_epoch = copy.deepcopy(model), score, epoch
     return best, epoch
+
+
+def _stepped(model: XDGMM, w: Array, noise: Array) -> bool:
+    """Take an epoch's steps; say whether the components have kept a covariance."""
+    try:
+        model.partial_fit(w, noise=noise)
+    except ValueError as error:
+        if isinstance(error.__cause__, np.linalg.LinAlgError) and hasattr(model, "means_"):
+            return False
+        raise
+    return True
 
 
 def wine_xd_average(job: Job) -> Outcome:
