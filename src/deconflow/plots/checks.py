@@ -86,6 +86,6 @@ def _draw_ranks(ax: Any, ranks: NDArray, name: str) -> None:
 def _draw_sizes(ax: Any, sizes: NDArray) -> None:
     edges = np.geomspace(max(1.0, sizes.min()), max(sizes.max(), 2.0) * 1.01, 30)
     ax.hist(sizes, bins=list(edges), color=DENSITY)
-    ax.axvline(10, color=SECOND, ls=":", label="rough below")
+    ax.axvline(10, color=SECOND, ls=":", label="below 10: rough")
     ax.set(xscale="log", xlabel="effective sample size", ylabel="rows")
     ax.legend(frameon=False, fontsize="small")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 DATA, DENSITY, SECOND = "#9a9a9a", "#1f4e79", "#d1495b"
+COLOURS = (SECOND, "#edae49", "#2a9d8f", "#7b2d8b", "#6a994e", "#3a86ff")
 BINS = 40
 
 

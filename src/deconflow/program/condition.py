@@ -47,7 +47,7 @@ def condition(
     """
     with one_line_errors():
         saved = load(model)
-        known = _known(saved, split(given))
+        known = _known(saved, split(given, saved.names))
         source = open_for(table, output)
         reader, columns, compute = (
             _density(saved, source, known)

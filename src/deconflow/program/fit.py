@@ -96,7 +96,7 @@ def columns_of(
     df: float,
 ) -> Columns:
     """Find what the options say in a table."""
-    names = split(columns)
+    names = split(columns, source.names)
     return find_columns(
         source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
         noise=noise, df=df,
@@ -106,8 +106,7 @@ def columns_of(
 
 def describe_rows(columns: Columns, rows: Rows) -> list[str]:
     """Say what was read."""
-    law = "split-normal" if columns.uneven else columns.noise
-    lines = [f"{line} ({law})" for line in columns.describe()]
+    lines = [f"{line} ({columns.law})" for line in columns.describe()]
     lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
     reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)
     lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]

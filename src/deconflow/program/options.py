@@ -13,6 +13,9 @@ TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV or VOTable file."
 
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]
+OptionalTable = Annotated[
+    Path | None, typer.Argument(help=f"{TABLE_HELP} Without it, the one that was fitted.")
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Table to write; its ending says the format.")
 ]

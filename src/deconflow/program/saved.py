@@ -45,6 +45,14 @@ class SavedModel:
             return tuple(f"v{d}" for d in range(self.estimator.n_features_in_))
         return tuple(map(str, given))
 
+    @property
+    def labels(self) -> list[str]:
+        """Names of the dimensions with their units, where these are known."""
+        units = self.columns.units if self.columns else ()
+        known = units or (None,) * len(self.names)
+        pairs = zip(self.names, known, strict=True)
+        return [f"{name} [{unit}]" if unit else name for name, unit in pairs]
+
     def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
         """Return what reads this model's measurements from a table."""
         columns = self.columns or find_columns(source.names, self.names)

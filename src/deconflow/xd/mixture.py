@@ -82,6 +82,12 @@ class Mixture:
         """Return the density of ``v + n`` with ``n ~ N(0, covariance)``."""
         return Mixture(self.weights, self.means, self.covariances + np.asarray(covariance))
 
+    def in_units(self, location: ArrayLike, scale: ArrayLike) -> Mixture:
+        """Return the density of ``location + scale v``."""
+        s = np.asarray(scale)
+        covariances = self.covariances * s[:, None] * s
+        return Mixture(self.weights, np.asarray(location) + s * self.means, covariances)
+
     def mean_and_covariance(self) -> tuple[Array, Array]:
         """Mean ``(D,)`` and covariance ``(D, D)`` of the whole mixture."""
         mean = self.weights @ self.means
@@ -103,3 +109,24 @@ def average(mixtures: list[Mixture], shares: list[float] | None = None) -> Mixtu
         np.concatenate([mixture.means for mixture in mixtures]),
         np.concatenate([mixture.covariances for mixture in mixtures]),
     )
+
+
+def take_apart(mixture: Mixture, count: int) -> list[Mixture]:
+    """Undo :func:`average` of ``count`` mixtures with equal shares.
+
+    Examples
+    --------
+    >>> one = Mixture(np.array([0.3, 0.7]), np.zeros((2, 1)), np.ones((2, 1, 1)))
+    >>> [part.weights.round(2).tolist() for part in take_apart(average([one, one]), 2)]
+    [[0.3, 0.7], [0.3, 0.7]]
+    """
+    middles = np.cumsum(mixture.weights) - 0.5 * mixture.weights
+    owner = np.minimum((middles * count).astype(int), count - 1)
+    return [
+        Mixture(
+            count * mixture.weights[owner == part],
+            mixture.means[owner == part],
+            mixture.covariances[owner == part],
+        )
+        for part in range(count)
+    ]
