@@ -146,7 +146,7 @@ def parse_shares(text: str) -> list[float]:
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
         shares.append(share)
-    return shares
+    return list(dict.fromkeys(shares))
 
 
 def _percent(share: float) -> str:

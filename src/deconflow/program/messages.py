@@ -67,5 +67,6 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    note(f"deconflow: {message}")
+    readable = "".join(letter if letter.isprintable() else "?" for letter in message)
+    note(f"deconflow: {readable}")
     raise typer.Exit(code)

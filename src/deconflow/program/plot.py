@@ -18,7 +18,7 @@ from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.posteriors import answer_posterior
 from deconflow.program.saved import SavedModel, load
 from deconflow.tables import open_table, read_rows
-from deconflow.tables.formats import need
+from deconflow.tables.formats import need, split_part
 from deconflow.tables.specs import split
 
 Array = NDArray[np.float64]
@@ -76,7 +76,7 @@ def measured_rows(saved: SavedModel, table: Path | None) -> Measured | None:
     """Read a table, or the one that was fitted; None if that is gone."""
     if table is None:
         table = Path(saved.about.get("table", {}).get("path", ""))
-        if not table.is_file():
+        if not split_part(table)[0].is_file():
             return None
     rows = read_rows(saved.reader(open_table(table, typed=False)))
     assert rows.noise is not None

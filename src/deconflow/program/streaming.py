@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from deconflow.noise import Noise
 from deconflow.tables import RowReader, Source, open_table, writing
-from deconflow.tables.formats import format_of, need
+from deconflow.tables.formats import format_of, need, split_part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,9 +29,10 @@ MOST_FAILURES = 1000
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
     text = output is not None and format_of(output) in ("csv", "tsv")
-    if output is not None and output.exists() and output.resolve() == table.resolve():
+    source = open_table(table, typed=not text)
+    if output is not None and output.exists() and output.samefile(split_part(table)[0]):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
-    return open_table(table, typed=not text)
+    return source
 
 
 def append_columns(
