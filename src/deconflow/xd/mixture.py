@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixture:
     r"""The density :math:`p(v) = \sum_k \pi_k \, N(v; m_k, V_k)`.
 
@@ -38,6 +38,9 @@ class Mixture:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"Mixture({len(self)} components, {self.dim} dimensions)"
 
     @property
     def dim(self) -> int:
