@@ -147,6 +147,14 @@ def test_axes_can_be_given(averaged):
         plots.marginals(model, names=["a"])
 
 
+def test_many_dimensions_are_wrapped():
+    model = XDGMM(1, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 5)), noise=0.1)
+    axes = plots.marginals(model)
+    assert len(axes) == 5
+    assert len(axes[0].figure.axes) == 6
+    assert {ax.get_subplotspec().rowspan.start for ax in axes} == {0, 1}
+
+
 def test_history(averaged, flow):
     bounds = plots.history(averaged[0]).lines[0].get_ydata()
     assert np.array_equal(bounds, averaged[0].lower_bounds_)

@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm
 
 from deconflow.densities import Ensemble, GaussianMixture, Restored
-from deconflow.plots.style import BINS, DATA, DENSITY, labels, panels, span
+from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
 from deconflow.randomness import isolated_rng
 from deconflow.xd.mixture import Mixture, average, take_apart
 
@@ -57,7 +57,7 @@ def marginals(
     dim = draws.shape[1]
     words = labels(names, dim)
     noisy = None if w is None else np.asarray(w, dtype=float)
-    row = panels(axes, 1, dim)[0]
+    row = wrapped(axes, dim)
     parts = members(model)
     whole = _curve(_as_mixture(model), draws)
     curves = [_curve(part, _draw(part, random_state)) for part in parts]
