@@ -62,11 +62,8 @@ def marginals(
     whole = _curve(_as_mixture(model), draws)
     curves = [_curve(part, _draw(part, random_state)) for part in parts]
     for d, ax in enumerate(row):
-        ends = span(draws[:, d]) if noisy is None else span(draws[:, d], noisy[:, d])
+        ends = _draw_measured(ax, None if noisy is None else noisy[:, d], draws[:, d])
         x = np.linspace(*ends, POINTS)
-        if noisy is not None:
-            style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
-            ax.hist(noisy[:, d], bins=BINS, range=ends, **style)
         ax.plot(x, whole(d, x), color=DENSITY, lw=1.8, label="deconvolved")
         _draw_band(ax, x, [curve(d, x) for curve in curves], _words(parts))
         ax.set(xlabel=words[d], xlim=ends, ylim=(0, None), yticks=[])
@@ -105,6 +102,16 @@ def _as_mixture(model: Any) -> Any:
     if getattr(model, "method_", None) == "xd":
         return average(model.mixtures_)
     return getattr(model, "mixture_", model)
+
+
+def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float]:
+    """Draw a histogram of what was measured, if it is known, and return the range to show."""
+    if w is None:
+        return span(draws)
+    ends = span(draws, w)
+    style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
+    ax.hist(w, bins=BINS, range=ends, **style)
+    return ends
 
 
 def _words(parts: Sequence[Any]) -> str:

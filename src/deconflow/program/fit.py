@@ -26,10 +26,10 @@ from deconflow.program.options import (
     Settings,
     Table,
 )
+from deconflow.program.reading import read_table
 from deconflow.program.saved import SavedModel, check_free
 from deconflow.program.waiting import waiting
-from deconflow.tables import Columns, RowReader, Rows, Source, find_columns, open_table, read_rows
-from deconflow.tables.specs import split
+from deconflow.tables import Columns, Rows
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -60,15 +60,12 @@ def fit(
     """
     with one_line_errors(" Go on with --resume." if can_resume(method) else " Start it again."):
         check_free(output)
-        source = open_table(table, typed=False)
-        found = columns_of(source, columns, errors, cov, corr, noise, df)
-        rows = read_rows(RowReader(found, source))
+        found, rows = read_table(table, columns, errors, cov, corr, noise, df)
         checkpoint = _checkpoint(output, method, resume)
         model = make_estimator(
             method, len(rows.w), settings or (),
             random_state=seed, verbose=not quiet, checkpoint=checkpoint,
         )  # fmt: skip
-        note("\n".join(describe_rows(found, rows)))
         seconds = _fit(model, rows, f"fitting {method}", quiet)
         about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
         SavedModel(model, found, about).save(output)
@@ -93,35 +90,6 @@ def _about(model: Any, table: Path, columns: Columns, rows: Rows) -> dict[str, A
         "settings": _settings(model),
         "table": _figures(table, columns, rows),
     }
-
-
-def columns_of(
-    source: Source,
-    columns: list[str],
-    errors: list[str] | None,
-    cov: list[str] | None,
-    corr: list[str] | None,
-    noise: str,
-    df: float,
-) -> Columns:
-    """Find what the options say in a table."""
-    names = split(columns, source.names)
-    return find_columns(
-        source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
-        noise=noise, df=df,
-        units=[source.unit(name) if name in source.names else None for name in names],
-    )  # fmt: skip
-
-
-def describe_rows(columns: Columns, rows: Rows) -> list[str]:
-    """Say what was read."""
-    lines = [f"{line} ({columns.law})" for line in columns.describe()]
-    lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
-    reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)
-    lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
-    if rows.without_error:
-        lines.append(f"  {rows.without_error} values have no error and are taken as missing")
-    return lines
 
 
 def _settings(model: Any) -> dict[str, str]:

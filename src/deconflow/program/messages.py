@@ -25,12 +25,8 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         with _one_line_warnings():
             yield
     except ModuleNotFoundError as error:
-        known = "pip install" in str(error)
-        _fail(
-            str(error)
-            if known
-            else f"{error.name} is not installed; pip install 'deconflow[all]' brings it."
-        )
+        advice = f"{error.name} is not installed; pip install 'deconflow[all]' brings it."
+        _fail(str(error) if "pip install" in str(error) else advice)
     except MemoryError:
         _fail("Expected more memory; got none left. Take fewer rows at once, or fewer draws.")
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
