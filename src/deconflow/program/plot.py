@@ -132,7 +132,7 @@ def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> An
         return plots.corner_figure(data.some(SHOWN).w, samples, names=saved.labels)
     places = data.named(rows)
     w, noise = data.w[places], data.noise[places]
-    answer = answer_posterior(saved.estimator, w, noise, n_draws=300, seed=seed)
+    answer = answer_posterior(saved.answering, w, noise, n_draws=300, seed=seed)
     posterior = PosteriorSamples(
         answer.draws(300), answer.mean, answer.covariance, np.full(len(rows), np.nan)
     )
@@ -148,7 +148,7 @@ def _checks(saved: SavedModel, data: Measured, seed: int) -> Any:
 
     some = data.some(CHECKED)
     few = some.some(300)
-    answer = answer_posterior(saved.estimator, few.w, few.noise, n_draws=10, seed=seed)
+    answer = answer_posterior(saved.answering, few.w, few.noise, n_draws=10, seed=seed)
     grid = plots.diagnostics(
         saved.estimator, some.w, some.noise, names=saved.labels, random_state=seed,
         effective_sample_size=answer.effective_sample_size,

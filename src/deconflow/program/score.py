@@ -46,12 +46,12 @@ def score(
     with one_line_errors():
         saved = load(model)
         reader = saved.reader(open_for(table, output))
-        total = Mean(saved.estimator)
+        total = Mean(saved.answering)
         if output is None:
             counts = _without_output(reader, total, chunk, progress=not quiet)
         else:
             counts = append_columns(
-                reader, output, [f"{prefix}log_density"], total,
+                reader, output, ["log_density"], total,
                 prefix=prefix, chunk=chunk, progress=not quiet,
             )  # fmt: skip
         typer.echo(f"{total}; {report_counts(counts)}")

@@ -48,7 +48,7 @@ def append_columns(
 ) -> Counter[str]:
     """Write the table with new columns and a status, and count rows by status."""
     pa = need("pyarrow")
-    schema = _with_fields(reader.source, [*names, prefix + STATUS])
+    schema = _with_fields(reader.source, [prefix + name for name in (*names, STATUS)])
     counts: Counter[str] = Counter()
     with writing(output, schema) as sink:
         for table, columns, status in answers(reader, len(names), compute, chunk, progress):
