@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick lint bench docs clean
+.PHONY: demo test quick lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -29,6 +29,12 @@ bench: .venv/ready
 docs: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# Debian's chromium, for the tests that look at reports; without it they are skipped.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && apt-get install -qq --no-install-recommends -y chromium >/dev/null; } \
+		|| echo "no chromium here: tests in a browser are skipped"
 
 clean:
 	rm -rf .venv docs/_build demo_output

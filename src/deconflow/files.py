@@ -53,7 +53,9 @@ def clear_write_errors(path: Path) -> Iterator[None]:
             raise OSError(
                 f"Expected room on the disk for {path}; got none left. Nothing was written there."
             ) from error
-        raise
+        if error.errno is None:
+            raise
+        raise OSError(f"Expected to write {path}; got: {error.strerror}.") from error
 
 
 def swap_folder(new: Path, path: Path) -> None:

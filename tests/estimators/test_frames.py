@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from astropy.table import MaskedColumn, QTable, Table
 
-from deconflow import XDGMM, FlowDeconvolver
+from deconflow import (
+    XDGMM,
+    Deconvolver,
+    DeconvolvingKDE,
+    FlowDeconvolver,
+    WaveletDeconvolver,
+    plots,
+)
+from deconflow.auto import plan
 
 NAMES = ["x", "y"]
 RNG = np.random.default_rng(0)
@@ -21,19 +29,66 @@ TABLES = {
     "pandas": lambda array, names: pd.DataFrame(array, columns=names),
     "polars": polars,
     "astropy": lambda array, names: Table(array, names=names),
-    "units": lambda array, names: QTable(array, names=names, units=["m", "s"]),
+    "units": lambda array, names, units=("m", "s"): QTable(array, names=names, units=units),
 }
 
 
+ESTIMATORS = {
+    "xd": lambda: XDGMM(1, random_state=0),
+    "flow": lambda: FlowDeconvolver(epochs=1, hidden=8, random_state=0),
+    "auto": lambda: Deconvolver(quick=True, random_state=0, n_jobs=1),
+    "kde": DeconvolvingKDE,
+    "wavelet": WaveletDeconvolver,
+}
+
+
+@pytest.fixture(scope="module")
+def plain_fits():
+    """Fits of plain arrays, by their names; each is made once."""
+    fits = {}
+
+    def get(name, dim):
+        if name not in fits:
+            fits[name] = ESTIMATORS[name]().fit(W[:, :dim], noise=SD[:, :dim])
+        return fits[name]
+
+    return get
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("make", [lambda: XDGMM(1), lambda: FlowDeconvolver(epochs=1, hidden=8)])
-def test_same_fit_with_names(kind, make):
-    table, errors = TABLES[kind](W, NAMES), TABLES[kind](SD, NAMES)
-    plain = make().set_params(random_state=0).fit(W, noise=SD)
-    named = make().set_params(random_state=0).fit(table, noise=errors)
-    assert list(named.feature_names_in_) == NAMES
-    assert np.allclose(named.score_samples(table), plain.score_samples(W))
-    assert np.allclose(named.posterior(table, noise=errors).mean, plain.posterior(W, noise=SD).mean)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_same_fit_with_names(kind, name, plain_fits, monkeypatch, tmp_path):
+    for bound in ("SHORTEST", "LONGEST"):
+        monkeypatch.setattr(plan, bound, 4)
+    dim = 1 if name == "wavelet" else 2
+    w, sd, names = W[:, :dim], SD[:, :dim], NAMES[:dim]
+    units = {"units": ["m", "s"][:dim]} if kind == "units" else {}
+    table, errors = (TABLES[kind](array, names, **units) for array in (w, sd))
+    plain = plain_fits(name, dim)
+    named = ESTIMATORS[name]().fit(table, noise=errors)
+    assert list(named.feature_names_in_) == names
+    assert np.allclose(named.score_samples(table), plain.score_samples(w))
+    assert np.allclose(named.posterior(table, noise=errors).mean, plain.posterior(w, noise=sd).mean)
+    named.save(tmp_path / "model")
+    assert list(type(named).load(tmp_path / "model").feature_names_in_) == names
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_notebooks_show(name, plain_fits, monkeypatch):
+    """A line for a model, a table of its parameters as HTML, and one line for an answer."""
+    for bound in ("SHORTEST", "LONGEST"):
+        monkeypatch.setattr(plan, bound, 4)
+    dim = 1 if name == "wavelet" else 2
+    model = plain_fits(name, dim)
+    assert repr(model).startswith(f"{type(model).__name__}(")
+    assert "fitted" in model._repr_html_()
+    answer = repr(model.posterior(W[:, :dim], noise=SD[:, :dim]))
+    assert "60 rows" in answer
+    assert len(answer) < 100
+    axes = plots.marginals(model, W[:, :dim])
+    assert len(axes) == dim
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "astropy"])

@@ -554,3 +554,14 @@ def test_same_for_all_is_the_distribution():
     torch.testing.assert_close(
         noise.covariance()[0].double(), torch.diag(torch.tensor([1.0, 4.0], dtype=torch.float64))
     )
+
+
+def test_a_law_without_moments_is_refused_in_words():
+    def late(rate):
+        shift = torch.distributions.AffineTransform(-1 / rate, torch.ones_like(rate))
+        return torch.distributions.TransformedDistribution(
+            torch.distributions.Exponential(rate), shift
+        )
+
+    with pytest.raises(ValueError, match="knows its mean and variance; got a TransformedDist"):
+        from_law(late, rate=rows(2)).covariance()

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from deconflow import XDGMM, FlowDeconvolver, PosteriorSamples, plots
 from deconflow.densities import Ensemble, Restored
 from deconflow.plots.marginals import members
+from deconflow.xd.mixture import Mixture, average, take_apart
 
 SD = np.sqrt(np.diag(toy.NOISE))
 
@@ -89,6 +90,53 @@ def test_a_single_model_has_no_band(flow):
     assert abs(np.trapezoid(y, x) - 1) < 0.05
 
 
+class Chosen:
+    """What a Deconvolver that chose XD shows of itself."""
+
+    method_ = "xd"
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        parts = [
+            Mixture(np.array([0.4, 0.6]), rng.normal(size=(2, 1)), np.ones((2, 1, 1)))
+            for _ in range(3)
+        ]
+        self.mixtures_ = parts
+        self.selection_ = {
+            "n_components": np.array([1, 2, 4, 2]),
+            "floor": np.array([0.1, 0.1, 0.1, 0.2]),
+            "behind_best": np.array([0.3, 0.0, 0.1, 0.05]),
+            "behind_best_se": np.array([0.1, 0.0, 0.1, 0.02]),
+        }
+
+    def sample(self, n, random_state=None):
+        return average(self.mixtures_).sample(n, random_state)[0]
+
+
+def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
+    ax = plots.marginals(Chosen())[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "range of 3 mixtures"
+    x, y = ax.lines[0].get_data()
+    assert np.allclose(y, np.exp(average(Chosen().mixtures_).log_prob(x[:, None])))
+    ax = plots.history(Chosen())
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "4"]
+    points = [bars.lines[0].get_ydata() for bars in ax.containers]
+    assert [list(y) for y in points] == [[-0.3, 0.0, -0.1], [-0.05]]
+
+
+def test_an_average_is_taken_apart(rng):
+    parts = [
+        Mixture(rng.dirichlet(np.ones(k)), rng.normal(size=(k, 2)), np.tile(np.eye(2), (k, 1, 1)))
+        for k in (1, 4, 2)
+    ]
+    for part, found in zip(parts, take_apart(average(parts), 3), strict=True):
+        assert np.allclose(part.weights, found.weights)
+        assert np.array_equal(part.means, found.means)
+    moved = parts[1].in_units([1.0, 2.0], [3.0, 0.5])
+    v = rng.normal(size=(5, 2))
+    assert np.allclose(moved.log_prob(v * [3, 0.5] + [1, 2]) + np.log(1.5), parts[1].log_prob(v))
+
+
 def test_axes_can_be_given(averaged):
     model, _ = averaged
     _, given = plt.subplots(1, 2)
@@ -99,12 +147,20 @@ def test_axes_can_be_given(averaged):
         plots.marginals(model, names=["a"])
 
 
+def test_many_dimensions_are_wrapped():
+    model = XDGMM(1, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 5)), noise=0.1)
+    axes = plots.marginals(model)
+    assert len(axes) == 5
+    assert len(axes[0].figure.axes) == 6
+    assert {ax.get_subplotspec().rowspan.start for ax in axes} == {0, 1}
+
+
 def test_history(averaged, flow):
     bounds = plots.history(averaged[0]).lines[0].get_ydata()
     assert np.array_equal(bounds, averaged[0].lower_bounds_)
     ax = plots.history(flow[0])
     assert len(ax.lines[0].get_ydata()) == 3
-    with pytest.raises(ValueError, match="Expected a model with a history"):
+    with pytest.raises(ValueError, match="trained step by step; got a object"):
         plots.history(object())
 
 
@@ -129,6 +185,16 @@ def test_missing_values(averaged):
     grid = plots.diagnostics(model, w, SD)
     assert abs(heights(grid[1, 0])[1:-1:2].sum() - 300) < 1
     assert plots.marginals(model, w) is not None
+
+
+def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
+    w = rng.normal(size=(30, 3))
+    w[np.arange(30), np.arange(30) % 3] = np.nan  # no row is complete
+    figure = plots.corner_figure(w, rng.normal(size=(500, 3)), names=["$a", "b", "c"])
+    panel = figure.axes[3]  # the second against the first
+    shown = panel.lines[-1].get_xydata()
+    assert np.isfinite(shown).all(1).sum() == 10
+    assert figure.axes[6].get_xlabel() == r"\$a"
 
 
 @pytest.mark.parametrize("dim", [1, 2])

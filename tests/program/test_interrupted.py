@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from program.running import run, succeed
+from program.running import ONE_FIT, run, succeed
 
-from deconflow import FlowDeconvolver
+from deconflow import XDGMM, DeconvolvingKDE, FlowDeconvolver
 from deconflow.fitting.checkpoint import Checkpoint
 
 FIT = (
@@ -83,3 +83,36 @@ def test_a_process_that_is_killed(folder, how):
     succeed(*long, "-o", "new", "--resume")
     assert len(FlowDeconvolver.load("new").history_) == 60
     assert not (folder / ".new.checkpoint").exists()
+
+
+@pytest.mark.parametrize("method", ["xd", "kde"])
+def test_short_fits_start_again(folder, monkeypatch, method):
+    fit = ("fit", "stars.csv", "-c", "x", "-o", "new", "-m", method)
+    fit += ("--set", "n_components=1", *ONE_FIT) if method == "xd" else ()
+    cls = {"xd": XDGMM, "kde": DeconvolvingKDE}[method]
+    plain = cls.fit
+
+    def interrupted(self, *arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cls, "fit", interrupted)
+    result = run(*fit)
+    assert result.exit_code == 130
+    assert "Start it again" in result.output
+    assert "--resume" not in result.output
+    assert sorted(p.name for p in folder.iterdir()) == ["model", "stars.csv"]
+    monkeypatch.setattr(cls, "fit", plain)
+    assert f"Fits of --method {method} are short" in succeed(*fit, "--resume")
+    assert "Fits of" not in succeed(*fit)
+
+
+def test_children_do_not_outlive_a_parent_that_is_killed():
+    """The pipe that both hold closes when the last of them is gone."""
+    child = "import os; from deconflow.auto.team import _end_with; print('ready', flush=True); "
+    child += "_end_with(os.getppid())"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    command = [sys.executable, "-c", parent]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        assert process.communicate(timeout=30)[0] == ""

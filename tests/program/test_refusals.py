@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -223,6 +224,17 @@ def test_a_package_that_is_missing(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pip install 'deconflow[tables]'" in refused("score", "model", "stars.csv")
     assert "--given" in succeed("condition", "--help")
+
+
+def test_a_reader_that_leaves_is_no_error(folder):
+    """As in ``deconflow info model | head -1``."""
+    reading, written = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "deconflow.cli", "info", "model"]
+    answer = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True)
+    os.close(written)
+    assert answer.returncode == 141
+    assert answer.stderr == ""
 
 
 def test_an_old_model_is_replaced_whole(folder):

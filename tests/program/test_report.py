@@ -1,5 +1,6 @@
 """The page holds everything, needs nothing, and shows names as they are written."""
 
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -66,6 +67,22 @@ def test_without_the_table(folder):
     assert "No picture of kind corner" in text
     succeed("report", "model", "moved.csv", "-o", "page.html")
     assert Page((folder / "page.html").read_text()).tags.count("img") == 4
+
+
+def test_every_figure_of_a_certificate_is_explained():
+    from deconflow.evaluation import Certificate
+    from deconflow.program.report import MEANINGS, _trust
+
+    figures = Certificate(-1.0, 0.1, 0.2, 0.1, (0.5, 0.6), (0.5, 0.6), (0.1, 0.0), 0.01, 0.01)
+    lines = figures.in_words().splitlines()
+    page = unescape("".join(_trust(lines)))
+    assert page.count("<tr>") == 7
+    for meaning in MEANINGS.values():
+        assert meaning in page
+    doubtful = Certificate(-1.0, 0.1, 0.0, 0.0, (0.5, 0.6), (1.0, 1.0), (0.1, 0.0), 0.5, 0.01)
+    assert '<p class="caution">CAUTION: lower and upper bound' in "".join(
+        _trust(doubtful.in_words().splitlines())
+    )
 
 
 def test_ending(folder):

@@ -9,6 +9,7 @@ import torch
 
 from deconflow.noise import GaussianNoise
 from deconflow.tables import Columns, RowReader, find_columns, open_table, read_rows, writing
+from deconflow.tables.specs import parse_pairs, split
 
 NAN = float("nan")
 
@@ -242,3 +243,21 @@ def test_gaia(gaia_path):
     table = next(source.chunks(1000, ["parallax_pmra_corr"]))
     wanted = table["parallax_pmra_corr"].to_numpy()[rows.usable]
     assert np.allclose(correlation, wanted, atol=1e-6)
+
+
+ODD = ["a=b", "c:d", "e,f", "a", "é x"]
+
+
+def test_names_with_signs_of_their_own():
+    """Whatever a column is called, it can be named."""
+    available = [*ODD, "s:1", "r=2", "t,u"]
+    names = split(["a=b", "c:d", "e,f", "a,é x"], available)
+    assert names == ODD
+    errors = ["a=b=s:1", "c:d=r=2", "e,f=t,u", "a=0.5,é x=0.1:0.2"]
+    found = find_columns(available, names, errors=errors)
+    expected = (("s:1",) * 2, ("r=2",) * 2, ("t,u",) * 2, (0.5, 0.5), (0.1, 0.2))
+    assert found.errors == expected
+    pairs = parse_pairs(["a=b:c:d=r=2", "c:d:e,f=t,u"], names, "--corr")
+    assert pairs == (("a=b", "c:d", "r=2"), ("c:d", "e,f", "t,u"))
+    with pytest.raises(ValueError, match="Expected --corr as FIRST:SECOND=COLUMN"):
+        parse_pairs(["a:a=t,u"], names, "--corr")

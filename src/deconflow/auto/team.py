@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -19,8 +22,21 @@ def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> lis
         answers = map(_train_alone, jobs)
     else:
         parallel = Parallel(n_jobs, return_as="generator")
-        answers = parallel(delayed(_train_alone)(job) for job in jobs)
+        answers = parallel(delayed(_train_in_child)(job, os.getpid()) for job in jobs)
     return list(tqdm(answers, what, len(jobs), disable=not progress, unit="stack"))
+
+
+def _train_in_child(job: Job, parent: int) -> list[Member]:
+    """Train in a process that does not outlive its parent, not even one that is killed."""
+    if os.getppid() == parent:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    return _train_alone(job)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _train_alone(job: Job) -> list[Member]:

@@ -36,7 +36,7 @@ from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import usable_cpus
-from deconflow.xd.mixture import Mixture
+from deconflow.xd.mixture import Mixture, take_apart
 
 FEWEST_ROWS = 10
 PARTS = ("weights", "means", "covariances")
@@ -220,6 +220,12 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
         z = self.standardiser_.latent(true_values(self, v)).numpy()
         return self._mixture.log_prob(z) - float(self.standardiser_.log_latent_volume())
+
+    @property
+    def mixtures_(self) -> list[Mixture]:
+        """The mixtures that the average consists of, one a fold left out, in the data's units."""
+        units = (self.standardiser_.location.numpy(), self.standardiser_.scale.numpy())
+        return [part.in_units(*units) for part in take_apart(self._mixture, self._plan.folds)]
 
     def summary(self) -> str:
         """Say what was fitted, what was chosen and why, and how far to trust it."""

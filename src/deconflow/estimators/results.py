@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PosteriorSamples:
     """The posterior of each row's true value.
 
@@ -39,3 +39,7 @@ class PosteriorSamples:
 
     def __len__(self) -> int:
         return len(self.mean)
+
+    def __repr__(self) -> str:
+        rows, draws, dim = self.samples.shape
+        return f"PosteriorSamples({rows} rows, {draws} draws each, {dim} dimensions)"

@@ -27,11 +27,22 @@ def finite_covariance(distribution: Distribution) -> Tensor:
         return distribution.covariance_matrix
     if isinstance(distribution, MixtureSameFamily) and distribution.event_shape:
         return _mixture_covariance(distribution)
-    variance = distribution.variance
+    variance = _variance(distribution)
     finite = variance.isfinite()
     if not finite.all():
         variance = torch.where(finite, variance, _half_width(distribution).square())
     return torch.diag_embed(variance)
+
+
+def _variance(distribution: Distribution) -> Tensor:
+    try:
+        return distribution.variance
+    except NotImplementedError as error:
+        law = distribution.base_dist if isinstance(distribution, Independent) else distribution
+        raise ValueError(
+            "Expected noise whose law knows its mean and variance; got a "
+            f"{type(law).__name__}, which does not. Give it both, in a class of its own."
+        ) from error
 
 
 def _mixture_covariance(mixture: MixtureSameFamily) -> Tensor:

@@ -80,12 +80,12 @@ def _draw_ranks(ax: Any, ranks: NDArray, name: str) -> None:
     low, high = binom.ppf([0.005, 0.995], len(seen), 1 / RANK_BINS)
     ax.axhspan(low, high, color=DATA, alpha=0.4, lw=0)
     ax.hist(seen, bins=RANK_BINS, range=(0, 1), histtype="step", color=DENSITY, lw=1.6)
-    ax.set(xlabel=f"share of simulated {name} below", xlim=(0, 1), ylim=(0, None))
+    ax.set(xlabel=f"rank of {name} among simulated", xlim=(0, 1), ylim=(0, None))
 
 
 def _draw_sizes(ax: Any, sizes: NDArray) -> None:
     edges = np.geomspace(max(1.0, sizes.min()), max(sizes.max(), 2.0) * 1.01, 30)
     ax.hist(sizes, bins=list(edges), color=DENSITY)
-    ax.axvline(10, color=SECOND, ls=":", label="rough below")
+    ax.axvline(10, color=SECOND, ls=":", label="below 10: rough")
     ax.set(xscale="log", xlabel="effective sample size", ylabel="rows")
     ax.legend(frameon=False, fontsize="small")

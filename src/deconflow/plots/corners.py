@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow.estimators.results import PosteriorSamples
-from deconflow.plots.style import DATA, DENSITY, span
+from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian."""
-
-ROWS = ("#d1495b", "#edae49", "#2a9d8f", "#7b2d8b", "#6a994e", "#3a86ff")
 
 
 def corner_figure(
@@ -52,46 +50,49 @@ def corner_figure(
     w, samples = np.asarray(w, dtype=float), np.asarray(samples, dtype=float)
     dim = samples.shape[1]
     ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
-    style = {"range": ends, "bins": 40, "plot_density": False}
     figure = corner.corner(
-        w[np.isfinite(w).all(1)], labels=names, color=DATA, plot_contours=False,
-        data_kwargs={"alpha": 0.5, "ms": 2.5}, hist_kwargs={"density": True, "color": DATA},
-        **style,
-    )  # fmt: skip
-    corner.corner(
-        samples, fig=figure, color=DENSITY, levels=LEVELS, plot_datapoints=False, smooth=1.0,
-        hist_kwargs={"density": True, "color": DENSITY, "lw": 1.8}, **style,
+        samples, labels=labels(names, dim), color=DENSITY, levels=LEVELS, range=ends, bins=BINS,
+        plot_datapoints=False, plot_density=False, no_fill_contours=True, smooth=1.0,
+        hist_kwargs={"density": True, "color": DENSITY, "lw": 1.8},
     )  # fmt: skip
     axes = np.array(figure.axes).reshape(dim, dim)
-    _fit_heights(axes, w, samples, ends)
+    _draw_measured(axes, w, ends)
     if posterior is not None:
         bars = np.zeros((len(rows), dim)) if errors is None else np.asarray(errors, dtype=float)
         if dim == 1:
             _draw_only_dimension(axes[0, 0], w[rows], bars, posterior)
         else:
             _draw_rows(axes, w[rows], bars, posterior)
-    if dim == 1:  # room for the legend
-        figure.set_size_inches(7.0, 4.0)
-        figure.subplots_adjust(left=0.06, right=0.6, bottom=0.2, top=0.95)
+    if dim == 1:
+        _make_room(figure)
     _draw_legend(figure, len(rows) if posterior is not None else 0, small=dim < 3)
     return figure
 
 
-def _fit_heights(
-    axes: NDArray, w: NDArray, samples: NDArray, ends: Sequence[tuple[float, float]]
-) -> None:
-    """Give each marginal the height of the taller of its two histograms."""
-    for d, limits in enumerate(ends):
-        tallest = max(
-            np.histogram(x[np.isfinite(x)], bins=40, range=limits, density=True)[0].max()
-            for x in (w[:, d], samples[:, d])
-        )
-        axes[d, d].set_ylim(0, 1.1 * tallest)
+def _draw_measured(axes: NDArray, w: NDArray, ends: Sequence[tuple[float, float]]) -> None:
+    """Draw every pair that was measured, also of rows that lack other values."""
+    for y, limits in enumerate(ends):
+        panel = axes[y, y]
+        tallest = panel.get_ylim()[1]
+        style = {"density": True, "color": DATA, "alpha": 0.45, "zorder": 0}
+        heights = panel.hist(w[:, y], bins=BINS, range=limits, **style)[0]
+        panel.set_ylim(0, max(tallest, 1.1 * np.nanmax(heights)))
+        for x in range(y):
+            style = {"color": DATA, "ms": 2.5, "alpha": 0.5, "zorder": 0, "rasterized": True}
+            axes[y, x].plot(w[:, x], w[:, y], ".", **style)
+
+
+def _make_room(figure: Figure) -> None:
+    """Give the only panel there is a legend beside it and its name below."""
+    figure.set_size_inches(7.0, 3.6)
+    figure.subplots_adjust(left=0.05, right=0.58, bottom=0.2, top=0.95)
+    figure.axes[0].tick_params(axis="x", rotation=0)
+    figure.axes[0].xaxis.set_label_coords(0.5, -0.12)
 
 
 def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: PosteriorSamples) -> None:
     for row, drawn in enumerate(posterior.samples):
-        colour = ROWS[row % len(ROWS)]
+        colour = COLOURS[row % len(COLOURS)]
         for y in range(len(axes)):
             for x in range(y):
                 pair = [x, y]
@@ -104,7 +105,7 @@ def _draw_only_dimension(
     """Draw rows on the one panel there is, at heights of their own."""
     top = axes.get_ylim()[1]
     for row, drawn in enumerate(posterior.samples):
-        colour = ROWS[row % len(ROWS)]
+        colour = COLOURS[row % len(COLOURS)]
         height = np.full(len(drawn), top * (0.9 - 0.8 * row / max(1, len(w))))
         _draw_row(
             axes, np.array([w[row, 0], height[0]]), np.array([errors[row, 0], 0.0]),
@@ -127,7 +128,7 @@ def _draw_legend(figure: Figure, n_rows: int, *, small: bool) -> None:
     if small:
         words = words.replace(" (", "\n(")
     entries = [
-        Line2D([], [], color=DATA, marker=".", ls="-", label="measured"),
+        Line2D([], [], color=DATA, marker=".", ls="", label="measured"),
         Line2D([], [], color=DENSITY, label=words),
     ]
     if n_rows:
@@ -135,12 +136,12 @@ def _draw_legend(figure: Figure, n_rows: int, *, small: bool) -> None:
             Line2D(
                 [],
                 [],
-                color=ROWS[0],
+                color=COLOURS[0],
                 marker="X",
                 ls="",
                 label=f"{n_rows} of the rows, with their errors",
             ),
-            Line2D([], [], color=ROWS[0], marker=".", ls="", label="draws of their posteriors"),
+            Line2D([], [], color=COLOURS[0], marker=".", ls="", label="draws of their posteriors"),
         ]
     size = "small" if small else "large"
     figure.legend(handles=entries, loc="upper right", frameon=False, fontsize=size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm
 
-from deconflow.densities import Ensemble, Restored
-from deconflow.plots.style import BINS, DATA, DENSITY, labels, panels, span
+from deconflow.densities import Ensemble, GaussianMixture, Restored
+from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
 from deconflow.randomness import isolated_rng
+from deconflow.xd.mixture import Mixture, average, take_apart
 
 Array = NDArray[np.float64]
+Curve = Callable[[int, Array], Array]
+"""Density of dimension ``d`` at points ``x``."""
+
 DRAWS, POINTS = 20_000, 400
+SMOOTHING = POINTS / 120
 
 
 def marginals(
@@ -45,42 +50,44 @@ def marginals(
     Returns
     -------
     array of Axes
-        ``(D,)``. The band is the range of the members' densities.
+        ``(D,)``. The band is the range of the members' densities, where the model has members:
+        flows of an ensemble, or mixtures of an average.
     """
     draws = model.sample(DRAWS, random_state=random_state)
     dim = draws.shape[1]
     words = labels(names, dim)
     noisy = None if w is None else np.asarray(w, dtype=float)
-    row = panels(axes, 1, dim)[0]
+    row = wrapped(axes, dim)
+    parts = members(model)
+    whole = _curve(_as_mixture(model), draws)
+    curves = [_curve(part, _draw(part, random_state)) for part in parts]
     for d, ax in enumerate(row):
-        ends = span(draws[:, d]) if noisy is None else span(draws[:, d], noisy[:, d])
+        ends = _draw_measured(ax, None if noisy is None else noisy[:, d], draws[:, d])
         x = np.linspace(*ends, POINTS)
-        if noisy is not None:
-            ax.hist(
-                noisy[:, d], bins=BINS, range=ends, density=True, color=DATA, alpha=0.45,
-                label="measured",
-            )  # fmt: skip
-        ax.plot(x, _density(model, draws, d, x), color=DENSITY, lw=1.8, label="deconvolved")
-        _draw_band(ax, model, d, x, random_state)
+        ax.plot(x, whole(d, x), color=DENSITY, lw=1.8, label="deconvolved")
+        _draw_band(ax, x, [curve(d, x) for curve in curves], _words(parts))
         ax.set(xlabel=words[d], xlim=ends, ylim=(0, None), yticks=[])
     row[0].set_ylabel("density")
-    row[-1].legend(frameon=False, fontsize="small")
+    row[-1].set_ylim(0, 1.25 * row[-1].get_ylim()[1])  # room for the legend
+    row[-1].legend(frameon=False, fontsize="small", loc="upper center", ncols=2)
     return row
 
 
 def members(model: Any) -> list[Any]:
     """Return the members of an ensemble, as densities; an empty list for a model that is none.
 
-    An averaged :class:`~deconflow.XDGMM` is taken apart into its mixtures.
+    Of a :class:`~deconflow.Deconvolver` these are its flows, or its mixtures where it chose XD; of
+    an averaged :class:`~deconflow.XDGMM` its mixtures.
     """
     density = getattr(model, "density_", None)
     if isinstance(density, Restored) and isinstance(density.density, Ensemble):
-        return [Restored(part, density.standardiser) for part in density.density.members]  # type: ignore[arg-type]
+        flows = [m for m in density.density.members if not isinstance(m, GaussianMixture)]
+        return [Restored(part, density.standardiser) for part in flows]  # type: ignore[arg-type]
+    if hasattr(model, "mixtures_"):
+        return list(model.mixtures_)
     if not hasattr(model, "mixture_") or getattr(model, "n_average", 1) == 1:
         return []
-    mixture, count = model.mixture_, _components_each(model)
-    starts = range(0, len(mixture.weights), count)
-    return [_part(mixture, slice(start, start + count)) for start in starts]
+    return take_apart(model.mixture_, len(model.mixture_.weights) // _components_each(model))
 
 
 def _components_each(model: Any) -> int:
@@ -90,36 +97,70 @@ def _components_each(model: Any) -> int:
     return int(selection["n_components"][selection["chosen"]][0])
 
 
-def _part(mixture: Any, rows: slice) -> Any:
-    weights = mixture.weights[rows]
-    return type(mixture)(weights / weights.sum(), mixture.means[rows], mixture.covariances[rows])
+def _as_mixture(model: Any) -> Any:
+    """Return the mixture that a model is, in the data's units; other models as they are."""
+    if getattr(model, "method_", None) == "xd":
+        return average(model.mixtures_)
+    return getattr(model, "mixture_", model)
 
 
-def _draw_band(ax: Any, model: Any, d: int, x: Array, random_state: int) -> None:
-    parts = members(model)
+def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float]:
+    """Draw a histogram of what was measured, if it is known, and return the range to show."""
+    if w is None:
+        return span(draws)
+    ends = span(draws, w)
+    style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
+    ax.hist(w, bins=BINS, range=ends, **style)
+    return ends
+
+
+def _words(parts: Sequence[Any]) -> str:
+    """Say what the band is the range of."""
     if len(parts) < 2:
+        return "no band: a single fit"
+    return f"range of {len(parts)} {'mixtures' if isinstance(parts[0], Mixture) else 'flows'}"
+
+
+def _draw_band(ax: Any, x: Array, curves: list[Array], words: str) -> None:
+    if len(curves) < 2:
+        ax.plot([], [], " ", label=words)
         return
-    curves = [_density(part, _draws(part, random_state), d, x) for part in parts]
     low, high = np.min(curves, axis=0), np.max(curves, axis=0)
-    ax.fill_between(x, low, high, color=DENSITY, alpha=0.25, lw=0, label=f"{len(parts)} members")
+    ax.fill_between(x, low, high, color=DENSITY, alpha=0.25, lw=0, label=words)
 
 
-def _draws(member: Any, random_state: int) -> Array | None:
-    """Draw from a member that is not a mixture."""
-    if hasattr(member, "covariances"):
+def _draw(density: Any, random_state: int) -> Array | None:
+    """Draw from a member, unless its marginals have a closed form."""
+    if isinstance(density, Mixture):
         return None
     with torch.no_grad(), isolated_rng(random_state):
-        return member.sample(DRAWS // 2).double().cpu().numpy()
+        return density.sample(DRAWS).cpu().numpy()
 
 
-def _density(model: Any, draws: Array | None, d: int, x: Array) -> Array:
-    """Density of one dimension: in closed form for mixtures, else a smoothed histogram."""
-    mixture = getattr(model, "mixture_", model)
-    if hasattr(mixture, "covariances"):
-        sd = np.sqrt(mixture.covariances[:, d, d])
-        return norm.pdf(x[:, None], mixture.means[:, d], sd) @ mixture.weights
+def _curve(density: Any, draws: Array | None) -> Curve:
+    """Return the marginals of a density: in closed form, or from smoothed counts of draws."""
+    if isinstance(density, Mixture):
+        return lambda d, x: _mixture_curve(density, d, x)
     assert draws is not None
+    if draws.shape[1] == 1:
+        return lambda d, x: np.exp(_log_density(density, x[:, None]))
+    return lambda d, x: _smoothed_counts(draws[:, d], x)
+
+
+def _mixture_curve(mixture: Mixture, d: int, x: Array) -> Array:
+    sd = np.sqrt(mixture.covariances[:, d, d])
+    return norm.pdf(x[:, None], mixture.means[:, d], sd) @ mixture.weights
+
+
+def _log_density(density: Any, v: Array) -> Array:
+    if hasattr(density, "score_samples"):
+        return density.score_samples(v)
+    with torch.no_grad():
+        return density.log_prob(torch.from_numpy(v)).numpy()
+
+
+def _smoothed_counts(draws: Array, x: Array) -> Array:
     step = x[1] - x[0]
     edges = np.append(x - step / 2, x[-1] + step / 2)
-    counts = np.histogram(draws[:, d], edges)[0] / (len(draws) * step)
-    return gaussian_filter1d(counts.astype(float), POINTS / 150)
+    counts = np.histogram(draws, edges)[0] / (len(draws) * step)
+    return gaussian_filter1d(counts.astype(float), SMOOTHING)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 DATA, DENSITY, SECOND = "#9a9a9a", "#1f4e79", "#d1495b"
+COLOURS = (SECOND, "#edae49", "#2a9d8f", "#7b2d8b", "#6a994e", "#3a86ff")
 BINS = 40
+MOST_IN_A_ROW = 3
 
 
 def panels(axes: Any, n_rows: int, n_columns: int) -> NDArray[Any]:
@@ -23,6 +25,17 @@ def panels(axes: Any, n_rows: int, n_columns: int) -> NDArray[Any]:
     if given.size != n_rows * n_columns:
         raise ValueError(f"Expected {n_rows * n_columns} axes; got {given.size}.")
     return given.reshape(n_rows, n_columns)
+
+
+def wrapped(axes: Any, count: int) -> NDArray[Any]:
+    """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
+    if axes is not None:
+        return panels(axes, 1, count)[0]
+    n_columns = min(count, MOST_IN_A_ROW)
+    grid = panels(None, -(-count // n_columns), n_columns).ravel()
+    for idle in grid[count:]:
+        idle.set_axis_off()
+    return grid[:count]
 
 
 def labels(names: Sequence[str] | None, dim: int) -> list[str]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deconflow.plots.style import DENSITY, SECOND, panels
+from deconflow.plots.style import COLOURS, DENSITY, SECOND, panels
 
 
 def history(model: Any, *, axes: Any = None) -> Any:
     """Draw the objective of each epoch, or the likelihood of each step of EM.
+
+    A :class:`~deconflow.Deconvolver` that chose XD shows what it chose from: how far held-out rows
+    put each number of components behind the best.
 
     Parameters
     ----------
@@ -25,20 +29,21 @@ def history(model: Any, *, axes: Any = None) -> Any:
         Larger is better.
     """
     records = _records(model)
-    if not records and not hasattr(model, "lower_bounds_"):
+    known = [name for name in ("lower_bounds_", "selection_") if hasattr(model, name)]
+    if not records and not known:
         raise ValueError(
-            "Expected a model with a history of its training; "
-            f"got a {type(model).__name__} without one."
+            "Expected a model that is trained step by step; "
+            f"got a {type(model).__name__}, which is not."
         )
     ax = panels(axes, 1, 1)[0, 0]
     if records:
         for record in records:
             _draw_epochs(ax, record)
         _draw_legend(ax)
+    elif "lower_bounds_" in known:
+        _draw_steps(ax, np.asarray(model.lower_bounds_))
     else:
-        bounds = np.asarray(model.lower_bounds_)
-        ax.plot(np.arange(1, len(bounds) + 1), bounds, color=DENSITY)
-        ax.set(xlabel="step of EM", ylabel="mean log-likelihood of the rows")
+        _draw_choice(ax, model.selection_)
     return ax
 
 
@@ -47,6 +52,30 @@ def _records(model: Any) -> list[dict[str, Any]]:
     if hasattr(model, "histories_"):
         return list(model.histories_)
     return [model.history_.as_dict()] if hasattr(model, "history_") else []
+
+
+def _draw_steps(ax: Any, bounds: NDArray[np.float64]) -> None:
+    ax.plot(np.arange(1, len(bounds) + 1), bounds, color=DENSITY, marker=".", ms=3)
+    ax.set(xlabel="step of EM", ylabel="mean log-likelihood of the rows")
+
+
+def _draw_choice(ax: Any, selection: dict[str, NDArray[Any]]) -> None:
+    """Draw how far each number of components is behind the best, a line for each floor."""
+    counts, floors = selection["n_components"], selection["floor"]
+    known = sorted(set(counts.tolist()))
+    tried = sorted(set(floors.tolist()))
+    for f, floor in enumerate(tried):
+        mine = floors == floor
+        aside = 0.08 * (f - 0.5 * (len(tried) - 1))  # so that bars do not hide each other
+        places = [known.index(count) + aside for count in counts[mine].tolist()]
+        ax.errorbar(
+            places, -selection["behind_best"][mine], selection["behind_best_se"][mine],
+            fmt="o-", capsize=3, color=COLOURS[f % len(COLOURS)], label=f"floor {floor:g}",
+        )  # fmt: skip
+    ax.axhline(0, color="black", lw=0.8, ls=":")
+    ax.set_xticks(range(len(known)), [str(count) for count in known])
+    ax.set(xlabel="components", ylabel="held-out log p(w) less the best's")
+    ax.legend(frameon=False, fontsize="small")
 
 
 def _draw_epochs(ax: Any, record: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from deconflow.program.fit import columns_of, describe_rows
 from deconflow.program.messages import note, one_line_errors
 from deconflow.program.methods import METHODS, make_estimator
 from deconflow.program.options import (
@@ -24,7 +23,8 @@ from deconflow.program.options import (
     Seed,
     Table,
 )
-from deconflow.tables import RowReader, Rows, open_table, read_rows
+from deconflow.program.reading import read_table
+from deconflow.tables import Rows
 from deconflow.tables.specs import split
 
 Array = NDArray[np.float64]
@@ -51,10 +51,7 @@ def compare(
     """
     with one_line_errors():
         names = _checked_methods(methods)
-        source = open_table(table, typed=False)
-        found = columns_of(source, columns, errors, cov, corr, noise, df)
-        rows = read_rows(RowReader(found, source))
-        note("\n".join(describe_rows(found, rows)))
+        _, rows = read_table(table, columns, errors, cov, corr, noise, df)
         scores = {
             name: _held_out_scores(name, rows, held_out, seed, progress=not quiet) for name in names
         }

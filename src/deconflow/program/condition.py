@@ -47,7 +47,7 @@ def condition(
     """
     with one_line_errors():
         saved = load(model)
-        known = _known(saved, split(given))
+        known = _known(saved, split(given, saved.names))
         source = open_for(table, output)
         reader, columns, compute = (
             _density(saved, source, known)
@@ -55,7 +55,7 @@ def condition(
             else _prediction(saved, source, known, parse_shares(quantiles), seed)
         )
         counts = append_columns(
-            reader, output, [prefix + name for name in columns], compute,
+            reader, output, columns, compute,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
         typer.echo(f"{report_counts(counts)}; written to {output}")
@@ -68,13 +68,13 @@ def _prediction(
     saved: SavedModel, source: Source, known: list[str], shares: list[float], seed: int
 ) -> Plan:
     others = [name for name in saved.names if name not in known]
-    columns = PosteriorColumns(saved.estimator, saved.names, shares, targets=others, seed=seed)
+    columns = PosteriorColumns(saved.answering, saved.names, shares, targets=others, seed=seed)
     return saved.reader(source, known), columns.columns, columns
 
 
 def _density(saved: SavedModel, source: Source, known: list[str]) -> Plan:
     dims = [saved.names.index(name) for name in known]
-    compute = ConditionalDensity(saved.estimator, dims)
+    compute = ConditionalDensity(saved.answering, dims)
     return saved.reader(source), ["conditional_log_density"], compute
 
 

@@ -49,8 +49,8 @@ def denoise(
         saved = load(model)
         reader = saved.reader(open_for(table, output))
         summary = PosteriorColumns(
-            saved.estimator, saved.names, parse_shares(quantiles), correlations, samples,
-            prefix=prefix, seed=seed,
+            saved.answering, saved.names, parse_shares(quantiles), correlations, samples,
+            seed=seed,
         )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
@@ -83,7 +83,6 @@ class PosteriorColumns:
     correlations: bool = False
     samples: int = 0
     targets: Sequence[str] | None = None
-    prefix: str = ""
     seed: int = 0
     _seeds: Any = field(init=False)
 
@@ -103,7 +102,7 @@ class PosteriorColumns:
         found += [f"{name}_sample_{k}" for k in range(1, self.samples + 1) for name in wanted]
         if self._weighed:
             found.append("effective_sample_size")
-        return [self.prefix + name for name in found]
+        return found
 
     def __call__(self, w: Array, noise: Noise) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
@@ -146,7 +145,7 @@ def parse_shares(text: str) -> list[float]:
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
         shares.append(share)
-    return shares
+    return list(dict.fromkeys(shares))
 
 
 def _percent(share: float) -> str:

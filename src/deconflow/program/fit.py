@@ -13,7 +13,7 @@ import typer
 from deconflow.estimators.persistence import ABOUT_ONE_RUN
 from deconflow.program.certificate import certificate
 from deconflow.program.messages import note, one_line_errors
-from deconflow.program.methods import METHODS, make_estimator
+from deconflow.program.methods import METHODS, can_resume, make_estimator
 from deconflow.program.options import (
     Correlations,
     Covariances,
@@ -26,10 +26,10 @@ from deconflow.program.options import (
     Settings,
     Table,
 )
+from deconflow.program.reading import read_table
 from deconflow.program.saved import SavedModel, check_free
 from deconflow.program.waiting import waiting
-from deconflow.tables import Columns, RowReader, Rows, Source, find_columns, open_table, read_rows
-from deconflow.tables.specs import split
+from deconflow.tables import Columns, Rows
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -58,62 +58,38 @@ def fit(
 
     Example: deconflow fit stars.csv -c x,y -o model --method xd
     """
-    with one_line_errors(" Go on with --resume."):
+    with one_line_errors(" Go on with --resume." if can_resume(method) else " Start it again."):
         check_free(output)
-        source = open_table(table, typed=False)
-        found = columns_of(source, columns, errors, cov, corr, noise, df)
-        rows = read_rows(RowReader(found, source))
-        checkpoint = _checkpoint(output, resume)
+        found, rows = read_table(table, columns, errors, cov, corr, noise, df)
+        checkpoint = _checkpoint(output, method, resume)
         model = make_estimator(
             method, len(rows.w), settings or (),
             random_state=seed, verbose=not quiet, checkpoint=checkpoint,
         )  # fmt: skip
-        note("\n".join(describe_rows(found, rows)))
-        start = time.perf_counter()
-        with waiting(f"fitting {method}", shown=not quiet and "verbose" not in model.get_params()):
-            model.fit(rows.w, noise=rows.noise)
-        seconds = time.perf_counter() - start
-        assert rows.noise is not None
-        lines = certificate(model, rows.w, rows.noise, found.names)
-        about: dict[str, Any] = {
-            "method": method,
-            "seconds": round(seconds, 1),
-            "certificate": lines,
-        }
-        about |= {"settings": _settings(model), "table": _figures(table, found, rows)}
+        seconds = _fit(model, rows, f"fitting {method}", quiet)
+        about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
         SavedModel(model, found, about).save(output)
         _remove(checkpoint)
-        typer.echo("\n".join([*lines, f"Model written to {output} after {seconds:.1f} s."]))
+        typer.echo("\n".join(about["certificate"]))
+        typer.echo(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def columns_of(
-    source: Source,
-    columns: list[str],
-    errors: list[str] | None,
-    cov: list[str] | None,
-    corr: list[str] | None,
-    noise: str,
-    df: float,
-) -> Columns:
-    """Find what the options say in a table."""
-    names = split(columns)
-    return find_columns(
-        source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
-        noise=noise, df=df,
-        units=[source.unit(name) if name in source.names else None for name in names],
-    )  # fmt: skip
+def _fit(model: Any, rows: Rows, what: str, quiet: bool) -> float:
+    """Fit, with a sign of life, and return the seconds that it took."""
+    start = time.perf_counter()
+    with waiting(what, shown=not quiet and "verbose" not in model.get_params()):
+        model.fit(rows.w, noise=rows.noise)
+    return round(time.perf_counter() - start, 1)
 
 
-def describe_rows(columns: Columns, rows: Rows) -> list[str]:
-    """Say what was read."""
-    law = "split-normal" if columns.uneven else columns.noise
-    lines = [f"{line} ({law})" for line in columns.describe()]
-    lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
-    reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)
-    lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
-    if rows.without_error:
-        lines.append(f"  {rows.without_error} values have no error and are taken as missing")
-    return lines
+def _about(model: Any, table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
+    """Say what a model is kept with, as JSON can hold it."""
+    assert rows.noise is not None
+    return {
+        "certificate": certificate(model, rows.w, rows.noise, columns.names),
+        "settings": _settings(model),
+        "table": _figures(table, columns, rows),
+    }
 
 
 def _settings(model: Any) -> dict[str, str]:
@@ -143,11 +119,13 @@ def _figures(table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
     }
 
 
-def _checkpoint(output: Path, resume: bool) -> Path:
+def _checkpoint(output: Path, method: str, resume: bool) -> Path:
     """Return where an interrupted fit is kept; what is there goes, unless it is to be resumed."""
     path = output.parent / f".{output.name}.checkpoint"
     if not resume:
         _remove(path)
+    elif not can_resume(method):
+        note(f"Fits of --method {method} are short and are not kept half done: starting anew.")
     elif not path.exists():
         note(f"Nothing to resume for {output}: starting anew.")
     return path

@@ -32,8 +32,7 @@ def describe(saved: SavedModel) -> Iterator[str]:
     else:
         for line in saved.columns.describe():
             yield f"column     {line}"
-        law = "split-normal" if saved.columns.uneven else saved.columns.noise
-        yield f"noise      {law}"
+        yield f"noise      {saved.columns.law}"
     if "seconds" in saved.about:
         yield f"seconds    {saved.about['seconds']:g}"
     for name, value in special_settings(saved).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import NoReturn
 import typer
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
+PIPE_CLOSED = 141
 
 
 def note(message: str) -> None:
@@ -25,14 +27,13 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         with _one_line_warnings():
             yield
     except ModuleNotFoundError as error:
-        known = "pip install" in str(error)
-        _fail(
-            str(error)
-            if known
-            else f"{error.name} is not installed; pip install 'deconflow[all]' brings it."
-        )
+        advice = f"{error.name} is not installed; pip install 'deconflow[all]' brings it."
+        _fail(str(error) if "pip install" in str(error) else advice)
     except MemoryError:
         _fail("Expected more memory; got none left. Take fewer rows at once, or fewer draws.")
+    except BrokenPipeError as error:  # who read the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(PIPE_CLOSED) from error
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         _fail(" ".join(str(error).split()))
     except (typer.Exit, typer.Abort):
@@ -67,5 +68,6 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    note(f"deconflow: {message}")
+    readable = "".join(letter if letter.isprintable() else "?" for letter in message)
+    note(f"deconflow: {readable}")
     raise typer.Exit(code)

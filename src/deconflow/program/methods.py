@@ -48,6 +48,12 @@ def estimator_class(class_name: str) -> Any:
     return found
 
 
+def can_resume(method: str) -> bool:
+    """Whether fits of a method keep checkpoints; those of the others are short."""
+    known = METHODS.get(method)
+    return known is not None and "checkpoint" in estimator_class(known.class_name)().get_params()
+
+
 def make_estimator(
     method: str, n_rows: int, settings: Sequence[str] = (), **about_the_run: Any
 ) -> Any:

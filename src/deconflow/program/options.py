@@ -13,10 +13,15 @@ TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV or VOTable file."
 
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]
+OptionalTable = Annotated[
+    Path | None, typer.Argument(help=f"{TABLE_HELP} Without it, the one that was fitted.")
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Table to write; its ending says the format.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same answer.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31, help="The same seed gives the same answer.")
+]
 Chunk = Annotated[int, typer.Option("--chunk", min=1, help="Rows to hold in memory at once.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of new columns.")]

@@ -14,11 +14,11 @@ from deconflow.estimators.results import PosteriorSamples
 from deconflow.files import replacing
 from deconflow.noise import Noise
 from deconflow.program.messages import one_line_errors
-from deconflow.program.options import TABLE_HELP, Model, Seed
+from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.posteriors import answer_posterior
 from deconflow.program.saved import SavedModel, load
 from deconflow.tables import open_table, read_rows
-from deconflow.tables.formats import need
+from deconflow.tables.formats import need, split_part
 from deconflow.tables.specs import split
 
 Array = NDArray[np.float64]
@@ -28,9 +28,7 @@ SHOWN, DRAWS, CHECKED = 20_000, 20_000, 2000
 
 def plot(
     model: Model,
-    table: Annotated[
-        Path | None, typer.Argument(help=f"{TABLE_HELP} Without it, the one that was fitted.")
-    ] = None,
+    table: OptionalTable = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Picture to write: .png, .pdf or .svg.")
     ] = Path("deconvolved.png"),
@@ -78,7 +76,7 @@ def measured_rows(saved: SavedModel, table: Path | None) -> Measured | None:
     """Read a table, or the one that was fitted; None if that is gone."""
     if table is None:
         table = Path(saved.about.get("table", {}).get("path", ""))
-        if not table.is_file():
+        if not split_part(table)[0].is_file():
             return None
     rows = read_rows(saved.reader(open_table(table, typed=False)))
     assert rows.noise is not None
@@ -95,7 +93,7 @@ def draw(
         return plots.history(saved.estimator).figure
     if kind == "marginals":
         w = None if data is None else data.w
-        axes = plots.marginals(saved.estimator, w, names=saved.names, random_state=seed)
+        axes = plots.marginals(saved.estimator, w, names=saved.labels, random_state=seed)
         return axes[0].figure
     if data is None:
         raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
@@ -131,16 +129,16 @@ def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> An
 
     samples = saved.estimator.sample(DRAWS, random_state=seed)
     if not rows:
-        return plots.corner_figure(data.some(SHOWN).w, samples, names=_labels(saved))
+        return plots.corner_figure(data.some(SHOWN).w, samples, names=saved.labels)
     places = data.named(rows)
     w, noise = data.w[places], data.noise[places]
-    answer = answer_posterior(saved.estimator, w, noise, n_draws=300, seed=seed)
+    answer = answer_posterior(saved.answering, w, noise, n_draws=300, seed=seed)
     posterior = PosteriorSamples(
         answer.draws(300), answer.mean, answer.covariance, np.full(len(rows), np.nan)
     )
     others = data.some(SHOWN).w
     return plots.corner_figure(
-        np.concatenate([w, others]), samples, names=_labels(saved), posterior=posterior,
+        np.concatenate([w, others]), samples, names=saved.labels, posterior=posterior,
         rows=range(len(rows)), errors=noise.variance().sqrt().expand(len(rows), -1).numpy(),
     )  # fmt: skip
 
@@ -150,18 +148,12 @@ def _checks(saved: SavedModel, data: Measured, seed: int) -> Any:
 
     some = data.some(CHECKED)
     few = some.some(300)
-    answer = answer_posterior(saved.estimator, few.w, few.noise, n_draws=10, seed=seed)
+    answer = answer_posterior(saved.answering, few.w, few.noise, n_draws=10, seed=seed)
     grid = plots.diagnostics(
-        saved.estimator, some.w, some.noise, names=saved.names, random_state=seed,
+        saved.estimator, some.w, some.noise, names=saved.labels, random_state=seed,
         effective_sample_size=answer.effective_sample_size,
     )  # fmt: skip
     return grid[0, 0].figure
-
-
-def _labels(saved: SavedModel) -> list[str]:
-    from deconflow.plots.style import labels
-
-    return labels(saved.names, len(saved.names))
 
 
 def _check(output: Path, kind: str) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from deconflow.estimators import XDGMM, Deconvolver
 from deconflow.noise import Noise
+from deconflow.xd.mixture import average
 
 Array = NDArray[np.float64]
 HALVINGS = 40
@@ -73,6 +75,17 @@ class Answer:
     @property
     def _mixture(self) -> bool:
         return hasattr(self.posterior, "weights") and hasattr(self.posterior, "means")
+
+
+def closed_form(model: Deconvolver) -> XDGMM:
+    """Return the same density as an estimator whose answers are exact, and quick."""
+    mixture = average(model.mixtures_)
+    exact = XDGMM(len(mixture))
+    exact.weights_, exact.means_ = mixture.weights, mixture.means
+    exact.covariances_ = mixture.covariances
+    exact.n_features_in_ = exact.n_latent_ = mixture.dim
+    exact.noise_given_ = True
+    return exact
 
 
 def answer_posterior(

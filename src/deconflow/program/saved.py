@@ -6,12 +6,14 @@ import json
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from deconflow.estimators.persistence import DESCRIPTION
 from deconflow.files import clear_write_errors, swap_folder
 from deconflow.program.methods import METHODS, estimator_class
+from deconflow.program.posteriors import closed_form
 from deconflow.tables import Columns, RowReader, Source, find_columns
 
 TABLE, FORMAT = "table.json", 1
@@ -44,6 +46,22 @@ class SavedModel:
         if given is None:
             return tuple(f"v{d}" for d in range(self.estimator.n_features_in_))
         return tuple(map(str, given))
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the dimensions with their units, where these are known."""
+        units = self.columns.units if self.columns else ()
+        known = units or (None,) * len(self.names)
+        pairs = zip(self.names, known, strict=True)
+        return [f"{name} [{unit}]" if unit else name for name, unit in pairs]
+
+    @cached_property
+    def answering(self) -> Any:
+        """What answers about rows: a closed form, where mixtures were chosen and noise Gaussian."""
+        mixtures = getattr(self.estimator, "method_", None) == "xd"
+        if mixtures and self.columns is not None and self.columns.law == "gaussian":
+            return closed_form(self.estimator)
+        return self.estimator
 
     def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
         """Return what reads this model's measurements from a table."""

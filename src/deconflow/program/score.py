@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from deconflow.noise import Noise
 from deconflow.program.messages import one_line_errors
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
 from deconflow.program.saved import load
 from deconflow.program.streaming import (
+    answers,
     append_columns,
-    compute_rows,
     open_for,
     refuse_useless,
     report_counts,
@@ -46,12 +46,12 @@ def score(
     with one_line_errors():
         saved = load(model)
         reader = saved.reader(open_for(table, output))
-        total = Mean(saved.estimator)
+        total = Mean(saved.answering)
         if output is None:
             counts = _without_output(reader, total, chunk, progress=not quiet)
         else:
             counts = append_columns(
-                reader, output, [f"{prefix}log_density"], total,
+                reader, output, ["log_density"], total,
                 prefix=prefix, chunk=chunk, progress=not quiet,
             )  # fmt: skip
         typer.echo(f"{total}; {report_counts(counts)}")
@@ -79,17 +79,9 @@ class Mean:
         return f"mean log p(w) {self.mean:.6f} +- {error:.6f}"
 
 
-def _without_output(
-    reader: RowReader, total: Mean, chunk: int, *, progress: bool
-) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    first_row = 0
-    with tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar:
-        for table in reader.source.chunks(chunk, reader.needed):
-            _, status = compute_rows(reader, table, first_row, 1, total)
-            for word in status:
-                counts[word] = counts.get(word, 0) + 1
-            first_row += table.num_rows
-            bar.update(table.num_rows)
+def _without_output(reader: RowReader, total: Mean, chunk: int, *, progress: bool) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for _, _, status in answers(reader, 1, total, chunk, progress, reader.needed):
+        counts.update(status)
     refuse_useless(counts, reader.source.name)
     return counts

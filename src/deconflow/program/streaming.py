@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tqdm.auto import tqdm
 
 from deconflow.noise import Noise
 from deconflow.tables import RowReader, Source, open_table, writing
-from deconflow.tables.formats import format_of, need
+from deconflow.tables.formats import format_of, need, split_part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,9 +30,10 @@ MOST_FAILURES = 1000
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
     text = output is not None and format_of(output) in ("csv", "tsv")
-    if output is not None and output.exists() and output.resolve() == table.resolve():
+    source = open_table(table, typed=not text)
+    if output is not None and output.exists() and output.samefile(split_part(table)[0]):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
-    return open_table(table, typed=not text)
+    return source
 
 
 def append_columns(
@@ -43,31 +45,39 @@ def append_columns(
     prefix: str,
     chunk: int,
     progress: bool,
-) -> dict[str, int]:
+) -> Counter[str]:
     """Write the table with new columns and a status, and count rows by status."""
     pa = need("pyarrow")
-    schema = _with_fields(reader.source, [*names, prefix + STATUS])
-    counts: dict[str, int] = {}
-    first_row = 0
-    with (
-        writing(output, schema) as sink,
-        tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar,
-    ):
-        for table in reader.source.chunks(chunk):
-            columns, status = compute_rows(reader, table, first_row, len(names), compute)
+    schema = _with_fields(reader.source, [prefix + name for name in (*names, STATUS)])
+    counts: Counter[str] = Counter()
+    with writing(output, schema) as sink:
+        for table, columns, status in answers(reader, len(names), compute, chunk, progress):
             arrays = [pa.array(column, from_pandas=True) for column in columns.T]
-            sink.write(
-                pa.table([*table.columns, *arrays, pa.array(status, pa.string())], schema=schema)
-            )
-            for word in status:
-                counts[word] = counts.get(word, 0) + 1
-            first_row += table.num_rows
-            bar.update(table.num_rows)
+            arrays.append(pa.array(status, pa.string()))
+            sink.write(pa.table([*table.columns, *arrays], schema=schema))
+            counts.update(status)
         refuse_useless(counts, reader.source.name)
     return counts
 
 
-def compute_rows(
+def answers(
+    reader: RowReader,
+    width: int,
+    compute: Compute,
+    chunk: int,
+    progress: bool,
+    needed: Sequence[str] | None = None,
+) -> Iterator[tuple[pa.Table, Array, NDArray[Any]]]:
+    """Walk through all columns, or those needed, with each chunk's new columns and status."""
+    first_row = 0
+    with tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar:
+        for table in reader.source.chunks(chunk, needed):
+            yield table, *_compute_rows(reader, table, first_row, width, compute)
+            first_row += table.num_rows
+            bar.update(table.num_rows)
+
+
+def _compute_rows(
     reader: RowReader, table: pa.Table, first_row: int, width: int, compute: Compute
 ) -> tuple[Array, NDArray[Any]]:
     """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status."""
@@ -85,20 +95,19 @@ def compute_rows(
     return rows.spread(answers), status
 
 
-def refuse_useless(counts: dict[str, int], table: str) -> None:
+def refuse_useless(counts: Counter[str], table: str) -> None:
     """Raise if a table has no rows, or none that could be used."""
     if not counts:
         raise ValueError(f"Expected one or more rows in {table}; got none.")
     if "ok" not in counts:
-        reason = max(counts, key=lambda word: counts[word])
+        reason = counts.most_common(1)[0][0]
         raise ValueError(f"Expected a row of {table} that can be used; got none: {reason}")
 
 
-def report_counts(counts: dict[str, int]) -> str:
+def report_counts(counts: Counter[str]) -> str:
     """Say how many rows were used, and why others were not."""
-    used = counts.get("ok", 0)
     others = [f"{n} marked {reason!r}" for reason, n in counts.items() if reason != "ok"]
-    return f"{used} rows" + (f"; {', '.join(others)}" if others else "")
+    return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
 def _carefully(

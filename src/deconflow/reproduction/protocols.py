@@ -104,9 +104,9 @@ class Protocol:
 PAPER = Protocol("paper")
 """The appendix to the letter."""
 
-EVALUATIONS = 40_000_000
-"""About ten minutes of one core: ``results/flow_evaluation.json`` has 14 to 17 microseconds for one
-evaluation with K of 10 to 50, and three times that with K = 1, where a step is mostly overhead."""
+EVALUATIONS = 25_000_000
+"""About ten minutes of one core: ``results/flow_evaluation.json`` has 18 to 24 microseconds for one
+evaluation with K of 10 to 50, and 49 with K = 1, where a step is mostly overhead."""
 
 BUDGET = Protocol(
     "budget",

@@ -22,6 +22,8 @@ def as_arrow(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.
     if values.dtype == object:
         cells = [None if cell is None else _plain(cell) for cell in values]
         return pa.array(_hidden(cells, mask))
+    if values.dtype.kind == "c":  # which pyarrow does not know
+        values = values.astype(str)
     if values.ndim > 1:
         return _lists(values)
     if values.dtype.kind == "S":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,15 @@ def _from_text(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
         row, cell = _first_text(present)
         raise ValueError(
             f"Expected numbers in column {name!r}; got {cell!r} in {row_name(first_row + row)}. "
-            "Correct it, or leave the cell empty for a missing value."
+            f"{_advice(cell)}"
         ) from error
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _advice(cell: str) -> str:
+    if re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE):
+        return "Write a point for the comma."
+    return "Correct it, or leave the cell empty for a missing value."
 
 
 def _first_text(column: pa.ChunkedArray) -> tuple[int, str]:

@@ -47,13 +47,17 @@ class Columns:
     units: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        uneven = any(lower != upper for lower, upper in self.errors)
-        check_kind(self.noise, uneven, bool(self.correlations or self.covariances))
+        check_kind(self.noise, self.uneven, bool(self.correlations or self.covariances))
 
     @property
     def uneven(self) -> bool:
         """Whether some error bars are asymmetric."""
         return any(lower != upper for lower, upper in self.errors)
+
+    @property
+    def law(self) -> str:
+        """Name of the law of the noise."""
+        return "split-normal" if self.uneven else self.noise
 
     def needed(self, only: Sequence[str] | None = None) -> list[str]:
         """Columns that a table must have, for all measurements or only some."""

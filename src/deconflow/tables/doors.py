@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deconflow.files import replacing
-from deconflow.tables.formats import format_of, need
+from deconflow.tables.formats import format_of, need, split_part
 from deconflow.tables.source import Sink, Source, refuse_twice
 
 if TYPE_CHECKING:
@@ -21,17 +21,19 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
     Parameters
     ----------
     path
-        The file; its ending says the format.
+        The file; its ending says the format. ``file.fits[NAME]`` or ``file.fits[2]`` is one of
+        several tables in a FITS file.
     typed
         Whether the columns of a text file shall get types, by one more pass through it. False
         hands its cells on to another text file as they are written.
     """
-    path = Path(path)
+    path, part = split_part(path)
     kind = format_of(path)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a table at {path}; got no such file.")
+        got = "a folder" if path.is_dir() else "no such file"
+        raise FileNotFoundError(f"Expected a table at {path}; got {got}.")
     need("pyarrow")
-    source = _open(path, kind, typed)
+    source = _open(path, kind, part, typed)
     refuse_twice(source.names, source.name)
     return source
 
@@ -51,7 +53,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
             raise
 
 
-def _open(path: Path, kind: str, typed: bool) -> Source:
+def _open(path: Path, kind: str, part: str | None, typed: bool) -> Source:
     if kind in ("csv", "tsv"):
         from deconflow.tables.text import TextSource
 
@@ -64,7 +66,7 @@ def _open(path: Path, kind: str, typed: bool) -> Source:
     if kind == "fits":
         from deconflow.tables.fits import FitsSource
 
-        return FitsSource(path)
+        return FitsSource(path, part)
     from deconflow.tables.whole import WholeSource
 
     return WholeSource(path, kind)

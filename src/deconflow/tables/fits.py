@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,11 @@ ROWS_AT_ONCE = 50_000
 
 
 class FitsSource(Source):
-    """The first binary table of a FITS file."""
+    """A table of a FITS file: that of a name or number, or the first."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.name
+    def __init__(self, path: Path, part: str | None = None) -> None:
+        self.path, self.part = path, part
+        self.name = path.name if part is None else f"{path.name}[{part}]"
         with self._table() as hdu:
             fields = [_column(hdu, column, 0, 0) for column in hdu.columns]
             self.n_rows: int = hdu.header["NAXIS2"]
@@ -52,10 +54,27 @@ class FitsSource(Source):
         except OSError as error:
             raise ValueError(f"Expected a FITS file at {self.path}; got: {error}") from error
         with file:
-            tables = [hdu for hdu in file if isinstance(hdu, fits.BinTableHDU | fits.TableHDU)]
+            kinds = fits.BinTableHDU | fits.TableHDU
+            tables = {str(i): hdu for i, hdu in enumerate(file) if isinstance(hdu, kinds)}
             if not tables:
                 raise ValueError(f"Expected a table in {self.path}; got images only.")
-            yield tables[0]
+            yield self._choose(tables)
+
+    def _choose(self, tables: dict[str, Any]) -> Any:
+        """Choose by name or number; the first, with a word about the others, if none is said."""
+        names = ", ".join(hdu.name or number for number, hdu in tables.items())
+        if self.part is None:
+            if len(tables) > 1:
+                warnings.warn(
+                    f"{self.name} has the tables {names}; the first is taken. Name another as "
+                    f"{self.name}[NAME].",
+                    stacklevel=2,
+                )
+            return next(iter(tables.values()))
+        for number, hdu in tables.items():
+            if self.part == number or self.part.upper() == hdu.name.upper():
+                return hdu
+        raise ValueError(f"Expected a table in {self.path.name}: {names}; got {self.part!r}.")
 
 
 def _column(hdu: Any, column: Any, start: int, stop: int) -> pa.Array:
@@ -81,6 +100,12 @@ class FitsSink(Sink):
     """A FITS file: widths of text are known at the end, so rows wait in a Parquet file."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
+        for name in schema.names:
+            if not (name.isascii() and name.isprintable()):
+                raise ValueError(
+                    f"Expected columns named in ASCII for a FITS file; got {name!r}. "
+                    "Write .parquet, .ecsv or .vot instead, or rename it."
+                )
         self._path, self._schema = path, schema
         self._waiting = path.with_name(path.name + ".parquet")
         self._sink = ParquetSink(self._waiting, schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,23 @@ ENDINGS = {
     ".votable": "votable",
     ".xml": "votable",
 }
+PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".tar", ".tgz")
+
+
+def split_part(path: str | Path) -> tuple[Path, str | None]:
+    """Part a FITS file from the table in it that is named, by name or number.
+
+    Examples
+    --------
+    >>> split_part("stars.fits[2]")
+    (PosixPath('stars.fits'), '2')
+    >>> split_part("stars.csv")
+    (PosixPath('stars.csv'), None)
+    """
+    found = re.fullmatch(r"(.+\.fits?)\[([^\[\]]+)\]", str(path), re.IGNORECASE)
+    if found is None or Path(path).exists():
+        return Path(path), None
+    return Path(found[1]), found[2]
 
 
 def format_of(path: str | Path) -> str:
@@ -29,6 +47,8 @@ def format_of(path: str | Path) -> str:
     ('parquet', 'fits')
     """
     ending = Path(path).suffix.lower()
+    if ending in PACKED:
+        raise ValueError(f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.")
     if ending not in ENDINGS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(ENDINGS)}; got {Path(path).name!r}. "

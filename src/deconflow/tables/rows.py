@@ -153,7 +153,7 @@ class _Chunk:
         if not isinstance(bar, str):
             if positive and bar == 0:
                 raise ValueError(
-                    f"Expected positive errors under {self._law()} noise; got --errors ...=0."
+                    f"Expected positive errors under {self.columns.law} noise; got --errors ...=0."
                 )
             return np.full_like(w, bar)
         return self._at_least_zero(bar, measured, positive=positive) * self.reader._factors[bar]
@@ -162,15 +162,13 @@ class _Chunk:
         values = self._numbers(column)
         bad = measured & ((values <= 0) if positive else (values < 0))
         if bad.any():
-            least = f"above 0, because the noise is {self._law()}," if positive else "of at least 0"
+            law = self.columns.law
+            least = f"above 0, because the noise is {law}," if positive else "of at least 0"
             raise ValueError(
                 f"Expected errors {least} in column {column!r}; got {self._first(values, bad)}. "
                 "Correct it, or leave the cell empty if the value is missing."
             )
         return values
-
-    def _law(self) -> str:
-        return "split-normal" if self.columns.uneven else self.columns.noise
 
     def _correlated(self) -> bool:
         pairs = self.columns.correlations + self.columns.covariances

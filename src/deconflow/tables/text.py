@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class TextSource(Source):
         self.path, self.name = path, path.name
         self._comments, header = _begin(path)
         self.delimiter = ";" if delimiter == "," and _semicolons(header) else delimiter
-        self._written: list[str] = self._reader().schema.names
+        self._written = self._names()
         names = [name.strip() for name in self._written]
         refuse_twice(names, self.name)
         self.schema = schema or pa.schema([(name, pa.string()) for name in names])
@@ -44,10 +45,10 @@ class TextSource(Source):
         """Walk through the rows."""
         names = self.names if columns is None else list(columns)
         written = [self._written[self.names.index(name)] for name in names]
-        reader = self._reader(
+        batches = self._batches(
             column_types=dict.fromkeys(self._written, pa.string()), include_columns=written
         )
-        for table in slices((pa.Table.from_batches([batch]) for batch in reader), size):
+        for table in slices(batches, size):
             yield _cast(table.rename_columns(names), self.schema)
 
     def typed(self) -> TextSource:
@@ -59,15 +60,33 @@ class TextSource(Source):
         schema = pa.schema([(name, [*kinds, pa.string()][0]) for name, kinds in left.items()])
         return TextSource(self.path, self.delimiter, schema)
 
+    def _names(self) -> list[str]:
+        with self._clear_errors():
+            return list(self._reader().schema.names)
+
+    def _batches(self, **conversion: Any) -> Iterator[pa.Table]:
+        with self._clear_errors():
+            for batch in self._reader(**conversion):
+                yield pa.Table.from_batches([batch])
+
     def _reader(self, **conversion: Any) -> CSVStreamingReader:
+        return open_csv(
+            self.path,
+            read_options=ReadOptions(skip_rows=self._comments),
+            parse_options=ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=ConvertOptions(strings_can_be_null=False, **conversion),
+        )
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
         try:
-            return open_csv(
-                self.path,
-                read_options=ReadOptions(skip_rows=self._comments),
-                parse_options=ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=ConvertOptions(strings_can_be_null=False, **conversion),
-            )
-        except pa.ArrowInvalid as error:
+            yield
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+                raise ValueError(
+                    f"Expected text in UTF-8 in {self.name}; got other bytes. Convert it, for "
+                    f"example: iconv -f latin1 -t utf-8 {self.name}"
+                ) from error
             raise ValueError(
                 f"Expected a header and rows of as many cells in {self.name}; got: {error}"
             ) from error

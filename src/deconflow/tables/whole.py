@@ -15,6 +15,8 @@ from deconflow.tables.formats import need
 from deconflow.tables.source import Sink, Source, slices
 
 FORMATS = {"ecsv": "ascii.ecsv", "votable": "votable"}
+OPTIONS = {"votable": {"use_names_over_ids": True}}
+"""Names as people gave them, not as XML wants them."""
 
 
 class WholeSource(Source):
@@ -85,6 +87,6 @@ def _read(path: Path, kind: str) -> Any:
     table_type = need("astropy.table").Table
     try:
         with warnings.catch_warnings(action="ignore"):
-            return table_type.read(path, format=FORMATS[kind])
+            return table_type.read(path, format=FORMATS[kind], **OPTIONS.get(kind, {}))
     except (ValueError, IndexError, TypeError, KeyError, StopIteration) as error:
         raise ValueError(f"Expected a {kind} table at {path}; got: {error}") from error

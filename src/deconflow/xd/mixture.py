@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixture:
     r"""The density :math:`p(v) = \sum_k \pi_k \, N(v; m_k, V_k)`.
 
@@ -38,6 +38,9 @@ class Mixture:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"Mixture({len(self)} components, {self.dim} dimensions)"
 
     @property
     def dim(self) -> int:
@@ -82,6 +85,12 @@ class Mixture:
         """Return the density of ``v + n`` with ``n ~ N(0, covariance)``."""
         return Mixture(self.weights, self.means, self.covariances + np.asarray(covariance))
 
+    def in_units(self, location: ArrayLike, scale: ArrayLike) -> Mixture:
+        """Return the density of ``location + scale v``."""
+        s = np.asarray(scale)
+        covariances = self.covariances * s[:, None] * s
+        return Mixture(self.weights, np.asarray(location) + s * self.means, covariances)
+
     def mean_and_covariance(self) -> tuple[Array, Array]:
         """Mean ``(D,)`` and covariance ``(D, D)`` of the whole mixture."""
         mean = self.weights @ self.means
@@ -103,3 +112,24 @@ def average(mixtures: list[Mixture], shares: list[float] | None = None) -> Mixtu
         np.concatenate([mixture.means for mixture in mixtures]),
         np.concatenate([mixture.covariances for mixture in mixtures]),
     )
+
+
+def take_apart(mixture: Mixture, count: int) -> list[Mixture]:
+    """Undo :func:`average` of ``count`` mixtures with equal shares.
+
+    Examples
+    --------
+    >>> one = Mixture(np.array([0.3, 0.7]), np.zeros((2, 1)), np.ones((2, 1, 1)))
+    >>> [part.weights.round(2).tolist() for part in take_apart(average([one, one]), 2)]
+    [[0.3, 0.7], [0.3, 0.7]]
+    """
+    middles = np.cumsum(mixture.weights) - 0.5 * mixture.weights
+    owner = np.minimum((middles * count).astype(int), count - 1)
+    return [
+        Mixture(
+            count * mixture.weights[owner == part],
+            mixture.means[owner == part],
+            mixture.covariances[owner == part],
+        )
+        for part in range(count)
+    ]

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 NUMBERS_AT_ONCE = 4_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MixturePosterior:
     """A Gaussian mixture for every row.
 
@@ -39,6 +39,10 @@ class MixturePosterior:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def __repr__(self) -> str:
+        rows, components, dim = self.means.shape
+        return f"MixturePosterior({rows} rows, {components} components each, {dim} dimensions)"
 
     @property
     def mean(self) -> Array:

@@ -1,0 +1,106 @@
+"""Pages of the documents: their Python runs, their commands work, what they quote is so."""
+
+import json
+import re
+import shutil
+
+import matplotlib.image
+import numpy as np
+import pytest
+from program.running import XD, succeed
+from program.test_program_page import commands, run_all
+
+from deconflow.auto import plan
+
+
+@pytest.fixture
+def page(request):
+    return lambda name: (request.config.rootpath / "docs" / f"{name}.md").read_text()
+
+
+def run_python(text):
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)
+    return names
+
+
+def test_what_a_wrong_law_costs(page, capsys):
+    text = page("noise")
+    names = run_python(text)
+    assert names["model"].n_features_in_ == 1
+    quoted = float(re.search(r"costs (\d\.\d+) nat", text).group(1))
+    assert abs(names["gap"] - quoted) < 0.03
+    assert f"{names['gap']:.2f} nat a row" in capsys.readouterr().out
+
+
+def test_missing_values_are_filled(page, capsys):
+    text = page("missing")
+    run_python(text)
+    spread, rms, sd = (float(x) for x in capsys.readouterr().out.split())
+    told = re.search(r"spread of ([\d.]+);.*off by ([\d.]+) .* is ([\d.]+) in the mean", text)
+    assert np.allclose([spread, rms, sd], [float(x) for x in told.groups()], atol=0.02)
+    assert rms < 0.5 * spread
+
+
+def test_migrating(page):
+    names = run_python(page("migrating"))
+    assert np.allclose(
+        np.sort(names["xmean"][:, 0]), np.sort(names["model"].means_[:, 0]), atol=0.02
+    )
+    joint = np.log(np.exp(names["per_component"]).sum(1))
+    assert np.allclose(joint, names["model"].score_observations(names["X"], noise=names["Xerr"]))
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_certificate(page, monkeypatch):
+    for bound in ("SHORTEST", "LONGEST"):
+        monkeypatch.setattr(plan, bound, 20)
+    names = run_python(page("certificate"))
+    assert names["model"].certificate_.trusted
+
+
+@pytest.mark.parametrize("name", ["missing", "certificate"])
+def test_commands(folder, page, name):
+    run_all(commands(page(name)))
+
+
+def test_the_twin_of_the_certificate_is_doubtful(folder, page):
+    line = commands(page("certificate"))[-1]
+    said = re.search(r'ends with "(.*?)"', page("certificate")).group(1)
+    assert said in succeed(*line.split()[1:], *XD)
+
+
+def test_every_page_is_in_the_contents(request, page):
+    folder = request.config.rootpath / "docs"
+    listed = re.search(r"```\{toctree\}\n(.*?)```", page("index"), re.DOTALL).group(1).split()
+    assert sorted([*listed, "index"]) == sorted(path.stem for path in folder.glob("*.md"))
+
+
+def test_figures_about_gaia_are_those_of_the_record(request, page):
+    text = page("gaia")
+    record = json.loads((request.config.rootpath / "results" / "gaia.json").read_text())
+    told = text[text.index("## What one sees") :]
+    quoted = set(re.findall(r"(?<![\w.])\d+\.\d+", told))
+    values = list(record["figures"].values())
+    values += [
+        float(x)
+        for lines in record["printed"].values()
+        for line in lines
+        for x in re.findall(r"-?\d+\.\d+", line)
+    ]
+    known = {
+        f"{abs(scale * value):.{d}f}" for value in values for scale in (1, 100) for d in (1, 2, 4)
+    }
+    assert len(quoted) > 4
+    assert quoted <= known
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*did not parse as fits unit")
+def test_the_gaia_page(folder, page, gaia_path):
+    shutil.copy(gaia_path, folder)
+    text = page("gaia")
+    run_python(text)
+    run_all(commands(text))
+    assert matplotlib.image.imread("corner.png").std() > 0.05
