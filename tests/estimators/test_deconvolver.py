@@ -213,14 +213,43 @@ def test_flows_win_only_by_more_than_chance(gain, win):
     mixture = rng.normal(size=10_000)
     blend = mixture + gain + spread - spread.mean()
     rows, weights = np.arange(10_000), np.ones(10_000)
-    assert Comparison(rows, mixture, blend, weights).flows_win() is win
+    assert Comparison(rows, mixture, blend, weights, 0.0).flows_win() is win
+
+
+@pytest.mark.parametrize("better", [0.0, 0.1])
+def test_held_out_rows_choose_the_smoothing(monkeypatch, flows_always_win, better):
+    trained = []
+
+    def compare(data, ladder, jobs, flows, smoothing, plan):
+        assert jobs[0].smoothings == (0.0, 0.1)
+        rows = np.arange(100)
+        gain = 1.0 if smoothing == better else 0.5
+        return Comparison(rows, np.zeros(100), np.full(100, gain), np.ones(100), smoothing)
+
+    def train_all(jobs, n_jobs, **said):
+        trained.append([job.smoothings for job in jobs])
+        return [member.train(job) for job in jobs]
+
+    monkeypatch.setattr("deconflow.auto.fitting._compare", compare)
+    monkeypatch.setattr("deconflow.auto.fitting.train_all", train_all)
+    _, w = data(100)
+    model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
+    assert model.smoothing_ == better
+    assert trained[-1] == [(better,), (better,)]
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.estimators.deconvolver.UntrustedFitWarning")
+def test_missing_values_have_no_smoothing(flows_always_win):
+    _, w = data(100)
+    w[::3, 0] = np.nan
+    assert Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD).smoothing_ == 0.0
 
 
 def test_rows_of_no_weight_do_not_vote():
     mixture, blend = np.zeros(200), np.repeat([1.0, -5.0], 100)
     weights = np.repeat([1.0, 0.0], 100)
     blend = blend + 0.01 * np.random.default_rng(0).normal(size=200)
-    assert Comparison(np.arange(200), mixture, blend, weights).flows_win()
+    assert Comparison(np.arange(200), mixture, blend, weights, 0.0).flows_win()
 
 
 def test_a_fit_in_doubt_warns(monkeypatch, short):

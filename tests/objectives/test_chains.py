@@ -13,6 +13,7 @@ from deconflow.noise import gaussian, laplace
 from deconflow.objectives.chains import Chains
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.posterior import posterior
 
@@ -155,6 +156,14 @@ def test_training_raises_the_likelihood_and_visits_every_row(members, steps_on):
     assert chains.eval()(rows).mean() > before + 0.05
 
 
+def test_each_member_is_blurred_by_its_own_share():
+    """Of rows whose draws have no spread: the blur of 0, a tenth and all of the noise."""
+    rows, chains = small_fit(members=3, smoothing=(0.0, 0.1, 1.0), steps_on=500)
+    draws = WeightedDraws(torch.zeros(4, 3 * len(rows), 2), torch.zeros(4, 3 * len(rows)))
+    spread = chains._blurred(draws, rows).unflatten(1, (3, -1)).square().mean((0, 2))
+    np.testing.assert_allclose(spread, 0.25 * np.array([[0.0], [0.1], [1.0]]) * [1, 1], rtol=0.02)
+
+
 def test_weighted_and_drawn_gradients_agree():
     """Rao-Blackwellised and by draws: the same gradient in the mean, less variance in the first."""
     found = {}
@@ -218,7 +227,12 @@ def test_a_copy_shares_the_rows_but_not_the_chains():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"fresh": 0}, "fresh"), ({"steps_on": -1}, "steps_on"), ({"smoothing": -0.1}, "smoothing")],
+    [
+        ({"fresh": 0}, "fresh"),
+        ({"steps_on": -1}, "steps_on"),
+        ({"smoothing": -0.1}, "smoothing"),
+        ({"smoothing": (0.0, 0.1)}, "each of 1 members; got 2"),
+    ],
 )
 def test_bad_settings(settings, message):
     rows, chains = small_fit(n=20)

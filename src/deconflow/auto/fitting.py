@@ -41,12 +41,20 @@ class Comparison:
         ``log p(w)`` of each, under the mixture alone and with the flows' share.
     weights : array
         Weights of the rows.
+    smoothing : float
+        Of the flows.
     """
 
     rows: NDArray[np.int64]
     mixture: NDArray[np.float64]
     blend: NDArray[np.float64]
     weights: NDArray[np.float64]
+    smoothing: float
+
+    @property
+    def held_out(self) -> float:
+        """Mean log-likelihood with the flows."""
+        return float(np.average(self.blend, weights=self.weights))
 
     def flows_win(self) -> bool:
         """Whether the flows' gain is more than chance would make."""
@@ -66,6 +74,8 @@ class Fitted:
         One XD fit of all rows: where draws come from.
     members : list of Member
         The flows; empty if XD was chosen.
+    smoothing : float
+        That of the flows' draws, as chosen.
     table : dict of arrays
         How XD's components and floor were chosen.
     certificate : Certificate
@@ -75,6 +85,7 @@ class Fitted:
     mixture: Mixture
     proposing: Mixture
     members: list[Member]
+    smoothing: float
     table: dict[str, NDArray[Any]]
     certificate: Certificate
 
@@ -101,17 +112,21 @@ def fit_density(
     proposing = Problem(data).fit(ladder.recipe, rng).mixture
     jobs = _jobs_without_folds(data, ladder, plan, means, seed)
     compared = train_all(jobs, means.n_jobs, progress=means.progress, what="flows to compare")
-    comparison = _compare(data, ladder, jobs, compared, plan)
+    smoothings = _smoothings(data, plan)
+    comparisons = [_compare(data, ladder, jobs, compared, s, plan) for s in smoothings]
+    comparison = max(comparisons, key=lambda c: c.held_out)
     members: list[Member] = []
     if comparison.flows_win():
-        members = _flows_on_all(data, proposing, plan, means, seed) or compared[0]
+        smoothing = comparison.smoothing
+        members = _flows_on_all(data, proposing, smoothing, plan, means, seed) or compared[0]
     density = blend_of(ladder.mixture, members, plan)
     held_out, rows = ladder.held_out, np.arange(len(data))
     if members:
         held_out, rows = comparison.blend, comparison.rows
     in_units = torch.from_numpy(held_out) - log_volume.expand(len(data))[torch.from_numpy(rows)]
     certificate = _certify(density, proposing, data, in_units, comparison, members, plan)
-    return Fitted(ladder.mixture, proposing, members, ladder.table, certificate)
+    smoothing = comparison.smoothing if members else 0.0
+    return Fitted(ladder.mixture, proposing, members, smoothing, ladder.table, certificate)
 
 
 def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
@@ -130,40 +145,54 @@ def _jobs_without_folds(
 ) -> list[Job]:
     """Plan a stack without each of some folds, proposed by a mixture without it."""
     jobs = []
+    smoothings = tuple(s for s in _smoothings(data, plan) for _ in range(plan.compared_flows))
     for f, fold in enumerate(ladder.folds[: plan.compared_folds]):
         kept = data[torch.from_numpy(fold.kept)]
         proposing = Problem(kept).fit(ladder.recipe, np.random.RandomState(seed + f)).mixture
         file = _file(means, f"fold{f}")
-        jobs.append(Job(kept, proposing, plan.compared_flows, plan, seed + f, file))
+        jobs.append(Job(kept, proposing, smoothings, plan, seed + f, file))
     return jobs
 
 
 def _flows_on_all(
-    data: Observations, proposing: Mixture, plan: Plan, means: Means, seed: int
+    data: Observations, proposing: Mixture, smoothing: float, plan: Plan, means: Means, seed: int
 ) -> list[Member]:
     jobs = [
-        Job(data, proposing, count, plan, seed + 1000 + s, _file(means, f"stack{s}"))
+        Job(data, proposing, (smoothing,) * count, plan, seed + 1000 + s, _file(means, f"stack{s}"))
         for s, count in enumerate(share_out(plan.members))
     ]
     stacks = train_all(jobs, means.n_jobs, progress=means.progress, what="flows on all rows")
     return [member for stack in stacks for member in stack]
 
 
+def _smoothings(data: Observations, plan: Plan) -> tuple[float, ...]:
+    """Return what to choose from: rows that measure every value once have a noise to blur by."""
+    whole = data.observed is None and data.projection is None
+    return plan.smoothings if whole else (0.0,)
+
+
 def _compare(
-    data: Observations, ladder: Ladder, jobs: list[Job], flows: list[list[Member]], plan: Plan
+    data: Observations,
+    ladder: Ladder,
+    jobs: list[Job],
+    flows: list[list[Member]],
+    smoothing: float,
+    plan: Plan,
 ) -> Comparison:
     """Score the flows' and XD's answers on each fold they have not seen, or on some of its rows."""
     held, blended = [], []
     for fold, mixture, job, stack in zip(ladder.folds, ladder.without, jobs, flows, strict=False):
         seen = fold.held[: ROWS_TO_COMPARE // len(jobs)]
-        density = blend_of(mixture, stack, plan)
+        chosen = [m for m, own in zip(stack, job.smoothings, strict=True) if own == smoothing]
+        density = blend_of(mixture, chosen, plan)
         rows = PreparedRows.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
         held.append(seen)
         blended.append(estimate.log_p.numpy())
     rows_seen = np.concatenate(held)
     weights = row_weights(data)[rows_seen]
-    return Comparison(rows_seen, ladder.held_out[rows_seen], np.concatenate(blended), weights)
+    mixtures = ladder.held_out[rows_seen]
+    return Comparison(rows_seen, mixtures, np.concatenate(blended), weights, smoothing)
 
 
 def _certify(

@@ -38,8 +38,8 @@ class Job:
         Training rows.
     mixture : Mixture
         Where the flows start, and what proposes.
-    count : int
-        How many flows.
+    smoothings : tuple of float
+        One for each flow; see :class:`~deconflow.objectives.Chains`.
     plan : Plan
         Settings.
     seed : int
@@ -50,7 +50,7 @@ class Job:
 
     data: Observations
     mixture: Mixture
-    count: int
+    smoothings: tuple[float, ...]
     plan: Plan
     seed: int
     checkpoint: Path | None = None
@@ -87,13 +87,12 @@ def train(job: Job) -> list[Member]:
     plan = job.plan
     with isolated_rng(job.seed):
         dim = job.data.latent_dim
-        stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in range(job.count)])
+        stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in job.smoothings])
         start_at(stack, job.mixture)
         rows = PreparedRows.of(job.data, job.mixture, torch.float32).to(dtype=torch.float32)
-        chains = Chains(
-            stack, Defensive(), rows, job.mixture, fresh=plan.fresh, steps_on=plan.steps_on
-        )
-        training = _clipped_each(plan.training, job.count)
+        sizes = {"fresh": plan.fresh, "steps_on": plan.steps_on}
+        chains = Chains(stack, Defensive(), rows, job.mixture, smoothing=job.smoothings, **sizes)
+        training = _clipped_each(plan.training, stack.members)
         refit = Refit(chains, training.epochs)
         history = fit(chains, rows, None, training, checkpoint=job.checkpoint, callbacks=[refit])
     rate = chains.refresh_rate()

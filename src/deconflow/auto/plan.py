@@ -13,11 +13,14 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS, STACKS = 12, 2
+MEMBERS, STACKS = 10, 2
 """Flows trained on all rows, and how many stacks they form."""
 
-COMPARED_FOLDS, COMPARED_FLOWS = 2, 3
-"""Folds that the comparison with XD looks at, and the flows trained without each."""
+COMPARED_FOLDS, COMPARED_FLOWS = 2, 2
+"""Folds that the comparison with XD looks at, and the flows of each smoothing without each."""
+
+SMOOTHINGS = (0.0, 0.1)
+"""What the comparison chooses from, in shares of the noise covariance."""
 
 EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
 """Length of a flow's training: epochs, within bounds on the number of steps."""
@@ -35,7 +38,9 @@ class Plan:
     folds, starts : int
         Folds and starts of the mixture's ladder.
     compared_folds, compared_flows : int
-        Folds that the comparison looks at, and flows trained without each.
+        Folds that the comparison looks at, and flows of each smoothing trained without each.
+    smoothings : tuple of float
+        What the comparison chooses from.
     members : int
         Flows trained on all rows, if flows win; 0 to keep those of the comparison.
     fresh, steps_on : int
@@ -52,6 +57,7 @@ class Plan:
     starts: int
     compared_folds: int
     compared_flows: int
+    smoothings: tuple[float, ...]
     members: int
     fresh: int
     steps_on: int
@@ -85,8 +91,9 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         starts=1 if quick else 4,
         compared_folds=1 if quick else COMPARED_FOLDS,
         compared_flows=1 if quick else COMPARED_FLOWS,
+        smoothings=SMOOTHINGS[:1] if quick else SMOOTHINGS,
         members=0 if quick else (MEMBERS if members is None else members),
-        fresh=4,
+        fresh=2,
         steps_on=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=training,

@@ -81,6 +81,9 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         How far to trust it; :meth:`summary` prints it.
     selection_ : dict of arrays
         How the mixtures' components and floor were chosen.
+    smoothing_ : float
+        How much the flows' draws were blurred in training, as a share of the noise covariance;
+        chosen on held-out rows.
     histories_ : list of dict
         What happened in the training of each flow.
     standardiser_ : Standardiser
@@ -243,6 +246,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         details = {
             "size": asdict(self._plan.size),
+            "smoothing": self.smoothing_,
             "certificate": self.certificate_.as_dict(),
             "selection": {k: v.tolist() for k, v in self.selection_.items()},
             "histories": self.histories_,
@@ -281,7 +285,9 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         plan = plan.with_size(details["size"])
         selection = {k: np.array(v) for k, v in details["selection"].items()}
         certificate = Certificate.from_dict(details["certificate"])
-        self._take(Fitted(mixture, proposing, members, selection, certificate), plan)
+        smoothing = details["smoothing"]
+        fitted = Fitted(mixture, proposing, members, smoothing, selection, certificate)
+        self._take(fitted, plan)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "certificate_")
@@ -297,6 +303,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         density = blend_of(fitted.mixture, fitted.members, plan)
         self.density_ = Restored(density, self.standardiser_)
         self.method_ = "flow" if fitted.members else "xd"
+        self.smoothing_ = fitted.smoothing
         self.selection_ = fitted.table
         self.histories_ = [member.history for member in fitted.members]
         self.certificate_ = fitted.certificate

@@ -19,6 +19,7 @@ to estimate mean values".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -59,7 +60,8 @@ class Chains(Objective):
         weight (Rao-Blackwellised): less variance, at the price of a gradient for each.
     smoothing
         Draws for the gradient are blurred by Gaussian noise of this share of each row's noise
-        covariance. Keeps the density from following single rows.
+        covariance, one share for all or one for each member. Keeps a density from following single
+        rows.
 
     Attributes
     ----------
@@ -82,15 +84,15 @@ class Chains(Objective):
         *,
         fresh: int = 4,
         steps_on: int = 2,
-        smoothing: float = 0.0,
+        smoothing: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__()
         check_integer("fresh", fresh, 1)
         check_integer("steps_on", steps_on, 0)
-        check_number("smoothing", smoothing, 0)
         self.density, self.proposal = density, proposal
-        self.fresh, self.steps_on, self.smoothing = fresh, steps_on, smoothing
+        self.fresh, self.steps_on = fresh, steps_on
         self.members = density.members if isinstance(density, Stack) else 1
+        self.smoothing = _one_each(smoothing, self.members)
         self.draws = self.members * (fresh + 1 + steps_on)
         self.rows = rows
         self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
@@ -175,11 +177,20 @@ class Chains(Objective):
     @torch.no_grad()
     def _blurred(self, draws: WeightedDraws, data: PreparedRows) -> Tensor:
         v = draws.resample(self.steps_on)
-        if self.smoothing == 0:
+        if max(self.smoothing) == 0:
             return v
         white = torch.randn_like(v).unflatten(1, (self.members, -1)).unsqueeze(-1)
-        factor = data.observations.noise.cholesky()
-        return v + self.smoothing**0.5 * (factor @ white).squeeze(-1).flatten(1, 2)
+        blur = (data.observations.noise.cholesky() @ white).squeeze(-1)
+        return v + (blur * v.new_tensor(self.smoothing).sqrt()[:, None, None]).flatten(1, 2)
+
+
+def _one_each(smoothing: float | Sequence[float], members: int) -> tuple[float, ...]:
+    shares = tuple(smoothing) if isinstance(smoothing, Sequence) else (smoothing,) * members
+    if len(shares) != members:
+        raise ValueError(f"Expected smoothing for each of {members} members; got {len(shares)}.")
+    for share in shares:
+        check_number("smoothing", share, 0)
+    return shares
 
 
 def _restore_proposals(chains: Chains, state: dict[str, Tensor], *_: Any) -> None:

@@ -12,6 +12,7 @@ from rows that exclude it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
 from deconflow.observations import Observations
+from deconflow.xd.expectation import usable_cpus
 from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.mixture import Mixture, average
 from deconflow.xd.rows import lay_out
@@ -166,9 +168,12 @@ class _Fitter:
         return tried
 
     def _add_fold(self, rung: Rung, f: int, begin: list[Mixture] | None) -> None:
-        count = 1 if rung.recipe.n_components == 1 else self.starts
-        begins: list[Mixture | None] = [None] * count if begin is None else [*begin]
-        results = [self.problems[f].fit(rung.recipe, self.rng, start) for start in begins]
+        problem, recipe = self.problems[f], rung.recipe
+        if begin is None:
+            count = 1 if recipe.n_components == 1 else self.starts
+            begin = [problem.start(recipe, self.rng) for _ in range(count)]
+        with ThreadPoolExecutor(usable_cpus()) as threads:  # few rows keep one thread busy
+            results = list(threads.map(lambda start: problem.fit(recipe, self.rng, start), begin))
         rung.starts.append([result.mixture for result in successful(results)])
         rung.fits.append(average(rung.starts[-1]))
         rung.held_out[self.folds[f].held] = log_p(rung.fits[-1], self.left_out[f])
