@@ -10,7 +10,7 @@ from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture
 from deconflow.densities.stack import Stack
 from deconflow.fitting import Training, fit
 from deconflow.noise import gaussian, laplace
-from deconflow.objectives.chains import Chains
+from deconflow.objectives.chains import Chains, proposing_network
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
@@ -192,7 +192,7 @@ def test_dropout_never_touches_a_weight():
 
 
 def test_an_interrupted_fit_goes_on_to_the_same_result(tmp_path):
-    """Chains and a changed proposal are part of what a checkpoint keeps."""
+    """Chains and changed proposals are part of what a checkpoint keeps."""
     other = Mixture(np.ones(1), np.full((1, 2), 0.3), 2 * np.eye(2)[None])
 
     def run(epochs, file):
@@ -200,7 +200,8 @@ def test_an_interrupted_fit_goes_on_to_the_same_result(tmp_path):
 
         def change(epoch, history):
             if epoch == 1:
-                chains.propose_by(other)
+                network = proposing_network(rows).requires_grad_(False)
+                chains.propose_by(other, network)
             if epoch == epochs - 1 and epochs < 6:
                 raise KeyboardInterrupt
 

@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 
 from deconflow.noise import student_t
 from deconflow.observations import Observations
+from deconflow.posteriors import MixtureNetwork
 from deconflow.posteriors.defensive import STRETCH, Defensive, PreparedRows
 from deconflow.posteriors.row_mixtures import RowMixtures
 from deconflow.xd.mixture import Mixture
@@ -87,3 +88,19 @@ def test_another_mixture_proposes_in_place():
     rows.propose_by(moved)
     wanted = PreparedRows.of(rows_of("plain"), moved, torch.float64)
     torch.testing.assert_close(rows.mixtures.means, wanted.mixtures.means)
+
+
+def test_a_network_proposes_beside_the_mixture():
+    """Density of the two together, and of the mixture alone once it is taken away again."""
+    data = rows_of("plain")
+    torch.manual_seed(0)
+    network = MixtureNetwork(2, data.features().shape[1], 3, hidden=8, blocks=1).double()
+    rows = PreparedRows.of(data, MIXTURE, torch.float64)
+    v = rows.mixtures.sample(4)
+    (alone,) = rows.mixtures.log_prob(v, 1.0)
+    rows.propose_by(MIXTURE, network)
+    with torch.no_grad():
+        both = torch.logaddexp(alone, network.log_prob(data, v)) - np.log(2)
+    torch.testing.assert_close(rows.mixtures.log_prob(v, 1.0)[0], both)
+    rows.propose_by(MIXTURE)
+    torch.testing.assert_close(rows.mixtures.log_prob(v, 1.0)[0], alone)

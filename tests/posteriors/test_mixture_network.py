@@ -31,6 +31,24 @@ def test_densities_of_samples_are_their_log_prob(kind, anchored, rng):
 
 
 @every_kind
+@pytest.mark.parametrize("anchored", [True, False])
+def test_laid_out_rows_are_the_same_law(kind, anchored, rng):
+    data = observations(kind, rng)
+    if data.noise.support_map() is not None:
+        return
+    posterior = network(data, anchored=anchored)
+    with torch.no_grad():
+        laid_out = posterior.row_mixtures(data)
+        v, log_q = posterior.sample(data, 5)
+        assert torch.allclose(laid_out.log_prob(v, 1.0)[0], log_q, atol=1e-6)
+        drawn, same = laid_out.sample(20_000), posterior.sample(data, 20_000)[0]
+    for power in (1, 2):
+        x, y = drawn**power, same**power
+        error = ((x.var(0) + y.var(0)) / 20_000).sqrt()
+        assert ((x.mean(0) - y.mean(0)).abs() < 5 * error).all()
+
+
+@every_kind
 def test_one_component_starts_at_the_linear_gaussian(kind, rng):
     data = observations(kind, rng)
     if data.noise.support_map() is not None:

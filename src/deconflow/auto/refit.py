@@ -1,43 +1,56 @@
-"""Proposals that follow the flow: a mixture fitted to its draws, if that proposes better."""
+"""Proposals that follow the flow: a mixture fitted to its draws, a network where that is poor."""
 
 from __future__ import annotations
 
 import torch
 
 from deconflow.densities.base import Density
-from deconflow.fitting import History
-from deconflow.objectives.chains import Chains
+from deconflow.fitting import History, Training, fit
+from deconflow.objectives.chains import Chains, proposing_network
+from deconflow.objectives.forward_kl import simulate
+from deconflow.objectives.likelihood import Pairs, PosteriorLikelihood
 from deconflow.posteriors.defensive import PreparedRows
+from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.xd.fitting import fit_exact
 from deconflow.xd.mixture import Mixture
 
 AT = (0.25, 0.5)
 """When, as shares of the training."""
 
+POOR = 0.1
+"""A mean effective sample size, as a share of the draws, below which a network is trained."""
+
 DRAWN, ROWS, DRAWS = 5_000, 300, 32
+NETWORK_ROWS, NETWORK_EPOCHS = 10_000, 5
 
 
 class Refit:
-    """A callback of the fit loop that refits the proposing mixture a few times."""
+    """A callback of the fit loop that tries other proposals a few times."""
 
     def __init__(self, chains: Chains, epochs: int) -> None:
         self.chains = chains
         self.epochs = {round(share * epochs) for share in AT}
 
     def __call__(self, epoch: int, history: History) -> None:
-        """Try another mixture after some epochs."""
+        """Try others after some epochs, and keep them if they raise the effective sample size."""
         if epoch not in self.epochs:
             return
-        mixture = mixture_of(self.chains.density, len(self.chains.proposing))
-        some = self.chains.rows[:: max(1, len(self.chains.rows) // ROWS)]
-        other = PreparedRows.of(some.observations, mixture, some.mixtures.means.dtype)
-        if self.chains.efficiency(_same(other), DRAWS) > self.chains.efficiency(_same(some), DRAWS):
-            self.chains.propose_by(mixture)
+        chains = self.chains
+        mixture = mixture_of(chains.density, len(chains.proposing))
+        efficiency = self._keep_if_better(mixture, chains.network)
+        if efficiency < POOR and chains.rows.observations.noise.support_map() is None:
+            self._keep_if_better(chains.proposing, network_of(chains))
 
-
-def _same(rows: PreparedRows) -> PreparedRows:
-    """Bring observations to the precision of the proposals."""
-    return rows.to(dtype=rows.mixtures.means.dtype)
+    def _keep_if_better(self, mixture: Mixture, network: MixtureNetwork | None) -> float:
+        """Return the efficiency of what proposes afterwards."""
+        chains = self.chains
+        some = chains.rows[:: max(1, len(chains.rows) // ROWS)]
+        dtype = some.mixtures.means.dtype
+        other = PreparedRows.of(some.observations, mixture, dtype, network)
+        after, before = (chains.efficiency(r.to(dtype=dtype), DRAWS) for r in (other, some))
+        if after > before:
+            chains.propose_by(mixture, network)
+        return max(before, after)
 
 
 @torch.no_grad()
@@ -46,3 +59,15 @@ def mixture_of(density: Density, n_components: int) -> Mixture:
     drawn = density.sample(DRAWN).double()
     drawn = drawn[drawn.isfinite().all(1)]
     return fit_exact(drawn.numpy(), n_components, seed=int(torch.randint(2**31 - 1, ())))
+
+
+def network_of(chains: Chains) -> MixtureNetwork:
+    """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
+    rows = chains.rows[torch.randperm(len(chains.rows))[:NETWORK_ROWS]]
+    data = rows.observations.to(dtype=chains.latents.dtype)
+    network = proposing_network(rows).to(dtype=chains.latents.dtype)
+    training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)
+    member = int(torch.randint(chains.members, ()))
+    for pairs in (simulate(chains.density, data), Pairs(data, chains.latents[member, rows.row])):
+        fit(PosteriorLikelihood(network), pairs, None, training)
+    return network.requires_grad_(False)

@@ -84,7 +84,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         Passes through the rows; None for as many as make about 4,000 steps, at most 300.
     batch_size, learning_rate, schedule, plateau_factor, plateau_patience
         How to step; see :class:`deconflow.fitting.Training`.
-    weight_decay, clip_norm, averaging, patience
+    weight_decay, clip_norm, averaging, patience, keep
         How to keep steps in check; see :class:`deconflow.fitting.Training`.
     validation_fraction : float
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
@@ -173,6 +173,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         clip_norm: float | None = 5.0,
         averaging: float | None = 0.99,
         patience: int | None = None,
+        keep: str = "best",
         validation_fraction: float = 0.1,
         warm_start: bool = False,
         random_state: RandomState = None,
@@ -204,6 +205,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         self.clip_norm = clip_norm
         self.averaging = averaging
         self.patience = patience
+        self.keep = keep
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
         self.random_state = random_state

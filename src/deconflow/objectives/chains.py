@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deconflow.checks import check_integer, check_number
 from deconflow.densities.base import Density
@@ -33,10 +34,12 @@ from deconflow.densities.stack import Stack
 from deconflow.objectives.base import Objective
 from deconflow.objectives.forward_kl import undisturbed
 from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd.mixture import Mixture
 
 PROPOSING = ("weights", "means", "covariances")
+NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
 
 
 class Chains(Objective):
@@ -101,6 +104,7 @@ class Chains(Objective):
         self.register_buffer("moves", torch.zeros(self.members, len(rows)))
         for name in PROPOSING:
             self.register_buffer(f"proposing_{name}", torch.tensor(getattr(mixture, name)))
+        self._networks: tuple[MixtureNetwork, ...] = ()  # no part of what is trained
         self.register_load_state_dict_pre_hook(_restore_proposals)
 
     def forward(self, data: PreparedRows) -> Tensor:
@@ -119,11 +123,33 @@ class Chains(Objective):
         """The mixture whose posteriors propose."""
         return Mixture(*(getattr(self, f"proposing_{name}").numpy() for name in PROPOSING))
 
-    def propose_by(self, mixture: Mixture) -> None:
-        """Let another mixture of as many components propose from now on."""
-        self.rows.propose_by(mixture)
+    @property
+    def network(self) -> MixtureNetwork | None:
+        """The network that proposes beside the mixture, if one does."""
+        return self._networks[0] if self._networks else None
+
+    def propose_by(self, mixture: Mixture, network: MixtureNetwork | None = None) -> None:
+        """Let another mixture of as many components propose from now on, or a network beside it."""
+        self.rows.propose_by(mixture, network)
+        self._networks = () if network is None else (network,)
         for name in PROPOSING:
             getattr(self, f"proposing_{name}").copy_(torch.tensor(getattr(mixture, name)))
+
+    def get_extra_state(self) -> Tensor:
+        """Return the weights of the proposing network, one after another."""
+        if self.network is None:
+            return torch.empty(0)
+        return parameters_to_vector(self.network.parameters()).detach()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Let the network with these weights propose."""
+        if torch.equal(state, self.get_extra_state()):
+            return
+        network = None
+        if len(state):
+            network = proposing_network(self.rows)
+            vector_to_parameters(state, network.parameters())
+        self.propose_by(self.proposing, network)
 
     def refresh_rate(self) -> Tensor:
         """How often a fresh value won, for each row that was visited."""
@@ -184,6 +210,13 @@ class Chains(Objective):
         return v + (blur * v.new_tensor(self.smoothing).sqrt()[:, None, None]).flatten(1, 2)
 
 
+def proposing_network(rows: PreparedRows) -> MixtureNetwork:
+    """Make a network, not yet trained, that can propose for these rows."""
+    data = rows.observations
+    n_features = data.features().shape[1]
+    return MixtureNetwork(data.latent_dim, n_features, NETWORK_COMPONENTS, hidden=NETWORK_WIDTH)
+
+
 def _one_each(smoothing: float | Sequence[float], members: int) -> tuple[float, ...]:
     shares = tuple(smoothing) if isinstance(smoothing, Sequence) else (smoothing,) * members
     if len(shares) != members:
@@ -197,4 +230,4 @@ def _restore_proposals(chains: Chains, state: dict[str, Tensor], *_: Any) -> Non
     """Before a saved state is taken: prepare the rows by the mixture that proposed then."""
     saved = Mixture(*(state[f"proposing_{name}"].numpy() for name in PROPOSING))
     if any((getattr(saved, n) != getattr(chains.proposing, n)).any() for n in PROPOSING):
-        chains.rows.propose_by(saved)
+        chains.rows.propose_by(saved, chains.network)

@@ -1,4 +1,7 @@
-r"""The proposal of the chains: the posterior of a mixture, widened copies, the noise kernel."""
+r"""The proposal of the chains: the posterior of a mixture, widened copies, the noise kernel.
+
+Where these are poor, a network's mixture beside that of the posterior.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from deconflow.noise.base import Rows
 from deconflow.observations import Observations
+from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.row_mixtures import RowMixtures
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.posterior import posterior
@@ -19,6 +23,9 @@ STRETCH = 2.0
 
 NUMBERS = 2**27
 """Memory for the rows' mixtures, in numbers: half a GiB in single precision."""
+
+NETWORK_SHARE = 0.5
+"""What a network gets of the narrow part, if there is one."""
 
 MOST_COMPONENTS = 12
 ROWS_AT_ONCE = 20_000
@@ -33,14 +40,25 @@ class PreparedRows:
     row: Tensor
 
     @classmethod
-    def of(cls, data: Observations, mixture: Mixture, dtype: torch.dtype) -> PreparedRows:
-        """Compute every row's posterior under ``mixture`` once."""
-        return cls(data, row_mixtures(data, mixture, dtype), torch.arange(len(data)))
+    def of(
+        cls,
+        data: Observations,
+        mixture: Mixture,
+        dtype: torch.dtype,
+        network: MixtureNetwork | None = None,
+    ) -> PreparedRows:
+        """Compute every row's posterior under ``mixture`` once; a network may propose beside it."""
+        mixtures = row_mixtures(data, mixture, dtype)
+        if network is not None:
+            learned = network.row_mixtures(data.to(dtype=dtype))
+            mixtures = mixtures.beside(learned, NETWORK_SHARE)
+        return cls(data, mixtures, torch.arange(len(data)))
 
-    def propose_by(self, mixture: Mixture) -> None:
-        """Let another mixture of as many components propose, in place."""
+    def propose_by(self, mixture: Mixture, network: MixtureNetwork | None = None) -> None:
+        """Let others propose, in place."""
         dtype = self.mixtures.means.dtype
-        self.mixtures.replace_by(row_mixtures(self.observations, mixture, dtype))
+        others = PreparedRows.of(self.observations, mixture, dtype, network)
+        self.mixtures.replace_by(others.mixtures)
 
     @property
     def weights(self) -> Tensor | None:

@@ -13,6 +13,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.coordinates import inwards, network_features, outwards
 from deconflow.posteriors.mixture_law import MixtureLaw
+from deconflow.posteriors.row_mixtures import RowMixtures
 
 LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
@@ -98,6 +99,24 @@ class MixtureNetwork(Posterior):
         factors = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
         return MixtureLaw(log_weights, means, factors, log_pivots.sum(-1))
+
+    @torch.no_grad()
+    def row_mixtures(self, data: Observations) -> RowMixtures:
+        """Lay out each row's mixture in the truth's coordinates, for many draws.
+
+        The noise must not have a bounded support: only then are the coordinates an affine map.
+        """
+        law = self.mixture(data)
+        corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
+        v, _ = outwards(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
+        origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0)
+        means = origin.unsqueeze(1) + (turn.unsqueeze(1) @ law.means.unsqueeze(-1)).squeeze(-1)
+        whiteners = law.whiteners @ torch.linalg.inv(turn).unsqueeze(1)
+        centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
+        log_dets = torch.linalg.slogdet(turn).logabsdet.unsqueeze(1) - law.log_volumes
+        factors = turn.unsqueeze(1) @ _inverse(law.whiteners)
+        flat = whiteners.flatten(1, 2), centres.flatten(1)
+        return RowMixtures(law.log_weights, means, factors, *flat, log_dets)
 
     @torch.no_grad()
     def _start(self) -> None:

@@ -64,6 +64,13 @@ class RowMixtures:
         """Put rows one after another."""
         return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
+    def beside(self, other: RowMixtures, share: float) -> RowMixtures:
+        """Mix row by row with the laws of ``other``, which get ``share``."""
+        parts = {f.name: [getattr(self, f.name), getattr(other, f.name)] for f in fields(self)}
+        ours, theirs = parts["log_weights"]
+        parts["log_weights"] = [ours + math.log1p(-share), theirs + math.log(share)]
+        return RowMixtures(*(torch.cat(part, 1) for part in parts.values()))
+
     def __len__(self) -> int:
         return len(self.log_weights)
 
@@ -79,9 +86,9 @@ class RowMixtures:
         return self  # no copy of an objective needs its own
 
     def replace_by(self, others: RowMixtures) -> None:
-        """Take the laws of ``others``, in place."""
+        """Take the laws of ``others``, in place; they may have more or fewer components."""
         for field in fields(self):
-            getattr(self, field.name).copy_(getattr(others, field.name))
+            getattr(self, field.name).data = getattr(others, field.name)
 
     def sample(self, k: int, stretch: Tensor | float = 1.0) -> Tensor:
         """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number."""

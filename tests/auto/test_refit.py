@@ -1,0 +1,70 @@
+"""Other proposals during training: kept if they are better, a network only where it is needed."""
+
+import numpy as np
+import pytest
+import torch
+
+from deconflow.auto import refit
+from deconflow.auto.refit import Refit, network_of
+from deconflow.densities import GaussianMixture
+from deconflow.fitting import History
+from deconflow.objectives.chains import Chains
+from deconflow.observations import Observations
+from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.xd.mixture import Mixture
+
+
+def ring(spread=0.1, arcs=12):
+    """A thin ring: no single Gaussian proposes well for it."""
+    angles = torch.arange(arcs) * 2 * torch.pi / arcs
+    means = 2 * torch.stack([angles.cos(), angles.sin()], 1)
+    return GaussianMixture(
+        torch.full((arcs,), 1 / arcs), means, spread * torch.eye(2).repeat(arcs, 1, 1)
+    )
+
+
+def chains_on(density, mixture, n=600):
+    torch.manual_seed(0)
+    sd = torch.tensor([0.6, 0.6])
+    w = density.sample(n) + sd * torch.randn(n, 2)
+    data = Observations.from_arrays(w.double().numpy(), sd.double().numpy())
+    rows = PreparedRows.of(data, mixture, torch.float32).to(dtype=torch.float32)
+    return Chains(density.requires_grad_(False), Defensive(), rows, mixture, fresh=3)
+
+
+FAR = Mixture(np.ones(1), np.array([[6.0, 6.0]]), 0.01 * np.eye(2)[None])
+"""What proposes in a wrong place."""
+
+
+def test_a_network_learns_to_propose():
+    chains = chains_on(ring(0.02), FAR)
+    for _ in range(30):
+        chains._visit(chains.rows)
+    before = chains.efficiency(chains.rows, 64)
+    chains.propose_by(FAR, network_of(chains))
+    assert chains.efficiency(chains.rows, 64) > 2 * before
+
+
+@pytest.mark.parametrize(("poor", "wanted"), [(1.0, True), (0.0, False)])
+def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, wanted):
+    monkeypatch.setattr(refit, "POOR", poor)
+    monkeypatch.setattr(refit, "mixture_of", lambda density, n_components: FAR)
+    chains = chains_on(ring(0.02), FAR)
+    for _ in range(30):
+        chains._visit(chains.rows)
+    Refit(chains, 8)(2, History())
+    assert (chains.network is not None) is wanted
+
+
+def test_worse_proposals_are_not_kept(monkeypatch):
+    monkeypatch.setattr(refit, "mixture_of", lambda density, n_components: FAR)
+    good = Mixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
+    chains = chains_on(ring(), good)
+    Refit(chains, 8)(2, History())
+    np.testing.assert_array_equal(chains.proposing.means, good.means)
+
+
+def test_better_proposals_are_kept():
+    chains = chains_on(ring(), FAR)
+    Refit(chains, 8)(2, History())
+    assert np.abs(chains.proposing.means).max() < 1
