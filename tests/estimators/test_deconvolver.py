@@ -79,7 +79,7 @@ def test_save_and_load(tmp_path):
     )
     assert loaded.summary() == model.summary()
     assert loaded.certificate_ == model.certificate_
-    assert len(loaded.histories_) == 2
+    assert len(loaded.histories_) == 4  # two on all rows, one of each fold of the comparison
     description = json.loads((tmp_path / "model" / "model.json").read_text())
     assert description["class"] == "Deconvolver"
 

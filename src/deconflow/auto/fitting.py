@@ -118,7 +118,9 @@ def fit_density(
     members: list[Member] = []
     if comparison.flows_win():
         smoothing = comparison.smoothing
-        members = _flows_on_all(data, proposing, smoothing, plan, means, seed) or compared[0]
+        members = _flows_on_all(data, proposing, smoothing, plan, means, seed)
+        for job, stack in zip(jobs, compared, strict=True):  # they are trained: let them join
+            members += _of_smoothing(smoothing, job, stack)
     density = blend_of(ladder.mixture, members, plan)
     held_out, rows = ladder.held_out, np.arange(len(data))
     if members:
@@ -171,6 +173,11 @@ def _smoothings(data: Observations, plan: Plan) -> tuple[float, ...]:
     return plan.smoothings if whole else (0.0,)
 
 
+def _of_smoothing(smoothing: float, job: Job, stack: list[Member]) -> list[Member]:
+    """Return the flows of a job that were trained with this smoothing."""
+    return [m for m, own in zip(stack, job.smoothings, strict=True) if own == smoothing]
+
+
 def _compare(
     data: Observations,
     ladder: Ladder,
@@ -183,8 +190,7 @@ def _compare(
     held, blended = [], []
     for fold, mixture, job, stack in zip(ladder.folds, ladder.without, jobs, flows, strict=False):
         seen = fold.held[: ROWS_TO_COMPARE // len(jobs)]
-        chosen = [m for m, own in zip(stack, job.smoothings, strict=True) if own == smoothing]
-        density = blend_of(mixture, chosen, plan)
+        density = blend_of(mixture, _of_smoothing(smoothing, job, stack), plan)
         rows = PreparedRows.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
         held.append(seen)

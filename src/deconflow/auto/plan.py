@@ -13,8 +13,8 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS, STACKS = 10, 2
-"""Flows trained on all rows, and how many stacks they form."""
+MEMBERS, STACKS = 8, 2
+"""Flows trained on all rows, beside those of the comparison, and how many stacks they form."""
 
 COMPARED_FOLDS, COMPARED_FLOWS = 2, 2
 """Folds that the comparison with XD looks at, and the flows of each smoothing without each."""
@@ -42,7 +42,7 @@ class Plan:
     smoothings : tuple of float
         What the comparison chooses from.
     members : int
-        Flows trained on all rows, if flows win; 0 to keep those of the comparison.
+        Flows trained on all rows, if flows win; those of the comparison join them.
     fresh, steps_on : int
         See :class:`~deconflow.objectives.Chains`.
     size : Architecture
