@@ -118,9 +118,7 @@ def fit_density(
     members: list[Member] = []
     if comparison.flows_win():
         smoothing = comparison.smoothing
-        members = _flows_on_all(data, proposing, smoothing, plan, means, seed)
-        for job, stack in zip(jobs, compared, strict=True):  # they are trained: let them join
-            members += _of_smoothing(smoothing, job, stack)
+        members = _flows_on_all(data, proposing, smoothing, plan, means, seed) or compared[0]
     density = blend_of(ladder.mixture, members, plan)
     held_out, rows = ladder.held_out, np.arange(len(data))
     if members:

@@ -59,8 +59,8 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
     quick : bool
         Whether to be content with one flow and fewer mixtures: a first answer.
     members : int or None
-        Flows trained on all rows, if flows are chosen; those of the comparison with XD join them.
-        None for what has proved enough.
+        Number of flows that are trained on all rows, beside those of the comparison; None for the
+        usual number. More are better, and take longer.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
