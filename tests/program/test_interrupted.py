@@ -108,8 +108,8 @@ def test_short_fits_start_again(folder, monkeypatch, method):
 
 def test_children_do_not_outlive_a_parent_that_is_killed():
     """The pipe that both hold closes when the last of them is gone."""
-    child = "import os; from deconflow.auto.team import _end_with; print('ready', flush=True); "
-    child += "_end_with(os.getppid())"
+    child = "import os; from deconflow.auto.team import _end_with; parent = os.getppid(); "
+    child += "print('ready', flush=True); _end_with(parent)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     command = [sys.executable, "-c", parent]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
