@@ -387,10 +387,11 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         check_number("dropout", self.dropout, 0, 1)
         check_choices(self.flow, self.objective, self.posterior_family, self.n_draws, self.dropout)
         check_number("validation_fraction", self.validation_fraction, 0, 1)
-        if self.validation_fraction == 0 and (self.patience or self.schedule == "plateau"):
+        validating = self.patience or self.schedule == "plateau" or self.keep != "best"
+        if self.validation_fraction == 0 and validating:
             raise ValueError(
-                "Expected a validation_fraction above 0 for patience and the plateau schedule; "
-                "got 0."
+                "Expected a validation_fraction above 0 for patience, the plateau schedule and "
+                "keep='one_standard_error'; got 0."
             )
         if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
             raise ValueError(
