@@ -5,7 +5,7 @@ from scipy import stats
 from torch.distributions import Gumbel, MultivariateNormal
 
 from deconflow import XDGMM, noise
-from deconflow.xd.noise_parts import noise_parts
+from deconflow.xd.noise_parts import core_covariance, noise_parts
 
 X = np.linspace(-40, 40, 40_001)
 
@@ -124,3 +124,34 @@ def test_too_many_laws_or_dimensions_are_refused():
         noise_parts(noise.from_law(gumbel, scale=np.ones((20_001, 1))))
     with pytest.raises(ValueError, match="at most 5 values a row"):
         noise_parts(noise.laplace(np.ones(6)))
+
+
+def test_core_of_a_gaussian_is_its_covariance():
+    given = noise.gaussian(sd=torch.tensor([1.0, 2.0]))
+    np.testing.assert_allclose(core_covariance(given), [[[1.0, 0.0], [0.0, 4.0]]])
+
+
+def test_core_of_student_t_is_its_scale_for_any_tail():
+    # a t law's precisions have mean 1 / scale^2; its covariance is 3 scale^2 at df 3, infinite at 2
+    for df in (1.0, 2.0, 3.0, 10.0):
+        core = core_covariance(noise.student_t([0.5, 2.0], df))
+        np.testing.assert_allclose(core[0].diagonal(), [0.25, 4.0], rtol=0.15)
+
+
+def test_core_of_a_zero_mean_mixture_has_its_mean_precision():
+    narrow, wide = np.array([[1.0, 0.5], [0.5, 1.0]]), 100 * np.eye(2)
+    law = noise.gaussian_mixture([0.75, 0.25], np.zeros((2, 2)), np.stack([narrow, wide]))
+    precision = 0.75 * np.linalg.inv(narrow) + 0.25 * np.linalg.inv(wide)
+    np.testing.assert_allclose(core_covariance(law)[0], np.linalg.inv(precision), rtol=1e-5)
+
+
+def test_core_of_other_laws_is_their_covariance():
+    law = noise.uniform([1.0, 3.0])
+    np.testing.assert_allclose(core_covariance(law)[0].diagonal(), [1 / 3, 3.0], rtol=1e-6)
+
+
+def test_floor_is_in_units_of_the_core():
+    rng = np.random.default_rng(0)
+    w = 0.01 * rng.standard_t(3, size=(2000, 1))  # noise alone: the floor is what is left
+    model = XDGMM(1, floor=0.2, random_state=0).fit(w, noise=noise.student_t([0.01], 3.0))
+    assert model.covariances_[0, 0, 0] == pytest.approx(0.2 * 0.01**2, rel=0.2)

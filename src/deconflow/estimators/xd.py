@@ -62,9 +62,10 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     tol, max_iter
         EM stops when a step gains at most ``tol`` in mean log-likelihood, or after ``max_iter``.
     floor : float or sequence of float
-        Smallest covariance of a component, in units of the mean noise covariance; of several, one
-        is chosen on held-out rows, or averaged by how likely each is the best. Without a floor
-        components collapse onto single rows, and the noisy likelihood hardly sees it.
+        Smallest covariance of a component, in units of the mean noise covariance (of Student-t
+        and Laplace noise: the inverse of its mean precision); of several, one is chosen on held-out
+        rows, or averaged by how likely each is the best. Without a floor components collapse onto
+        single rows, and the noisy likelihood hardly sees it.
     regularisation : float
         The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
     n_average : int

@@ -111,6 +111,29 @@ def noise_parts(noise: Noise) -> JointParts | IndependentParts:
     return _independent(noise) if noise.independent else _joint(noise)
 
 
+def core_covariance(noise: Noise) -> Array:
+    """Return how wide the noise is where rows learn most from it, ``(N or 1, M, M)``.
+
+    A Gaussian's covariance. Of a scale mixture the inverse of the mean precision: a few far
+    outliers make a large covariance, yet most rows are as sharp as the law's core.
+    """
+    if isinstance(noise, GaussianNoise):
+        return noise.covariance().numpy()
+    parts = noise_parts(noise)
+    if parts.means is not None and parts.means.any():
+        return noise.covariance().double().numpy()
+    if isinstance(parts, IndependentParts):
+        return _diagonal(1 / (parts.weights / parts.variances).sum(-1))
+    if parts.diagonal:
+        return _diagonal(1 / (parts.weights[..., None] / parts.covariances).sum(1))
+    precisions = parts.weights[..., None, None] * np.linalg.inv(parts.covariances)
+    return np.linalg.inv(precisions.sum(1))
+
+
+def _diagonal(variances: Array) -> Array:
+    return variances[..., None] * np.eye(variances.shape[-1])
+
+
 def _rows(values: Array, rows: NDArray | None) -> Array:
     return values if rows is None or len(values) == 1 else values[rows]
 

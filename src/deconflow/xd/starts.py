@@ -15,6 +15,7 @@ from deconflow.observations import Observations
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.maximisation import Rules, raised
 from deconflow.xd.mixture import Mixture
+from deconflow.xd.noise_parts import core_covariance
 from deconflow.xd.posterior import posterior, seen_through
 from deconflow.xd.rows import Rows, lay_out
 from deconflow.xd.units import Units
@@ -27,10 +28,11 @@ STARTS = ("kmeans", "random")
 def mean_noise(data: Observations, units: Units) -> Array:
     """Mean noise covariance ``(D, D)`` of the truth's dimensions, in the units of the rows.
 
-    Rows with a far larger noise than most say little, and are left out.
+    That of the law's core, where it has heavy tails. Rows with a far larger noise than
+    most say little, and are left out.
     """
     some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
-    noise = np.broadcast_to(some.noise.covariance().numpy(), (len(some), some.dim, some.dim))
+    noise = np.broadcast_to(core_covariance(some.noise), (len(some), some.dim, some.dim))
     noise = noise / np.outer(units.channel, units.channel)
     R = seen_through(some) * units.latent / units.channel[:, None]
     size = np.einsum("nii->n", noise)
