@@ -13,10 +13,10 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS, STACKS = 12, 2
+MEMBERS, STACKS = 10, 2
 """Flows trained on all rows, and how many stacks they form."""
 
-COMPARED_FOLDS, COMPARED_FLOWS = 2, 3
+COMPARED_FOLDS, COMPARED_FLOWS = 2, 2
 """Folds that the comparison with XD looks at, and the flows of each smoothing without each."""
 
 SMOOTHINGS = (0.0,)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from deconflow.xd.maximisation import Rules, raised
 from deconflow.xd.mixture import Mixture
+from deconflow.xd.triangles import strictly_lower
 
 Array = NDArray[np.float64]
 
@@ -55,9 +56,16 @@ def _damped_least_squares(A: Array, b: Array) -> Array:
     return Vt.T @ (damped * (U.T @ b))
 
 
+def _factors(covariances: Array) -> Array:
+    try:
+        return np.linalg.cholesky(covariances)
+    except np.linalg.LinAlgError:  # only without a floor
+        return np.linalg.cholesky(raised(covariances, 1e-14 * np.eye(covariances.shape[1])))
+
+
 def _coordinates(mixture: Mixture) -> Array:
-    factors = np.linalg.cholesky(raised(mixture.covariances, 1e-14 * np.eye(mixture.dim)))
-    i, j = np.tril_indices(mixture.dim, -1)
+    factors = _factors(mixture.covariances)
+    i, j = strictly_lower(mixture.dim)
     diagonal = np.diagonal(factors, axis1=1, axis2=2)
     log_weights = np.log(np.maximum(mixture.weights, 1e-300))
     scale = diagonal[:, i]  # rows of a factor in units of its own pivot
@@ -67,7 +75,7 @@ def _coordinates(mixture: Mixture) -> Array:
 
 def _mixture(x: Array, like: Mixture, rules: Rules) -> Mixture | None:
     K, D = like.means.shape
-    i, j = np.tril_indices(D, -1)
+    i, j = strictly_lower(D)
     log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))
     if not np.isfinite(x).all() or np.abs(log_diagonal).max() > 300:
         return None

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.rows import Block, Rows
 from deconflow.xd.straight_line import LARGEST, Pointer, compiled, pointers
+from deconflow.xd.triangles import lower
 
 Array = NDArray[np.float64]
 PIECES = 16
@@ -145,7 +146,7 @@ class _Pass:
             log_a, means, covariances = self._with_noise(log_a, means, covariances)
         elif block.kind == "diagonal" and block.w.shape[1] > LARGEST:
             self.s = _packed_diagonal(block.s)
-        i, j = np.tril_indices(means.shape[1])
+        i, j = lower(means.shape[1])
         self.log_a = np.array(log_a)
         self.means = np.array(means, order="C")
         self.packed = np.array(covariances[:, i, j], order="C")
@@ -221,7 +222,7 @@ class _Pass:
 
 
 def _unpacked(packed: Array, dim: int) -> Array:
-    i, j = np.tril_indices(dim)
+    i, j = lower(dim)
     full = np.empty((len(packed), dim, dim))
     full[:, i, j] = packed
     full[:, j, i] = packed

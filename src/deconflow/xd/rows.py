@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deconflow.observations import Observations
 from deconflow.xd.noise_parts import IndependentParts, JointParts, noise_parts
+from deconflow.xd.triangles import lower
 from deconflow.xd.units import Units, find_units
 
 Array = NDArray[np.float64]
@@ -191,7 +192,7 @@ def _by_row(values: Array, parts: JointParts) -> tuple[str, Array, Array, Array]
     elif not covariances[..., off_diagonal].any():
         kind, s = "diagonal", np.einsum("njii->jin", covariances)
     else:
-        i, j = np.tril_indices(size)
+        i, j = lower(size)
         kind, s = "full", covariances[..., i, j].transpose(1, 2, 0)
     n_parts = s.shape[0]
     s = np.broadcast_to(s, (*s.shape[:2], n))
@@ -229,7 +230,7 @@ def _own_projections(
     if own.means is not None:
         means = np.where(seen[:, None], own.means, 0.0)
         w3 = w3 - means.transpose(1, 2, 0)
-    i, j = np.tril_indices(size)
+    i, j = lower(size)
     packed = covariances[..., i, j].transpose(1, 2, 0)
     slopes = projection.reshape(n, -1).T
     s = np.concatenate([packed, np.broadcast_to(slopes, (len(packed), *slopes.shape))], axis=1)
