@@ -34,7 +34,7 @@ def run_page():
             exec(block, {})
             continue
         for line in block.splitlines():
-            program = [sys.executable, "-m", "deconflow.cli"]
+            program = [sys.executable, "-m", "deconflow"]
             answer = subprocess.run(
                 [*program, *line.split()[1:]], check=True, capture_output=True, text=True
             )

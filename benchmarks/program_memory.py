@@ -43,7 +43,7 @@ def catalogue(rng, n):
 
 def run(folder, *arguments):
     """Run the program, and return its peak memory in GiB and its seconds."""
-    command = [sys.executable, "-m", "deconflow.cli", *arguments, "-q"]
+    command = [sys.executable, "-m", "deconflow", *arguments, "-q"]
     start = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)

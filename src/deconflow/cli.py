@@ -45,12 +45,3 @@ def options(
     ] = False,
 ) -> None:
     """Hold what all commands share."""
-
-
-def main() -> None:
-    """Run the program."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_without_resume_it_starts_anew(folder):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_that_is_killed(folder, how):
     long = [*FIT[:-1], "epochs=60"]
-    command = [sys.executable, "-m", "deconflow.cli", *long, "-o", "new"]
+    command = [sys.executable, "-m", "deconflow", *long, "-o", "new"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
         end = time.monotonic() + 60
         while not (folder / ".new.checkpoint").exists() and time.monotonic() < end:
@@ -83,6 +84,36 @@ def test_a_process_that_is_killed(folder, how):
     succeed(*long, "-o", "new", "--resume")
     assert len(FlowDeconvolver.load("new").history_) == 60
     assert not (folder / ".new.checkpoint").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
+def test_an_interrupt_while_python_imports():
+    command = [sys.executable, "-m", "deconflow", "--version"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=os.environ, text=True, **pipes) as process:
+        end = time.monotonic() + 60
+        while "torch" not in _mapped(process.pid) and time.monotonic() < end:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate()
+    assert process.returncode == 130
+    assert (output, errors) == ("", "deconflow: interrupted; nothing had begun.\n")
+
+
+def _mapped(pid):
+    """Return what files a process has loaded."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_a_program_without_its_extra(tmp_path):
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(name='typer')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "deconflow", "--version"]
+    env = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("deconflow: typer is not installed; pip install")
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("method", ["xd", "kde"])

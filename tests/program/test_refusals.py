@@ -230,7 +230,7 @@ def test_a_reader_that_leaves_is_no_error(folder):
     """As in ``deconflow info model | head -1``."""
     reading, written = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "deconflow.cli", "info", "model"]
+    command = [sys.executable, "-m", "deconflow", "info", "model"]
     answer = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True)
     os.close(written)
     assert answer.returncode == 141

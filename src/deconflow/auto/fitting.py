@@ -16,7 +16,7 @@ from deconflow.auto.plan import FLOW_SHARE, Plan, share_out
 from deconflow.auto.team import train_all
 from deconflow.densities import Ensemble, GaussianMixture
 from deconflow.densities.base import Density
-from deconflow.evaluation import Certificate, certify, estimate_log_likelihood
+from deconflow.evaluation import Certificate, HeldOut, certify, estimate_log_likelihood
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import PreparedRows
 from deconflow.xd.em import Stopping
@@ -120,11 +120,8 @@ def fit_density(
         smoothing = comparison.smoothing
         members = _flows_on_all(data, proposing, smoothing, plan, means, seed) or compared[0]
     density = blend_of(ladder.mixture, members, plan)
-    held_out, rows = ladder.held_out, np.arange(len(data))
-    if members:
-        held_out, rows = comparison.blend, comparison.rows
-    in_units = torch.from_numpy(held_out) - log_volume.expand(len(data))[torch.from_numpy(rows)]
-    certificate = _certify(density, proposing, data, in_units, comparison, members, plan)
+    held_out = _held_out(data, log_volume, ladder, comparison if members else None)
+    certificate = _certify(density, proposing, data, held_out, members, plan)
     smoothing = comparison.smoothing if members else 0.0
     return Fitted(ladder.mixture, proposing, members, smoothing, ladder.table, certificate)
 
@@ -199,12 +196,24 @@ def _compare(
     return Comparison(rows_seen, mixtures, np.concatenate(blended), weights, smoothing)
 
 
+def _held_out(
+    data: Observations, log_volume: Tensor, ladder: Ladder, comparison: Comparison | None
+) -> HeldOut:
+    """Say how the chosen density did on rows it had not seen, in the user's units."""
+    log_volume = log_volume.expand(len(data))
+    if comparison is None:
+        weights = torch.from_numpy(row_weights(data))
+        return HeldOut(torch.from_numpy(ladder.held_out) - log_volume, weights)
+    log_p = torch.from_numpy(comparison.blend) - log_volume[torch.from_numpy(comparison.rows)]
+    gain = torch.from_numpy(comparison.blend - comparison.mixture)
+    return HeldOut(log_p, torch.from_numpy(comparison.weights), gain)
+
+
 def _certify(
     density: Density,
     proposing: Mixture,
     data: Observations,
-    held_out: Tensor,
-    comparison: Comparison,
+    held_out: HeldOut,
     members: list[Member],
     plan: Plan,
 ) -> Certificate:
@@ -213,9 +222,8 @@ def _certify(
         density,
         proposing,
         replace(data[some], weights=None),
+        held_out,
         draws=plan.checked_draws,
-        held_out=held_out,
-        gain=torch.from_numpy(comparison.blend - comparison.mixture) if members else None,
         refresh_rate=members[0].refresh_rate if members else None,
     )
 

@@ -13,7 +13,7 @@ FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
 
 FOLDS = 5
-MEMBERS, STACKS = 10, 2
+MEMBERS, STACKS = 12, 2
 """Flows trained on all rows, and how many stacks they form."""
 
 COMPARED_FOLDS, COMPARED_FLOWS = 2, 2
@@ -94,7 +94,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         compared_flows=1 if quick else COMPARED_FLOWS,
         smoothings=SMOOTHINGS[:1] if quick else SMOOTHINGS,
         members=0 if quick else (MEMBERS if members is None else members),
-        fresh=4,
+        fresh=2,
         steps_on=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=training,

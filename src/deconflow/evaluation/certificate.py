@@ -118,37 +118,51 @@ class Certificate:
         return cls(**known)
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows by fits that have not seen them.
+
+    Attributes
+    ----------
+    log_p, weights : Tensor
+        ``(N,)`` log-likelihood and weight of each row.
+    gain : Tensor or None
+        How much of its log-likelihood is the flows' gain over the mixture.
+    """
+
+    log_p: Tensor
+    weights: Tensor
+    gain: Tensor | None = None
+
+
 @torch.no_grad()
 def certify(
     density: Density,
     mixture: Mixture,
     data: Observations,
+    held_out: HeldOut,
     *,
     draws: int,
-    held_out: Tensor,
-    gain: Tensor | None,
     refresh_rate: Tensor | None,
 ) -> Certificate:
-    """Look at a density in standardised units, on ``data`` and on rows simulated like them.
-
-    ``held_out`` and ``gain`` are ``(N,)``, of all rows that were fitted.
-    """
+    """Look at a density in standardised units, on ``data`` and on rows simulated like them."""
     like = next(density.parameters()).dtype
     proposal = Defensive()
     rows = PreparedRows.of(data, mixture, like).to(dtype=like)
     seen = _weigh(density, proposal, rows, proposal.sample(rows, draws))
-    gap = _gap(density, proposal, mixture, data.to(dtype=like), draws)
+    gaps = _gap(density, proposal, mixture, data.to(dtype=like), draws)
+    gap = _mean_and_error(gaps, torch.ones_like(gaps))
     efficiency = seen.effective_sample_size() / draws
     k = pareto_k(seen.log_weights)
-    gains = torch.zeros(2) if gain is None else gain
+    gain = torch.zeros_like(held_out.log_p) if held_out.gain is None else held_out.gain
     return Certificate(
-        *_mean_and_error(held_out),
-        *_mean_and_error(gains),
+        *_mean_and_error(held_out.log_p, held_out.weights),
+        *_mean_and_error(gain, held_out.weights),
         efficiency=_low_and_median(efficiency),
         refresh_rate=(1.0, 1.0) if refresh_rate is None else _low_and_median(refresh_rate),
         pareto_k=(float(k.median()), float((k > LARGEST_K).double().mean())),
-        gap=_mean_and_error(gap)[0],
-        gap_error=_mean_and_error(gap)[1],
+        gap=gap[0],
+        gap_error=gap[1],
     )
 
 
@@ -177,9 +191,10 @@ def _gap(
     return upper - lower
 
 
-def _mean_and_error(values: Tensor) -> tuple[float, float]:
-    values = values.double()
-    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
+    values, shares = values.double(), weights.double() / weights.double().sum()
+    mean = (shares * values).sum()
+    return float(mean), float((shares * (values - mean)).square().sum().sqrt())
 
 
 def _low_and_median(values: Tensor) -> tuple[float, float]:
