@@ -147,7 +147,7 @@ def _jobs_without_folds(
         kept = data[torch.from_numpy(fold.kept)]
         proposing = Problem(kept).fit(ladder.recipe, np.random.RandomState(seed + f)).mixture
         file = _file(means, f"fold{f}")
-        jobs.append(Job(kept, proposing, smoothings, plan, seed + f, file))
+        jobs.append(Job(kept, proposing, smoothings, plan.to_compare(), seed + f, file))
     return jobs
 
 

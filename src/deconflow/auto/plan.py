@@ -16,8 +16,9 @@ FOLDS = 5
 MEMBERS, STACKS = 12, 2
 """Flows trained on all rows, and how many stacks they form."""
 
-COMPARED_FOLDS, COMPARED_FLOWS = 2, 2
-"""Folds that the comparison with XD looks at, and the flows of each smoothing without each."""
+COMPARED_FOLDS, COMPARED_FLOWS, COMPARED_LENGTH = 2, 2, 0.6
+"""Folds that the comparison with XD looks at, the flows of each smoothing without each, and how
+long these train, as a share: where flows are better, they are so well before their end."""
 
 SMOOTHINGS = (0.0,)
 """What the comparison chooses from, in shares of the noise covariance. With (0.0, 0.1) the few
@@ -67,6 +68,13 @@ class Plan:
     checked_rows: int
     checked_draws: int
 
+    def to_compare(self) -> Plan:
+        """Return the plan for flows that are only to be compared, if there will be others."""
+        if self.members == 0:
+            return self
+        epochs = math.ceil(COMPARED_LENGTH * self.training.epochs)
+        return replace(self, training=replace(self.training, epochs=epochs))
+
     def with_size(self, size: dict[str, Any]) -> Plan:
         """Return the same plan for flows of another size."""
         return replace(self, size=Architecture(**size))
@@ -94,7 +102,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         compared_flows=1 if quick else COMPARED_FLOWS,
         smoothings=SMOOTHINGS[:1] if quick else SMOOTHINGS,
         members=0 if quick else (MEMBERS if members is None else members),
-        fresh=2,
+        fresh=4,
         steps_on=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=training,

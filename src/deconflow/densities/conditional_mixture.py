@@ -42,11 +42,11 @@ class ConditionalMixture(Density):
             means += torch.linspace(-1, 1, components) if components > 1 else 0.0
 
     def log_prob(self, v: Tensor) -> Tensor:
-        """Log density of ``(..., dim)``."""
+        """Log density of ``(..., N, dim)``."""
         log_weights, means, log_sds = self._conditionals(v)
-        white = (v.unsqueeze(-1) - means) * torch.exp(-log_sds)
+        white = (v.mT.unsqueeze(-2) - means) * torch.exp(-log_sds)
         log_parts = log_weights - log_sds - 0.5 * white.square()
-        return torch.logsumexp(log_parts, -1).sum(-1) - 0.5 * self.dim * math.log(2 * math.pi)
+        return torch.logsumexp(log_parts, -2).sum(-2) - 0.5 * self.dim * math.log(2 * math.pi)
 
     @torch.no_grad()
     def sample(self, n: int) -> Tensor:
@@ -54,14 +54,20 @@ class ConditionalMixture(Density):
         like = self.network.output.bias
         v = torch.zeros(n, self.dim, dtype=like.dtype, device=like.device)
         for d in self.network.places.argsort():
-            log_weights, means, log_sds = (part[:, d] for part in self._conditionals(v))
+            log_weights, means, log_sds = (part[d].mT for part in self._conditionals(v))
             part = torch.multinomial(log_weights.exp(), 1)
             white = torch.randn_like(v[:, :1])
             v[:, d] = (means.gather(1, part) + log_sds.gather(1, part).exp() * white)[:, 0]
         return v
 
     def _conditionals(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log weights, means and log standard deviations, each ``(..., dim, components)``."""
-        logits, means, raw = self.network(v).unflatten(-1, (3, -1)).unbind(-2)
-        log_sds = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
-        return torch.log_softmax(logits, -1), means, log_sds
+        """Log weights, means and log standard deviations, each ``(..., dim, components, N)``.
+
+        Rows are last, because there are more of them than components: sums over a short last axis
+        are slow.
+        """
+        rows_last = self.network(v).flatten(-2).mT.contiguous()
+        logits, means, raw = rows_last.unflatten(-2, (self.dim, 3, -1)).unbind(-3)
+        bound = LARGEST_LOG_SD
+        log_sds = 2 * bound * torch.sigmoid(raw * (2 / bound)) - bound  # bound * tanh(raw / bound)
+        return torch.log_softmax(logits, -2), means, log_sds

@@ -22,6 +22,9 @@ from deconflow.objectives.base import Objective, RowData
 POINTS_AT_ONCE = 10_000
 """Latent points in one pass: few enough for the processor's cache, enough to hide overhead."""
 
+ROWS_TO_CHECK = 100
+"""Rows whose objective must be finite after an epoch where no others are left out for that."""
+
 BAD_STEPS_IN_A_ROW = 10
 """So many steps in a row without a finite gradient end the fit."""
 
@@ -151,13 +154,17 @@ class _Fit:
         self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
         if self.validation is not None:
             self._validate(epoch, self.validation)
-        elif not math.isfinite(evaluate(self.candidate, self.train[:1000], self.validation_seed)):
+        elif not self._finite():
             self._give_up("the objective was not finite after an epoch")
         else:
             self.good = self._kept()
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
             self.file.save(self._state())
+
+    def _finite(self) -> bool:
+        some = self.train[:ROWS_TO_CHECK]
+        return math.isfinite(evaluate(self.candidate, some, self.validation_seed))
 
     def _step(self, rows: Tensor) -> float | None:
         """Take one step, or skip it if a gradient is not finite."""

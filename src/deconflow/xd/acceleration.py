@@ -56,7 +56,7 @@ def _damped_least_squares(A: Array, b: Array) -> Array:
     return Vt.T @ (damped * (U.T @ b))
 
 
-def _factors(covariances: Array) -> Array:
+def _factors(covariances: Array) -> NDArray[np.floating]:
     try:
         return np.linalg.cholesky(covariances)
     except np.linalg.LinAlgError:  # only without a floor

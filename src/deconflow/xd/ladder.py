@@ -2,8 +2,8 @@ r"""An averaged mixture with nothing to set: numbers of components are climbed l
 
 Every rung is fitted on all rows but one fold, for each fold, and judged by the rows left out. The
 climb ends at the first rung that is not clearly better than the best so far; one that is worse on
-the first fold is not fitted on the others. Then the floor is doubled for as long as that is better,
-and halved, each time from where the last floor ended; as noisy rows are all but blind to a floor
+the first folds is not fitted on the others. Then the floor is doubled for as long as that is
+better, and halved, each time from where the last floor ended; as noisy rows are all but blind to a floor
 too small, it is halved again only if that was clearly better. The fits of the chosen number of
 components are averaged, over folds, starts and floors. The same fits give every row a likelihood
 from rows that exclude it.
@@ -147,12 +147,14 @@ class _Fitter:
         return rung
 
     def fit_if_better(self, recipe: Recipe, best: Rung) -> Rung | None:
-        """Fit without each fold, but give up after one where the setting is worse."""
+        """Fit without each fold, but give up where the setting is worse on the folds so far."""
         rung = Rung(recipe, [], [], np.full(len(self.weights), np.nan))
+        gain = 0.0
         for f, fold in enumerate(self.folds):
             self._add_fold(rung, f, None)
-            gain = rung.held_out[fold.held] - best.held_out[fold.held]
-            if f == 0 and self.weights[fold.held] @ gain < 0:
+            ahead = rung.held_out[fold.held] - best.held_out[fold.held]
+            gain += float(self.weights[fold.held] @ ahead)
+            if gain < 0:
                 return None
         return rung
 
