@@ -25,7 +25,6 @@ from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.selection import paired, row_weights
 
-ROWS_TO_COMPARE = 10_000
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
 
 
@@ -184,7 +183,7 @@ def _compare(
     """Score the flows' and XD's answers on each fold they have not seen, or on some of its rows."""
     held, blended = [], []
     for fold, mixture, job, stack in zip(ladder.folds, ladder.without, jobs, flows, strict=False):
-        seen = fold.held[: ROWS_TO_COMPARE // len(jobs)]
+        seen = fold.held[: plan.compared_rows // len(jobs)]
         density = blend_of(mixture, _of_smoothing(smoothing, job, stack), plan)
         rows = PreparedRows.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)

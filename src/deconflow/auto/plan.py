@@ -24,8 +24,8 @@ SMOOTHINGS = (0.0,)
 """What the comparison chooses from, in shares of the noise covariance. With (0.0, 0.1) the few
 flows of the comparison like 0.1 on red wine, where the average of many is better without."""
 
-EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
-"""Length of a flow's training: epochs, within bounds on the number of steps."""
+EPOCHS, SHORTEST, LONGEST, QUICK = 40, 900, 1600, 700
+"""Length of a flow's training: epochs, within bounds on the number of steps; steps if quick."""
 
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
 """Rows a step: so many batches an epoch, within bounds."""
@@ -41,6 +41,8 @@ class Plan:
         Folds and starts of the mixture's ladder.
     compared_folds, compared_flows : int
         Folds that the comparison looks at, and flows of each smoothing trained without each.
+    compared_rows : int
+        How many rows it is made on at most.
     smoothings : tuple of float
         What the comparison chooses from.
     members : int
@@ -59,6 +61,7 @@ class Plan:
     starts: int
     compared_folds: int
     compared_flows: int
+    compared_rows: int
     smoothings: tuple[float, ...]
     members: int
     fresh: int
@@ -85,7 +88,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, round(n_rows / BATCHES)))
     steps_an_epoch = math.ceil(n_rows / batch)
     steps = min(LONGEST, max(SHORTEST, EPOCHS * steps_an_epoch))
-    steps = min(steps, SHORTEST) if quick else steps
+    steps = min(steps, QUICK) if quick else steps
     training = Training(
         epochs=math.ceil(steps / steps_an_epoch),
         batch_size=batch,
@@ -100,6 +103,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         starts=1 if quick else 4,
         compared_folds=1 if quick else COMPARED_FOLDS,
         compared_flows=1 if quick else COMPARED_FLOWS,
+        compared_rows=4_000 if quick else 10_000,
         smoothings=SMOOTHINGS[:1] if quick else SMOOTHINGS,
         members=0 if quick else (MEMBERS if members is None else members),
         fresh=4,

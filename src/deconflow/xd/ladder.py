@@ -3,9 +3,9 @@ r"""An averaged mixture with nothing to set: numbers of components are climbed l
 Every rung is fitted on all rows but one fold, for each fold, and judged by the rows left out. The
 climb ends at the first rung that is not clearly better than the best so far; one that is worse on
 the first folds is not fitted on the others. Then the floor is doubled for as long as that is
-better, and halved, each time from where the last floor ended; as noisy rows are all but blind to a floor
-too small, it is halved again only if that was clearly better. The fits of the chosen number of
-components are averaged, over folds, starts and floors. The same fits give every row a likelihood
+better, and halved, each time from where the last floor ended; as noisy rows are all but blind to a
+floor too small, it is halved again only if that was clearly better. The fits of the chosen number
+of components are averaged, over folds, starts and floors. The same fits give every row a likelihood
 from rows that exclude it.
 """
 
