@@ -19,13 +19,10 @@ from deconflow.densities.base import Density
 from deconflow.evaluation import Certificate, HeldOut, certify, estimate_log_likelihood
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import PreparedRows
-from deconflow.xd.em import Stopping
 from deconflow.xd.fitting import Problem, Recipe
 from deconflow.xd.ladder import CLEARLY, Ladder, climb
 from deconflow.xd.mixture import Mixture
 from deconflow.xd.selection import paired, row_weights
-
-STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True)
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def fit_density(
     ``log_volume``, one number or one a row, brings log densities back to the user's units.
     """
     rng = np.random.RandomState(seed)
-    recipe = Recipe(1, stopping=STOPPING)
+    recipe = Recipe(1, stopping=plan.stopping)
     ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
     proposing = Problem(data).fit(ladder.recipe, rng).mixture
     jobs = _jobs_without_folds(data, ladder, plan, means, seed)

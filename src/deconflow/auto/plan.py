@@ -8,6 +8,7 @@ from typing import Any
 
 from deconflow.densities import Architecture
 from deconflow.fitting import Training
+from deconflow.xd.em import Stopping
 
 FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
@@ -39,6 +40,8 @@ class Plan:
     ----------
     folds, starts : int
         Folds and starts of the mixture's ladder.
+    stopping : Stopping
+        When its fits stop.
     compared_folds, compared_flows : int
         Folds that the comparison looks at, and flows of each smoothing trained without each.
     compared_rows : int
@@ -59,6 +62,7 @@ class Plan:
 
     folds: int
     starts: int
+    stopping: Stopping
     compared_folds: int
     compared_flows: int
     compared_rows: int
@@ -101,6 +105,7 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
     return Plan(
         folds=4 if quick else FOLDS,
         starts=1 if quick else 4,
+        stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
         compared_folds=1 if quick else COMPARED_FOLDS,
         compared_flows=1 if quick else COMPARED_FLOWS,
         compared_rows=4_000 if quick else 10_000,
