@@ -4,6 +4,7 @@ from typer.testing import CliRunner
 
 import deconflow
 from deconflow import Deconvolver, FlowDeconvolver, cli
+from deconflow.__main__ import main
 from deconflow.auto import plan
 
 matplotlib.use("Agg")
@@ -49,7 +50,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("sys.argv", ["deconflow", "demo", "-o", str(tmp_path / "file")])
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        main()
     assert stop.value.code == 2
     message = capsys.readouterr().err.strip()
     assert message.startswith("deconflow: ")
@@ -64,7 +65,7 @@ def test_interrupt_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr("deconflow.demo.run", interrupted)
     monkeypatch.setattr("sys.argv", ["deconflow", "demo"])
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        main()
     assert stop.value.code == 130
     assert "Traceback" not in capsys.readouterr().err
 
