@@ -30,6 +30,7 @@ def _train_in_child(job: Job, parent: int) -> list[Member]:
     """Train in a process that does not outlive its parent, not even one that is killed."""
     if os.getppid() == parent:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    tqdm.set_lock(threading.RLock())  # its usual lock is one of processes, and outlives a kill
     return _train_alone(job)
 
 
