@@ -17,7 +17,7 @@ import numpy as np
 from xd_choice import NOISE, RESULTS, TEST_ROWS, toy, true_log_p
 
 ROWS = 50_000
-SETTINGS = {"n_components": 3, "floor": 0.02, "tol": 1e-8}
+SETTINGS = {"n_components": 3, "floor": 0.1, "tol": 1e-8}
 SCALE = np.sqrt(np.diag(NOISE["toy"]))
 
 
