@@ -5,6 +5,8 @@ from scipy import stats
 from torch.distributions import Gumbel, MultivariateNormal
 
 from deconflow import XDGMM, noise
+from deconflow.observations import Observations
+from deconflow.xd import fitting
 from deconflow.xd.noise_parts import core_covariance, noise_parts
 
 X = np.linspace(-40, 40, 40_001)
@@ -155,3 +157,15 @@ def test_floor_is_in_units_of_the_core():
     w = 0.01 * rng.standard_t(3, size=(2000, 1))  # noise alone: the floor is what is left
     model = XDGMM(1, floor=0.2, random_state=0).fit(w, noise=noise.student_t([0.01], 3.0))
     assert model.covariances_[0, 0, 0] == pytest.approx(0.2 * 0.01**2, rel=0.2)
+
+
+def test_a_law_is_fitted_once_for_all_floors_and_starts(monkeypatch):
+    calls = []
+    plain = fitting.mean_noise
+    monkeypatch.setattr(fitting, "mean_noise", lambda *a: calls.append(1) or plain(*a))
+    w = np.random.default_rng(0).normal(size=(200, 1))
+    problem = fitting.Problem(Observations.from_arrays(w, noise.laplace([0.1])))
+    for floor in (0.1, 0.2):
+        recipe = fitting.Recipe(2, floor=floor)
+        problem.fit_best(recipe, 2, np.random.RandomState(0))
+    assert len(calls) == 1

@@ -35,7 +35,6 @@ from deconflow.xd.em import EMResult
 from deconflow.xd.fitting import Problem, Recipe, feasible
 from deconflow.xd.minibatch import Adam, climb, fit_minibatch
 from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import lay_out
 from deconflow.xd.selection import Averaging, choose, component_table, fit_average
 from deconflow.xd.starts import Starter
 from deconflow.xd.units import Units
@@ -411,8 +410,8 @@ def _adam(
     rng: np.random.RandomState,
 ) -> tuple[Adam, Units]:
     """Make an optimiser that starts at k-means of these rows, or at a given mixture."""
-    rows = lay_out(data)
-    rules = recipe.rules(data, rows)
+    problem = Problem(data)
+    rows, rules = problem.rows, recipe.rules(problem)
     begin = Starter(data, rows, rules.floor).make(recipe.n_components, recipe.init, rng)
     begin = rows.units.into(start.complete(rows.units.back(begin)))
     return Adam(feasible(begin, rules), rules, model.learning_rate), rows.units

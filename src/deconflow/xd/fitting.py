@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -42,11 +43,12 @@ class Recipe:
     complete: Callable[[Mixture], Mixture] | None = None
     """Puts what the user gives of a start into one that was made, in the user's units."""
 
-    def rules(self, data: Observations, rows: Rows) -> Rules:
+    def rules(self, problem: Problem) -> Rules:
         """Turn floor, prior and flags into the units of the rows."""
-        floor = _smallest_variance(data, rows) * np.eye(rows.dim)
+        rows = problem.rows
+        floor = _smallest_variance(problem.data, rows) * np.eye(rows.dim)
         if self.floor > 0:
-            floor = floor + self.floor * mean_noise(data, rows.units)
+            floor = floor + self.floor * problem.noise
         prior = None
         if self.regularisation > 0:
             prior = np.diag(self.regularisation / rows.units.latent**2)
@@ -64,11 +66,16 @@ class Problem:
         self.data, self.rows = data, lay_out(data)
         self._starters: dict[float, Starter] = {}
 
+    @cached_property
+    def noise(self) -> Array:
+        """The unit of the floor: to find it, some laws are fitted."""
+        return mean_noise(self.data, self.rows.units)
+
     def fit(
         self, recipe: Recipe, rng: np.random.RandomState, start: Mixture | None = None
     ) -> EMResult:
         """Fit once; the answer's mixture is in the user's units."""
-        rules = recipe.rules(self.data, self.rows)
+        rules = recipe.rules(self)
         start = self.start(recipe, rng) if start is None else start
         begin = feasible(self.rows.units.into(start), rules)
         result = em(begin, self.rows, rules, recipe.stopping)
@@ -82,7 +89,7 @@ class Problem:
     def start(self, recipe: Recipe, rng: np.random.RandomState) -> Mixture:
         """Make a start, in the user's units."""
         if recipe.floor not in self._starters:
-            floor = recipe.rules(self.data, self.rows).floor
+            floor = recipe.rules(self).floor
             self._starters[recipe.floor] = Starter(self.data, self.rows, floor)
         made = self._starters[recipe.floor].make(recipe.n_components, recipe.init, rng)
         made = self.rows.units.back(made)
