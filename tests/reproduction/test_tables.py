@@ -8,6 +8,7 @@ from deconflow.reproduction import figures
 from deconflow.reproduction.document import part_in
 from deconflow.reproduction.experiments import TABLES
 from deconflow.reproduction.records import Records
+from deconflow.reproduction.tables import Summary
 
 SCORES = {"mixture": ("v", "w"), "pretraining": ("v", "w"), "uci": ("v", "w"), "ablation": ("v",)}
 
@@ -141,3 +142,10 @@ def test_a_damaged_record_is_one_line(paper_again):
     path.write_text("{")
     with pytest.raises(ValueError, match="Expected a whole record in"):
         paper_again.run("uci")
+
+
+def test_pauses_cost_nothing_and_resumed_runs_their_training():
+    paused = {"seconds": 900.0, "core_seconds": 60.0, "details": {"fit_seconds": 890.0}}
+    resumed = {"seconds": 60.0, "core_seconds": 60.0, "details": {"fit_seconds": 180.0}}
+    assert Summary((paused,)).core_minutes() == 1
+    assert Summary((resumed,)).core_minutes() == 3
