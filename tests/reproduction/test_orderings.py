@@ -14,7 +14,8 @@ from deconflow.reproduction.protocols import BUDGET, PAPER
 def run(table, dataset, row, seed, v, w, **others):
     return {
         "table": table, "dataset": dataset, "row": row, "seed": seed, "minus_log_p_v": v,
-        "minus_log_p_w": w, "seconds": 60.0, "core_seconds": 60.0, "details": {}, "settings": {}, **others,
+        "minus_log_p_w": w, "seconds": 60.0, "core_seconds": 60.0, "details": {},
+        "settings": {}, **others,
     }  # fmt: skip
 
 

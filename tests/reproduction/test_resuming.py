@@ -55,8 +55,8 @@ def test_what_a_process_finished_after_its_parent_died_is_collected(paper_again,
     records = Records(paper_again.results, "mixture", "budget")
     run = {
         "table": "mixture", "dataset": "toy", "row": "xd", "seed": 0, "minus_log_p_v": 2.0,
-        "minus_log_p_w": 3.0, "truth_v": 2.0, "truth_w": 3.0, "seconds": 1.0, "core_seconds": 1.0, "details": {},
-        "settings": {},
+        "minus_log_p_w": 3.0, "truth_v": 2.0, "truth_w": 3.0, "seconds": 1.0, "core_seconds": 1.0,
+        "details": {}, "settings": {},
     }  # fmt: skip
     write_json(records.finished_path("mixture.toy.xd.0"), run)
     paper_again.run("mixture", rows=["xd"], seeds=[0])
