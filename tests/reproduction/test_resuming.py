@@ -51,6 +51,16 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(paper_again, here, monke
     assert here.count("mixture.toy.xd.0") == 1, "a finished run was repeated"
 
 
+def test_what_another_fit_left_behind_does_not_stop_a_run(paper_again, here):
+    fresh = replace(paper_again, results=paper_again.results.parent / "fresh" / "results")
+    fresh.run("mixture", rows=ROW, seeds=[0])
+    left = Records(paper_again.results, "mixture", "budget").work
+    Checkpoint(left / "mixture.toy.elbo-1.0.fit.checkpoint", "of another fit").save({})
+    paper_again.run("mixture", rows=ROW, seeds=[0])
+    assert score(paper_again) == score(fresh)
+    assert not list(left.glob("*.checkpoint"))
+
+
 def test_what_a_process_finished_after_its_parent_died_is_collected(paper_again, here):
     records = Records(paper_again.results, "mixture", "budget")
     run = {

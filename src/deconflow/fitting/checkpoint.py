@@ -26,6 +26,10 @@ UNREADABLE = (
 )
 
 
+class UnusableCheckpointError(ValueError):
+    """A checkpoint that cannot be read, or that another fit has left."""
+
+
 class Checkpoint:
     """A file that holds the state of a fit after its last whole epoch.
 
@@ -51,12 +55,12 @@ class Checkpoint:
                 state = torch.load(self.path, weights_only=True)
             identity = state.pop("identity")
         except UNREADABLE as error:
-            raise ValueError(
+            raise UnusableCheckpointError(
                 f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
                 "Delete it to start anew."
             ) from error
         if identity != self.identity:
-            raise ValueError(
+            raise UnusableCheckpointError(
                 f"Expected a checkpoint of the same model, settings and rows in {self.path}; "
                 "got one of another fit. Delete it, or choose another path."
             )

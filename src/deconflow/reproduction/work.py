@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from deconflow.fitting import UnusableCheckpointError
 from deconflow.reproduction.fits import FITS
 from deconflow.reproduction.jobs import Job, Outcome
 from deconflow.reproduction.records import Records, keep_draws, machine, versions, write_json
@@ -44,8 +45,17 @@ def _timed(job: Job) -> tuple[Outcome, float, float]:
     torch.set_num_threads(1)
     start, core_start = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(action="ignore"):
-        outcome = FITS[job.task.row.fit](job)
+        outcome = _fitted(job)
     return outcome, time.perf_counter() - start, time.process_time() - core_start
+
+
+def _fitted(job: Job) -> Outcome:
+    """Fit, from the start if what an earlier attempt left is of other settings or code."""
+    try:
+        return FITS[job.task.row.fit](job)
+    except UnusableCheckpointError:
+        _clear(job)
+        return FITS[job.task.row.fit](job)
 
 
 def _record(job: Job, outcome: Outcome, seconds: float, core_seconds: float) -> dict[str, Any]:
