@@ -80,13 +80,25 @@ def test_what_another_test_set_explains():
     xd = run("mixture", "toy", "xd", 0, 2.672, 3.600, truth_v=2.669, truth_w=3.6)
     (one,) = differences(books(xd), BUDGET)
     assert "Other rows" in one.reason
-    assert "2.669" in one.reason
+    assert "+0.003 from the truth" in one.reason
+    flow = {"settings": {"learning_rate": 2e-3, "epochs": 4}, "truth_v": 2.666, "truth_w": 3.6}
+    far = run("mixture", "toy", "iw-25", 0, 2.871, 3.619, **flow)  # the paper has 3.604
+    assert [one.reason[:12] for one in differences(books(far), BUDGET)] == ["The protocol"]
+
+
+def test_a_mixture_with_the_exact_posterior_has_no_network():
+    settings = {"learning_rate": 1e-2, "epochs": 8, "posterior_family": "exact"}
+    one = run("pretraining", "toy", "gmm-exact", 0, 2.7, 3.6, settings=settings)
+    assert "dropout" not in differences(books(one), BUDGET)[0].reason
 
 
 def test_wines_say_that_the_split_is_not_known():
     runs = [run("uci", "white", "iw-50", seed, 8.0 + 0.1 * seed, None) for seed in (0, 1)]
     (one,) = differences(books(*runs), BUDGET)
+    assert "moves by 0.071" in one.reason
+    (one,) = differences(books(runs[0]), BUDGET)
     assert "shuffled splits" in one.reason
+    assert "moves" not in one.reason
 
 
 def test_the_cost_of_the_paper_s_table(tmp_path):

@@ -33,6 +33,8 @@ REFUSED = {
     "Expected --seeds as whole numbers": ("mixture", "--seeds", "one"),
     "Expected --rows of mixture from": ("mixture", "--rows", "iw-7"),
     "Expected --rows of grid from": ("grid", "--rows", "iw-7"),
+    "Expected no --seeds with grid": ("grid", "--seeds", "0"),
+    "Expected no --rows with figures": ("figures", "--rows", "xd"),
 }
 
 

@@ -1,14 +1,20 @@
 """Whole tables, at a tiny protocol: run, recorded, shown, checked, and never run twice."""
 
 import json
+import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from deconflow.reproduction import figures
+from deconflow.estimators import FlowDeconvolver
+from deconflow.reproduction import figures, wine_fits
 from deconflow.reproduction.document import part_in
 from deconflow.reproduction.experiments import TABLES
-from deconflow.reproduction.records import Records
+from deconflow.reproduction.records import Records, write_json
+from deconflow.reproduction.search import searches_named
 from deconflow.reproduction.tables import Summary
+from deconflow.reproduction.toy_fits import after_pretraining
 
 SCORES = {"mixture": ("v", "w"), "pretraining": ("v", "w"), "uci": ("v", "w"), "ablation": ("v",)}
 
@@ -46,7 +52,22 @@ def test_pretraining_goes_before_what_starts_from_it(paper_again, here):
     paper_again.run("pretraining", rows=["after"], seeds=[0])
     assert here == ["pretraining.toy.pretrained.0", "pretraining.toy.after.0"]
     runs = Records(paper_again.results, "pretraining", "budget").runs()
-    assert runs["toy", "after", 0]["minus_log_p_v"] != runs["toy", "pretrained", 0]["minus_log_p_v"]
+    before, after = runs["toy", "pretrained", 0], runs["toy", "after", 0]
+    assert after["minus_log_p_v"] != before["minus_log_p_v"]
+    for part, epochs in before["settings"]["epochs"].items():
+        assert before["details"][part]["epochs"] == epochs > 1
+
+
+def test_flows_of_other_settings_are_pretrained_anew(paper_again, here):
+    paper_again.run("pretraining", rows=["after"], seeds=[0])
+    records = Records(paper_again.results, "pretraining", "budget")
+    first = records.runs()["toy", "after", 0]
+    records.path.unlink()
+    wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
+    write_json(records.path, {"runs": [{"dataset": "toy", "row": "pretrained", "seed": 0}]})
+    job = wider._job(records, TABLES["pretraining"].tasks(["after"], [0])[1], {})
+    assert after_pretraining(job).settings["hidden"] == 12 != first["settings"]["hidden"]
+    assert FlowDeconvolver.load(job.work / "pretrained.0.model").hidden == 12
 
 
 def test_rows_and_seeds_choose_what_is_run(paper_again, here):
@@ -105,6 +126,45 @@ def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
     kept = list((paper_again.results / "reproduction" / "draws").iterdir())
     assert len(kept) == 6
     assert all(path.stat().st_size < 1_000_000 for path in kept)
+    assert _stale(paper_again) == []
+    paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
+    assert _stale(paper_again) == [f"figure {figures.TOY_MODELS}"]
+    paper_again.run("figures")
+    assert _stale(paper_again) == []
+
+
+def _stale(front):
+    words = [finding.words for finding in front.check(["figures"]) if not finding.good]
+    return [said.split(" shows")[0] for said in words if "other draws" in said]
+
+
+def test_runs_of_other_settings_are_found(paper_again, here):
+    paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
+    wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
+
+    def found(front):
+        return [f.words for f in front.check(["mixture"]) if "other settings" in f.words]
+
+    assert found(paper_again) == []
+    assert "toy elbo-1 seed 0 was run with other settings than the protocol" in found(wider)[0]
+
+
+def test_searches_by_wine_and_by_kind():
+    assert searches_named([]) == [
+        ("white", "flow"), ("white", "xd"), ("red", "flow"), ("red", "xd"),
+    ]  # fmt: skip
+    assert searches_named(["white", "red", "xd"]) == [("white", "xd"), ("red", "xd")]
+    assert searches_named(["white"]) == [("white", "flow"), ("white", "xd")]
+
+
+def test_a_mixture_that_collapses_at_once_loses(paper_again, here, monkeypatch):
+    def collapsed(self, w, noise):
+        raise ValueError("no covariance") from np.linalg.LinAlgError()
+
+    monkeypatch.setattr(wine_fits.XDGMM, "partial_fit", collapsed)
+    paper_again.run("grid", rows=["red", "xd"])
+    runs = Records(paper_again.results, "grid", "budget").runs()
+    assert {run["minus_log_p_w"] for run in runs.values()} == {math.inf}
 
 
 def test_check_finds_a_missing_row_and_an_altered_table(paper_again, here):
@@ -144,8 +204,31 @@ def test_a_damaged_record_is_one_line(paper_again):
         paper_again.run("uci")
 
 
-def test_pauses_cost_nothing_and_resumed_runs_their_training():
+def test_pauses_cost_nothing_and_resumed_runs_do_not_count():
     paused = {"seconds": 900.0, "core_seconds": 60.0, "details": {"fit_seconds": 890.0}}
     resumed = {"seconds": 60.0, "core_seconds": 60.0, "details": {"fit_seconds": 180.0}}
     assert Summary((paused,)).core_minutes() == 1
-    assert Summary((resumed,)).core_minutes() == 3
+    assert Summary((resumed,)).core_minutes() is None
+    assert Summary((paused, resumed)).core_minutes() == 1
+
+
+def test_an_infinite_score_is_shown(paper_again, here):
+    paper_again.run("mixture", rows=["xd"], seeds=[0, 1])
+    path = Records(paper_again.results, "mixture", "budget").path
+    content = json.loads(path.read_text())
+    content["runs"][0]["minus_log_p_w"] = math.inf
+    path.write_text(json.dumps(content))
+    assert "inf" in paper_again.run("mixture", rows=["xd"], seeds=[0, 1])
+
+
+def test_a_run_that_ends_while_others_are_collected_is_kept(paper_again, here, monkeypatch):
+    records = Records(paper_again.results, "mixture", "budget")
+    plain = Records.runs
+
+    def ended_meanwhile(self):
+        write_json(self.finished_path("mixture.toy.xd.7"), {"dataset": "toy"})
+        return plain(self)
+
+    monkeypatch.setattr(Records, "runs", ended_meanwhile)
+    records.collect()
+    assert records.finished_path("mixture.toy.xd.7").exists()

@@ -16,6 +16,7 @@ from deconflow.reproduction.records import Records
 from deconflow.reproduction.search import TABLE as GRID_TABLE
 from deconflow.reproduction.search import rounds, settings_for, whole_search
 from deconflow.reproduction.tables import missing
+from deconflow.reproduction.toy_fits import SETTINGS
 
 XD_BAR = 0.005
 """How far XD may be from the truth on the toy."""
@@ -65,14 +66,19 @@ def _check_table(table: Table, books: Books, protocol: Protocol) -> Iterator[Fin
 
 
 def _check_settings(table: Table, books: Books, protocol: Protocol) -> Iterator[Finding]:
-    """Find runs that were made before the search chose other settings."""
-    fits = {row.name: row.fit for row in table.rows}
-    for (dataset, row, seed), run in books[table.name].items():
-        wanted, source = settings_for(dataset, fits.get(row, ""), protocol, books[GRID_TABLE])
-        if any(run["settings"].get(name) != value for name, value in wanted.items()):
+    """Find runs that were made with other settings than a new run would have."""
+    rows = {row.name: row for row in table.rows}
+    for (dataset, name, seed), run in books[table.name].items():
+        if name not in rows:
+            continue
+        row = rows[name]
+        wanted, source = settings_for(dataset, row.fit, protocol, books[GRID_TABLE])
+        if row.fit in SETTINGS:
+            wanted, source = SETTINGS[row.fit](protocol, **row.options), "the protocol"
+        if any(run["settings"].get(key) != value for key, value in wanted.items()):
             yield Finding(
                 False,
-                f"{table.name}: {dataset} {row} seed {seed} was run with other settings than "
+                f"{table.name}: {dataset} {name} seed {seed} was run with other settings than "
                 f"{source} says; delete it from the record to run it again",
             )
 
@@ -104,8 +110,12 @@ def _check_searches(books: Books, protocol: Protocol) -> Iterator[Finding]:
 def _check_figures(results: Path, document: Path, protocol: Protocol) -> Iterator[Finding]:
     folder = figures.folder_of(document)
     for name in figures.NAMES:
-        there = (folder / name).is_file()
-        yield Finding(there, f"figure {name} {'is there' if there else f'is missing in {folder}'}")
+        if not (folder / name).is_file():
+            yield Finding(False, f"figure {name} is missing in {folder}")
+        elif not figures.is_up_to_date(results, protocol.name, folder / name):
+            yield Finding(False, f"figure {name} shows other draws than are kept; draw it again")
+        else:
+            yield Finding(True, f"figure {name} is there, made of the draws that are kept")
     for table, row in figures.SHOWN:
         if not Records(results, table, protocol.name).draws_path("toy", row).is_file():
             yield Finding(

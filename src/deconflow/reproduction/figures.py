@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from deconflow.files import replacing
 from deconflow.reproduction import data
 from deconflow.reproduction.data import TEST_POINT, TOY_NOISE, exact_posterior
+from deconflow.reproduction.protocols import PAPER
 from deconflow.reproduction.records import Records
 
 Array = NDArray[np.float64]
@@ -18,7 +20,10 @@ SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside these contours of a Gaussian in two dimensions."""
 
-TRAIN_ROWS, DRAWS, BINS = 50_000, 10_000, 60
+DRAWS, BINS = 10_000, 60
+MADE_OF = "Made of"
+"""Where a picture says which draws it shows."""
+
 FRAME = ((-4.5, 3.5), (-5.0, 5.0))
 TOY_DATA, TOY_MODELS = "reproduction-toy-data.png", "reproduction-toy-models.png"
 MODELS = {
@@ -35,6 +40,13 @@ APPENDIX = {
     "reproduction-gmm-exact.png": ("pretraining", "gmm-exact"),
 }
 NAMES = (TOY_DATA, TOY_MODELS, *APPENDIX)
+PLACES: dict[str, tuple[tuple[str, str], ...]] = {
+    TOY_DATA: (),
+    TOY_MODELS: tuple(MODELS.values()),
+    **{name: (place,) for name, place in APPENDIX.items()},
+}
+"""The rows whose draws each figure shows."""
+
 SHOWN = (*MODELS.values(), *APPENDIX.values())
 _ELLIPSE = "the dashed ellipse is one sigma of the noise around the measurement"
 CAPTIONS = {
@@ -60,21 +72,40 @@ def folder_of(document: Path) -> Path:
 def draw_all(results: Path, folder: Path, protocol: str) -> tuple[list[str], list[str]]:
     """Draw every figure whose runs are there; return what was drawn, and what is missing."""
     drawn, left = [TOY_DATA], []
-    _save(_toy_data(), folder / TOY_DATA)
+    sources = {name: made_of(results, protocol, name) for name in NAMES}
+    _save(_toy_data(), folder / TOY_DATA, sources[TOY_DATA])
     panels = {title: _kept(results, protocol, *place) for title, place in MODELS.items()}
     there = {title: draws for title, draws in panels.items() if draws is not None}
     left += [f"{TOY_MODELS}: {title}" for title in panels if title not in there]
     if there:
-        _save(_models({"Truth": _truth(), **there}), folder / TOY_MODELS)
+        figure = _models({"Truth": _truth(), **there})
+        _save(figure, folder / TOY_MODELS, sources[TOY_MODELS])
         drawn.append(TOY_MODELS)
     for name, place in APPENDIX.items():
         draws = _kept(results, protocol, *place)
         if draws is None:
             left.append(name)
             continue
-        _save(_models({"": draws}, across=True), folder / name)
+        _save(_models({"": draws}, across=True), folder / name, sources[name])
         drawn.append(name)
     return drawn, left
+
+
+def made_of(results: Path, protocol: str, name: str) -> str:
+    """Return a digest of the draws that a figure shows, and of the drawing's settings."""
+    digest = hashlib.sha256(repr((FRAME, BINS, SIGMAS.tolist(), TEST_POINT.tolist())).encode())
+    for table, row in PLACES[name]:
+        path = Records(results, table, protocol).draws_path("toy", row)
+        digest.update(path.read_bytes() if path.is_file() else b"missing")
+    return digest.hexdigest()
+
+
+def is_up_to_date(results: Path, protocol: str, path: Path) -> bool:
+    """Say whether a picture shows the draws that are kept now."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return bool(picture.info.get(MADE_OF) == made_of(results, protocol, path.name))
 
 
 def _kept(results: Path, protocol: str, table: str, row: str) -> dict[str, Array] | None:
@@ -96,7 +127,7 @@ def _toy_data() -> Any:
     """Draw the training rows: true values and measurements."""
     import matplotlib.pyplot as plt
 
-    rows = data.toy(TRAIN_ROWS, 1).train
+    rows = data.toy(PAPER.train_rows + PAPER.validation_rows, 1).train[: PAPER.train_rows]
     figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharey=True)
     for ax, values, title in zip(axes, (rows.v, rows.w), ("latent v", "observed w"), strict=True):
         _panel(ax, values)
@@ -140,9 +171,9 @@ def _noise_ellipse(ax: Any) -> None:
     ax.plot(*TEST_POINT[0], "x", color="#d1495b", ms=5)
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save(figure: Any, path: Path, source: str) -> None:
     import matplotlib.pyplot as plt
 
     with replacing(path) as part:
-        figure.savefig(part, dpi=90, format="png")
+        figure.savefig(part, dpi=90, format="png", metadata={MADE_OF: source})
     plt.close(figure)

@@ -17,7 +17,7 @@ from deconflow.reproduction.protocols import PROTOCOLS, Protocol
 from deconflow.reproduction.records import Key, Records, Run
 from deconflow.reproduction.running import Runner
 from deconflow.reproduction.search import TABLE as GRID_TABLE
-from deconflow.reproduction.search import Settings, search, settings_for, whole_search
+from deconflow.reproduction.search import Settings, search, searches_named, settings_for
 from deconflow.reproduction.tables import render
 
 FIGURES = "figures"
@@ -58,6 +58,10 @@ class Reproduction:
 
     def run(self, name: str, rows: Sequence[str] = (), seeds: Sequence[int] | None = None) -> str:
         """Run an experiment, bring the document up to date, and return its table."""
+        if seeds is not None and name not in TABLES:
+            raise ValueError(f"Expected no --seeds with {name}, which has none; got {seeds}.")
+        if rows and name == FIGURES:
+            raise ValueError(f"Expected no --rows with figures; got {', '.join(rows)}.")
         if name == FIGURES:
             answer = self._draw()
         elif name == GRID_TABLE:
@@ -88,14 +92,8 @@ class Reproduction:
 
     def _search(self, rows: Sequence[str]) -> str:
         """Search for each wine and kind of model, or for those that are named."""
-        names = {word for pair in whole_search() for word in pair}
-        for word in rows:
-            if word not in names:
-                known = ", ".join(sorted(names))
-                raise ValueError(f"Expected --rows of grid from {known}; got {word!r}.")
-        for pair in whole_search():
-            if all(word in pair for word in rows):
-                search(*pair, self.protocol, lambda tasks: self._make(GRID_TABLE, tasks))
+        for pair in searches_named(rows):
+            search(*pair, self.protocol, lambda tasks: self._make(GRID_TABLE, tasks))
         books = read_books(self.results, self.protocol.name)
         return "\n".join(grid_lines(books, self.protocol))
 

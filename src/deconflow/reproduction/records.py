@@ -53,12 +53,13 @@ class Records:
 
     def collect(self) -> dict[Key, Run]:
         """Take in what processes have finished, and return all runs."""
-        new = [json.loads(path.read_text()) for path in self._finished()]
+        finished = self._finished()
+        new = [json.loads(path.read_text()) for path in finished]
         runs = self.runs()
         if new:
             runs |= {key_of(run): run for run in new if key_of(run) not in runs}
             self._write(runs.values())
-        for path in self._finished():
+        for path in finished:
             path.unlink()
         return runs
 

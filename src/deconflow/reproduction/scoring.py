@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow.estimators import XDGMM, FlowDeconvolver
+from deconflow.fitting import History
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.reproduction import data
@@ -101,8 +102,12 @@ def recognised(model: FlowDeconvolver, w: Array, noise: Array, n: int) -> Array:
 
 
 def history_of(model: FlowDeconvolver) -> dict[str, Any]:
+    """Return what is recorded of a model's training."""
+    return recorded(model.history_)
+
+
+def recorded(history: History) -> dict[str, Any]:
     """Return what is recorded of a training."""
-    history = model.history_
     return {
         "epochs": len(history),
         "best_epoch": history.best_epoch,

@@ -109,6 +109,16 @@ def whole_search() -> list[tuple[str, str]]:
     return [(wine, kind) for wine in WINES for kind in KINDS]
 
 
+def searches_named(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the searches of the wines and the kinds that are named, all if none is."""
+    for word in words:
+        if word not in (*WINES, *KINDS):
+            known = ", ".join((*WINES, *KINDS))
+            raise ValueError(f"Expected --rows of grid from {known}; got {word!r}.")
+    wines, kinds = ([n for n in names if n in words] or names for names in (WINES, KINDS))
+    return [(wine, kind) for wine, kind in whole_search() if wine in wines and kind in kinds]
+
+
 def describe(point: Settings) -> str:
     """Return a short name for settings."""
     return " ".join(f"{SHORT[name]}={point[name]:g}" for name in SHORT if name in point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from statistics import fmean, stdev
 
 from deconflow.reproduction.data import FILE_ORDER
@@ -46,17 +47,22 @@ class Summary:
         values = list(self.values(name).values())
         if not values:
             return None
-        return Figure(fmean(values), stdev(values) if len(values) > 1 else float("nan"))
+        return Figure(fmean(values), deviation(values))
 
-    def core_minutes(self) -> float:
-        """Return the mean cost of a run."""
-        return fmean(_core_seconds(run) for run in self.runs) / 60
+    def core_minutes(self) -> float | None:
+        """Return the mean cost of the runs that were made in one go; None if none was."""
+        seconds = [run["core_seconds"] for run in self.runs if not _resumed(run)]
+        return fmean(seconds) / 60 if seconds else None
 
 
-def _core_seconds(run: Run) -> float:
-    """Return core seconds; of a run that was resumed, its training's seconds, all in all."""
-    training = run["details"].get("fit_seconds", 0.0)
-    return training if training > run["seconds"] else run["core_seconds"]
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation; nan for one value, or if one is infinite."""
+    return stdev(values) if len(values) > 1 and all(map(isfinite, values)) else nan
+
+
+def _resumed(run: Run) -> bool:
+    """Say whether a run counts only its last part's seconds, its training being longer."""
+    return bool(run["details"].get("fit_seconds", 0.0) > run["seconds"])
 
 
 def render(table: Table, runs: dict[Key, Run]) -> str:
@@ -99,7 +105,8 @@ def _wine_lines(table: Table, dataset: str, runs: dict[Key, Run]) -> Iterable[Se
 
 
 def _cost(found: Summary) -> tuple[str, str]:
-    return str(len(found)), f"{found.core_minutes():.1f}" if len(found) else "-"
+    minutes = found.core_minutes()
+    return str(len(found)), "-" if minutes is None else f"{minutes:.1f}"
 
 
 def shown(figure: Figure | None, nothing: str = NOT_RUN, *, sd: bool = True) -> str:

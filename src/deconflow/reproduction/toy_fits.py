@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,14 @@ from sklearn.cluster import KMeans
 
 from deconflow.densities import GaussianMixture
 from deconflow.estimators import XDGMM, FlowDeconvolver
-from deconflow.fitting import Training, fit
+from deconflow.fitting import History, Training, fit
 from deconflow.objectives import MaximumLikelihood, Objective, Pairs, PosteriorLikelihood, RowData
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.reproduction.data import Sample, exact_posterior
 from deconflow.reproduction.jobs import Job, Outcome
 from deconflow.reproduction.protocols import Protocol
-from deconflow.reproduction.scoring import history_of, toy_outcome
+from deconflow.reproduction.scoring import history_of, recorded, toy_outcome
 
 XD: dict[str, Any] = {"n_components": 3, "n_init": 5, "tol": 1e-8}
 PRIOR_SHARE, POSTERIOR_SHARE = 2, 4
@@ -89,47 +91,76 @@ def _mixture_of(z: NDArray[np.float64], cluster: NDArray[np.int32]) -> GaussianM
 def pretrained(job: Job) -> Outcome:
     """Train the prior on clean rows and the posterior on pairs, each by itself."""
     sample = job.toy()
-    model = pretrained_model(job, sample)
-    settings = {**_pretraining_settings(job.protocol), "epochs": _pretraining_epochs(job.protocol)}
-    return toy_outcome(job, model, sample, settings, history_of(model))
+    model, histories = _pretrain(job, sample)
+    return toy_outcome(job, model, sample, pretrained_settings(job.protocol), _both(histories))
 
 
 def after_pretraining(job: Job) -> Outcome:
     """Go on from the pretrained flows by the evidence lower bound with K = 50."""
-    sample, settings = job.toy(), _pretraining_settings(job.protocol)
-    model = pretrained_model(job, sample)
+    sample, settings = job.toy(), after_settings(job.protocol)
+    model = _pretrained_model(job, sample)
     model.set_params(warm_start=True, checkpoint=job.checkpoint())
     model.fit(sample.train.w, noise=sample.noise)
     return toy_outcome(job, model, sample, settings, history_of(model))
 
 
-def pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
-    """Load the pretrained flows of this seed, or train them."""
-    path = job.work / f"pretrained.{job.seed}.model"
+def _pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
+    """Load the pretrained flows of this seed, or train them if they are not those of today."""
+    path, wanted = _pretrained_path(job), after_settings(job.protocol)
     if path.exists():
-        return FlowDeconvolver.load(path)
-    settings, seed = _pretraining_settings(job.protocol), job.seed
-    model = FlowDeconvolver(**settings, random_state=seed)
+        model = FlowDeconvolver.load(path)
+        if all(getattr(model, name) == value for name, value in wanted.items()):
+            return model
+    return _pretrain(job, sample)[0]
+
+
+def _pretrained_path(job: Job) -> Path:
+    return job.work / f"pretrained.{job.seed}.model"
+
+
+def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, History]]:
+    """Train both flows, and keep them for the row that goes on from them."""
+    model = FlowDeconvolver(**after_settings(job.protocol), random_state=job.seed)
     model.initialise(sample.train.w, noise=sample.noise)
-    epochs = _pretraining_epochs(job.protocol)
-    clean, pairs = _clean_rows(model, sample), _pairs(model, sample, seed)
-    prior, posterior = model.density_.density, model.posterior_
-    _train(job, "prior", MaximumLikelihood(prior), clean, epochs["prior"])
-    _train(job, "posterior", PosteriorLikelihood(posterior), pairs, epochs["posterior"])
-    model.save(path)
-    return model
+    epochs = pretrained_settings(job.protocol)["epochs"]
+    prior = MaximumLikelihood(model.density_.density)
+    posterior = PosteriorLikelihood(model.posterior_)
+    clean, pairs = _clean_rows(model, sample), _pairs(model, sample, job.seed)
+    histories = {
+        "prior": _train(job, "prior", prior, clean, epochs["prior"]),
+        "posterior": _train(job, "posterior", posterior, pairs, epochs["posterior"]),
+    }
+    model.save(_pretrained_path(job))
+    return model, histories
 
 
-def _pretraining_settings(protocol: Protocol) -> dict[str, Any]:
+def after_settings(protocol: Protocol) -> dict[str, Any]:
+    """Return the parameters of the fit that goes on from pretrained flows."""
     return toy_settings(protocol, objective="elbo", n_draws=50)
 
 
-def _pretraining_epochs(protocol: Protocol) -> dict[str, int]:
+def pretrained_settings(protocol: Protocol) -> dict[str, Any]:
+    """Return the same, with the epochs of either flow's training by itself."""
     rows = protocol.train_rows + protocol.validation_rows
-    return {
+    epochs = {
         "prior": protocol.epochs_for(PRIOR_SHARE, rows),
         "posterior": protocol.epochs_for(POSTERIOR_SHARE, rows),
     }
+    return {**after_settings(protocol), "epochs": epochs}
+
+
+SETTINGS: dict[str, Callable[..., dict[str, Any]]] = {
+    "toy_flow": toy_settings,
+    "pretrained": pretrained_settings,
+    "after_pretraining": after_settings,
+}
+"""The parameters that a row's fit has, by the name of the fit."""
+
+
+def _both(histories: dict[str, History]) -> dict[str, Any]:
+    """Return what is recorded of two trainings, and their time together."""
+    parts = {name: recorded(history) for name, history in histories.items()}
+    return {**parts, "fit_seconds": round(sum(part["fit_seconds"] for part in parts.values()), 1)}
 
 
 def _clean_rows(model: FlowDeconvolver, sample: Sample) -> Observations:
@@ -146,7 +177,7 @@ def _pairs(model: FlowDeconvolver, sample: Sample, seed: int) -> Pairs:
     return Pairs(model.standardiser_.observations(noisy), v)
 
 
-def _train(job: Job, part: str, objective: Objective, rows: RowData, epochs: int) -> None:
+def _train(job: Job, part: str, objective: Objective, rows: RowData, epochs: int) -> History:
     """Train one part on the rows that a later fit with the same seed trains on, too."""
     protocol = job.protocol
     training = Training(
@@ -162,4 +193,4 @@ def _train(job: Job, part: str, objective: Objective, rows: RowData, epochs: int
             rows[order[: protocol.validation_rows]],
             rows[order[protocol.validation_rows :]],
         )
-        fit(objective, train, held_out, training, checkpoint=job.checkpoint(part))
+        return fit(objective, train, held_out, training, checkpoint=job.checkpoint(part))

@@ -121,10 +121,14 @@ def _stepped(model: XDGMM, w: Array, noise: Array) -> bool:
     try:
         model.partial_fit(w, noise=noise)
     except ValueError as error:
-        if isinstance(error.__cause__, np.linalg.LinAlgError) and hasattr(model, "means_"):
+        if _has_collapsed(error) and hasattr(model, "means_"):
             return False
         raise
     return True
+
+
+def _has_collapsed(error: ValueError) -> bool:
+    return isinstance(error.__cause__, np.linalg.LinAlgError)
 
 
 def wine_xd_average(job: Job) -> Outcome:
@@ -146,8 +150,10 @@ def grid_point(job: Job) -> Outcome:
     kept, left_out = list(folds.split(w))[job.seed]
     try:
         model, details = _searched(job, w[kept], sample.noise)
-    except NonFiniteError:  # settings that diverge lose
-        return Outcome({"minus_log_p_w": math.inf}, job.settings, {"diverged": True})
+    except (NonFiniteError, ValueError) as error:
+        if isinstance(error, ValueError) and not _has_collapsed(error):
+            raise
+        return Outcome({"minus_log_p_w": math.inf}, job.settings, {"diverged": True})  # it loses
     score = noisy_score(model, w[left_out], sample.noise, job.protocol.scored_draws)
     return Outcome({"minus_log_p_w": score}, job.settings, details)
 
