@@ -281,10 +281,15 @@ def test_one_hopeless_row_and_one_far_row():
     sd = np.full_like(w, toys.SD)
     x = np.linspace(-3, 3, 20)[:, None]
     plain = DeconvolvingKDE().fit(w, noise=sd).score_samples(x)
-    w[0], sd[0] = 1e9, 1e10
-    with pytest.warns(UserWarning, match="1 of 500 rows lie too far out"):
+    w[0], sd[0] = 1e9, 1e10  # far, as its noise is
+    model = DeconvolvingKDE().fit(w, noise=sd)
+    np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
+    assert model.density_.background == pytest.approx(1e-3)
+    sd[0] = toys.SD
+    with pytest.warns(UserWarning, match="1 of the rows lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
+    assert model.density_.background == pytest.approx(1e-3 + 1 / 500, abs=1e-5)
 
 
 ODD_ROWS = {

@@ -146,6 +146,7 @@ W = toys.draw(30, 0)
 BAD = {
     "threshold": ({"threshold": "firm"}, {}, "threshold to be one of .*; got 'firm'"),
     "level": ({"level": 0}, {}, "level as a whole number of at least 1"),
+    "thresholds": ({"threshold": np.array(["hard", "soft"])}, {}, "threshold to be one of"),
     "fine level": ({"level": 11}, {}, "level of at most 10; got 11"),
     "background": ({"background": -0.1}, {}, r"background in \[0, 1\)"),
     "missing": ({}, {"w": np.r_[W, [[np.nan], [0.0]]]}, "only NaN in row 30"),

@@ -27,6 +27,7 @@ from math import factorial, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
 from deconflow.classical.kernels import SMOOTH_VARIANCE, smooth
@@ -38,9 +39,16 @@ Kernel = Callable[[Array], Array]
 RULES = ("plug_in", "normal_reference", "cv")
 CANDIDATES = 100
 SMALLEST, LARGEST = 0.02, 3.0
-"""Bandwidths to try: from this many deconvolved to this many measured standard deviations."""
-FACTORS = {1: (0.15, 3.0), 2: (0.5, 3.0), 3: (0.6, 3.0)}
+"""Bandwidths to try: from this many scales of the densest rows to this many of all rows."""
+DENSEST, FEW = (0.1, 0.5), 100
+"""Share of the rows that the densest ones are: the smaller, or more so that they are not few."""
+FACTORS = {1: (1.0, 1.0), 2: (0.5, 3.0), 3: (0.6, 3.0)}
 """Common factors to try, by dimension."""
+CAUTION = 2.0
+"""Variances that cross-validation counts on top of its own."""
+LEAST_SHARE, MOST_SCALES = 0.3, 1.2
+"""The plug-in rule's reference law: at least this share of the densest rows' scale before the
+chain, at most so many of the deconvolved scale after it."""
 
 
 def kernel_on(lattice: Lattice, kernel: Kernel, bandwidth: Array) -> Array:
@@ -60,6 +68,17 @@ def cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
     """Integrated squared error, less a constant, by cross-validation."""
     fitted = np.square(K * np.abs(look.estimate))
     return look.lattice.total(fitted - 2 * K * look.shrinkage * look.unbiased_square)
+
+
+def cautious_cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
+    r"""Cross-validation that does not follow the noise.
+
+    Where the truth has no signal left, cross-validation gains
+    :math:`|\hat\phi_v|^2 - 2 \, \mathrm{var}`, and the square is exponential with that variance:
+    one time in seven it pays to let the largest frequencies through, which are all noise. Counting
+    four variances makes that one time in fifty.
+    """
+    return cross_validation(look, K) + CAUTION * look.lattice.total(np.square(K) * look.variance)
 
 
 def normal_square(lattice: Lattice, scale: Array) -> Array:
@@ -92,29 +111,47 @@ def choose_factor(
     factors = factors[(orders <= lattice.order).all(1)]
     kernels = (kernel_on(lattice, kernel, c * bandwidth) for c in factors)
     if rule == "cv":
-        return float(factors[_last_minimum(np.array([cross_validation(look, K) for K in kernels]))])
+        risks = [cautious_cross_validation(look, K) for K in kernels]
+        return float(factors[np.argmin(risks)])
     truth = normal_square(lattice, reference)
     return float(factors[np.argmin([reference_risk(look, K, truth) for K in kernels])])
-
-
-def _last_minimum(risks: Array) -> int:
-    """Largest bandwidth at a local minimum: cross-validation has others that are too small."""
-    lower = np.r_[True, risks[1:] < risks[:-1]] & np.r_[risks[:-1] <= risks[1:], True]
-    return int(np.flatnonzero(lower)[-1])
 
 
 def _of_one_dimension(
     rows: Rows, d: int, kernel: Kernel, scale: Array, spread: Array, rule: str
 ) -> tuple[float, float]:
-    candidates = np.geomspace(SMALLEST * scale[d], LARGEST * spread[d], CANDIDATES)
-    look = look_at(rows, _line(rows, d, spread, candidates[0]))
+    densest = min(densest_scale(rows.w[:, d], rows.weights), float(spread[d]))
+    smallest = SMALLEST * min(densest, float(scale[d]))
+    line = _line(rows, d, spread, smallest)
+    smallest = max(smallest, line.length[d] / (2 * pi * line.order[d]))
+    candidates = np.geomspace(smallest, LARGEST * spread[d], CANDIDATES)
+    look = look_at(rows.only(rows.are_near(line)), line)
     sigma = np.array(scale)
     if rule == "plug_in":
-        sigma[d] = _equally_rough_scale(look, d, float(scale[d]), candidates)
+        noise = np.square(spread[d]) - np.square(scale[d])
+        start = sqrt(max(densest**2 - noise, np.square(LEAST_SHARE * densest)))
+        sigma[d] = _equally_rough_scale(look, d, min(start, float(scale[d])), candidates)
+        sigma[d] = min(sigma[d], MOST_SCALES * scale[d])
     truth = normal_square(look.lattice, sigma)
     t = look.lattice.axes()[d]
-    risks = [reference_risk(look, kernel(h * t), truth) for h in candidates]
+    kernels = (kernel(h * t) for h in candidates)
+    if rule == "cv":
+        risks = [cautious_cross_validation(look, K) for K in kernels]
+    else:
+        risks = [reference_risk(look, K, truth) for K in kernels]
     return float(candidates[np.argmin(risks)]), float(sigma[d])
+
+
+def densest_scale(w: Array, weights: Array) -> float:
+    """Standard deviation of a normal law whose densest rows lie as close as these do."""
+    densest = float(np.clip(FEW * np.square(weights).sum(), *DENSEST))
+    order = np.argsort(w)
+    w, share = w[order], np.cumsum(weights[order])
+    first = np.flatnonzero(share <= 1 - densest)
+    last = np.searchsorted(share, share[first] + densest * (1 - 1e-9))
+    widths = w[last.clip(max=len(w) - 1)] - w[first]
+    widths = widths[widths > 0]
+    return float(widths.min() / (2 * norm.ppf((1 + densest) / 2))) if len(widths) else np.inf
 
 
 def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
@@ -128,39 +165,46 @@ def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
 
 
 def _equally_rough_scale(
-    look: EmpiricalCharacteristic, d: int, scale: float, candidates: Array
+    look: EmpiricalCharacteristic, d: int, start: float, candidates: Array
 ) -> float:
     r"""Scale of the normal law that is as rough as the truth, :math:`\int f''^2` being equal.
 
     The roughness of order r needs a bandwidth, and the best one that of order r + 1; the chain
-    starts from a normal law at order 4.
+    starts at order 4 from a normal law as narrow as the densest rows, in units of its scale.
     """
-    rough = _normal_roughness(4, scale)
+    rough = _normal_roughness(4)
     for r in (3, 2):
-        bandwidth = _roughness_bandwidth(look, d, r, rough, candidates)
-        rough = _roughness(look, d, r, bandwidth)
-    equal = (_normal_roughness(2, 1.0) / max(rough, 1e-300)) ** 0.2
-    return float(np.clip(equal, 0.1 * scale, 1.2 * scale))
+        bandwidth = _roughness_bandwidth(look, d, r, rough, start, candidates)
+        rough = _roughness(look, d, r, bandwidth, start)
+    equal = start * (_normal_roughness(2) / max(rough, 1e-300)) ** 0.2
+    return max(equal, float(candidates[0]))
 
 
-def _normal_roughness(r: int, scale: float) -> float:
-    return factorial(2 * r) / ((2 * scale) ** (2 * r + 1) * factorial(r) * sqrt(pi))
+def _normal_roughness(r: int) -> float:
+    """Roughness of the standard normal law."""
+    return factorial(2 * r) / (2 ** (2 * r + 1) * factorial(r) * sqrt(pi))
 
 
-def _roughness(look: EmpiricalCharacteristic, d: int, r: int, bandwidth: float) -> float:
+def _roughness(
+    look: EmpiricalCharacteristic, d: int, r: int, bandwidth: float, unit: float
+) -> float:
+    """Roughness of a smoothed estimate, in units in which no power of it overflows."""
     t = look.lattice.axes()[d]
-    smoothed = smooth(bandwidth * t) * np.abs(look.estimate)
-    return look.lattice.total(t ** (2 * r) * np.square(smoothed))
+    smoothed = smooth(bandwidth * t) * np.abs(look.estimate) * look.told
+    return unit * look.lattice.total((unit * t) ** (2 * r) * np.square(smoothed))
 
 
 def _roughness_bandwidth(
-    look: EmpiricalCharacteristic, d: int, r: int, next_rough: float, candidates: Array
+    look: EmpiricalCharacteristic, d: int, r: int, next_rough: float, unit: float, candidates: Array
 ) -> float:
     """Bandwidth at which the two biases of a roughness, smoothing and variance, cancel."""
     t = look.lattice.axes()[d]
     biases = [
-        look.lattice.total(t ** (2 * r) * np.square(smooth(h * t)) * look.variance)
-        - SMOOTH_VARIANCE * np.square(h) * next_rough
+        unit
+        * look.lattice.total(
+            (unit * t) ** (2 * r) * np.square(smooth(h * t)) * look.variance * look.told
+        )
+        - SMOOTH_VARIANCE * np.square(h / unit) * next_rough
         for h in candidates
     ]
     return float(candidates[np.argmin(np.abs(biases))])

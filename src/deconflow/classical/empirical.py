@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from deconflow.classical.lattice import Lattice
-from deconflow.noise import Noise
+from deconflow.noise import GaussianNoise, Noise
 from deconflow.noise.characteristic import (
     characteristic_function,
     has_independent_values,
@@ -31,6 +32,10 @@ from deconflow.noise.characteristic import (
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
+TELLING = 2.0
+FAR, FAR_LOG = 5.0, 30.0
+"""By how many standard deviations of its noise a row may lie outside of a box; or further, if the
+noise's log density falls by less than this."""
 AT_ONCE = 2_000_000
 """Largest number of complex values in memory at once, whatever the number of rows."""
 
@@ -49,10 +54,39 @@ class Rows:
             part = slice(i, i + size)
             yield Rows(self.w[part], self.noise[part], self.weights[part])
 
+    def are_near(self, lattice: Lattice) -> NDArray[np.bool_]:
+        """Say which rows lie in a lattice's box, or outside by what their noise explains.
+
+        The waves of a box repeat: any other row would come back in at another place.
+        """
+        inside = np.clip(self.w, lattice.low, lattice.low + lattice.length)
+        beyond = np.where(np.array(lattice.order) > 0, self.w - inside, 0.0)
+        sd = np.sqrt(self.noise.variance().numpy())
+        near = (np.abs(beyond) <= FAR * sd).all(1)
+        if not near.all() and not isinstance(self.noise, GaussianNoise):
+            doubtful = np.flatnonzero(~near)
+            near[doubtful] = _reaches(self.noise[doubtful], torch.from_numpy(beyond[doubtful]))
+        return near
+
+    def only(self, chosen: NDArray[np.bool_]) -> Rows:
+        """Leave rows out."""
+        if chosen.all():
+            return self
+        weights = self.weights[chosen]
+        noise = self.noise[torch.from_numpy(chosen)]
+        return Rows(self.w[chosen], noise, weights / weights.sum())
+
     @property
     def effective_number(self) -> float:
         """How many rows of equal weight these are worth."""
         return float(1 / np.square(self.weights).sum())
+
+
+def _reaches(noise: Noise, beyond: torch.Tensor) -> NDArray[np.bool_]:
+    """Say whether a law has tails that are heavy enough to reach so far."""
+    mean = noise.mean().expand_as(beyond)
+    falls = noise.log_prob(mean) - noise.log_prob(torch.where(beyond == 0, mean, beyond))
+    return (falls < FAR_LOG).numpy()
 
 
 @dataclass(frozen=True)
@@ -98,11 +132,16 @@ class EmpiricalCharacteristic:
         return self.power_of_squares / np.square(self.denominator)
 
     @cached_property
+    def told(self) -> NDArray[np.bool_]:
+        """Where the estimate's error is well below one, the most that there can be to tell."""
+        return self.power > TELLING * np.log(1 / self.ridge) * self.ridge
+
+    @cached_property
     def unbiased_square(self) -> Array:
         """Squared modulus from pairs of different rows; zero where there is too little to tell."""
         pairs = np.square(np.abs(self.numerator)) - self.power_of_squares
         weight = np.square(self.power) - self.fourth
-        told = (self.power > self.ridge) & (weight > 0)
+        told = self.told & (weight > 0)
         return np.where(told, pairs / np.where(told, weight, 1.0), 0.0)
 
 

@@ -61,8 +61,12 @@ class GridDensity:
         inside = map_coordinates(self.values, place, order=1, mode="constant", cval=0.0)
         with np.errstate(divide="ignore"):
             log_grid = np.log(inside) + np.log1p(-self.background)
-            log_behind = np.log(self.background) + self._log_normal(v)
-        return logsumexp([log_grid, log_behind], axis=0)
+        return logsumexp([log_grid, self.log_behind(v)], axis=0)
+
+    def log_behind(self, v: Array) -> Array:
+        """Log density of the normal law behind the grid, with its share."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.background) + self._log_normal(v)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""

@@ -20,7 +20,7 @@ from deconflow.classical.bandwidths import (
 )
 from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
 from deconflow.classical.kernels import KERNELS
-from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for, warn_outside
+from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -36,11 +36,14 @@ class FourierFit:
         The frequencies, and the smoothed characteristic function there.
     relative_error : float
         Integrated squared error that comes from the noise, over the density's integrated square.
+    far_weights : array
+        Weights of the rows that lie too far out for the grid.
     """
 
     lattice: Lattice
     characteristic: Complex
     relative_error: float
+    far_weights: Array
 
 
 def fit_kde(
@@ -53,15 +56,20 @@ def fit_kde(
     kernel, dim = KERNELS[kernel_name], rows.w.shape[1]
     if isinstance(bandwidth, str):
         single, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
-        alone = dim == 1 and bandwidth != "cv"
-        look = look_at(rows, box_lattice(rows.w, single, 1.0 if alone else FACTORS[dim][0]))
-        factor = 1.0 if alone else choose_factor(look, kernel, single, reference, bandwidth)
+        box = box_lattice(rows.w, single, FACTORS[dim][0])
+        near = rows.are_near(box)
+        look = look_at(rows.only(near), box)
+        factor = 1.0 if dim == 1 else choose_factor(look, kernel, single, reference, bandwidth)
         chosen = factor * single
     else:
-        chosen = bandwidth
-        look = look_at(rows, box_lattice(rows.w, chosen, 1.0))
+        chosen, box = bandwidth, box_lattice(rows.w, bandwidth, 1.0)
+        near = rows.are_near(box)
+        look = look_at(rows.only(near), box)
     K = kernel_on(look.lattice, kernel, chosen)
-    return chosen, _smooth(look, K, scale, chosen)
+    error = relative_error(look, K, scale)
+    order = np.minimum(box.order, orders_for(box.length, chosen))
+    trimmed = box.trim(tuple(int(k) for k in order), look.estimate * K)
+    return chosen, FourierFit(*trimmed, error, rows.weights[~near])
 
 
 def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
@@ -72,29 +80,23 @@ def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
     """
     dim = w.shape[1]
     most = MOST_ORDERS[dim]
-    pad = np.maximum(5 * bandwidth, 0.1 * np.ptp(w, axis=0))
+    pad = np.maximum(10 * bandwidth, 0.1 * np.ptp(w, axis=0))
     low, length = enclose(w, pad, 2 * np.pi * bandwidth * most)
-    warn_outside(w, low, length)
     needed = float(np.max(length / (2 * np.pi * bandwidth * most)))
     return Lattice(low, length, orders_for(length, max(factor, needed) * bandwidth))
 
 
-def _smooth(look: EmpiricalCharacteristic, K: Array, scale: Array, bandwidth: Array) -> FourierFit:
-    error = relative_error(look, K, scale)
-    order = np.minimum(look.lattice.order, orders_for(look.lattice.length, bandwidth))
-    trimmed = look.lattice.trim(tuple(int(k) for k in order), look.estimate * K)
-    return FourierFit(*trimmed, error)
-
-
 def relative_error(look: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
-    """Error that the noise causes if the truth is normal, over the truth's integrated square.
+    """Error that the noise causes, over the integrated square of the truth.
 
-    Variance, and what is shrunk to zero because nothing is known; frequency zero is left out,
-    where all densities agree.
+    The error is the variance, and what is shrunk to zero because nothing is known. The square is
+    what pairs of rows tell, or a normal law's if that is more. Frequency zero is left out, where
+    all densities agree.
     """
-    signal = np.square(K) * normal_square(look.lattice, scale)
-    error = np.square(K) * look.variance + signal * np.square(1 - look.shrinkage)
-    origin = (*look.lattice.order[:-1], 0)
-    signal[origin] = error[origin] = 0.0
-    signal_total = look.lattice.total(signal)
-    return look.lattice.total(error) / signal_total if signal_total > 0 else 0.0
+    band = np.square(K)
+    band[(*look.lattice.order[:-1], 0)] = 0.0
+    normal = normal_square(look.lattice, scale)
+    hidden = normal * np.square(1 - look.shrinkage)
+    squares = (look.lattice.total(band * square) for square in (look.unbiased_square, normal))
+    signal = max(squares)
+    return look.lattice.total(band * (look.variance + hidden)) / signal if signal > 0 else 0.0

@@ -6,7 +6,6 @@ On a box with sides ``L`` a density is known by its characteristic function at t
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import reduce
 
@@ -107,18 +106,6 @@ def enclose(w: Array, pad: Array, longest: Array) -> tuple[Array, Array]:
     half = np.minimum(longest, high - low) / 2
     centre = np.clip(np.median(w, axis=0), low + half, high - half)
     return np.where(fits, low, centre - half), np.where(fits, high - low, 2 * half)
-
-
-def warn_outside(w: Array, low: Array, length: Array) -> None:
-    """Say that rows lie outside of a box that was cut."""
-    outside = int(((w < low) | (w > low + length)).any(1).sum())
-    if outside:
-        warnings.warn(
-            f"{outside} of {len(w)} rows lie too far out for the grid, and are taken as noise "
-            f"around a density between {np.round(low, 4).tolist()} and "
-            f"{np.round(low + length, 4).tolist()}. Drop them, raise the bandwidth, or use XDGMM.",
-            stacklevel=7,
-        )
 
 
 def orders_for(length: Array, bandwidth: Array) -> tuple[int, ...]:

@@ -1,14 +1,15 @@
 r"""The posterior of a row's true value under a density on a grid.
 
-A row with noise wider than the grid's cells is weighed on the grid, by
-:math:`p(v_g) \, p(w \mid v_g)`; one with narrower noise (or none) at draws :math:`w - n` of its
-noise, by :math:`p(v)`. Either way the sum of the weights is :math:`p(w)`.
+A row with noise wider than the grid's cells is weighed at grid points, by
+:math:`p(v_g) \, p(w \mid v_g)`, and at draws :math:`w - n` of its noise by the normal law behind
+the grid; one with narrower noise (or none) at such draws alone, by :math:`p(v)`. Either way the
+weights add up to :math:`p(w)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -37,75 +38,76 @@ class WeighedPoints:
     ----------
     rows : array
         Numbers of these rows.
-    points : array
-        ``(K, D)`` for all rows, or ``(n, K, D)``.
+    grid : array
+        ``(G, D)`` grid points, for all rows; each stands for the cell around it.
+    draws : array
+        ``(n, K, D)`` draws of each row's noise around its measurement.
     log_weights : array
-        ``(n, K)``; their exponentials add up to ``p(w)``.
-    jittered : bool
-        Whether a point stands for the cell around it.
+        ``(n, G + K)``; their exponentials add up to ``p(w)``.
     """
 
     rows: NDArray[np.int64]
-    points: Array
+    grid: Array
+    draws: Array
     log_weights: Array
-    jittered: bool
-
-    def only(self, keep: NDArray[np.bool_]) -> WeighedPoints:
-        """Leave rows on the grid out."""
-        return replace(self, rows=self.rows[keep], log_weights=self.log_weights[keep])
 
     def log_marginal(self) -> Array:
         """Log density of each measurement, ``(n,)``."""
         return logsumexp(self.log_weights, axis=1)
 
     def shares(self) -> Array:
-        """Weights that sum to one, ``(n, K)``; equal ones for a row out of reach."""
+        """Weights that sum to one, ``(n, G + K)``; a row out of reach has equal ones of draws."""
         total = self.log_marginal()[:, None]
-        count = self.log_weights.shape[1]
+        alike = np.r_[np.zeros(len(self.grid)), np.full(self.draws.shape[1], 1.0)]
         with np.errstate(invalid="ignore"):
-            return np.where(np.isfinite(total), np.exp(self.log_weights - total), 1 / count)
+            shares = np.exp(self.log_weights - total)
+        return np.where(np.isfinite(total), shares, alike / alike.sum())
 
 
 def weigh(
     density: GridDensity, data: Observations, n_draws: int, random_state: RandomState
 ) -> Iterator[WeighedPoints]:
-    """Walk through all rows in pieces of bounded memory, not in their order.
-
-    A row that no grid point can reach, as under bounded noise, is left to draws of its noise and
-    the normal law behind the grid.
-    """
+    """Walk through all rows in pieces of bounded memory, not in their order."""
     sd = np.sqrt(data.noise.variance().numpy())
     wide = np.broadcast_to((sd >= WIDE * density.step).all(1), len(data))
     with isolated_rng(random_state):
-        narrow = [np.flatnonzero(~wide)]
-        for weighed in _on_grid(density, data, np.flatnonzero(wide)):
-            reached = weighed.log_marginal() > -np.inf
-            narrow.append(weighed.rows[~reached])
-            yield weighed.only(reached)
-        yield from _at_draws(density, data, np.concatenate(narrow), n_draws)
+        yield from _on_grid(density, data, np.flatnonzero(wide), n_draws)
+        yield from _at_draws(density, data, np.flatnonzero(~wide), n_draws)
 
 
 def _on_grid(
-    density: GridDensity, data: Observations, rows: NDArray[np.int64]
+    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
 ) -> Iterator[WeighedPoints]:
+    """Weigh grid points by the density on the grid, and draws by the normal law behind it."""
     flat = density.values.ravel()
     used = np.flatnonzero(flat > NEGLIGIBLE * flat.max())
     points = density.points(used)
-    log_mass = density.log_prob(points) + np.log(density.cell)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(flat[used] * density.cell) + np.log1p(-density.background)
     v = torch.from_numpy(points)[:, None]
-    for part in _pieces(rows, len(used)):
+    for part in _pieces(rows, len(used) + n_draws * density.dim):
         log_noise = data[part].log_likelihood(v.expand(-1, len(part), -1)).numpy().T
-        yield WeighedPoints(part, points, log_mass + log_noise, jittered=True)
+        draws, log_behind = _drawn(density.log_behind, data[part], n_draws)
+        log_weights = np.concatenate([log_mass + log_noise, log_behind], axis=1)
+        yield WeighedPoints(part, points, draws, log_weights)
 
 
 def _at_draws(
     density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
 ) -> Iterator[WeighedPoints]:
-    for part in _pieces(rows, n_draws):
-        some = data[part]
-        v = (some.w - some.noise.sample(n_draws)).transpose(0, 1).numpy()
-        log_p = density.log_prob(v.reshape(-1, density.dim)).reshape(v.shape[:2])
-        yield WeighedPoints(part, v, log_p - np.log(n_draws), jittered=False)
+    """Weigh draws by the whole density."""
+    none = np.empty((0, density.dim))
+    for part in _pieces(rows, n_draws * density.dim):
+        yield WeighedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws))
+
+
+def _drawn(
+    log_density: Callable[[Array], Array], data: Observations, n_draws: int
+) -> tuple[Array, Array]:
+    """Draws ``(n, K, D)`` of the noise around each row, and the logs of their weights."""
+    v = (data.w - data.noise.sample(n_draws)).transpose(0, 1).numpy()
+    log_p = log_density(v.reshape(-1, v.shape[2])).reshape(v.shape[:2])
+    return v, log_p - np.log(n_draws)
 
 
 def _pieces(rows: NDArray[np.int64], points: int) -> Iterator[NDArray[np.int64]]:
@@ -118,32 +120,58 @@ def resample(
     density: GridDensity, weighed: WeighedPoints, n_samples: int, rng: np.random.RandomState
 ) -> tuple[Array, Array, Array, Array]:
     """Draws ``(n, S, D)``, means, covariances and effective sample sizes of some rows."""
-    shares, points = weighed.shares(), weighed.points
+    shares = weighed.shares()
     cumulated = np.cumsum(shares, axis=1)
     spots = rng.uniform(size=(len(shares), n_samples)) * cumulated[:, -1:]
     chosen = np.empty(spots.shape, np.int64)
     for i, (steps, spot) in enumerate(zip(cumulated, spots, strict=True)):
         chosen[i] = np.searchsorted(steps, spot).clip(max=len(steps) - 1)
-    mean, covariance = _moments(points, shares)
-    if weighed.jittered:
-        inside = rng.uniform(-0.5, 0.5, size=(*chosen.shape, density.dim))
-        draws = points[chosen] + density.step * inside
-    else:
-        draws = np.take_along_axis(points, chosen[:, :, None], 1)
-    return draws, mean, covariance, 1 / np.square(shares).sum(1)
+    draws = _picked(density, weighed, chosen, rng)
+    return draws, *_moments(weighed, shares), 1 / np.square(shares).sum(1)
 
 
-def _moments(points: Array, shares: Array) -> tuple[Array, Array]:
-    """Weighted means ``(n, D)`` and covariances ``(n, D, D)``."""
+def _picked(
+    density: GridDensity,
+    weighed: WeighedPoints,
+    chosen: NDArray[np.int64],
+    rng: np.random.RandomState,
+) -> Array:
+    """The points with these numbers ``(n, S)``, those on the grid moved within their cells."""
+    size = len(weighed.grid)
+    answer = np.take_along_axis(weighed.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
+    on_grid = chosen < size
+    inside = rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))
+    answer[on_grid] = weighed.grid[chosen[on_grid]] + density.step * inside
+    return answer
+
+
+def _moments(weighed: WeighedPoints, shares: Array) -> tuple[Array, Array]:
+    """Means ``(n, D)`` and covariances ``(n, D, D)``: of both kinds of points, then of all.
+
+    Each kind is centred by itself, so that large offsets do not cancel.
+    """
+    size = len(weighed.grid)
+    shift = weighed.grid.mean(0) if size else 0.0
+    share, grid_mean, grid_cov = _of_kind(shares[:, :size], weighed.grid - shift)
+    rest, draws_mean, draws_cov = _of_kind(shares[:, size:], weighed.draws)
+    grid_mean = grid_mean + shift
+    between = np.where(share * rest > 0, grid_mean - draws_mean, 0.0)
+    mean = np.where(rest > 0, draws_mean + share * between, grid_mean)
+    share, rest = share[:, None], rest[:, None]
+    spread = between[:, :, None] * between[:, None]
+    return mean, share * grid_cov + rest * draws_cov + share * rest * spread
+
+
+def _of_kind(shares: Array, points: Array) -> tuple[Array, Array, Array]:
+    """Total share ``(n, 1)``, mean and covariance of points ``(K, D)`` or ``(n, K, D)``."""
+    total = shares.sum(1, keepdims=True)
+    within = shares / np.where(total > 0, total, 1.0)
     if points.ndim == 2:
-        mean = shares @ points
+        mean = within @ points
         dim = points.shape[1]
-        # Around the middle of all points, so that large offsets do not cancel.
-        offset = points - points.mean(0)
-        products = (offset[:, :, None] * offset[:, None]).reshape(len(points), -1)
-        shift = mean - points.mean(0)
-        second = (shares @ products).reshape(-1, dim, dim)
-        return mean, second - shift[:, :, None] * shift[:, None]
-    mean = np.einsum("nk,nkd->nd", shares, points)
+        products = (points[:, :, None] * points[:, None]).reshape(-1, dim * dim)
+        second = (within @ products).reshape(-1, dim, dim)
+        return total, mean, second - mean[:, :, None] * mean[:, None]
+    mean = np.einsum("nk,nkd->nd", within, points)
     offset = points - mean[:, None]
-    return mean, np.einsum("nk,nki,nkj->nij", shares, offset, offset)
+    return total, mean, np.einsum("nk,nki,nkj->nij", within, offset, offset)

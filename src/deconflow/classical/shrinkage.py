@@ -116,6 +116,8 @@ def fit_wavelets(
     ``threshold`` is None for the linear estimator of ``level``, else "hard" or "soft" for
     thresholded wavelets below ``level``; without a level the data choose.
     """
+    near = rows.are_near(Lattice(low, length, (1,)))
+    rows, far = rows.only(near), rows.weights[~near]
     if threshold is None and level is not None:
         kept = [measure(rows, low, length, level, "scaling")]
     elif threshold is None:
@@ -125,8 +127,8 @@ def fit_wavelets(
         kept = nonlinear(rows, low, length, climb(rows, low, length, level), threshold == "soft")
     order = max(order_of(part.level, part.kind) for part in kept)
     parts = [synthesise(part.values, part.level, part.kind, order) for part in kept]
-    fit = FourierFit(Lattice(low, length, (order,)), np.sum(parts, 0), _relative_error(kept))
-    return kept, fit
+    lattice = Lattice(low, length, (order,))
+    return kept, FourierFit(lattice, np.sum(parts, 0), _relative_error(kept), far)
 
 
 def _relative_error(kept: list[Coefficients]) -> float:

@@ -192,12 +192,21 @@ class GridQueries:
             low=fit.lattice.low,
             step=step,
             values=cut(values, float(step.prod())),
-            background=float(self.background),
+            background=1 - (1 - float(self.background)) * (1 - float(fit.far_weights.sum())),
             mean=units.location,
             factor=np.diag(units.spread),
         )
         self.relative_error_ = fit.relative_error
         self.parameters_ = self.get_params()  # type: ignore[attr-defined]
+        if len(fit.far_weights):
+            ends = (end.tolist() for end in (fit.lattice.low, fit.lattice.low + fit.lattice.length))
+            low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
+            warnings.warn(
+                f"{len(fit.far_weights)} of the rows lie too far out for a grid, which is between "
+                f"{low} and {high}: a normal law behind it has their share. Drop them, raise the "
+                "bandwidth, or use XDGMM.",
+                stacklevel=3,
+            )
         if fit.relative_error > LARGEST_ERROR:
             warnings.warn(
                 f"The noise hides the density at this resolution: error is {fit.relative_error:.2g}"
@@ -213,8 +222,17 @@ class Units:
         standard = Standardiser.fit(data)
         self.location = standard.location.numpy()
         self.scale = standard.scale.numpy()
-        noise = np.median(data.noise.variance().numpy(), axis=0)
-        self.spread = np.sqrt(np.square(self.scale) + noise)
+        self.spread = np.sqrt(np.square(self.scale) + _typical_variance(data))
+
+
+def _typical_variance(data: Observations) -> Array:
+    """Inverse mean precision of the noise, ``(D,)``: rows that tell nothing do not count."""
+    variance = data.noise.variance().numpy()
+    weights = np.ones(len(variance)) if data.weights is None else data.weights.numpy()
+    if len(variance) != len(weights):
+        return variance[0]
+    with np.errstate(divide="ignore"):  # an exact row has all precision that there is
+        return 1 / np.average(1 / variance, axis=0, weights=weights)
 
 
 def as_rows(data: Observations, name: str, most_dimensions: int) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -144,8 +143,8 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
         if isinstance(self.bandwidth, bool) or self.bandwidth is None:
             raise ValueError(f"Expected bandwidth as a positive number; got {self.bandwidth!r}.")
         values = as_floats(self.bandwidth, "bandwidth")
-        if isinstance(self.bandwidth, numbers.Real):
-            values = np.full(dim, float(self.bandwidth))
+        if values.ndim == 0:
+            values = np.full(dim, float(values))
         if values.shape != (dim,) or not (np.isfinite(values) & (values > 0)).all():
             raise ValueError(
                 f"Expected bandwidth as a positive number, or {dim} of them, one for each column "
@@ -155,7 +154,7 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
         if (values < smallest).any():
             raise ValueError(
                 "Expected a bandwidth that a grid can resolve, of at least "
-                f"{smallest.round(6).tolist()}; got {self.bandwidth!r}."
+                f"{[float(f'{h:.3g}') for h in smallest]}; got {self.bandwidth!r}."
             )
         return values
 

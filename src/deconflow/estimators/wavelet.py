@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils._metadata_requests import UNUSED
 
 from deconflow.checks import check_integer
-from deconflow.classical.lattice import enclose, warn_outside
+from deconflow.classical.lattice import enclose
 from deconflow.classical.shrinkage import COARSEST, FINEST, fit_wavelets
 from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.grid_queries import GridQueries, Units, as_rows, check_background
@@ -119,7 +119,6 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
             rows = as_rows(data, type(self).__name__, 1)
             units = Units(data)
             low, length = enclose(rows.w, 0.1 * np.ptp(rows.w, axis=0), LONGEST * units.spread)
-            warn_outside(rows.w, low, length)
             (linear, *finer), fit = fit_wavelets(rows, low, length, self.threshold, self.level)
             self.level_ = linear.level
             self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
@@ -127,7 +126,9 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
         return self
 
     def _check_settings(self) -> None:
-        if self.threshold is not None and self.threshold not in THRESHOLDS:
+        if self.threshold is not None and not (
+            isinstance(self.threshold, str) and self.threshold in THRESHOLDS
+        ):
             raise ValueError(
                 f"Expected threshold to be one of {sorted(THRESHOLDS)} or None; "
                 f"got {self.threshold!r}."

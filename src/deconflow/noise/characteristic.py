@@ -47,6 +47,7 @@ BOUNDED_REACH = 36.0
 DRAWS = 20_000
 AT_ONCE = 4_000_000
 """Largest number of complex exponentials in memory."""
+ROWS_AT_ONCE = AT_ONCE // NODES
 
 
 def characteristic_function(noise: Noise, t: ArrayLike) -> Complex:
@@ -90,6 +91,10 @@ def value_characteristics(noise: Noise, t: Real) -> Complex:
         sd = noise.factor.cpu().numpy()
         return np.exp(-0.5 * np.square(sd[:, None] * t)) + 0j
     assert isinstance(noise, LawNoise)
+    if not noise.shared and len(noise) > ROWS_AT_ONCE:
+        starts = range(0, len(noise), ROWS_AT_ONCE)
+        parts = [value_characteristics(noise[i : i + ROWS_AT_ONCE], t) for i in starts]
+        return np.concatenate(parts)
     return _of_values(noise.distribution, t / noise.unit.cpu().numpy())
 
 

@@ -30,7 +30,8 @@ METHODS = {
         {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"},
     ),
     "flow": Method("FlowDeconvolver", "one normalizing flow"),
-    "kde": Method("DeconvolvingKDE", "deconvolving kernel density estimate; few columns"),
+    "kde": Method("DeconvolvingKDE", "deconvolving kernel density estimate; up to three columns"),
+    "wavelet": Method("WaveletDeconvolver", "wavelets; one column"),
 }
 
 
