@@ -61,9 +61,10 @@ def compare(
 def verdict(scores: dict[str, Array]) -> Iterator[str]:
     """Say which method is best, and whether that is more than luck."""
     best = max(scores, key=lambda name: scores[name].mean())
+    width = max(map(len, scores))
     for name, values in scores.items():
         error = values.std() / np.sqrt(len(values))
-        yield f"{name:5s} held-out log p(w) {values.mean():.4f} +- {error:.4f} a row"
+        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} a row"
     for name, values in scores.items():
         if name == best:
             continue
