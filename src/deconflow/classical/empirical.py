@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 TELLING = 2.0
+"""Times log(n) by which a frequency's power exceeds the ridge where it is told."""
 FAR, FAR_LOG = 5.0, 30.0
 """By how many standard deviations of its noise a row may lie outside of a box; or further, if the
 noise's log density falls by less than this."""

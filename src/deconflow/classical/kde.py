@@ -54,17 +54,16 @@ def fit_kde(
     ``scale`` and ``spread`` are standard deviations of the truth and of the measurement.
     """
     kernel, dim = KERNELS[kernel_name], rows.w.shape[1]
+    rule = bandwidth if isinstance(bandwidth, str) else None
     if isinstance(bandwidth, str):
-        single, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
-        box = box_lattice(rows.w, single, FACTORS[dim][0])
-        near = rows.are_near(box)
-        look = look_at(rows.only(near), box)
-        factor = 1.0 if dim == 1 else choose_factor(look, kernel, single, reference, bandwidth)
-        chosen = factor * single
+        chosen, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
     else:
-        chosen, box = bandwidth, box_lattice(rows.w, bandwidth, 1.0)
-        near = rows.are_near(box)
-        look = look_at(rows.only(near), box)
+        chosen, reference = bandwidth, scale
+    box = box_lattice(rows.w, chosen, FACTORS[dim][0] if rule else 1.0)
+    near = rows.are_near(box)
+    look = look_at(rows.only(near), box)
+    if rule and dim > 1:
+        chosen = chosen * choose_factor(look, kernel, chosen, reference, rule)
     K = kernel_on(look.lattice, kernel, chosen)
     error = relative_error(look, K, scale)
     order = np.minimum(box.order, orders_for(box.length, chosen))
