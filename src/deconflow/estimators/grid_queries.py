@@ -63,8 +63,8 @@ class GridQueries:
     ) -> Array:
         """Log density ``log p(w)`` of each measurement, ``(N,)``.
 
-        Rows with noise wider than the grid's cells are summed over the grid, the others over
-        ``n_proposals`` draws of their noise.
+        Rows with noise wider than the grid's cells are summed over the grid, and over
+        ``n_proposals`` draws of their noise for the law behind it; the others over draws alone.
         """
         check_integer("n_proposals", n_proposals, 1)
         data = self._observe(w, noise, projection)
@@ -107,8 +107,8 @@ class GridQueries:
         n_samples
             Draws to return for each row.
         n_proposals
-            Draws of the noise that are weighed, for rows with noise narrower than the grid's
-            cells; the others are weighed on the grid.
+            Draws of the noise that are weighed; rows with noise wider than the grid's cells are
+            weighed on the grid, too.
         random_state
             Seed of the draws.
         """
@@ -228,9 +228,9 @@ class Units:
 def _typical_variance(data: Observations) -> Array:
     """Inverse mean precision of the noise, ``(D,)``: rows that tell nothing do not count."""
     variance = data.noise.variance().numpy()
-    weights = np.ones(len(variance)) if data.weights is None else data.weights.numpy()
-    if len(variance) != len(weights):
+    if data.noise.shared:
         return variance[0]
+    weights = None if data.weights is None else data.weights.numpy()
     with np.errstate(divide="ignore"):  # an exact row has all precision that there is
         return 1 / np.average(1 / variance, axis=0, weights=weights)
 

@@ -48,8 +48,8 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
     density_ : GridDensity
         The density on its grid.
     relative_error_ : float
-        Integrated squared error that the noise causes for a normal density of the same scale, over
-        that density's integrated square. Above 0.5, the fit warns.
+        Integrated squared error that the noise causes, over the integrated square of the density.
+        Above 0.5, the fit warns.
     n_features_in_ : int
         Number of columns of ``w``.
 
