@@ -80,7 +80,8 @@ def grid_lines(books: Books, protocol: Protocol) -> Iterator[str]:
         lines.append((name, describe(last.points[0]), f"{score:.3f}", said))
     yield from aligned(lines)
     yield ""
-    yield f"{len(books['grid'])} fits are recorded."
+    minutes = sum(run["core_seconds"] for run in books["grid"].values()) / 60
+    yield f"{len(books['grid'])} fits are recorded, of {minutes:.0f} core minutes."
 
 
 def ordering_lines(books: Books) -> Iterator[str]:
