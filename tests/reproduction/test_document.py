@@ -3,8 +3,8 @@
 import pytest
 
 from deconflow.reproduction import figures
-from deconflow.reproduction.document import part_in, parts, with_parts
-from deconflow.reproduction.protocols import EVALUATIONS
+from deconflow.reproduction.document import grid_lines, part_in, parts, with_parts
+from deconflow.reproduction.protocols import BUDGET, EVALUATIONS
 
 
 @pytest.fixture
@@ -21,6 +21,13 @@ def test_the_page_agrees_with_the_records(page, request):
 
 def test_the_page_states_the_budget(page):
     assert f"{EVALUATIONS // 1_000_000} million a run" in page.read_text()
+
+
+def test_the_page_says_what_the_search_cost():
+    fits = {("white", "flow", fold): {"core_seconds": 90.0} for fold in range(2)}
+    *table, cost = grid_lines({"grid": fits}, BUDGET)
+    assert cost == "2 fits are recorded, of 3 core minutes."
+    assert sum("not done" in line for line in table) == 4
 
 
 def test_only_what_is_between_markers_changes():
