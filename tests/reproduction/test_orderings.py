@@ -6,8 +6,10 @@ import pytest
 
 from deconflow.reproduction import cost
 from deconflow.reproduction.check import check
+from deconflow.reproduction.differences import differences
 from deconflow.reproduction.document import difference_lines, ordering_lines
-from deconflow.reproduction.orderings import ORDERINGS, differences
+from deconflow.reproduction.orderings import ORDERINGS
+from deconflow.reproduction.paper import CHOSEN
 from deconflow.reproduction.protocols import BUDGET, PAPER
 
 
@@ -92,13 +94,40 @@ def test_a_mixture_with_the_exact_posterior_has_no_network():
     assert "dropout" not in differences(books(one), BUDGET)[0].reason
 
 
+def wine_flow(seed, **others):
+    settings = dict(CHOSEN["white", "flow"])
+    return run("uci", "white", "iw-50", seed, 8.0 + 0.1 * seed, None, settings=settings, **others)
+
+
 def test_wines_say_that_the_split_is_not_known():
-    runs = [run("uci", "white", "iw-50", seed, 8.0 + 0.1 * seed, None) for seed in (0, 1)]
-    (one,) = differences(books(*runs), BUDGET)
+    (one,) = differences(books(wine_flow(0), wine_flow(1)), BUDGET)
+    assert "The settings are the paper's." in one.reason
     assert "moves by 0.071" in one.reason
-    (one,) = differences(books(runs[0]), BUDGET)
+    (one,) = differences(books(wine_flow(0)), BUDGET)
     assert "shuffled splits" in one.reason
     assert "moves" not in one.reason
+
+
+def test_wines_say_what_ended_their_runs():
+    ends = [{"details": {"stopped_early": stopped}} for stopped in (True, True, False)]
+    runs = [wine_flow(seed, **end) for seed, end in enumerate(ends)]
+    (one,) = differences(books(*runs[:2]), BUDGET)
+    assert "Early stopping ended every run" in one.reason
+    (one,) = differences(books(*runs), BUDGET)
+    assert "The budget ended 1 of 3 runs." in one.reason
+
+
+def test_xd_says_what_the_paper_s_settings_give():
+    xd = run(
+        "uci", "white", "xd", 0, 9.1, None, settings={**CHOSEN["white", "xd"], "n_components": 20}
+    )
+    (one,) = differences(books(xd), BUDGET)
+    words = "Our search chose lr=0.01 components=20, the paper's lr=0.01 components=300"
+    assert f"{words}." in one.reason
+    same = run("uci", "white", "xd-paper", 0, 10.6, None, settings=CHOSEN["white", "xd"])
+    first, second = differences(books(xd, same), BUDGET)
+    assert f"{words}; with that, ours is 10.600." in first.reason
+    assert second.reason.startswith("The settings are the paper's.")
 
 
 def test_the_cost_of_the_paper_s_table(tmp_path):

@@ -11,8 +11,9 @@ from deconflow.estimators import FlowDeconvolver
 from deconflow.reproduction import figures, wine_fits
 from deconflow.reproduction.document import part_in
 from deconflow.reproduction.experiments import TABLES
+from deconflow.reproduction.paper import CHOSEN
 from deconflow.reproduction.records import Records, write_json
-from deconflow.reproduction.search import searches_named
+from deconflow.reproduction.search import chosen, searches_named
 from deconflow.reproduction.tables import Summary
 from deconflow.reproduction.toy_fits import after_pretraining
 
@@ -85,14 +86,13 @@ def test_flow_rows_of_the_wines_use_what_the_search_chose(paper_again, here):
     made = list(here)
     paper_again.run("grid")
     assert here == made
-    paper_again.run("uci", rows=["white", "iw-50", "xd"], seeds=[0])
+    paper_again.run("uci", rows=["white", "iw-50", "xd", "xd-paper"], seeds=[0])
     runs = Records(paper_again.results, "uci", "budget").runs()
-    from deconflow.reproduction.search import chosen
-
     for row, kind in (("iw-50", "flow"), ("xd", "xd")):
         wanted = chosen("white", kind, paper_again.protocol, searched)
         settings = runs["white", row, 0]["settings"]
         assert {name: settings[name] for name in wanted} == wanted
+    assert runs["white", "xd-paper", 0]["settings"] == CHOSEN["white", "xd"]
     assert not any("other settings" in finding.words for finding in paper_again.check(["uci"]))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from deconflow.reproduction.experiments import TABLES
-from deconflow.reproduction.orderings import Books
-from deconflow.reproduction.records import Records
+from deconflow.reproduction.records import Key, Records, Run
 from deconflow.reproduction.search import TABLE as GRID_TABLE
+
+Books = dict[str, dict[Key, Run]]
+"""The runs of every table, by its name."""
 
 
 def read_books(results: Path, protocol: str) -> Books:

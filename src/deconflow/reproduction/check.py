@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deconflow.reproduction import figures
-from deconflow.reproduction.books import read_books
+from deconflow.reproduction.books import Books, read_books
 from deconflow.reproduction.document import part_in, parts, toy_bar
 from deconflow.reproduction.experiments import TABLES, Table
-from deconflow.reproduction.orderings import Books
 from deconflow.reproduction.protocols import PAPER, Protocol
 from deconflow.reproduction.records import Records
 from deconflow.reproduction.search import TABLE as GRID_TABLE
@@ -72,7 +71,7 @@ def _check_settings(table: Table, books: Books, protocol: Protocol) -> Iterator[
         if name not in rows:
             continue
         row = rows[name]
-        wanted, source = settings_for(dataset, row.fit, protocol, books[GRID_TABLE])
+        wanted, source = settings_for(dataset, row, protocol, books[GRID_TABLE])
         if row.fit in SETTINGS:
             wanted, source = SETTINGS[row.fit](protocol, **row.options), "the protocol"
         if any(run["settings"].get(key) != value for key, value in wanted.items()):

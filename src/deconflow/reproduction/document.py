@@ -8,9 +8,10 @@ from pathlib import Path
 
 from deconflow.files import replacing
 from deconflow.reproduction import cost, figures
-from deconflow.reproduction.books import read_books
+from deconflow.reproduction.books import Books, read_books
+from deconflow.reproduction.differences import differences
 from deconflow.reproduction.experiments import TABLES
-from deconflow.reproduction.orderings import ORDERINGS, Books, differences
+from deconflow.reproduction.orderings import ORDERINGS
 from deconflow.reproduction.paper import CHOSEN
 from deconflow.reproduction.protocols import PROTOCOLS, Protocol
 from deconflow.reproduction.search import describe, mean_score, rounds, whole_search

@@ -83,7 +83,7 @@ class Reproduction:
         tasks = TABLES[name].tasks(rows, seeds)
         searched = read_books(self.results, self.protocol.name)[GRID_TABLE]
         pairs = [
-            (task, settings_for(task.dataset, task.row.fit, self.protocol, searched)[0])
+            (task, settings_for(task.dataset, task.row, self.protocol, searched)[0])
             for task in tasks
         ]
         self._make(name, pairs)

@@ -49,11 +49,13 @@ PRETRAINING = {
 }
 WHITE = {
     "xd": Printed(Figure(9.903, 0.112)),
+    "xd-paper": Printed(Figure(9.903, 0.112)),
     "iw-50": Printed(Figure(8.685, 0.082)),
     "noisy": Printed(Figure(9.544, 0.184)),
 }
 RED = {
     "xd": Printed(Figure(8.775, 0.152)),
+    "xd-paper": Printed(Figure(8.775, 0.152)),
     "iw-50": Printed(Figure(8.083, 0.128)),
     "noisy": Printed(Figure(8.611, 0.254)),
 }

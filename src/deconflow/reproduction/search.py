@@ -90,18 +90,24 @@ def tasks_of(
 
 
 def settings_for(
-    dataset: str, fit: str, protocol: Protocol, runs: dict[Key, Run]
+    dataset: str, row: Row, protocol: Protocol, runs: dict[Key, Run]
 ) -> tuple[Settings, str]:
     """Return the settings of a wine's row, and where they are from.
 
-    Those that the search chose; where it is not done, those that the paper chose.
+    Those that the search chose; where it is not done or the row asks for it, those that the paper
+    chose.
     """
-    kind = {"wine_flow": "flow", "wine_plain": "flow", "wine_xd": "xd"}.get(fit)
+    kind = kind_of(row)
     if kind is None:
         return {}, ""
     wine = dataset.removesuffix(FILE_ORDER)
-    found = chosen(wine, kind, protocol, runs)
+    found = None if row.options.get("as_paper") else chosen(wine, kind, protocol, runs)
     return (found, "grid search") if found else (CHOSEN[wine, kind], "the paper's choice")
+
+
+def kind_of(row: Row) -> str | None:
+    """Return which of the searches a row has its settings from; None if from none."""
+    return {"wine_flow": "flow", "wine_plain": "flow", "wine_xd": "xd"}.get(row.fit)
 
 
 def whole_search() -> list[tuple[str, str]]:
