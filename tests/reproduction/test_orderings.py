@@ -75,7 +75,17 @@ def test_differences_are_those_beyond_two_standard_deviations():
     assert {one.score for one in found} == {"minus_log_p_v", "minus_log_p_w"}
     assert all("320 epochs where the paper has 300" in one.reason for one in found)
     assert all("starts 20 times as high" in one.reason for one in found)
-    assert "Not known" in differences(books(far), PAPER)[0].reason
+
+
+def test_a_fit_at_the_paper_s_protocol_says_whether_it_was_still_improving():
+    def reason(best):
+        details = {"best_epoch": best, "epochs": 300}
+        one = run("mixture", "toy", "elbo-1", 0, 3.1, 3.609, details=details)
+        return differences(books(one), PAPER)[0].reason
+
+    assert reason(291).startswith("Not known. Still improving at the end, the best epoch being 292")
+    assert reason(200).startswith("Not known. Dropout")
+    assert reason(None).startswith("Not known. Dropout")
 
 
 def test_what_another_test_set_explains():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isnan
 from typing import Any
 
 from deconflow.reproduction.books import Books
@@ -22,6 +22,9 @@ from deconflow.reproduction.paper import (
 from deconflow.reproduction.protocols import PAPER, Protocol
 from deconflow.reproduction.search import describe, kind_of
 from deconflow.reproduction.tables import Summary, V, W, shown
+
+LATE = 0.95
+"""A fit whose best epoch is later than this share of all was still improving when it ended."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,26 @@ def _toy_reason(
     if words := _other_rows(summary, score, ours, paper):
         return words
     if protocol.name == PAPER.name:
-        return "Not known; dropout and the choice of the epoch leave room in the paper's words."
+        return _not_known(summary)
     settings = summary.runs[0]["settings"]
     if "learning_rate" not in settings:
         return "Not known."
     return _protocol_reason(settings)
+
+
+def _not_known(summary: Summary) -> str:
+    """Say so, and which fits were still improving when they ended."""
+    ends = [(run["details"].get("best_epoch") or 0, run) for run in summary.runs]
+    late = [
+        f"{best + 1} of {run['details']['epochs']} (seed {run['seed']})"
+        for best, run in ends
+        if best >= LATE * run["details"].get("epochs", math.inf)
+    ]
+    improving = (
+        f" Still improving at the end, the best epoch being {', '.join(late)}." if late else ""
+    )
+    room = "Dropout and the choice of the epoch leave room in the paper's words."
+    return f"Not known.{improving} {room}"
 
 
 def _wine_reason(side: Side, summary: Summary, ours: Figure, books: Books) -> str:
@@ -105,7 +123,7 @@ def _ends_in_words(summary: Summary) -> str:
 
 
 def _split_in_words(ours: Figure) -> str:
-    moves = "" if isnan(ours.sd) else f", between which the same method moves by {ours.sd:.3f}"
+    moves = "" if math.isnan(ours.sd) else f", between which the same method moves by {ours.sd:.3f}"
     return (
         f"The paper's split and noise are not known: ours are shuffled splits{moves}. How much of "
         "the gap that is, is not known."

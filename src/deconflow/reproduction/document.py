@@ -13,7 +13,7 @@ from deconflow.reproduction.differences import differences
 from deconflow.reproduction.experiments import TABLES
 from deconflow.reproduction.orderings import ORDERINGS
 from deconflow.reproduction.paper import CHOSEN
-from deconflow.reproduction.protocols import PROTOCOLS, Protocol
+from deconflow.reproduction.protocols import PAPER, PROTOCOLS, Protocol
 from deconflow.reproduction.search import describe, mean_score, rounds, whole_search
 from deconflow.reproduction.tables import NAMES, V, aligned, missing, render, shown
 
@@ -56,6 +56,9 @@ def _paper_parts(books: Books) -> Iterator[str]:
         yield "No run at the paper's protocol is recorded yet."
     for name in some:
         yield f"{TABLES[name].title}:\n\n{render(TABLES[name], books[name])}"
+    if some:
+        yield "More than two of the paper's standard deviations from its own:"
+        yield "\n".join(difference_lines(books, PAPER))
 
 
 def _figure_parts(images: Path) -> Iterator[str]:
