@@ -7,7 +7,7 @@ import pytest
 from deconflow.reproduction import cost
 from deconflow.reproduction.check import check
 from deconflow.reproduction.differences import differences
-from deconflow.reproduction.document import difference_lines, ordering_lines
+from deconflow.reproduction.document import difference_lines, ordering_lines, parts
 from deconflow.reproduction.orderings import ORDERINGS
 from deconflow.reproduction.paper import CHOSEN
 from deconflow.reproduction.protocols import BUDGET, PAPER
@@ -86,6 +86,19 @@ def test_a_fit_at_the_paper_s_protocol_says_whether_it_was_still_improving():
     assert reason(291).startswith("Not known. Still improving at the end, the best epoch being 292")
     assert reason(200).startswith("Not known. Dropout")
     assert reason(None).startswith("Not known. Dropout")
+
+
+def test_the_part_of_the_paper_s_protocol_names_its_differences(tmp_path):
+    def part(v):
+        one = run("mixture", "toy", "elbo-1", 0, v, 3.609)
+        folder = tmp_path / "reproduction"
+        folder.mkdir(exist_ok=True)
+        content = {"table": "mixture", "protocol": "paper", "runs": [one]}
+        (folder / "mixture-paper.json").write_text(json.dumps(content))
+        return parts(tmp_path, tmp_path)["paper"]
+
+    assert "Not known. Dropout" in part(3.1)
+    assert "no number differs" in part(2.9)
 
 
 def test_what_another_test_set_explains():

@@ -140,9 +140,9 @@ def _other_rows(summary: Summary, score: str, ours: Figure, paper: Figure) -> st
     if abs(above - paper_above) > 2 * TEST_SET_SD:
         return ""
     return (
-        f"Other rows: ours is {above:+.3f} from the truth on the same rows; the paper's is "
-        f"{paper_above:+.3f} from the truth's expectation, which 50,000 test rows move by "
-        f"{TEST_SET_SD}."
+        f"Other rows can explain it: ours is {above:+.3f} from the truth on the same rows; the "
+        f"paper's is {paper_above:+.3f} from the truth's expectation, which 50,000 test rows move "
+        f"by {TEST_SET_SD}."
     )
 
 

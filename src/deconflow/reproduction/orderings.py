@@ -89,6 +89,8 @@ def _wine_orderings(wine: str) -> Iterator[Ordering]:
     yield Ordering(words, V, noisy, Side("uci", wine, "xd-paper"))
     words = f"(ours) {name}: the flow beats the averaged XD in -log p(v)"
     yield Ordering(words, V, flow, average)
+    words = f"(ours) {name}: our default beats the averaged XD in -log p(v)"
+    yield Ordering(words, V, Side("uci", wine, "default"), average)
 
 
 def _pretraining_orderings() -> Iterator[Ordering]:
