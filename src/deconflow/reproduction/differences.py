@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deconflow.reproduction.books import Books
@@ -18,13 +18,18 @@ from deconflow.reproduction.paper import (
     TEST_SET_SD,
     Figure,
     Printed,
+    printed,
 )
 from deconflow.reproduction.protocols import PAPER, Protocol
 from deconflow.reproduction.search import describe, kind_of
 from deconflow.reproduction.tables import Summary, V, W, shown
 
+XD = Side("mixture", "toy", "xd")
+ROUNDING = 0.001
+"""The paper prints three places, of two numbers whose difference is taken."""
+
 LATE = 0.95
-"""A fit whose best epoch is later than this share of all was still improving when it ended."""
+"""A best epoch is near the end if it is later than this share of all."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,12 @@ def differences(books: Books, protocol: Protocol) -> list[Difference]:
     """Return all such numbers, each with its reason."""
     found = []
     for side, score, paper in _printed():
-        summary = Summary.of(books.get(side.table, {}), side.dataset, side.row)
-        ours = summary.figure(score)
+        ours = _summary(side, books).figure(score)
         if ours and abs(ours.mean - paper.mean) > 2 * paper.sd:
             if side.dataset == "toy":
-                reason = _toy_reason(summary, score, ours, paper, protocol)
+                reason = _toy_reason(side, score, ours, paper, books, protocol)
             else:
-                reason = _wine_reason(side, summary, ours, books)
+                reason = _wine_reason(side, ours, books, protocol)
             found.append(Difference(side, score, ours, paper, reason))
     return found
 
@@ -63,10 +67,16 @@ def _printed() -> Iterator[tuple[Side, str, Figure]]:
                     yield Side(table, dataset, row.name), score, figure
 
 
+def _summary(side: Side, books: Books) -> Summary:
+    return Summary.of(books.get(side.table, {}), side.dataset, side.row)
+
+
 def _toy_reason(
-    summary: Summary, score: str, ours: Figure, paper: Figure, protocol: Protocol
+    side: Side, score: str, ours: Figure, paper: Figure, books: Books, protocol: Protocol
 ) -> str:
-    if words := _other_rows(summary, score, ours, paper):
+    summary = _summary(side, books)
+    explain = _other_rows_of_xd if side == XD else _other_rows_of_others
+    if words := explain(score, ours, paper, books):
         return words
     if protocol.name == PAPER.name:
         return _not_known(summary)
@@ -77,39 +87,35 @@ def _toy_reason(
 
 
 def _not_known(summary: Summary) -> str:
-    """Say so, and which fits were still improving when they ended."""
+    """Say so, and which fits were best near their end."""
     ends = [(run["details"].get("best_epoch") or 0, run) for run in summary.runs]
     late = [
         f"{best + 1} of {run['details']['epochs']} (seed {run['seed']})"
         for best, run in ends
         if best >= LATE * run["details"].get("epochs", math.inf)
     ]
-    improving = (
-        f" Still improving at the end, the best epoch being {', '.join(late)}." if late else ""
-    )
-    room = "Dropout and the choice of the epoch leave room in the paper's words."
-    return f"Not known.{improving} {room}"
+    near = f" The best epoch was near the end: {', '.join(late)}." if late else ""
+    room = "Dropout, the embedding and the choice of the epoch leave room in the paper's words."
+    return f"Not known.{near} {room}"
 
 
-def _wine_reason(side: Side, summary: Summary, ours: Figure, books: Books) -> str:
-    words = (
-        _settings_in_words(side, summary, books),
-        _ends_in_words(summary),
-        _split_in_words(ours),
-    )
+def _wine_reason(side: Side, ours: Figure, books: Books, protocol: Protocol) -> str:
+    ends = "" if protocol.name == PAPER.name else _ends_in_words(_summary(side, books))
+    words = (_settings_in_words(side, books), ends, _split_in_words(ours))
     return " ".join(part for part in words if part)
 
 
-def _settings_in_words(side: Side, summary: Summary, books: Books) -> str:
+def _settings_in_words(side: Side, books: Books) -> str:
     """Compare the settings with the paper's, and say what XD gives with those."""
     row = next(row for row in TABLES[side.table].rows if row.name == side.row)
     paper = CHOSEN[side.dataset, kind_of(row) or ""]
-    used = {name: summary.runs[0]["settings"].get(name) for name in paper}
-    if used == paper:
+    runs = _summary(side, books).runs
+    used = sorted({describe({name: run["settings"][name] for name in paper}) for run in runs})
+    if used == [describe(paper)]:
         return "The settings are the paper's."
-    words = f"Our search chose {describe(used)}, the paper's {describe(paper)}"
-    with_those = Summary.of(books[side.table], side.dataset, f"{side.row}-paper").figure(V)
-    return f"{words}; with that, ours is {shown(with_those)}." if with_those else f"{words}."
+    words = f"The settings are {' and '.join(used)}, the paper's {describe(paper)}"
+    with_those = _summary(replace(side, row=f"{side.row}-paper"), books).figure(V)
+    return f"{words}; with those, ours is {shown(with_those)}." if with_those else f"{words}."
 
 
 def _ends_in_words(summary: Summary) -> str:
@@ -130,10 +136,10 @@ def _split_in_words(ours: Figure) -> str:
     )
 
 
-def _other_rows(summary: Summary, score: str, ours: Figure, paper: Figure) -> str:
+def _other_rows_of_xd(score: str, ours: Figure, paper: Figure, books: Books) -> str:
     """Say that other test rows explain a gap, if what is left above the truth is as the paper's."""
     name, expected = ("truth_v", EXPECTED_V) if score == V else ("truth_w", EXPECTED_W)
-    truth = summary.figure(name)
+    truth = _summary(XD, books).figure(name)
     if truth is None:
         return ""
     above, paper_above = ours.mean - truth.mean, paper.mean - expected
@@ -143,6 +149,21 @@ def _other_rows(summary: Summary, score: str, ours: Figure, paper: Figure) -> st
         f"Other rows can explain it: ours is {above:+.3f} from the truth on the same rows; the "
         f"paper's is {paper_above:+.3f} from the truth's expectation, which 50,000 test rows move "
         f"by {TEST_SET_SD}."
+    )
+
+
+def _other_rows_of_others(score: str, ours: Figure, paper: Figure, books: Books) -> str:
+    """Say so if ours is as far from our XD, on the same test rows, as the paper's from its own."""
+    xd, said = _summary(XD, books).figure(score), printed(XD.table, XD.dataset, XD.row)
+    paper_xd = said.v if score == V else said.w
+    if xd is None or paper_xd is None:
+        return ""
+    above, paper_above = ours.mean - xd.mean, paper.mean - paper_xd.mean
+    if abs(above - paper_above) > 2 * paper.sd + ROUNDING:
+        return ""
+    return (
+        f"Other rows explain it: ours is {above:+.3f} from our XD on the same rows, the paper's "
+        f"{paper_above:+.3f} from its own."
     )
 
 

@@ -90,7 +90,7 @@ def grid_lines(books: Books, protocol: Protocol) -> Iterator[str]:
 
 def ordering_lines(books: Books) -> Iterator[str]:
     """Say of each of the paper's findings whether it holds."""
-    lines = [("finding of the paper", "on our records")]
+    lines = [("finding of the paper, or ours", "on our records")]
     yield from aligned([*lines, *((o.words, o.verdict(books)) for o in ORDERINGS)])
 
 
