@@ -64,9 +64,17 @@ def test_without_resume_it_starts_anew(folder):
     assert "Nothing to resume" in run(*FIT, "-o", "new", "--resume").output
 
 
+@pytest.fixture
+def interruptible():
+    """Let children take interrupts, also where a script has put the tests into the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_process_that_is_killed(folder, how):
+def test_a_process_that_is_killed(folder, how, interruptible):
     long = [*FIT[:-1], "epochs=60"]
     command = [sys.executable, "-m", "deconflow", *long, "-o", "new"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
@@ -87,7 +95,7 @@ def test_a_process_that_is_killed(folder, how):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
-def test_an_interrupt_while_python_imports():
+def test_an_interrupt_while_python_imports(interruptible):
     command = [sys.executable, "-m", "deconflow", "--version"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=os.environ, text=True, **pipes) as process:
