@@ -75,9 +75,13 @@ def test_differences_are_those_beyond_two_standard_deviations():
     assert {one.score for one in found} == {"minus_log_p_v", "minus_log_p_w"}
     assert all("320 epochs where the paper has 300" in one.reason for one in found)
     assert all("starts 20 times as high" in one.reason for one in found)
+    assert all("protocol gives its number is not known" in one.reason for one in found)
+    at_paper = books({**far, "minus_log_p_v": 2.95, "minus_log_p_w": 3.61})
+    known = [one.reason[-50:] for one in differences(books(far), BUDGET, at_paper)]
+    assert ["gives 2.950 here" in known[0], "gives 3.610 here" in known[1]] == [True, True]
 
 
-def test_a_fit_at_the_paper_s_protocol_says_whether_it_was_still_improving():
+def test_a_fit_at_the_paper_s_protocol_says_whether_it_was_best_near_its_end():
     def reason(best):
         details = {"best_epoch": best, "epochs": 300}
         one = run("mixture", "toy", "elbo-1", 0, 3.1, 3.609, details=details)

@@ -43,14 +43,19 @@ class Difference:
     reason: str
 
 
-def differences(books: Books, protocol: Protocol) -> list[Difference]:
-    """Return all such numbers, each with its reason."""
+def differences(
+    books: Books, protocol: Protocol, at_paper: Books | None = None
+) -> list[Difference]:
+    """Return all such numbers, each with its reason.
+
+    ``at_paper`` has the runs at the paper's protocol, which a reason may name.
+    """
     found = []
     for side, score, paper in _printed():
         ours = _summary(side, books).figure(score)
         if ours and abs(ours.mean - paper.mean) > 2 * paper.sd:
             if side.dataset == "toy":
-                reason = _toy_reason(side, score, ours, paper, books, protocol)
+                reason = _toy_reason(side, score, ours, paper, books, protocol, at_paper or {})
             else:
                 reason = _wine_reason(side, ours, books, protocol)
             found.append(Difference(side, score, ours, paper, reason))
@@ -72,7 +77,13 @@ def _summary(side: Side, books: Books) -> Summary:
 
 
 def _toy_reason(
-    side: Side, score: str, ours: Figure, paper: Figure, books: Books, protocol: Protocol
+    side: Side,
+    score: str,
+    ours: Figure,
+    paper: Figure,
+    books: Books,
+    protocol: Protocol,
+    at_paper: Books,
 ) -> str:
     summary = _summary(side, books)
     explain = _other_rows_of_xd if side == XD else _other_rows_of_others
@@ -83,7 +94,7 @@ def _toy_reason(
     settings = summary.runs[0]["settings"]
     if "learning_rate" not in settings:
         return "Not known."
-    return _protocol_reason(settings)
+    return _protocol_reason(settings, _summary(side, at_paper).figure(score))
 
 
 def _not_known(summary: Summary) -> str:
@@ -167,15 +178,19 @@ def _other_rows_of_others(score: str, ours: Figure, paper: Figure, books: Books)
     )
 
 
-def _protocol_reason(settings: dict[str, Any]) -> str:
-    """Name what the shorter protocol does otherwise."""
+def _protocol_reason(settings: dict[str, Any], at_paper: Figure | None) -> str:
+    """Name what the shorter protocol does otherwise, and what the paper's gives if it was run."""
     times = settings["learning_rate"] / PAPER.learning_rate
     has_network = settings.get("posterior_family") != "exact"
+    own = (
+        f"The paper's own protocol gives {shown(at_paper)} here."
+        if at_paper
+        else "Whether the paper's own protocol gives its number is not known here."
+    )
     networks = ", no dropout, half the hidden features" if has_network else ""
     return (
         f"The protocol: {_epochs(settings['epochs'])} epochs where the paper has {PAPER.epochs}, a "
-        f"learning rate that starts {times:.0f} times as high{networks}. Whether the paper's own "
-        "protocol gives its number is not known here."
+        f"learning rate that starts {times:.0f} times as high{networks}. {own}"
     )
 
 

@@ -28,7 +28,7 @@ def parts(results: Path, images: Path) -> dict[str, str]:
     answer["grid"] = "\n".join(grid_lines(budget, protocol))
     answer["paper"] = "\n\n".join(_paper_parts(paper))
     answer["orderings"] = "\n".join(ordering_lines(budget))
-    answer["differences"] = "\n".join(difference_lines(budget, protocol))
+    answer["differences"] = "\n".join(difference_lines(budget, protocol, paper))
     answer["cost"] = cost.in_words(results)
     answer["figures"] = "\n\n".join(_figure_parts(images))
     return answer
@@ -94,9 +94,11 @@ def ordering_lines(books: Books) -> Iterator[str]:
     yield from aligned([*lines, *((o.words, o.verdict(books)) for o in ORDERINGS)])
 
 
-def difference_lines(books: Books, protocol: Protocol) -> Iterator[str]:
+def difference_lines(
+    books: Books, protocol: Protocol, at_paper: Books | None = None
+) -> Iterator[str]:
     """Name our numbers that differ from the paper's by more than two of its deviations."""
-    found = differences(books, protocol)
+    found = differences(books, protocol, at_paper)
     if not found:
         yield "Of what has been run, no number differs by more than two standard deviations."
         return

@@ -71,8 +71,9 @@ def _toy_orderings() -> Iterator[Ordering]:
         )
     few, many = (Side("mixture", "toy", f"elbo-{K}") for K in (1, 50))
     yield Ordering("Toy: the ELBO's -log p(w) is better with K = 50 than with K = 1", W, many, few)
+    words = "Toy: importance weighting's -log p(w) is better with K = 50 than with"
     few, many = (Side("mixture", "toy", f"iw-{K}") for K in (10, 50))
-    yield Ordering("Toy: importance weighting's -log p(w) is best with K = 50", W, many, few)
+    yield Ordering(f"{words} K = 10", W, many, few)
     xd = Side("mixture", "toy", "xd")
     for score, letter, K in ((V, "v", 10), (W, "w", 50)):
         best = Side("mixture", "toy", f"iw-{K}")
