@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
@@ -107,6 +108,19 @@ class Observations:
             return self.w - torch.einsum("nmd,knd->knm", self.projection, v)
         r = self.w - v
         return r if self.observed is None else torch.where(self.observed, r, 0.0)
+
+    def measured(self) -> NDArray[np.float64]:
+        """Return ``w`` as an array, with NaN where a value is missing."""
+        w = self.w.double().numpy()
+        return w if self.observed is None else np.where(self.observed.numpy(), w, np.nan)
+
+    def projections(self) -> Tensor:
+        """Return what each row sees of the truth, ``(N or 1, M, D)``, zero rows where missing."""
+        if self.projection is not None:
+            return self.projection
+        if self.observed is not None:
+            return torch.diag_embed(self.observed.to(self.w.dtype))
+        return torch.eye(self.dim, dtype=self.w.dtype, device=self.w.device).unsqueeze(0)
 
     def log_likelihood(self, v: Tensor) -> Tensor:
         """Log density ``log p(w | v)`` for ``v`` of shape ``(K, N, D)``, as ``(K, N)``."""

@@ -1,79 +1,107 @@
-"""The certificate: what a fit can say of itself, in figures and in words."""
+"""The certificate: what a fit can say of itself, as numbers; words are made where it is shown."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density
 from deconflow.evaluation.pareto import pareto_k
-from deconflow.objectives.forward_kl import simulate
+from deconflow.mixtures import GaussianMixture
+from deconflow.objectives import simulate
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
-from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.xd.mixture import Mixture
+from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
 
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
 LARGEST_GAP = 0.1
 LOWEST_REFRESH = 0.05
-DRAWS_AT_ONCE = 32
+SUSPICIOUS = 0.01
+"""A p-value, divided by the number of columns, below which simulated rows are not like real ones."""
+LOW_SIZE, MOST_ROUGH = 10, 0.05
+
+MEANINGS = {
+    "held-out log p(w)": "rows that a fit had not seen; larger is better",
+    "effective sample size": "how many draws of a row's posterior count; above 10 % is good",
+    "Pareto k": "tails of the weights; above 0.7 a row's answer is rough",
+    "bounds of log p(w)": "the true value lies between two bounds; below 0.1 is good",
+    "flows' gain over XD": "on rows that neither had seen; above two errors it is real",
+    "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
+}
+"""What the figures say."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far a fitted density can be trusted.
+    """How far a fitted density can be trusted; None stands for what was not looked at.
 
     Attributes
     ----------
-    held_out, held_out_error : float
+    held_out, held_out_error : float or None
         Mean ``log p(w)`` of rows by fits that have not seen them, and its standard error.
-    gain, gain_error : float
-        How much of that is the flows' gain over the mixture, row by row; zero without flows.
-    efficiency : tuple of float
+    gain, gain_error : float or None
+        How much of that is the flows' gain over the mixtures, row by row; zero without flows.
+    efficiency : tuple of float or None
         Effective sample size of the proposals, as a share of the draws: the 5 % quantile of the
         rows, and the median.
-    refresh_rate : tuple of float
+    refresh_rate : tuple of float or None
         How often the rows' chains moved: 5 % quantile and median; ones without chains.
-    pareto_k : tuple of float
+    pareto_k : tuple of float or None
         Tail of the importance weights: the median, and the share of rows above 0.7.
-    gap, gap_error : float
+    gap, gap_error : float or None
         Upper less lower bound of ``log p(w)`` on simulated rows.
+    fitted, fitted_error : float or None
+        Mean ``log p(w)`` of rows that were fitted, and its standard error.
+    fitted_rows : int or None
+        How many these were.
+    converged : bool or None
+        Whether the fit converged.
+    posterior_size : tuple of float or None
+        Effective sample size of the rows' posteriors: the median, and the share of rows below 10.
+    ranks : dict of float
+        For each column the p-value of ranks of real measurements among simulated ones.
     """
 
-    held_out: float
-    held_out_error: float
-    gain: float
-    gain_error: float
-    efficiency: tuple[float, float]
-    refresh_rate: tuple[float, float]
-    pareto_k: tuple[float, float]
-    gap: float
-    gap_error: float
+    held_out: float | None = None
+    held_out_error: float | None = None
+    gain: float | None = None
+    gain_error: float | None = None
+    efficiency: tuple[float, float] | None = None
+    refresh_rate: tuple[float, float] | None = None
+    pareto_k: tuple[float, float] | None = None
+    gap: float | None = None
+    gap_error: float | None = None
+    fitted: float | None = None
+    fitted_error: float | None = None
+    fitted_rows: int | None = None
+    converged: bool | None = None
+    posterior_size: tuple[float, float] | None = None
+    ranks: dict[str, float] = field(default_factory=dict)
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong, in words; empty if nothing is."""
+        """What is wrong with the fit's own draws, in words; empty if nothing is."""
         found = []
-        if self.efficiency[1] < LOWEST_EFFICIENCY:
+        if self.efficiency is not None and self.efficiency[1] < LOWEST_EFFICIENCY:
             found.append(
                 f"half of the rows have an effective sample size under {self.efficiency[1]:.1%} "
                 "of their draws: posteriors and log p(w) are rough"
             )
-        if self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY:
+        if self._heavy_tails():
+            assert self.pareto_k is not None
             found.append(
                 f"the importance weights of {self.pareto_k[1]:.0%} of the rows have a heavy tail "
                 "(Pareto k above 0.7): ask for more draws there, or look at those rows"
             )
-        if self.gap > LARGEST_GAP:
+        if self.gap is not None and self.gap > LARGEST_GAP:
             found.append(
                 f"lower and upper bound of log p(w) differ by {self.gap:.2f} on simulated rows: "
                 "the posterior is not resolved"
             )
-        if self.refresh_rate[0] < LOWEST_REFRESH:
+        if self.refresh_rate is not None and self.refresh_rate[0] < LOWEST_REFRESH:
             found.append(
                 f"the chains of one row in twenty moved at under {self.refresh_rate[0]:.1%} of "
                 "their visits: the fit may still carry its start"
@@ -85,24 +113,56 @@ class Certificate:
         """Whether nothing is wrong."""
         return not self.warnings
 
+    def figures(self) -> dict[str, str]:
+        """Return what was measured of the fit, by name; :data:`MEANINGS` says what it means."""
+        found = {}
+        if self.held_out is not None:
+            error = f"+- {self.held_out_error:.4f} per row"
+            found["held-out log p(w)"] = f"{self.held_out:.4f} {error}"
+        if self.efficiency is not None:
+            low, median = self.efficiency
+            found["effective sample size"] = (
+                f"{median:.0%} of the draws (median), {low:.0%} (worst twentieth)"
+            )
+        if self.pareto_k is not None:
+            k, share = self.pareto_k
+            found["Pareto k"] = f"{k:.2f} (median), above 0.7 in {share:.1%} of rows"
+        if self.gap is not None:
+            apart = f"{self.gap:.4f} +- {self.gap_error:.4f} apart"
+            found["bounds of log p(w)"] = f"{apart}, simulated rows"
+        if self.gain_error and self.refresh_rate is not None:
+            found["flows' gain over XD"] = f"{self.gain:+.4f} +- {self.gain_error:.4f} per row"
+            low, median = self.refresh_rate
+            found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
+        return found
+
+    def sentences(self) -> list[str]:
+        """Return the verdicts, in words."""
+        found = [f"CAUTION: {warning}." for warning in self.warnings]
+        if self.held_out is not None and not found:
+            found.append("No reason for doubt was found.")
+        if self.fitted is not None:
+            found.append(
+                f"Mean log p(w) of {self.fitted_rows} fitted rows: "
+                f"{self.fitted:.4f} +- {self.fitted_error:.4f}."
+            )
+        if self.converged is False:
+            found.append("The fit did not converge: raise max_iter.")
+        if self.ranks:
+            found.append(self._about_ranks())
+        if self.posterior_size is not None:
+            median, rough = self.posterior_size
+            usable = "can be used" if rough < MOST_ROUGH else "are rough in many rows"
+            found.append(
+                f"Effective sample size of posteriors: median {median:.0f}, below {LOW_SIZE} in "
+                f"{rough:.0%} of rows; they {usable}{'' if rough < MOST_ROUGH else _ANOTHER}."
+            )
+        return found
+
     def in_words(self) -> str:
-        """Say it in a few lines."""
-        lines = [
-            f"held-out log p(w)       {self.held_out:.4f} +- {self.held_out_error:.4f} a row",
-            f"effective sample size   {self.efficiency[1]:.0%} of the draws (median), "
-            f"{self.efficiency[0]:.0%} (worst twentieth)",
-            f"Pareto k                {self.pareto_k[0]:.2f} (median), above 0.7 in "
-            f"{self.pareto_k[1]:.1%} of rows",
-            f"bounds of log p(w)      {self.gap:.4f} +- {self.gap_error:.4f} apart, simulated rows",
-        ]
-        if self.gain_error > 0:
-            lines += [
-                f"flows' gain over XD     {self.gain:+.4f} +- {self.gain_error:.4f} a row",
-                f"chains moved            {self.refresh_rate[1]:.0%} of visits (median), "
-                f"{self.refresh_rate[0]:.0%} (worst twentieth)",
-            ]
-        verdict = [f"CAUTION: {warning}." for warning in self.warnings]
-        return "\n".join(lines + (verdict or ["No reason for doubt was found."]))
+        """Say it in a few lines: figures, then sentences."""
+        lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
+        return "\n".join(lines + self.sentences())
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, for JSON."""
@@ -110,12 +170,27 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
-        """Take what :meth:`as_dict` gave."""
-        known: dict[str, Any] = {}
-        for name in (field.name for field in fields(cls)):
-            value = values[name]
-            known[name] = tuple(value) if isinstance(value, list) else value
-        return cls(**known)
+        """Take what :meth:`as_dict` gave; an older version may lack some of it."""
+        names = [each.name for each in fields(cls) if each.name in values]
+        known = {name: values[name] for name in names}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+
+    def _heavy_tails(self) -> bool:
+        if self.pareto_k is None or self.efficiency is None:
+            return False
+        return self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY
+
+    def _about_ranks(self) -> str:
+        bad = [name for name, p in self.ranks.items() if p < SUSPICIOUS / len(self.ranks)]
+        if not bad:
+            return "Simulated measurements look like the real ones in every column."
+        return (
+            f"Simulated measurements do not look like the real ones in {', '.join(bad)}: the "
+            "errors may be wrong, or the model too simple. See `deconflow plot --kind diagnostics`."
+        )
+
+
+_ANOTHER = ": try another method"
 
 
 @dataclass(frozen=True)
@@ -138,7 +213,7 @@ class HeldOut:
 @torch.no_grad()
 def certify(
     density: Density,
-    mixture: Mixture,
+    mixture: GaussianMixture,
     data: Observations,
     held_out: HeldOut,
     *,
@@ -147,9 +222,9 @@ def certify(
 ) -> Certificate:
     """Look at a density in standardised units, on ``data`` and on rows simulated like them."""
     like = next(density.parameters()).dtype
-    proposal = Defensive()
-    rows = PreparedRows.of(data, mixture, like).to(dtype=like)
-    seen = _weigh(density, proposal, rows, proposal.sample(rows, draws))
+    proposal = DefensiveProposal()
+    rows = RowsWithProposals.of(data, mixture, like).to(dtype=like)
+    seen = proposal.weigh(density, rows, proposal.sample(rows, draws))
     gaps = _gap(density, proposal, mixture, data.to(dtype=like), draws)
     gap = _mean_and_error(gaps, torch.ones_like(gaps))
     efficiency = seen.effective_sample_size() / draws
@@ -166,13 +241,8 @@ def certify(
     )
 
 
-def _weigh(density: Density, proposal: Defensive, rows: PreparedRows, v: Tensor) -> WeightedDraws:
-    log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
-    return WeightedDraws(v, log_p + proposal.log_ratio(rows, v))
-
-
 def _gap(
-    density: Density, proposal: Defensive, mixture: Mixture, data: Observations, draws: int
+    density: Density, proposal: DefensiveProposal, mixture: GaussianMixture, data: Observations, draws: int
 ) -> Tensor:
     """Return upper less lower bound of ``log p(w)`` for each simulated row, ``(N,)``.
 
@@ -181,11 +251,10 @@ def _gap(
     https://arxiv.org/abs/1905.03290).
     """
     pairs = simulate(density, data)
-    rows = PreparedRows.of(pairs.observations.to(dtype=torch.float64), mixture, data.w.dtype)
+    rows = RowsWithProposals.of(pairs.observations.to(dtype=torch.float64), mixture, data.w.dtype)
     rows = rows.to(dtype=data.w.dtype)
-    weighed = _weigh(
-        density, proposal, rows, torch.cat([pairs.v[None], proposal.sample(rows, draws)])
-    )
+    drawn = proposal.sample(rows, draws)
+    weighed = proposal.weigh(density, rows, torch.cat([pairs.v[None], drawn]))
     lower = WeightedDraws(weighed.v[1:], weighed.log_weights[1:]).log_marginal()
     upper = WeightedDraws(weighed.v[:-1], weighed.log_weights[:-1]).log_marginal()
     return upper - lower

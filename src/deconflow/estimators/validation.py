@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
+from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor, first_bad, place, refuse_text
 from deconflow.estimators.frames import plain_table, plain_tables
+from deconflow.noise import Noise
 from deconflow.observations import Observations
 
 
@@ -22,7 +25,7 @@ def observe(
     w: ArrayLike,
     noise: Any,
     projection: ArrayLike | None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     *,
     reset: bool = False,
 ) -> Observations:
@@ -42,7 +45,7 @@ def observe(
             stacklevel=4,
         )
         noise = 0.0
-    data = Observations.from_arrays(w, noise, projection=projection, weights=weights)
+    data = Observations.from_arrays(w, noise, projection=projection, weights=sample_weight)
     if reset:
         estimator.n_latent_ = data.latent_dim
     elif data.latent_dim != estimator.n_latent_:
@@ -55,8 +58,28 @@ def observe(
 
 def refuse_noise_as_y(y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
-    if noise is None and np.ndim(y) >= 2:
+    if noise is not None or y is None:
+        return
+    if isinstance(y, Noise | Distribution | float) or _holds_floats(y):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
+
+
+def _holds_floats(y: Any) -> bool:
+    try:
+        array = np.asarray(y)
+    except (TypeError, ValueError):
+        return True  # nothing that labels would be
+    return array.ndim >= 2 or array.dtype.kind == "f"
+
+
+def check_resumable(estimator: Any) -> None:
+    """Raise if a fit that keeps checkpoints could not be made again to go on from one."""
+    if estimator.checkpoint is None or isinstance(estimator.random_state, numbers.Integral):
+        return
+    raise ValueError(
+        "Expected an integer random_state for a checkpoint, so that the fit can go on; "
+        f"got {estimator.random_state!r}."
+    )
 
 
 @contextmanager

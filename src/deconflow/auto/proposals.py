@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density
 from deconflow.fitting import History, Training, fit
-from deconflow.objectives.chains import Chains, proposing_network
-from deconflow.objectives.forward_kl import simulate
-from deconflow.objectives.likelihood import Pairs, PosteriorLikelihood
-from deconflow.posteriors.defensive import PreparedRows
-from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.xd.fitting import fit_exact
-from deconflow.xd.mixture import Mixture
+from deconflow.mixtures import GaussianMixture
+from deconflow.objectives import Chains, Pairs, PosteriorLikelihood, proposing_network, simulate
+from deconflow.posteriors import MixtureNetwork, RowsWithProposals
+from deconflow.xd import fit_exact
 
 AT = (0.25, 0.5)
 """When, as shares of the training."""
@@ -24,7 +21,7 @@ DRAWN, ROWS, DRAWS = 5_000, 300, 32
 NETWORK_ROWS, NETWORK_EPOCHS = 10_000, 5
 
 
-class Refit:
+class RefitProposals:
     """A callback of the fit loop that tries other proposals a few times."""
 
     def __init__(self, chains: Chains, epochs: int) -> None:
@@ -36,25 +33,26 @@ class Refit:
         if epoch not in self.epochs:
             return
         chains = self.chains
-        mixture = mixture_of(chains.density, len(chains.proposing))
+        mixture = mixture_of(chains.density, chains.proposing.n_components)
         efficiency = self._keep_if_better(mixture, chains.network)
-        if efficiency < POOR and chains.rows.observations.noise.support_map() is None:
+        unbounded = chains.rows.observations.noise.support_map() is None
+        if efficiency < POOR and unbounded:
             self._keep_if_better(chains.proposing, network_of(chains))
 
-    def _keep_if_better(self, mixture: Mixture, network: MixtureNetwork | None) -> float:
+    def _keep_if_better(self, mixture: GaussianMixture, network: MixtureNetwork | None) -> float:
         """Return the efficiency of what proposes afterwards."""
         chains = self.chains
-        some = chains.rows[:: max(1, len(chains.rows) // ROWS)]
+        some = chains.with_proposals(chains.rows[:: max(1, len(chains.rows) // ROWS)])
         dtype = some.mixtures.means.dtype
-        other = PreparedRows.of(some.observations, mixture, dtype, network)
+        other = RowsWithProposals.of(some.observations, mixture, dtype, network)
         after, before = (chains.efficiency(r.to(dtype=dtype), DRAWS) for r in (other, some))
         if after > before:
-            chains.propose_by(mixture, network)
+            chains.set_proposal(mixture, network)
         return max(before, after)
 
 
 @torch.no_grad()
-def mixture_of(density: Density, n_components: int) -> Mixture:
+def mixture_of(density: Density, n_components: int) -> GaussianMixture:
     """Fit a mixture to draws from a density."""
     drawn = density.sample(DRAWN).double()
     drawn = drawn[drawn.isfinite().all(1)]
@@ -65,7 +63,7 @@ def network_of(chains: Chains) -> MixtureNetwork:
     """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
     rows = chains.rows[torch.randperm(len(chains.rows))[:NETWORK_ROWS]]
     data = rows.observations.to(dtype=chains.latents.dtype)
-    network = proposing_network(rows).to(dtype=chains.latents.dtype)
+    network = proposing_network(rows.observations).to(dtype=chains.latents.dtype)
     training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)
     member = int(torch.randint(chains.members, ()))
     for pairs in (simulate(chains.density, data), Pairs(data, chains.latents[member, rows.row])):

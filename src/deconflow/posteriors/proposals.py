@@ -1,22 +1,25 @@
-r"""The proposal of the chains: the posterior of a mixture, widened copies, the noise kernel.
+r"""Where draws for each row come from: a mixture's posterior, widened copies, the noise kernel.
 
 Where these are poor, a network's mixture beside that of the posterior.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from deconflow.noise.base import Rows
+from deconflow.densities import Density
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import RowIndex
 from deconflow.observations import Observations
 from deconflow.posteriors.mixture_network import MixtureNetwork
+from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.posteriors.row_mixtures import RowMixtures
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior
+from deconflow.xd import posterior
 
 STRETCH = 2.0
 """How much wider the inflated copy is."""
@@ -28,55 +31,33 @@ NETWORK_SHARE = 0.5
 """What a network gets of the narrow part, if there is one."""
 
 MOST_COMPONENTS = 12
-ROWS_AT_ONCE = 20_000
+DRAWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class PreparedRows:
-    """Observations with the mixture that proposes for each, and their number in the data set."""
+class RowsWithProposals:
+    """Observations, with the mixture that proposes for each."""
 
     observations: Observations
     mixtures: RowMixtures
-    row: Tensor
 
     @classmethod
     def of(
         cls,
         data: Observations,
-        mixture: Mixture,
+        mixture: GaussianMixture,
         dtype: torch.dtype,
         network: MixtureNetwork | None = None,
-    ) -> PreparedRows:
-        """Compute every row's posterior under ``mixture`` once; a network may propose beside it."""
-        mixtures = row_mixtures(data, mixture, dtype)
-        if network is not None:
-            learned = network.row_mixtures(data.to(dtype=dtype))
-            mixtures = mixtures.beside(learned, NETWORK_SHARE)
-        return cls(data, mixtures, torch.arange(len(data)))
-
-    def propose_by(self, mixture: Mixture, network: MixtureNetwork | None = None) -> None:
-        """Let others propose, in place."""
-        dtype = self.mixtures.means.dtype
-        others = PreparedRows.of(self.observations, mixture, dtype, network)
-        self.mixtures.replace_by(others.mixtures)
-
-    @property
-    def weights(self) -> Tensor | None:
-        """Row weights of the observations."""
-        return self.observations.weights
+    ) -> RowsWithProposals:
+        """Compute every row's posterior under ``mixture``; a network may propose beside it."""
+        return cls(data, propose(data, mixture, dtype, network))
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.mixtures)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # no copy of an objective needs its own
-
-    def __getitem__(self, rows: Rows) -> Self:
+    def __getitem__(self, rows: RowIndex) -> Self:
         return replace(
-            self,
-            observations=self.observations[rows],
-            mixtures=self.mixtures[rows],
-            row=self.row[rows],
+            self, observations=self.observations[rows], mixtures=self.mixtures[rows]
         )
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
@@ -85,23 +66,26 @@ class PreparedRows:
             self,
             observations=self.observations.to(dtype=dtype, device=device),
             mixtures=self.mixtures.to(dtype=dtype, device=device),
-            row=self.row.to(device=device),
         )
 
 
-def row_mixtures(data: Observations, mixture: Mixture, dtype: torch.dtype) -> RowMixtures:
+def propose(
+    data: Observations,
+    mixture: GaussianMixture,
+    dtype: torch.dtype,
+    network: MixtureNetwork | None = None,
+) -> RowMixtures:
     """Compute every row's posterior under ``mixture``, with as many components as memory allows."""
     dim = data.latent_dim
     most = max(2, min(MOST_COMPONENTS, NUMBERS // (len(data) * 2 * (dim**2 + dim + 1))))
-    parts = [
-        RowMixtures.of(posterior(mixture, part), most).to(dtype=dtype)
-        for part in data.chunks(ROWS_AT_ONCE)
-    ]
-    return RowMixtures.joined(parts)
+    mixtures = RowMixtures.of(posterior(mixture, data, most)).to(dtype=dtype)
+    if network is None:
+        return mixtures
+    return mixtures.mixed_with(network.row_mixtures(data.to(dtype=dtype)), NETWORK_SHARE)
 
 
-class Defensive:
-    r"""The law :math:`a_1 q_{XD} + a_2 q_{wide} + a_3 q_{kernel}` of each prepared row.
+class DefensiveProposal:
+    r"""The law :math:`a_1 q_{XD} + a_2 q_{wide} + a_3 q_{kernel}` of each row.
 
     The wide copy and the noise kernel bound the weights where the mixture is wrong. The kernel
     needs complete rows; without them the wide copy takes its share.
@@ -117,7 +101,7 @@ class Defensive:
             raise ValueError(f"Expected shares that sum to one; got {shares}.")
         self.shares = shares
 
-    def sample(self, data: PreparedRows, k: int) -> Tensor:
+    def sample(self, data: RowsWithProposals, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         narrow, _, kernel = self._shares(data)
         u = torch.rand(k, len(data), 1, dtype=data.mixtures.means.dtype)
@@ -127,23 +111,28 @@ class Defensive:
         observed = data.observations
         return torch.where(u < 1 - kernel, v, observed.w - observed.noise.sample(k))
 
-    def log_prob(self, data: PreparedRows, v: Tensor, log_likelihood: Tensor) -> Tensor:
+    def log_prob(self, data: RowsWithProposals, v: Tensor, log_likelihood: Tensor) -> Tensor:
         """Log density ``(k, N)``; ``log_likelihood`` is that of ``v``, which the kernel needs."""
         shares = self._shares(data)
-        parts = [*data.mixtures.log_prob(v, 1.0, STRETCH), log_likelihood]
+        parts = [*data.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
         logs = [
-            part + torch.tensor(share).log().to(part)
+            part + math.log(share)
             for part, share in zip(parts, shares, strict=True)
             if share > 0
         ]
         return torch.logsumexp(torch.stack(logs), 0)
 
-    def log_ratio(self, data: PreparedRows, v: Tensor) -> Tensor:
+    def log_ratio(self, data: RowsWithProposals, v: Tensor) -> Tensor:
         """Log of ``p(w given v) / q(v)``, ``(k, N)``: a weight but for the density."""
         log_likelihood = data.observations.log_likelihood(v)
         return log_likelihood - self.log_prob(data, v, log_likelihood)
 
-    def _shares(self, data: PreparedRows) -> tuple[float, float, float]:
-        whole = data.observations.observed is None and data.observations.projection is None
+    def weigh(self, density: Density, data: RowsWithProposals, v: Tensor) -> WeightedDraws:
+        """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
+        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
+        return WeightedDraws(v, log_p + self.log_ratio(data, v))
+
+    def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
+        complete = data.observations.observed is None and data.observations.projection is None
         narrow, wide, kernel = self.shares
-        return (narrow, wide, kernel) if whole else (narrow, wide + kernel, 0.0)
+        return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)

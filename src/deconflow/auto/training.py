@@ -1,4 +1,4 @@
-"""Flows of the ensemble: made, started at the mixture, trained by chains, a stack at a time."""
+"""Flows of the ensemble: made, started at the mixture, trained by chains, in stacks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ import torch
 from torch import Tensor
 
 from deconflow.auto.plan import Plan
-from deconflow.auto.refit import Refit
-from deconflow.densities import ARCHITECTURES, Architecture
-from deconflow.densities.flow import Flow
-from deconflow.densities.stack import Stack
+from deconflow.auto.proposals import RefitProposals
+from deconflow.densities import ARCHITECTURES, Architecture, Flow, Stack
 from deconflow.fitting import Training, fit
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
-from deconflow.objectives.base import Objective
-from deconflow.objectives.chains import Chains
+from deconflow.objectives import Chains, Objective
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors import propose
 from deconflow.randomness import isolated_rng
-from deconflow.xd.mixture import Mixture
 
 FLOW = "mixture"
 ROWS_TO_START, EPOCHS_TO_START = 5_000, 3
@@ -36,10 +33,10 @@ class Job:
     ----------
     data : Observations
         Training rows.
-    mixture : Mixture
+    mixture : GaussianMixture
         Where the flows start, and what proposes.
-    smoothings : tuple of float
-        One for each flow; see :class:`~deconflow.objectives.Chains`.
+    flows : int
+        How many to train side by side.
     plan : Plan
         Settings.
     seed : int
@@ -49,8 +46,8 @@ class Job:
     """
 
     data: Observations
-    mixture: Mixture
-    smoothings: tuple[float, ...]
+    mixture: GaussianMixture
+    flows: int
     plan: Plan
     seed: int
     checkpoint: Path | None = None
@@ -87,14 +84,21 @@ def train(job: Job) -> list[Member]:
     plan = job.plan
     with isolated_rng(job.seed):
         dim = job.data.latent_dim
-        stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in job.smoothings])
+        stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in range(job.flows)])
         start_at(stack, job.mixture)
-        rows = PreparedRows.of(job.data, job.mixture, torch.float32).to(dtype=torch.float32)
-        sizes = {"fresh": plan.fresh, "steps_on": plan.steps_on}
-        chains = Chains(stack, Defensive(), rows, job.mixture, smoothing=job.smoothings, **sizes)
+        chains = Chains(
+            stack,
+            job.data.to(dtype=torch.float32),
+            job.mixture,
+            propose(job.data, job.mixture, torch.float32),
+            n_proposals=plan.n_proposals,
+            n_gradient_draws=plan.n_gradient_draws,
+        )
         training = _clipped_each(plan.training, stack.members)
-        refit = Refit(chains, training.epochs)
-        history = fit(chains, rows, None, training, checkpoint=job.checkpoint, callbacks=[refit])
+        refit = RefitProposals(chains, training.epochs)
+        history = fit(
+            chains, chains.rows, None, training, checkpoint=job.checkpoint, callbacks=[refit]
+        )
     rate = chains.refresh_rate()
     return [Member(flow.state_dict(), history.as_dict(), rate) for flow in stack.flows()]
 
@@ -110,10 +114,10 @@ class _OnDraws(Objective):
         return self.stack.log_prob(data.w.expand(self.stack.members, *data.w.shape)).mean(0)
 
 
-def start_at(stack: Stack, mixture: Mixture) -> None:
+def start_at(stack: Stack, mixture: GaussianMixture) -> None:
     """Bring flows near a mixture, by a few epochs on its draws."""
     seed = int(torch.randint(2**31 - 1, ()))
-    drawn, _ = mixture.sample(ROWS_TO_START, seed)
+    drawn = mixture.sample(ROWS_TO_START, seed)
     rows = Observations.from_arrays(drawn, gaussian(sd=np.zeros(mixture.dim)))
     training = Training(epochs=EPOCHS_TO_START, batch_size=256, learning_rate=3e-3)
     fit(_OnDraws(stack), rows, None, _clipped_each(training, stack.members))

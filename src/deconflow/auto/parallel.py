@@ -12,7 +12,7 @@ import torch
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
-from deconflow.auto.member import Job, Member, train
+from deconflow.auto.training import Job, Member, train
 
 
 def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> list[list[Member]]:

@@ -14,7 +14,7 @@ from deconflow.randomness import isolated_rng
 Array = NDArray[np.float64]
 
 
-def simulate(model: Any, w: Array, noise: Noise, random_state: int = 0) -> Array:
+def simulate_like(model: Any, w: Array, noise: Noise, random_state: int = 0) -> Array:
     r"""Draw measurements ``(N, D)`` with the noise of these rows, missing where these are.
 
     .. math:: w'_i = v'_i + n'_i, \quad v'_i \sim p(v), \quad n'_i \text{ by the law of row } i
