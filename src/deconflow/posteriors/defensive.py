@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deconflow.noise.base import Rows
+from deconflow.noise import Rows
 from deconflow.observations import Observations
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.row_mixtures import RowMixtures

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from deconflow.densities.mixture import GaussianMixture
-from deconflow.noise.gaussian import HALF_LOG_2PI, GaussianNoise
+from deconflow.noise import HALF_LOG_2PI, GaussianNoise
 from deconflow.observations import Observations
 from deconflow.posteriors.base import Posterior
 from deconflow.posteriors.linear_gaussian import projection_of

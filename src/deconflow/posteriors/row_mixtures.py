@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deconflow.noise.base import Rows
+from deconflow.noise import Rows
 from deconflow.xd.posterior import MixturePosterior
 
 NEGLIGIBLE = 1e-300

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
+from deconflow.noise import JointMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd.mixture import LOG_2PI, Mixture
-from deconflow.xd.noise_parts import JointParts, noise_parts
 
 Array = NDArray[np.float64]
 NUMBERS_AT_ONCE = 4_000_000
@@ -76,13 +76,11 @@ class MixturePosterior:
 
 def posterior(mixture: Mixture, data: Observations) -> MixturePosterior:
     """Compute the posterior of every row."""
-    parts = noise_parts(data.noise)
-    if not isinstance(parts, JointParts):
-        parts = parts.take(None, None)
-    size = len(mixture) * parts.weights.shape[1] * max(data.dim, data.latent_dim) ** 2
+    parts = data.noise.as_mixture()
+    size = len(mixture) * parts.n_parts * max(data.dim, data.latent_dim) ** 2
     step = max(1, NUMBERS_AT_ONCE // size)
     pieces = [
-        _posterior(mixture, data[lo : lo + step], parts.take(_range(lo, step, len(data)), None))
+        _posterior(mixture, data[lo : lo + step], parts.take(_range(lo, step, len(data))))
         for lo in range(0, len(data), step)
     ]
     return MixturePosterior(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
@@ -93,7 +91,7 @@ def _range(lo: int, step: int, n: int) -> NDArray[np.int64]:
 
 
 def _posterior(
-    mixture: Mixture, data: Observations, parts: JointParts
+    mixture: Mixture, data: Observations, parts: JointMixture
 ) -> tuple[Array, Array, Array]:
     n, size = data.w.shape
     R = seen_through(data)
@@ -124,7 +122,7 @@ def _posterior(
     )
 
 
-def _weights(mixture: Mixture, parts: JointParts, T: Array, offset: Array) -> Array:
+def _weights(mixture: Mixture, parts: JointMixture, T: Array, offset: Array) -> Array:
     factor = np.linalg.cholesky(T)
     white = np.linalg.solve(factor, offset[..., None])[..., 0]
     log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
