@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
-from deconflow.noise import Noise, as_noise
-from deconflow.noise.base import Rows, as_index
+from deconflow.noise import Noise, Rows, as_index, as_noise
 
 
 @dataclass(frozen=True)

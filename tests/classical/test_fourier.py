@@ -8,7 +8,7 @@ from deconflow.classical.empirical import Rows, look_at
 from deconflow.classical.grid import GridDensity, cut
 from deconflow.classical.kernels import KERNELS, SMOOTH_VARIANCE, smooth
 from deconflow.classical.lattice import Lattice, enclose
-from deconflow.noise import as_noise, characteristic_function, gaussian, laplace
+from deconflow.noise import as_noise, gaussian, laplace
 
 
 def lattice(dim):
@@ -47,7 +47,7 @@ def test_sums_over_rows_against_plain_sums(name, dim, monkeypatch):
     data, where = rows(LAWS[name](dim), dim), lattice(dim)
     look = look_at(data, where)
     t, a = where.points(), data.weights[:, None]
-    phi = np.broadcast_to(characteristic_function(data.noise, t), (len(a), len(t)))
+    phi = np.broadcast_to(data.noise.characteristic(t), (len(a), len(t)))
     waves = np.exp(1j * (data.w - where.low) @ t.T)
     power = np.abs(phi) ** 2
     for found, wanted in [

@@ -23,11 +23,6 @@ from numpy.typing import NDArray
 
 from deconflow.classical.lattice import Lattice
 from deconflow.noise import GaussianNoise, Noise
-from deconflow.noise.characteristic import (
-    characteristic_function,
-    has_independent_values,
-    value_characteristics,
-)
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -150,7 +145,7 @@ def look_at(rows: Rows, lattice: Lattice) -> EmpiricalCharacteristic:
     """Add up the rows' waves on a lattice."""
     if rows.noise.shared:
         sums = _shared(rows, lattice)
-    elif has_independent_values(rows.noise):
+    elif rows.noise.independent:
         sums = _by_rows(rows, lattice, _separable)
     else:
         sums = _by_rows(rows, lattice, _entangled)
@@ -162,10 +157,10 @@ Sums = tuple[Complex, Array, Array, Array]
 
 def _shared(rows: Rows, lattice: Lattice) -> Sums:
     """One noise for all rows: its characteristic function comes out of the sums."""
-    if has_independent_values(rows.noise):
+    if rows.noise.independent:
         phi = lattice.product([phi[0] for phi in _along_axes(rows.noise, lattice)])
     else:
-        phi = characteristic_function(rows.noise, lattice.points())[0].reshape(lattice.shape)
+        phi = rows.noise.characteristic(lattice.points())[0].reshape(lattice.shape)
     waves = np.zeros(lattice.shape, complex)
     for part in rows.chunks(_chunk(lattice)):
         waves += _contract(part.weights, _waves(part.w, lattice))
@@ -198,7 +193,7 @@ def _separable(rows: Rows, lattice: Lattice) -> Sums:
 
 def _entangled(rows: Rows, lattice: Lattice) -> Sums:
     """Full covariances row by row: every row at every frequency."""
-    phi = characteristic_function(rows.noise, lattice.points())
+    phi = rows.noise.characteristic(lattice.points())
     wave = _outer(_waves(rows.w, lattice)) * phi.conj()
     power = np.square(np.abs(phi))
     a, squares = rows.weights, np.square(rows.weights)
@@ -216,7 +211,7 @@ def _along_axes(noise: Noise, lattice: Lattice) -> list[Complex]:
     t = np.zeros((max(lattice.shape), lattice.dim))
     for d, count in enumerate(lattice.shape):
         t[:count, d] = lattice.axis(d)
-    phi = value_characteristics(noise, t)
+    phi = noise.value_characteristics(t)
     return [phi[:, :count, d] for d, count in enumerate(lattice.shape)]
 
 

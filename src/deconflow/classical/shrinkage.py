@@ -15,7 +15,6 @@ from deconflow.classical.empirical import AT_ONCE, Rows, look_at
 from deconflow.classical.kde import FourierFit
 from deconflow.classical.lattice import Lattice
 from deconflow.classical.meyer import analyse, order_of, synthesise
-from deconflow.noise.characteristic import characteristic_function
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -143,6 +142,6 @@ def _relative_error(kept: list[Coefficients]) -> float:
 def _waves(rows: Rows, lattice: Lattice) -> Complex:
     """Each row's share of the numerator, ``(N, T)``."""
     t = lattice.axis(0)
-    phi = characteristic_function(rows.noise, t[:, None])
+    phi = rows.noise.characteristic(t[:, None])
     wave = np.exp(1j * (rows.w - lattice.low) * t)
     return rows.weights[:, None] * wave * phi.conj()

@@ -13,12 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow.checks import as_floats
 from deconflow.estimators.door import observe, refuse_noise_as_y, true_values
 from deconflow.estimators.xd_settings import threads
-from deconflow.noise import as_noise
+from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.mixture import Mixture
-from deconflow.xd.noise_parts import noise_parts
 from deconflow.xd.posterior import MixturePosterior, posterior, seen_through
 from deconflow.xd.rows import lay_out
 from deconflow.xd.selection import n_parameters
@@ -145,10 +144,10 @@ class MixtureQueries:
         """Return the density of ``v + n``, for one noise law: what a measurement would follow."""
         check_is_fitted(self)
         dim = self.n_latent_
-        if np.ndim(noise) == 2:
+        if not isinstance(noise, Noise) and np.ndim(noise) == 2:
             noise = np.asarray(noise)[None]
         law = as_noise(noise, 1, dim)
-        parts = noise_parts(law).take(None, None)
+        parts = law.as_mixture().take()
         covariances = parts.covariances[0]
         if parts.diagonal:
             covariances = covariances[:, :, None] * np.eye(dim)

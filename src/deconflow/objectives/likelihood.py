@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deconflow.densities.base import Density
-from deconflow.noise.base import Rows
+from deconflow.noise import Rows
 from deconflow.objectives.base import Objective
 from deconflow.observations import Observations
 from deconflow.posteriors.base import Posterior

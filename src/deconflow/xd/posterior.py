@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from deconflow.mixtures import GaussianMixture, stack
+from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations
 from deconflow.xd.expectation import expectation
-from deconflow.xd.noise_parts import JointParts, noise_parts
 from deconflow.xd.rows import lay_out
 
 Array = NDArray[np.float64]
@@ -54,7 +54,7 @@ def posterior_pieces(
     Each piece has the rows' numbers, not in order, and their mixtures. Of a large mixture a row
     gets only the components that matter to it, so that an average of hundreds stays cheap.
     """
-    parts = noise_parts(data.noise)
+    parts = data.noise.as_mixture()
     for rows in _blocks(len(data), mixture.n_components):
         for some, chosen in _relevant(mixture, data, rows):
             yield from _in_pieces(mixture, data, parts, some, chosen)
@@ -92,7 +92,7 @@ def _relevant(
 def _in_pieces(
     mixture: GaussianMixture,
     data: Observations,
-    parts: JointParts,
+    parts: NoiseMixture,
     rows: Rows,
     chosen: NDArray[np.int64] | None,
 ) -> Iterator[tuple[Rows, GaussianMixture]]:
@@ -101,7 +101,7 @@ def _in_pieces(
     for some in _blocks(len(rows), numbers):
         own = mixture if chosen is None else _gathered(mixture, chosen[some])
         piece = rows[some]
-        yield piece, _posterior(own, data[piece], parts.take(piece, None))
+        yield piece, _posterior(own, data[piece], parts.take(piece))
 
 
 def _gathered(mixture: GaussianMixture, chosen: NDArray[np.int64]) -> GaussianMixture:
@@ -110,7 +110,7 @@ def _gathered(mixture: GaussianMixture, chosen: NDArray[np.int64]) -> GaussianMi
     )
 
 
-def _posterior(mixture: GaussianMixture, data: Observations, parts: JointParts) -> GaussianMixture:
+def _posterior(mixture: GaussianMixture, data: Observations, parts: JointMixture) -> GaussianMixture:
     """Compute the posterior of some rows; the mixture is common to them, or one per row."""
     n, size = data.w.shape
     noise = parts.covariances
@@ -143,7 +143,7 @@ def _posterior(mixture: GaussianMixture, data: Observations, parts: JointParts) 
     )
 
 
-def _weights(mixture: GaussianMixture, parts: JointParts, L: Array, y: Array) -> Array:
+def _weights(mixture: GaussianMixture, parts: JointMixture, L: Array, y: Array) -> Array:
     log_det = np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
     log_p = -0.5 * np.square(y).sum(-1) - log_det
     weights = mixture.weights if mixture.batch_shape else mixture.weights[None]

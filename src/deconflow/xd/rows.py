@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations
-from deconflow.xd.noise_parts import IndependentParts, JointParts, noise_parts
 from deconflow.xd.triangles import lower
 from deconflow.xd.units import Units, find_units
 
@@ -38,7 +38,7 @@ class Block:
         What :func:`deconflow.xd.driver.pass_over` wants.
     projection : array or None
         ``(M, D)`` for all rows, or None for the identity.
-    common : JointParts or None
+    common : JointMixture or None
         The one noise law of all rows, if it is shared.
     log_unit : array
         ``(1,)`` or ``(n,)``: what to add to the kernel's log-likelihood of each row.
@@ -51,7 +51,7 @@ class Block:
     log_share: Array
     omega: Array
     projection: Array | None
-    common: JointParts | None
+    common: JointMixture | None
     log_unit: Array
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ def lay_out(data: Observations, units: Units | None = None) -> Rows:
     """Lay observations out for the kernel."""
     if units is None:
         units = find_units(data)
-    parts = noise_parts(data.noise.divide(_tensor(units.channel, data)))
+    parts = data.noise.divide(_tensor(units.channel, data)).as_mixture()
     w = data.w.numpy() / units.channel
     weights = None if data.weights is None else data.weights.numpy()
     observed = None if data.observed is None else data.observed.numpy()
@@ -148,7 +148,7 @@ def _groups(
 
 def _block(
     w: Array,
-    parts: JointParts | IndependentParts,
+    parts: NoiseMixture,
     weights: Array | None,
     index: NDArray[np.int64] | None,
     columns: NDArray[np.int64] | None,
@@ -174,7 +174,7 @@ def _block(
     )  # fmt: skip
 
 
-def _same_for_all(parts: JointParts) -> JointParts | None:
+def _same_for_all(parts: JointMixture) -> JointMixture | None:
     """Return the one law that all rows have, or None."""
     arrays = [parts.weights, parts.covariances] + ([] if parts.means is None else [parts.means])
     if all(len(a) == 1 or ((a[1] == a[0]).all() and (a == a[0]).all()) for a in arrays):
@@ -182,7 +182,7 @@ def _same_for_all(parts: JointParts) -> JointParts | None:
     return None
 
 
-def _by_row(values: Array, parts: JointParts) -> tuple[str, Array, Array, Array]:
+def _by_row(values: Array, parts: JointMixture) -> tuple[str, Array, Array, Array]:
     """Lay out noise that differs by row: kind, ``w``, ``s`` and log shares."""
     n, size = values.shape
     covariances = parts.covariances
@@ -209,7 +209,7 @@ def _by_row(values: Array, parts: JointParts) -> tuple[str, Array, Array, Array]
 
 def _own_projections(
     w: Array,
-    parts: JointParts | IndependentParts,
+    parts: NoiseMixture,
     weights: Array | None,
     observed: NDArray[np.bool_] | None,
     projection: Array | None,
@@ -217,7 +217,7 @@ def _own_projections(
 ) -> Block:
     """Rows that each see the truth in their own way; what a row misses is idle unit noise."""
     n, size = w.shape
-    own = parts.take(None, None)
+    own = parts.take()
     covariances = own.covariances[..., None] * np.eye(size) if own.diagonal else own.covariances
     seen = np.ones((n, size), dtype=bool) if observed is None else observed
     both = seen[:, None, :, None] & seen[:, None, None, :]
@@ -225,7 +225,7 @@ def _own_projections(
     if projection is None:
         projection = seen[:, :, None] * np.eye(size)
     _, w3, s, log_share = _by_row(
-        np.where(seen, w, 0.0), JointParts(own.weights, None, covariances)
+        np.where(seen, w, 0.0), JointMixture(own.weights, None, covariances)
     )
     if own.means is not None:
         means = np.where(seen[:, None], own.means, 0.0)

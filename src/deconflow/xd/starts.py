@@ -15,7 +15,6 @@ from deconflow.observations import Observations
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.maximisation import Rules, raised
 from deconflow.xd.mixture import Mixture
-from deconflow.xd.noise_parts import core_covariance
 from deconflow.xd.posterior import posterior, seen_through
 from deconflow.xd.rows import Rows, lay_out
 from deconflow.xd.units import Units
@@ -32,7 +31,7 @@ def mean_noise(data: Observations, units: Units) -> Array:
     most say little, and are left out.
     """
     some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
-    noise = np.broadcast_to(core_covariance(some.noise), (len(some), some.dim, some.dim))
+    noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
     noise = noise / np.outer(units.channel, units.channel)
     R = seen_through(some) * units.latent / units.channel[:, None]
     size = np.einsum("nii->n", noise)

@@ -7,14 +7,13 @@ from torch.distributions import Gumbel, MultivariateNormal
 from deconflow import XDGMM, noise
 from deconflow.observations import Observations
 from deconflow.xd import fitting
-from deconflow.xd.noise_parts import core_covariance, noise_parts
 
 X = np.linspace(-40, 40, 40_001)
 
 
 def density(parts):
     """Density of the first value's mixture on the grid."""
-    joint = parts.take(None, None)
+    joint = parts.take()
     sd = np.sqrt(joint.covariances[0].reshape(len(joint.weights[0]), -1)[:, 0])
     means = np.zeros_like(sd) if joint.means is None else joint.means[0, :, 0]
     return (joint.weights[0] * stats.norm.pdf(X[:, None], means, sd)).sum(1)
@@ -39,7 +38,7 @@ def test_one_dimensional_laws_are_close(name):
     law, truth, bar = LAWS[name]
     law = noise.as_noise(law, 1, 1)
     p = truth.pdf(X)
-    near = divergence(p, density(noise_parts(law)))
+    near = divergence(p, density(law.as_mixture()))
     assert near < bar
     gaussian = stats.norm.pdf(X, truth.median(), np.diff(truth.ppf([0.16, 0.84]))[0] / 2)
     assert divergence(p, gaussian) > 3 * near  # the negative twin
@@ -48,13 +47,13 @@ def test_one_dimensional_laws_are_close(name):
 def test_asymmetric_error_bars_by_row():
     lower, upper = np.array([[0.5], [1.0]]), np.array([[1.5], [1.0]])
     law = noise.split_normal(lower=lower, upper=upper)
-    parts = noise_parts(law).take(None, None)
+    parts = law.as_mixture().take()
     means = (parts.weights[..., None] * parts.means).sum(1)
     np.testing.assert_allclose(means, law.mean().numpy(), atol=0.02)
     scale = np.where(X < 0, 1.5, 0.5)  # w + 1.5 - 0.5: the noise is wide on its negative side
     p = np.exp(-0.5 * (X / scale) ** 2) * np.sqrt(2 / np.pi) / 2.0
-    assert divergence(p, density(noise_parts(law))) < 1e-3
-    assert divergence(p, density(noise_parts(law))[::-1]) > 0.1  # the other way round is wrong
+    assert divergence(p, density(law.as_mixture())) < 1e-3
+    assert divergence(p, density(law.as_mixture())[::-1]) > 0.1  # the other way round is wrong
 
 
 def test_asymmetric_error_bars_of_very_many_rows():
@@ -71,12 +70,12 @@ def test_mixtures_and_normals_are_themselves():
     mixture = noise.gaussian_mixture(
         [0.3, 0.7], [[0.0, 0.0], [1.0, 2.0]], [np.eye(2), 0.5 * np.eye(2)]
     )
-    parts = noise_parts(mixture)
+    parts = mixture.as_mixture()
     np.testing.assert_allclose(parts.means[0], [[0.0, 0.0], [1.0, 2.0]])
     np.testing.assert_allclose(parts.covariances[0, 1], 0.5 * np.eye(2), atol=1e-12)
     S = torch.tensor([[1.0, 0.3], [0.3, 2.0]], dtype=torch.float64)
     normal = noise.same_for_all(MultivariateNormal(torch.zeros(2, dtype=torch.float64), S))
-    np.testing.assert_allclose(noise_parts(normal).covariances[0, 0], S, atol=1e-12)
+    np.testing.assert_allclose(normal.as_mixture().covariances[0, 0], S, atol=1e-12)
 
 
 def test_a_law_over_rows_is_fitted_to_draws():
@@ -99,8 +98,8 @@ def test_a_law_over_rows_is_fitted_to_draws():
         def log_prob(self, value):
             return ring.log_prob(value)
 
-    parts = noise_parts(noise.from_law(Named, shared=True))
-    joint = parts.take(None, None)
+    parts = noise.from_law(Named, shared=True).as_mixture()
+    joint = parts.take()
     covariance = np.einsum("j,jab->ab", joint.weights[0], joint.covariances[0]) + np.einsum(
         "j,ja,jb->ab", joint.weights[0], joint.means[0], joint.means[0]
     )
@@ -130,13 +129,13 @@ def test_too_many_laws_or_dimensions_are_refused():
 
 def test_core_of_a_gaussian_is_its_covariance():
     given = noise.gaussian(sd=torch.tensor([1.0, 2.0]))
-    np.testing.assert_allclose(core_covariance(given), [[[1.0, 0.0], [0.0, 4.0]]])
+    np.testing.assert_allclose(given.core_covariance(), [[[1.0, 0.0], [0.0, 4.0]]])
 
 
 def test_core_of_student_t_is_its_scale_for_any_tail():
     # a t law's precisions have mean 1 / scale^2; its covariance is 3 scale^2 at df 3, infinite at 2
     for df in (1.0, 2.0, 3.0, 10.0):
-        core = core_covariance(noise.student_t([0.5, 2.0], df))
+        core = noise.student_t([0.5, 2.0], df).core_covariance()
         np.testing.assert_allclose(core[0].diagonal(), [0.25, 4.0], rtol=0.15)
 
 
@@ -144,12 +143,12 @@ def test_core_of_a_zero_mean_mixture_has_its_mean_precision():
     narrow, wide = np.array([[1.0, 0.5], [0.5, 1.0]]), 100 * np.eye(2)
     law = noise.gaussian_mixture([0.75, 0.25], np.zeros((2, 2)), np.stack([narrow, wide]))
     precision = 0.75 * np.linalg.inv(narrow) + 0.25 * np.linalg.inv(wide)
-    np.testing.assert_allclose(core_covariance(law)[0], np.linalg.inv(precision), rtol=1e-5)
+    np.testing.assert_allclose(law.core_covariance()[0], np.linalg.inv(precision), rtol=1e-5)
 
 
 def test_core_of_other_laws_is_their_covariance():
     law = noise.uniform([1.0, 3.0])
-    np.testing.assert_allclose(core_covariance(law)[0].diagonal(), [1 / 3, 3.0], rtol=1e-6)
+    np.testing.assert_allclose(law.core_covariance()[0].diagonal(), [1 / 3, 3.0], rtol=1e-6)
 
 
 def test_floor_is_in_units_of_the_core():

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from deconflow.checks import as_tensor, first_bad, place
+from deconflow.noise import fourier
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
+from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.gaussian_parts import JointMixture
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -37,13 +42,23 @@ class GaussianNoise(Noise):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Number of measured values a row."""
+        """Number of measured values per row."""
         return self.factor.shape[-1]
 
     @property
     def diagonal(self) -> bool:
         """Whether the values of a row have independent noise."""
         return self.factor.dim() == 2
+
+    @property
+    def independent(self) -> bool:  # type: ignore[override]
+        """Whether the values of a row have independent noise."""
+        return self.diagonal
+
+    @cached_property
+    def _product(self) -> Tensor:
+        """Covariances of full factors, multiplied out once."""
+        return self.factor @ self.factor.mT
 
     def log_prob(self, residual: Tensor) -> Tensor:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
@@ -69,7 +84,7 @@ class GaussianNoise(Noise):
         """Covariances ``(N or 1, D, D)``."""
         if self.diagonal:
             return torch.diag_embed(self.factor.square())
-        return self.factor @ self.factor.mT
+        return self._product
 
     def variance(self) -> Tensor:
         """Variances ``(N or 1, D)``."""
@@ -82,6 +97,18 @@ class GaussianNoise(Noise):
     def features(self) -> Tensor:
         """Flattened Cholesky factors ``(N or 1, D (D + 1) / 2)``."""
         return flatten_cholesky(self.cholesky())
+
+    def as_mixture(self) -> JointMixture:
+        """Return the mixture of one Gaussian, itself."""
+        covariance = self.variance() if self.diagonal else self.covariance()
+        return JointMixture(np.ones((1, 1)), None, as_array(covariance)[:, None])
+
+    def value_characteristics(self, t: Array) -> Complex:
+        """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
+        return np.exp(-0.5 * np.square(as_array(self.factor)[:, None] * t)) + 0j
+
+    def _row_characteristics(self, t: Array) -> Complex:
+        return fourier.of_gaussian(as_array(self.covariance()), t)
 
     def restrict(self, observed: Tensor) -> GaussianNoise:
         """Return the marginal law of the observed values; the others get an idle unit variance."""
@@ -121,9 +148,12 @@ class GaussianNoise(Noise):
 
     def _take(self, rows: Rows, n_rows: int) -> Self:
         if self.shared:
-            return replace(self, n_rows=n_rows)
+            return self if n_rows == self.n_rows else replace(self, n_rows=n_rows)
         observed = None if self.observed is None else self.observed[rows]
-        return replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed)
+        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed)
+        if "_product" in vars(self):  # what is known of all rows is known of some
+            vars(taken)["_product"] = self._product[rows]
+        return taken
 
     def _whiten(self, residual: Tensor) -> Tensor:
         if self.diagonal:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Distribution, Transform, biject_to, constraints
+from torch.distributions import Distribution, Independent, Transform, biject_to
 
 from deconflow.checks import as_tensor, first_bad, place
+from deconflow.noise import fourier
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
-from deconflow.noise.gaussian import psd_cholesky
-from deconflow.noise.moments import finite_covariance
+from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.gaussian_noise import psd_cholesky
+from deconflow.noise.gaussian_parts import NoiseMixture, independent_mixture, joint_mixture
+from deconflow.noise.moments import finite_covariance, finite_mean
+from deconflow.noise.support import (
+    check_support,
+    is_interval,
+    is_real,
+    log_prob_inside,
+    support_of,
+)
 
 Law = Callable[..., Distribution]
 
@@ -29,7 +40,7 @@ class LawNoise(Noise):
         Takes the parameters by keyword and returns a distribution over ``(N, D)``: batch
         shape ``(N, D)`` for independent values, or batch ``(N,)`` and event ``(D,)``.
     parameters : dict of Tensor
-        One row an observation, or one row in all if shared.
+        One row per observation, or one row in all if shared.
     unit : Tensor
         ``(D,)``: this is the law of the distribution's variable divided by ``unit``.
     observed : Tensor or None
@@ -46,7 +57,7 @@ class LawNoise(Noise):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Number of measured values a row."""
+        """Number of measured values per row."""
         return len(self.unit)
 
     @property
@@ -54,13 +65,15 @@ class LawNoise(Noise):
         """The torch distribution of these rows, made at the first use."""
         if not self._made:
             made = self.law(**self.parameters)
+            while isinstance(made, Independent):  # its values are looked at one by one
+                made = made.base_dist
             # Residuals outside the support are no error: their log density is minus infinity.
             made._validate_args = False
             self._made.append(made)
         return self._made[0]
 
     @property
-    def independent(self) -> bool:
+    def independent(self) -> bool:  # type: ignore[override]
         """Whether the values of a row have independent noise."""
         return len(self.distribution.event_shape) == 0
 
@@ -83,8 +96,7 @@ class LawNoise(Noise):
 
     def mean(self) -> Tensor:
         """Means ``(N or 1, D)``, zero where the law has none."""
-        mean = self.distribution.mean / self.unit
-        return torch.where(mean.isfinite(), mean, 0.0)
+        return finite_mean(self.distribution) / self.unit
 
     def covariance(self) -> Tensor:
         """Covariances ``(N or 1, D, D)``; finite also for laws without a variance."""
@@ -102,6 +114,25 @@ class LawNoise(Noise):
         """Flattened Cholesky factors of the covariances, then the means."""
         return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
 
+    def as_mixture(self) -> NoiseMixture:
+        """Write the law as a mixture of Gaussians."""
+        if not self.independent:
+            return joint_mixture(self.distribution, self.unit, shared=self.shared)
+        return independent_mixture(
+            self.distribution, self.unit, lambda rows: self[rows].distribution
+        )
+
+    def value_characteristics(self, t: Array) -> Complex:
+        """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
+        step = fourier.ROWS_AT_ONCE
+        if not self.shared and len(self) > step:
+            parts = [self[i : i + step] for i in range(0, len(self), step)]
+            return np.concatenate([part.value_characteristics(t) for part in parts])
+        return fourier.of_values(self.distribution, t / as_array(self.unit))
+
+    def _row_characteristics(self, t: Array) -> Complex:
+        return fourier.of_rows(self.distribution, t / as_array(self.unit), shared=self.shared)
+
     def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.
 
@@ -111,7 +142,7 @@ class LawNoise(Noise):
         if is_real(support):
             return None
         start = torch.zeros_like(self.unit)
-        if not _is_interval(support):
+        if not is_interval(support):
             start = finite_covariance(self.distribution).diagonal(dim1=-2, dim2=-1).log() / 2
         return biject_to(support), self.unit, start
 
@@ -153,14 +184,14 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     Parameters
     ----------
     law
-        A function that takes the parameters by keyword, as tensors with one row an
+        A function that takes the parameters by keyword, as tensors with one row per
         observation, and returns a ``torch.distributions.Distribution`` with batch shape
         ``(N, D)``, or batch shape ``(N,)`` and event shape ``(D,)``. To be pickled or sent to
         another process it must be a named function, not a lambda.
     shared
         Whether the parameters have one row that holds for all observations.
     **parameters
-        Arrays with one row an observation (one row in all if shared).
+        Arrays with one row per observation (one row in all if shared).
 
     Examples
     --------
@@ -182,7 +213,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
         raise TypeError(
             f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
         )
-    _check_support(distribution)
+    check_support(distribution)
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
         raise ValueError(
@@ -192,61 +223,6 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
         )
     unit = torch.ones(shape[-1], dtype=torch.float64)
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
-
-
-def support_of(distribution: Distribution) -> constraints.Constraint | None:
-    """Return the support, or None for a law that does not say."""
-    try:
-        return distribution.support
-    except NotImplementedError:
-        return None
-
-
-def is_real(support: constraints.Constraint | None) -> bool:
-    """Whether a support is the whole space (or unknown)."""
-    inner = getattr(support, "base_constraint", None)  # of independent values, or of a mixture
-    if inner is not None:
-        return is_real(inner)
-    return support is None or support is constraints.real or support is constraints.real_vector
-
-
-def _is_interval(support: constraints.Constraint | None) -> bool:
-    return isinstance(getattr(support, "base_constraint", support), constraints.interval)
-
-
-def _check_support(distribution: Distribution) -> None:
-    """Refuse discrete laws, and supports that torch has no map onto."""
-    support = support_of(distribution)
-    if is_real(support):
-        return
-    try:
-        biject_to(support)
-    except NotImplementedError as error:
-        raise ValueError(
-            "Expected a law of real numbers, on the line, a half line or an interval; "
-            f"got {type(distribution).__name__}."
-        ) from error
-
-
-def log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) -> Tensor:
-    """Log density, minus infinity outside the support, with gradients that stay finite.
-
-    A value that ``rounding`` may have moved across the end of an interval counts as inside.
-    """
-    support = support_of(distribution)
-    if is_real(support):
-        return distribution.log_prob(x)
-    if _is_interval(support):
-        ends: Any = getattr(support, "base_constraint", support)
-        low, high = (torch.as_tensor(e).to(x) for e in (ends.lower_bound, ends.upper_bound))
-        slack = (1e-5 * (high - low) + rounding.to(x)).minimum((high - low) / 4)
-        near = (x >= low - rounding) & (x <= high + rounding)
-        x = torch.where(near, torch.minimum(torch.maximum(x, low + slack), high - slack), x)
-    inside = support.check(x)  # type: ignore[union-attr]
-    with torch.random.fork_rng():
-        some_point = distribution.sample()
-    mask = inside if inside.dim() == x.dim() else inside.unsqueeze(-1)
-    return torch.where(inside, distribution.log_prob(torch.where(mask, x, some_point)), -torch.inf)
 
 
 def _check_rows(tensors: Mapping[str, Tensor], shared: bool) -> None:

@@ -1,4 +1,4 @@
-"""The door: whatever users call noise becomes a Noise here."""
+"""Whatever users call noise becomes a Noise here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor
 from deconflow.noise.base import Noise
-from deconflow.noise.gaussian import gaussian
+from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.ready_made import same_for_all
 
 ACCEPTED = (
