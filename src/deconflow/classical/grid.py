@@ -77,6 +77,20 @@ class GridDensity:
         behind = self.mean + rng.normal(size=(n, self.dim)) @ self.factor.T
         return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
 
+    def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
+        """Return the density of some dimensions, in the order given."""
+        others = tuple(d for d in range(self.dim) if d not in dimensions)
+        values = self.values.sum(axis=others) * self.step[list(others)].prod()
+        covariance = (self.factor @ self.factor.T)[np.ix_(dimensions, dimensions)]
+        return GridDensity(
+            self.low[dimensions],
+            self.step[dimensions],
+            values.transpose(np.argsort(np.argsort(dimensions))),
+            self.background,
+            self.mean[dimensions],
+            np.linalg.cholesky(covariance),
+        )
+
     def points(self, which: NDArray[np.int64]) -> Array:
         """Coordinates of some grid points, by their flat numbers."""
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)

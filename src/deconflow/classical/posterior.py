@@ -55,6 +55,11 @@ class WeighedPoints:
         """Log density of each measurement, ``(n,)``."""
         return logsumexp(self.log_weights, axis=1)
 
+    def relative_error(self) -> Array:
+        """Relative standard error of each row's density, from the draws alone, ``(n,)``."""
+        shares = self.shares()[:, len(self.grid) :]
+        return np.sqrt(shares.shape[1] * shares.var(1))
+
     def shares(self) -> Array:
         """Weights that sum to one, ``(n, G + K)``; a row out of reach has equal ones of draws."""
         total = self.log_marginal()[:, None]

@@ -20,6 +20,8 @@ FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
 ABOUT_ONE_RUN = ("checkpoint", "verbose")
 """Parameters that are not part of a model."""
+RENAMED = {"members": "n_members", "folds": "n_folds"}
+"""Parameters that models of version 0.1 know by another name."""
 
 Model = TypeVar("Model")
 
@@ -55,13 +57,15 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
     if description.get("class") != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
     try:
-        model: Any = cls(**{**description["parameters"], **changes})
+        parameters = {RENAMED.get(k, k): v for k, v in description["parameters"].items()}
+        model: Any = cls(**{**parameters, **changes})
         model.n_features_in_ = description["n_features_in"]
         model.n_latent_ = description["n_latent"]
         model.noise_given_ = description["noise_given"]
         if description["feature_names_in"]:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         model._restore(description["details"], weights)
+        model.parameters_ = model.get_params()
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
     return model
