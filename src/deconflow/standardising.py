@@ -3,13 +3,19 @@ r"""Standardising: to a scale on which the truth, not the measurement, has unit 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from deconflow._types import Array
 from deconflow.checks import first_bad
 from deconflow.observations import Observations
+
+if TYPE_CHECKING:
+    from deconflow.xd.mixture import Mixture
 
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
@@ -58,6 +64,27 @@ class Standardiser:
             return cls(location, scale, scale.clone())
         return cls(location, scale, moments.channel_scale(variance))
 
+    @classmethod
+    def powers_of_two(cls, data: Observations) -> Standardiser:
+        """Return units without a shift, in powers of two: changing to them and back is exact.
+
+        The better half of each column's values has a spread of about one. A few values with
+        gigantic noise, or far outliers, do not change that.
+        """
+        w = data.w.numpy()
+        variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
+        seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
+        columns = zip(w.T, variance.T, seen.T, strict=True)
+        channel = _powers(np.array([_spread(x[use], s[use]) for x, s, use in columns]))
+        latent = channel
+        if data.projection is not None:
+            slopes = data.projection.numpy() / channel[:, None]
+            used = np.maximum(1, (slopes != 0).sum((0, 1)))
+            size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
+            latent = _powers(1.0 / np.where(size > 0, size, 1.0))
+        tensors = (np.zeros_like(latent), latent, channel)
+        return cls(*(torch.tensor(each, dtype=torch.float64) for each in tensors))
+
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
         channel = self.channel.to(data.w)
@@ -77,6 +104,15 @@ class Standardiser:
         """Change standardised true values back, in float64."""
         z = z.double()
         return self.location.to(z) + self.scale.to(z) * z
+
+    def mixture(self, mixture: Mixture) -> Mixture:
+        """Change the units of a mixture of true values."""
+        scale = self.scale.numpy()
+        return mixture.in_units(-self.location.numpy() / scale, 1.0 / scale)
+
+    def restore_mixture(self, mixture: Mixture) -> Mixture:
+        """Change a mixture of standardised true values back."""
+        return mixture.in_units(self.location.numpy(), self.scale.numpy())
 
     def log_latent_volume(self) -> Tensor:
         """Return ``log |dv / dz|``."""
@@ -184,3 +220,24 @@ def _refuse_unseen(unseen: Tensor) -> None:
             "Expected every dimension to be measured in at least one row (of positive weight); "
             f"got none for column {position[0]}. Drop it."
         )
+
+
+def _spread(values: Array, variance: Array) -> float:
+    """Spread of the better half of some values; the first measure of it that is positive."""
+    if len(values) == 0:
+        return 1.0
+    good = values[variance <= np.median(variance)]
+    for candidate in (
+        np.median(np.abs(good - np.median(good))),
+        good.std(),
+        values.std(),
+        np.sqrt(np.median(variance)),
+        np.abs(values).max(),
+    ):
+        if candidate > 0:
+            return float(candidate)
+    return 1.0
+
+
+def _powers(values: Array) -> Array:
+    return np.exp2(np.round(np.log2(values)))

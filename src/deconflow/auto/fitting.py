@@ -19,10 +19,17 @@ from deconflow.densities.base import Density
 from deconflow.evaluation import Certificate, HeldOut, certify, estimate_log_likelihood
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import PreparedRows
-from deconflow.xd.fitting import Problem, Recipe
-from deconflow.xd.ladder import CLEARLY, Ladder, climb
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.selection import paired, row_weights
+from deconflow.xd import (
+    CLEARLY,
+    AveragedFit,
+    FitSettings,
+    Mixture,
+    PreparedData,
+    average,
+    fit_averaged,
+    paired,
+    row_weights,
+)
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,8 @@ class Fitted:
 
     Attributes
     ----------
-    mixture : Mixture
-        The average of XD fits.
+    mixtures : list of Mixture
+        The XD fits that are averaged in equal shares, one for each fold that was left out.
     proposing : Mixture
         One XD fit of all rows: where draws come from.
     members : list of Member
@@ -78,7 +85,7 @@ class Fitted:
         How far to trust it.
     """
 
-    mixture: Mixture
+    mixtures: list[Mixture]
     proposing: Mixture
     members: list[Member]
     smoothing: float
@@ -88,7 +95,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Means:
-    """What a fit may use: processes, a folder for checkpoints, a progress bar."""
+    """What a fit may use: processes or threads, a folder for checkpoints, a progress bar."""
 
     n_jobs: int
     checkpoint: Path | None = None
@@ -103,27 +110,28 @@ def fit_density(
     ``log_volume``, one number or one a row, brings log densities back to the user's units.
     """
     rng = np.random.RandomState(seed)
-    recipe = Recipe(1, stopping=plan.stopping)
-    ladder = climb(data, recipe, rng, folds=plan.folds, starts=plan.starts)
-    proposing = Problem(data).fit(ladder.recipe, rng).mixture
-    jobs = _jobs_without_folds(data, ladder, plan, means, seed)
+    settings = FitSettings(1, stopping=plan.stopping).with_threads(means.n_jobs)
+    xd = fit_averaged(data, settings, rng, folds=plan.folds, starts=plan.starts)
+    proposing = PreparedData(data).fit(xd.settings, rng).mixture
+    jobs = _jobs_without_folds(data, xd, plan, means, seed)
     compared = train_all(jobs, means.n_jobs, progress=means.progress, what="flows to compare")
     smoothings = _smoothings(data, plan)
-    comparisons = [_compare(data, ladder, jobs, compared, s, plan) for s in smoothings]
+    comparisons = [_compare(data, xd, jobs, compared, s, plan) for s in smoothings]
     comparison = max(comparisons, key=lambda c: c.held_out)
     members: list[Member] = []
     if comparison.flows_win():
         smoothing = comparison.smoothing
         members = _flows_on_all(data, proposing, smoothing, plan, means, seed) or compared[0]
-    density = blend_of(ladder.mixture, members, plan)
-    held_out = _held_out(data, log_volume, ladder, comparison if members else None)
+    density = blend_of(xd.mixtures, members, plan)
+    held_out = _held_out(data, log_volume, xd, comparison if members else None)
     certificate = _certify(density, proposing, data, held_out, members, plan)
     smoothing = comparison.smoothing if members else 0.0
-    return Fitted(ladder.mixture, proposing, members, smoothing, ladder.table, certificate)
+    return Fitted(xd.mixtures, proposing, members, smoothing, xd.table, certificate)
 
 
-def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
-    """Average flows and mixture; in double precision where there are no flows."""
+def blend_of(mixtures: list[Mixture], members: list[Member], plan: Plan) -> Density:
+    """Average flows and mixtures; in double precision where there are no flows."""
+    mixture = average(mixtures)
     tensors = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
     base = GaussianMixture(*tensors)
     if not members:
@@ -134,14 +142,14 @@ def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
 
 
 def _jobs_without_folds(
-    data: Observations, ladder: Ladder, plan: Plan, means: Means, seed: int
+    data: Observations, xd: AveragedFit, plan: Plan, means: Means, seed: int
 ) -> list[Job]:
     """Plan a stack without each of some folds, proposed by a mixture without it."""
     jobs = []
     smoothings = tuple(s for s in _smoothings(data, plan) for _ in range(plan.compared_flows))
-    for f, fold in enumerate(ladder.folds[: plan.compared_folds]):
+    for f, fold in enumerate(xd.folds[: plan.compared_folds]):
         kept = data[torch.from_numpy(fold.kept)]
-        proposing = Problem(kept).fit(ladder.recipe, np.random.RandomState(seed + f)).mixture
+        proposing = PreparedData(kept).fit(xd.settings, np.random.RandomState(seed + f)).mixture
         file = _file(means, f"fold{f}")
         jobs.append(Job(kept, proposing, smoothings, plan.to_compare(), seed + f, file))
     return jobs
@@ -171,7 +179,7 @@ def _of_smoothing(smoothing: float, job: Job, stack: list[Member]) -> list[Membe
 
 def _compare(
     data: Observations,
-    ladder: Ladder,
+    xd: AveragedFit,
     jobs: list[Job],
     flows: list[list[Member]],
     smoothing: float,
@@ -179,27 +187,27 @@ def _compare(
 ) -> Comparison:
     """Score the flows' and XD's answers on each fold they have not seen, or on some of its rows."""
     held, blended = [], []
-    for fold, mixture, job, stack in zip(ladder.folds, ladder.without, jobs, flows, strict=False):
+    for fold, mixture, job, stack in zip(xd.folds, xd.mixtures, jobs, flows, strict=False):
         seen = fold.held[: plan.compared_rows // len(jobs)]
-        density = blend_of(mixture, _of_smoothing(smoothing, job, stack), plan)
+        density = blend_of([mixture], _of_smoothing(smoothing, job, stack), plan)
         rows = PreparedRows.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
         estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
         held.append(seen)
         blended.append(estimate.log_p.numpy())
     rows_seen = np.concatenate(held)
     weights = row_weights(data)[rows_seen]
-    mixtures = ladder.held_out[rows_seen]
+    mixtures = xd.held_out[rows_seen]
     return Comparison(rows_seen, mixtures, np.concatenate(blended), weights, smoothing)
 
 
 def _held_out(
-    data: Observations, log_volume: Tensor, ladder: Ladder, comparison: Comparison | None
+    data: Observations, log_volume: Tensor, xd: AveragedFit, comparison: Comparison | None
 ) -> HeldOut:
     """Say how the chosen density did on rows it had not seen, in the user's units."""
     log_volume = log_volume.expand(len(data))
     if comparison is None:
         weights = torch.from_numpy(row_weights(data))
-        return HeldOut(torch.from_numpy(ladder.held_out) - log_volume, weights)
+        return HeldOut(torch.from_numpy(xd.held_out) - log_volume, weights)
     log_p = torch.from_numpy(comparison.blend) - log_volume[torch.from_numpy(comparison.rows)]
     gain = torch.from_numpy(comparison.blend - comparison.mixture)
     return HeldOut(log_p, torch.from_numpy(comparison.weights), gain)

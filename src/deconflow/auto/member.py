@@ -22,7 +22,7 @@ from deconflow.objectives.chains import Chains
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.randomness import isolated_rng
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 FLOW = "mixture"
 ROWS_TO_START, EPOCHS_TO_START = 5_000, 3

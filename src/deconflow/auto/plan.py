@@ -8,7 +8,7 @@ from typing import Any
 
 from deconflow.densities import Architecture
 from deconflow.fitting import Training
-from deconflow.xd.em import Stopping
+from deconflow.xd import Stopping
 
 FLOW_SHARE = 0.95
 """What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
@@ -39,7 +39,7 @@ class Plan:
     Attributes
     ----------
     folds, starts : int
-        Folds and starts of the mixture's ladder.
+        Folds and starts of the mixtures.
     stopping : Stopping
         When its fits stop.
     compared_folds, compared_flows : int

@@ -11,8 +11,7 @@ from deconflow.objectives.forward_kl import simulate
 from deconflow.objectives.likelihood import Pairs, PosteriorLikelihood
 from deconflow.posteriors.defensive import PreparedRows
 from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.xd.fitting import fit_exact
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture, fit_exact
 
 AT = (0.25, 0.5)
 """When, as shares of the training."""

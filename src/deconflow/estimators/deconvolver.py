@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow._limits import cpus
 from deconflow.auto.fitting import Fitted, Means, blend_of, fit_density
 from deconflow.auto.member import Member
 from deconflow.auto.plan import FLOW_SHARE, Plan, make_plan
@@ -35,8 +36,7 @@ from deconflow.posteriors import WeightedDraws
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
-from deconflow.xd.expectation import usable_cpus
-from deconflow.xd.mixture import Mixture, take_apart
+from deconflow.xd import Mixture, average, take_apart
 
 FEWEST_ROWS = 10
 PARTS = ("weights", "means", "covariances")
@@ -64,8 +64,8 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
-        Flows that are trained side by side, in a process each; None for one a processor. The
-        answer does not depend on it.
+        Threads of the mixtures, and flows that are trained side by side, in a process each; None
+        for one per processor. The answer does not depend on it.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
@@ -222,13 +222,12 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
     def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
         z = self.standardiser_.latent(true_values(self, v)).numpy()
-        return self._mixture.log_prob(z) - float(self.standardiser_.log_latent_volume())
+        return average(self._mixtures).log_prob(z) - float(self.standardiser_.log_latent_volume())
 
     @property
     def mixtures_(self) -> list[Mixture]:
         """The mixtures that the average consists of, one a fold left out, in the data's units."""
-        units = (self.standardiser_.location.numpy(), self.standardiser_.scale.numpy())
-        return [part.in_units(*units) for part in take_apart(self._mixture, self._plan.folds)]
+        return [self.standardiser_.restore_mixture(mixture) for mixture in self._mixtures]
 
     def summary(self) -> str:
         """Say what was fitted, what was chosen and why, and how far to trust it."""
@@ -253,7 +252,10 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         }
         tensors = dict(vars(self.standardiser_))
         tensors = {f"standardiser.{name}": tensor for name, tensor in tensors.items()}
-        for prefix, mixture in (("mixture", self._mixture), ("proposing", self._proposing)):
+        for prefix, mixture in (
+            ("mixture", average(self._mixtures)),
+            ("proposing", self._proposing),
+        ):
             for name in PARTS:
                 tensors[f"{prefix}.{name}"] = torch.tensor(getattr(mixture, name))
         for m, member in enumerate(self._members):
@@ -286,7 +288,8 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
         selection = {k: np.array(v) for k, v in details["selection"].items()}
         certificate = Certificate.from_dict(details["certificate"])
         smoothing = details["smoothing"]
-        fitted = Fitted(mixture, proposing, members, smoothing, selection, certificate)
+        mixtures = take_apart(mixture, plan.folds)
+        fitted = Fitted(mixtures, proposing, members, smoothing, selection, certificate)
         self._take(fitted, plan)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -299,8 +302,8 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
 
     def _take(self, fitted: Fitted, plan: Plan) -> None:
         self._plan, self._members = plan, fitted.members
-        self._mixture, self._proposing = fitted.mixture, fitted.proposing
-        density = blend_of(fitted.mixture, fitted.members, plan)
+        self._mixtures, self._proposing = fitted.mixtures, fitted.proposing
+        density = blend_of(fitted.mixtures, fitted.members, plan)
         self.density_ = Restored(density, self.standardiser_)
         self.method_ = "flow" if fitted.members else "xd"
         self.smoothing_ = fitted.smoothing
@@ -318,7 +321,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 raise ValueError(
                     f"Expected no members with quick=True, which has one flow; got {self.members}."
                 )
-        n_jobs = usable_cpus()
+        n_jobs = cpus()
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
             n_jobs = int(self.n_jobs)

@@ -24,20 +24,26 @@ from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.xd_queries import MixtureQueries, clear_errors
 from deconflow.estimators.xd_settings import (
     Start,
-    as_recipe,
+    as_settings,
     check_settings,
     given_start,
     several,
+    threads,
 )
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.xd.em import EMResult
-from deconflow.xd.fitting import Problem, Recipe, feasible
-from deconflow.xd.minibatch import Adam, climb, fit_minibatch
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.selection import Averaging, choose, component_table, fit_average
-from deconflow.xd.starts import Starter
-from deconflow.xd.units import Units
+from deconflow.xd import (
+    Adam,
+    EMResult,
+    FitSettings,
+    Mixture,
+    PreparedData,
+    choose,
+    compare,
+    fit_average,
+    fit_minibatch,
+    step_on_batch,
+)
 
 LEARNED = ("weights_", "means_", "covariances_")
 
@@ -121,7 +127,6 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     """
 
     _adam: Adam
-    _units: Units
 
     __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
     __metadata_request__partial_fit = __metadata_request__fit
@@ -215,15 +220,15 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             self.__dict__.pop("selection_", None)
             rng = check_random_state(self.random_state)
             counts, floors = several(self.n_components), several(self.floor)
-            recipe = as_recipe(self, int(counts[0]), float(floors[0]))
-            start = self._start(recipe, data.latent_dim)
+            settings = as_settings(self, int(counts[0]), float(floors[0]))
+            start = self._start(settings, data.latent_dim)
             if not start.empty:
-                recipe = replace(recipe, complete=start.complete)
-            recipes = [recipe] * self.n_average
+                settings = replace(settings, complete=start.complete)
+            several_settings = [settings] * self.n_average
             if len(counts) > 1 or len(floors) > 1:
-                recipes = self._choose(data, recipe, counts, floors, rng)
+                several_settings = self._choose(data, settings, counts, floors, rng)
             self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
-            self._take(self._fit(data, recipes, start, rng), data.latent_dim)
+            self._take(self._fit(data, several_settings, start, rng), data.latent_dim)
         return self
 
     def partial_fit(
@@ -244,29 +249,30 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         with unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             data = self._observe(w, noise, projection, weights, reset=not fitted).with_weight()
-            self._climb(data, fitted)
+            self._take_steps(data, fitted)
         return self
 
-    def _climb(self, data: Observations, fitted: bool) -> None:
+    def _take_steps(self, data: Observations, fitted: bool) -> None:
         """Take the steps of :meth:`partial_fit`."""
         if hasattr(self, "_adam"):
             self._adam = copy.deepcopy(self._adam)  # a failure must leave the old one
         else:
             count = len(self.weights_) if fitted else int(several(self.n_components)[0])
-            recipe = as_recipe(self, count, float(several(self.floor)[0]))
+            settings = as_settings(self, count, float(several(self.floor)[0]))
             start = Start(*(getattr(self, name, None) for name in LEARNED))
             if not fitted:
                 start = given_start(self, count, data.latent_dim)
                 _refuse_small_piece(data, count, start)
             rng = check_random_state(self.random_state)
-            self._adam, self._units = _adam(self, data, recipe, start, rng)
+            settings = replace(settings, complete=start.complete)
+            self._adam = Adam.start(data, settings, self.learning_rate, rng)
         values = [
-            climb(self._adam, part, self._units) for part in data.chunks(int(self.batch_size))
+            step_on_batch(self._adam, part, threads=threads(self))
+            for part in data.chunks(int(self.batch_size))
         ]
-        mixture = self._units.back(self._adam.mixture)
         history = [*getattr(self, "lower_bounds_", []), float(np.mean(values))]
-        result = EMResult(mixture, history[-1], history, True, self._adam.steps)
-        self._take(result, data.latent_dim)
+        result = EMResult(self._adam.restored, history[-1], history, False, self._adam.steps)
+        self._take(result, data.latent_dim, warn=False)
 
     def compare_components(
         self,
@@ -293,9 +299,9 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         for count in n_components:
             check_integer("n_components", count, 1)
         data = clone(self)._observe(w, noise, projection, weights, reset=True).with_weight()
-        recipe = as_recipe(self, 1, float(several(self.floor)[0]))
-        return component_table(
-            data, recipe, n_components, n_init=self.n_init, folds=folds,
+        settings = as_settings(self, 1, float(several(self.floor)[0]))
+        return compare(
+            data, settings, n_components, n_init=self.n_init, folds=folds,
             random_state=self.random_state,
         )  # fmt: skip
 
@@ -334,23 +340,23 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # a missing value
         return tags
 
-    def _start(self, recipe: Recipe, dim: int) -> Start:
+    def _start(self, settings: FitSettings, dim: int) -> Start:
         last = getattr(self, "means_", np.empty((0, 0)))
-        if self.warm_start and last.shape == (recipe.n_components, dim):
+        if self.warm_start and last.shape == (settings.n_components, dim):
             return Start(self.weights_, self.means_, self.covariances_)
-        return given_start(self, recipe.n_components, dim)
+        return given_start(self, settings.n_components, dim)
 
     def _choose(
         self,
         data: Observations,
-        recipe: Recipe,
+        settings: FitSettings,
         counts: Sequence[int],
         floors: Sequence[float],
         rng: np.random.RandomState,
-    ) -> list[Recipe]:
-        """Choose one recipe for every fit that is averaged."""
+    ) -> list[FitSettings]:
+        """Choose settings for every fit that is averaged."""
         choice = choose(
-            data, recipe, counts, floors, averaged=self.n_average > 1, folds=self.folds, rng=rng
+            data, settings, counts, floors, averaged=self.n_average > 1, folds=self.folds, rng=rng
         )
         self.selection_ = choice.table
         return choice.for_average(self.n_average)
@@ -358,22 +364,21 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     def _fit(
         self,
         data: Observations,
-        recipes: list[Recipe],
+        several_settings: list[FitSettings],
         start: Start,
         rng: np.random.RandomState,
     ) -> EMResult:
         if self.method == "minibatch":
-            adam, units = _adam(self, data, recipes[0], start, rng)
-            result = fit_minibatch(
-                adam, data, units, epochs=self.epochs, batch_size=self.batch_size, rng=rng
-            )
-            result.mixture = units.back(result.mixture)
-            return result
-        problem = Problem(data)
+            settings = several_settings[0]
+            adam = Adam.start(data, settings, self.learning_rate, rng)
+            return fit_minibatch(
+                adam, data, settings.stopping,
+                epochs=self.epochs, batch_size=self.batch_size, rng=rng,
+            )  # fmt: skip
         if self.n_average > 1:
-            averaging = Averaging(self.n_average, self.average_over)
-            return fit_average(problem, recipes, averaging, self.n_init, rng)
-        return problem.fit_best(recipes[0], 1 if start.whole else self.n_init, rng)
+            return fit_average(data, several_settings, self.average_over, self.n_init, rng)
+        n_init = 1 if start.whole else self.n_init
+        return PreparedData(data).fit_best(several_settings[0], n_init, rng)
 
     def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
         """Learn what a fit answers."""
@@ -400,18 +405,3 @@ def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
             f"Expected a first piece of at least {count} different rows, as many as components, "
             f"that is like the data; got {len(torch.unique(data.w, dim=0))}."
         )
-
-
-def _adam(
-    model: XDGMM,
-    data: Observations,
-    recipe: Recipe,
-    start: Start,
-    rng: np.random.RandomState,
-) -> tuple[Adam, Units]:
-    """Make an optimiser that starts at k-means of these rows, or at a given mixture."""
-    problem = Problem(data)
-    rows, rules = problem.rows, recipe.rules(problem)
-    begin = Starter(data, rows, rules.floor).make(recipe.n_components, recipe.init, rng)
-    begin = rows.units.into(start.complete(rows.units.back(begin)))
-    return Adam(feasible(begin, rules), rules, model.learning_rate), rows.units

@@ -16,12 +16,17 @@ from deconflow.estimators.xd_settings import threads
 from deconflow.noise import as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import (
+    Mixture,
+    MixturePosterior,
+    Sums,
+    expectation,
+    lay_out,
+    n_parameters,
+    posterior,
+    seen_through,
+)
 from deconflow.xd.noise_parts import noise_parts
-from deconflow.xd.posterior import MixturePosterior, posterior, seen_through
-from deconflow.xd.rows import lay_out
-from deconflow.xd.selection import n_parameters
 
 Array = NDArray[np.float64]
 
@@ -178,7 +183,7 @@ class MixtureQueries:
         rows = lay_out(data)
         with clear_errors():
             return expectation(
-                rows.units.into(self.mixture_), rows, moments=False,
+                rows.units.mixture(self.mixture_), rows, moments=False,
                 responsibilities=responsibilities, threads=threads(self),
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What XDGMM's parameters mean: checked, and turned into a recipe and a start."""
+"""What XDGMM's parameters mean: checked, and turned into settings and a start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow.checks import as_floats
-from deconflow.xd.em import Stopping
-from deconflow.xd.fitting import Recipe
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.starts import STARTS
+from deconflow.xd import STARTS, FitSettings, Mixture, Stopping
 
 Array = NDArray[np.float64]
 
@@ -83,12 +80,12 @@ def _check_count(name: str, value: Any, least: int) -> None:
 
 
 def threads(model: Any) -> int | None:
-    """Turn ``n_jobs`` into a number of threads; None for one a processor."""
+    """Turn ``n_jobs`` into a number of threads; None for one per processor."""
     return model.n_jobs if model.n_jobs is not None and model.n_jobs > 0 else None
 
 
-def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
-    """Turn an estimator's parameters into a recipe."""
+def as_settings(model: Any, n_components: int, floor: float) -> FitSettings:
+    """Turn an estimator's parameters into the settings of a fit."""
     stopping = Stopping(
         model.tol,
         model.max_iter,
@@ -98,7 +95,7 @@ def as_recipe(model: Any, n_components: int, floor: float) -> Recipe:
     )
     names = ("fixed_weights", "fixed_means", "fixed_covariances")
     fixed = tuple(_flags(getattr(model, name), n_components, name) for name in names)
-    return Recipe(
+    return FitSettings(
         n_components=n_components,
         floor=float(floor),
         regularisation=model.regularisation,

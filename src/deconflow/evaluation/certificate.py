@@ -14,7 +14,7 @@ from deconflow.objectives.forward_kl import simulate
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1

@@ -36,7 +36,7 @@ from deconflow.objectives.forward_kl import undisturbed
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 PROPOSING = ("weights", "means", "covariances")
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64

@@ -15,8 +15,7 @@ from deconflow.noise.base import Rows
 from deconflow.observations import Observations
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.row_mixtures import RowMixtures
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior
+from deconflow.xd import Mixture, posterior
 
 STRETCH = 2.0
 """How much wider the inflated copy is."""

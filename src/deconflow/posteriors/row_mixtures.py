@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from deconflow.noise.base import Rows
-from deconflow.xd.posterior import MixturePosterior
+from deconflow.xd import MixturePosterior
 
 NEGLIGIBLE = 1e-300
 

@@ -8,16 +8,17 @@ about one, so that no product of variances overflows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 from deconflow.xd.noise_parts import IndependentParts, JointParts, noise_parts
-from deconflow.xd.triangles import lower
-from deconflow.xd.units import Units, find_units
 
-Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 LOG_2PI = float(np.log(2 * np.pi))
 SMALLEST_GROUP = 64
 """Rows a group should have on average; if they have fewer, each row keeps its own projection."""
@@ -35,7 +36,7 @@ class Block:
     index : array or None
         Which rows these are; None for all of them, in order.
     w, s, log_share, omega : array
-        What :func:`deconflow.xd.driver.pass_over` wants.
+        What :func:`deconflow.xd.kernel.passes.pass_over` wants.
     projection : array or None
         ``(M, D)`` for all rows, or None for the identity.
     common : JointParts or None
@@ -45,7 +46,7 @@ class Block:
     """
 
     kind: str
-    index: NDArray[np.int64] | None
+    index: Index | None
     w: Array
     s: Array
     log_share: Array
@@ -59,14 +60,14 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Rows:
+class KernelRows:
     """All rows of a data set, in blocks.
 
     Attributes
     ----------
     blocks : list of Block
         The groups.
-    units : Units
+    units : Standardiser
         The change of units that has been made.
     n_rows, dim : int
         Number of rows, and of dimensions of the truth.
@@ -75,7 +76,7 @@ class Rows:
     """
 
     blocks: list[Block]
-    units: Units
+    units: Standardiser
     n_rows: int
     dim: int
     weights: Array | None
@@ -86,92 +87,115 @@ class Rows:
         return float(self.n_rows if self.weights is None else self.weights.sum())
 
 
-def lay_out(data: Observations, units: Units | None = None) -> Rows:
-    """Lay observations out for the kernel."""
-    if units is None:
-        units = find_units(data)
-    parts = noise_parts(data.noise.divide(_tensor(units.channel, data)))
-    w = data.w.numpy() / units.channel
-    weights = None if data.weights is None else data.weights.numpy()
+def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
+    """Lay observations out for the kernel, in units of their own unless some are given."""
+    units = Standardiser.powers_of_two(data) if units is None else units
+    standard = units.observations(data)
     observed = None if data.observed is None else data.observed.numpy()
-    projection = None
-    if data.projection is not None:
-        projection = data.projection.numpy() * units.latent / units.channel[:, None]
-    groups = _groups(observed, projection)
-    if groups is None:
-        block = _own_projections(w, parts, weights, observed, projection, units)
-        return Rows([block], units, len(w), data.latent_dim, weights)
-    blocks = []
-    for index in groups:
-        first = 0 if index is None else index[0]
-        columns = None if observed is None else np.flatnonzero(observed[first])
-        if columns is not None and len(columns) == w.shape[1]:
-            columns = None
-        seen = None if projection is None else projection[first]
-        if columns is not None:
-            seen = np.eye(w.shape[1])[columns] if seen is None else seen[columns]
-        blocks.append(_block(w, parts, weights, index, columns, seen, units))
-    return Rows(blocks, units, len(w), data.latent_dim, weights)
+    seen = data.dim if observed is None else observed.sum(1)
+    rows = _Rows(
+        w=standard.w.numpy(),
+        parts=noise_parts(standard.noise),
+        weights=None if data.weights is None else data.weights.numpy(),
+        observed=observed,
+        projection=None if standard.projection is None else standard.projection.numpy(),
+        log_unit=-(units.log_observed_volume(data).numpy() + 0.5 * LOG_2PI * seen),
+    )
+    groups = rows.groups()
+    blocks = [rows.own_projections()] if groups is None else [rows.block(each) for each in groups]
+    return KernelRows(blocks, units, len(data), data.latent_dim, rows.weights)
 
 
-def _plain(values: Array) -> Array:
-    """Contiguous and writable, as the compiled signature wants it."""
-    return np.require(values, np.float64, ["C", "W"])
+@lru_cache(maxsize=100)
+def lower_triangle(dim: int, offset: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of a lower triangle, as ``np.tril_indices``: asked for in every step."""
+    return np.tril_indices(dim, offset)
 
 
-def _tensor(values: Array, data: Observations):  # noqa: ANN202
-    return data.w.new_tensor(values)
+@dataclass(frozen=True)
+class _Rows:
+    """All rows in the kernel's units, before they are grouped."""
 
+    w: Array
+    parts: JointParts | IndependentParts
+    weights: Array | None
+    observed: NDArray[np.bool_] | None
+    projection: Array | None
+    log_unit: Array
 
-def _groups(
-    observed: NDArray[np.bool_] | None, projection: Array | None
-) -> list[NDArray[np.int64] | None] | None:
-    """Rows by what they see; None if there are too many ways of seeing."""
-    if observed is None and projection is None:
-        return [None]
-    keys = []
-    if observed is not None:
-        keys.append(np.packbits(observed, axis=1))
-    if projection is not None:
-        if observed is None and (projection == projection[0]).all():
+    def groups(self) -> list[Index | None] | None:
+        """Rows by what they see; None if there are too many ways of seeing."""
+        if self.observed is None and self.projection is None:
             return [None]
-        flat = np.ascontiguousarray(projection.reshape(len(projection), -1))
-        keys.append(flat.view(np.uint8))
-    key = np.ascontiguousarray(np.concatenate(keys, axis=1))
-    names = key.view(f"V{key.shape[1]}").ravel()
-    _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
-    if len(counts) > max(16, len(names) // SMALLEST_GROUP):
-        return None
-    order = np.argsort(which, kind="stable")
-    return list(np.split(order, np.cumsum(counts)[:-1]))
+        keys = []
+        if self.observed is not None:
+            keys.append(np.packbits(self.observed, axis=1))
+        if self.projection is not None:
+            if self.observed is None and (self.projection == self.projection[0]).all():
+                return [None]
+            flat = np.ascontiguousarray(self.projection.reshape(len(self.w), -1))
+            keys.append(flat.view(np.uint8))
+        key = np.ascontiguousarray(np.concatenate(keys, axis=1))
+        names = key.view(f"V{key.shape[1]}").ravel()
+        _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
+        if len(counts) > max(16, len(names) // SMALLEST_GROUP):
+            return None
+        order = np.argsort(which, kind="stable")
+        return list(np.split(order, np.cumsum(counts)[:-1]))
 
+    def block(self, index: Index | None) -> Block:
+        """Lay out rows that all see the same."""
+        first = 0 if index is None else index[0]
+        values = self.w if index is None else self.w[index]
+        projection = None if self.projection is None else self.projection[first]
+        columns = None
+        if self.observed is not None and not self.observed[first].all():
+            columns = np.flatnonzero(self.observed[first])
+            values = values[:, columns]
+            projection = (np.eye(self.w.shape[1]) if projection is None else projection)[columns]
+        parts = self.parts.take(index, columns)
+        common = _same_for_all(parts)
+        if common is not None:
+            noise = "shared", np.zeros((1, 0, len(values)))
+            return self._block(*noise, values.T[None], np.zeros((0, 0)), index, projection, common)
+        noise = _noise_by_row(parts, values.shape[1])
+        own = _shifted(values, parts), _log_shares(parts, len(values))
+        return self._block(*noise, *own, index, projection)
 
-def _block(
-    w: Array,
-    parts: JointParts | IndependentParts,
-    weights: Array | None,
-    index: NDArray[np.int64] | None,
-    columns: NDArray[np.int64] | None,
-    projection: Array | None,
-    units: Units,
-) -> Block:
-    own = parts.take(index, columns)
-    values = w if index is None else w[index]
-    if columns is not None:
-        values = values[:, columns]
-    n, size = values.shape
-    log_unit = units.log_volume(columns) - 0.5 * size * LOG_2PI
-    omega = np.zeros(0) if weights is None else weights if index is None else weights[index]
-    common = _same_for_all(own)
-    if common is not None:
-        kind, w3 = "shared", values.T[None]
-        s, log_share = np.zeros((1, 0, n)), np.zeros((0, 0))
-    else:
-        kind, w3, s, log_share = _by_row(values, own)
-    return Block(
-        kind, index, _plain(w3), _plain(s), _plain(log_share), _plain(omega),
-        projection, common, np.array([log_unit]),
-    )  # fmt: skip
+    def own_projections(self) -> Block:
+        """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
+        n, size = self.w.shape
+        parts = self.parts.take(None, None)
+        noise = parts.covariances[..., None] * np.eye(size) if parts.diagonal else parts.covariances
+        seen = np.ones((n, size), dtype=bool) if self.observed is None else self.observed
+        both = seen[:, None, :, None] & seen[:, None, None, :]
+        means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
+        parts = JointParts(parts.weights, means, np.where(both, noise, np.eye(size)))
+        projection = seen[:, :, None] * np.eye(size) if self.projection is None else self.projection
+        packed, slopes = _packed(parts.covariances), projection.reshape(n, -1).T
+        slopes = np.broadcast_to(slopes, (len(packed), *slopes.shape))
+        s = np.concatenate([packed, slopes], axis=1)
+        w = _shifted(np.where(seen, self.w, 0.0), parts)
+        return self._block("projected", s, w, _log_shares(parts, n))
+
+    def _block(
+        self,
+        kind: str,
+        s: Array,
+        w: Array,
+        log_share: Array,
+        index: Index | None = None,
+        projection: Array | None = None,
+        common: JointParts | None = None,
+    ) -> Block:
+        omega = np.zeros(0) if self.weights is None else self.weights
+        log_unit = self.log_unit
+        if index is not None:
+            omega = omega if self.weights is None else omega[index]
+            log_unit = log_unit if len(log_unit) == 1 else log_unit[index[:1]]
+        s = np.broadcast_to(s, (*s.shape[:2], w.shape[2]))
+        arrays = [np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)]
+        return Block(kind, index, *arrays, projection, common, log_unit)
 
 
 def _same_for_all(parts: JointParts) -> JointParts | None:
@@ -182,61 +206,34 @@ def _same_for_all(parts: JointParts) -> JointParts | None:
     return None
 
 
-def _by_row(values: Array, parts: JointParts) -> tuple[str, Array, Array, Array]:
-    """Lay out noise that differs by row: kind, ``w``, ``s`` and log shares."""
-    n, size = values.shape
-    covariances = parts.covariances
-    off_diagonal = ~np.eye(size, dtype=bool)
+def _noise_by_row(parts: JointParts, size: int) -> tuple[str, Array]:
+    """Lay out noise that differs by row: its kind, and ``s``."""
     if parts.diagonal:
-        kind, s = "diagonal", covariances.transpose(1, 2, 0)
-    elif not covariances[..., off_diagonal].any():
-        kind, s = "diagonal", np.einsum("njii->jin", covariances)
-    else:
-        i, j = lower(size)
-        kind, s = "full", covariances[..., i, j].transpose(1, 2, 0)
-    n_parts = s.shape[0]
-    s = np.broadcast_to(s, (*s.shape[:2], n))
-    w = values.T[None]
-    if parts.means is not None:
-        w = w - np.broadcast_to(parts.means, (n, n_parts, size)).transpose(1, 2, 0)
-    log_share = np.zeros((0, 0))
-    if n_parts > 1:
-        with np.errstate(divide="ignore"):
-            log_share = np.log(np.broadcast_to(parts.weights, (n, n_parts)).T)
-        log_share = np.maximum(log_share, -1e300)
-    return kind, w, s, log_share
+        return "diagonal", parts.covariances.transpose(1, 2, 0)
+    if not parts.covariances[..., ~np.eye(size, dtype=bool)].any():
+        return "diagonal", np.einsum("njii->jin", parts.covariances)
+    return "full", _packed(parts.covariances)
 
 
-def _own_projections(
-    w: Array,
-    parts: JointParts | IndependentParts,
-    weights: Array | None,
-    observed: NDArray[np.bool_] | None,
-    projection: Array | None,
-    units: Units,
-) -> Block:
-    """Rows that each see the truth in their own way; what a row misses is idle unit noise."""
-    n, size = w.shape
-    own = parts.take(None, None)
-    covariances = own.covariances[..., None] * np.eye(size) if own.diagonal else own.covariances
-    seen = np.ones((n, size), dtype=bool) if observed is None else observed
-    both = seen[:, None, :, None] & seen[:, None, None, :]
-    covariances = np.where(both, covariances, np.eye(size))
-    if projection is None:
-        projection = seen[:, :, None] * np.eye(size)
-    _, w3, s, log_share = _by_row(
-        np.where(seen, w, 0.0), JointParts(own.weights, None, covariances)
-    )
-    if own.means is not None:
-        means = np.where(seen[:, None], own.means, 0.0)
-        w3 = w3 - means.transpose(1, 2, 0)
-    i, j = lower(size)
-    packed = covariances[..., i, j].transpose(1, 2, 0)
-    slopes = projection.reshape(n, -1).T
-    s = np.concatenate([packed, np.broadcast_to(slopes, (len(packed), *slopes.shape))], axis=1)
-    log_unit = -(seen * (np.log(units.channel) + 0.5 * LOG_2PI)).sum(1)
-    omega = np.zeros(0) if weights is None else weights
-    return Block(
-        "projected", None, _plain(w3), _plain(s), _plain(log_share), _plain(omega),
-        None, None, log_unit,
-    )  # fmt: skip
+def _packed(covariances: Array) -> Array:
+    """Lower triangles ``(J, P, N)`` of matrices ``(N, J, M, M)``."""
+    i, j = lower_triangle(covariances.shape[-1])
+    return covariances[..., i, j].transpose(1, 2, 0)
+
+
+def _shifted(values: Array, parts: JointParts) -> Array:
+    """Values less the means of the noise's parts, ``(1 or J, M, N)``."""
+    if parts.means is None:
+        return values.T[None]
+    shape = (len(values), parts.weights.shape[1], values.shape[1])
+    return values.T - np.broadcast_to(parts.means, shape).transpose(1, 2, 0)
+
+
+def _log_shares(parts: JointParts, n: int) -> Array:
+    """Log weights of the noise's parts, ``(J, N)``; ``(0, 0)`` for a single part."""
+    n_parts = parts.weights.shape[1]
+    if n_parts == 1:
+        return np.zeros((0, 0))
+    with np.errstate(divide="ignore"):
+        log_share = np.log(np.broadcast_to(parts.weights, (n, n_parts)).T)
+    return np.maximum(log_share, -1e300)

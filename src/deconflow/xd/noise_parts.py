@@ -168,7 +168,7 @@ def _joint(noise: LawNoise) -> JointParts:
 
 
 def _fitted_to_draws(noise: LawNoise) -> JointParts:
-    from deconflow.xd.fitting import fit_exact  # fits need rows, and rows need noise parts
+    from deconflow.xd.fit import fit_exact  # fits need rows, and rows need noise parts
 
     with isolated_rng(0):
         draws = noise[np.zeros(DRAWS, dtype=int)].sample(1)[0].double().numpy()
