@@ -99,14 +99,18 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     weights_, means_, covariances_ : array
         The mixture.
     converged_ : bool
-        Whether the fit converged.
+        Whether the fit converged: EM by ``tol``; minibatches if the last quarter of the epochs
+        gained at most ``tol`` (or 1e-4) per epoch over the quarter before. Never claimed after
+        :meth:`partial_fit`, which cannot know.
     n_iter_ : int
         Number of passes over the rows.
     lower_bound_ : float
         Mean log-likelihood of the rows, with the log prior if ``regularisation`` is above 0; for an
         average, of its best fit.
     lower_bounds_ : array
-        The same for every step; it never falls.
+        The same for every step of EM, where it never falls. For minibatches one per epoch, the mean
+        over its rows, each before the step of its batch; for :meth:`partial_fit` one per call, of
+        its own rows. These two may fall.
     selection_ : dict of arrays
         What a choice was based on, if there was one.
     n_features_in_ : int
@@ -390,12 +394,11 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         self.n_latent_ = dim
         self.parameters_ = self.get_params()
         if warn and not result.converged and self.tol > 0:
-            warnings.warn(
-                f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
-                "or set a floor.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            advice = f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
+            advice += "or set a floor."
+            if self.method == "minibatch":
+                advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
+            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
 
 
 def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:

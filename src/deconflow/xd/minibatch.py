@@ -26,6 +26,9 @@ from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
 from deconflow.xd.mixture import Mixture
 
+SMALLEST_GAIN = 1e-4
+"""Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""
+
 
 @dataclass
 class Adam:
@@ -108,8 +111,21 @@ class Adam:
 
 
 def has_settled(history: Sequence[float], tol: float) -> bool:
-    """TODO"""
-    return True
+    """Whether the last quarter of the epochs is at most ``tol`` per epoch above the one before.
+
+    Means over quarters smooth the noise of batches; a gain of 1e-4 counts as none. A single epoch
+    tells nothing.
+
+    Examples
+    --------
+    >>> has_settled([0.0, 1.0, 1.5, 1.7], 0.1), has_settled([0.0, 1.5, 1.6, 1.6], 0.1)
+    (False, True)
+    """
+    quarter = -(-len(history) // 4)
+    if len(history) < 2 * quarter or len(history) < 2:
+        return False
+    last, before = history[-quarter:], history[-2 * quarter : -quarter]
+    return float(np.mean(last) - np.mean(before)) <= max(tol, SMALLEST_GAIN) * quarter
 
 
 def step_on_batch(
