@@ -10,17 +10,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
-from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
-from deconflow.xd.expectation import expectation
-from deconflow.xd.fitting import SMALLEST_VARIANCE, feasible
-from deconflow.xd.maximisation import Rules
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import Rows, lay_out
-from deconflow.xd.split_merge import split_and_merge
+from deconflow.xd import (
+    SMALLEST_VARIANCE,
+    Constraints,
+    EMResult,
+    KernelRows,
+    Stopping,
+    em,
+    expectation,
+    lay_out,
+    made_feasible,
+    mean_log_likelihood,
+    split_and_merge,
+)
 
-Array = NDArray[np.float64]
 Fixed = bool | Sequence[bool] | None
 
 
@@ -105,16 +112,16 @@ def extreme_deconvolution(
     ):
         _check_start(name, array, shape)
     given = (np.array(part, dtype=np.float64) for part in (xamp, xmean, _symmetric(xcovar)))
-    start = rows.units.into(Mixture(*given))
+    start = rows.units.mixture_to_standard(GaussianMixture(*given))
     if likeonly or maxiter < 1:
         return _likelihood(start, rows)
     log = _Log(logfile)
-    prior = np.diag(w / rows.units.latent**2) if w > 0 else None
+    prior = np.diag(w / rows.units.scale.numpy() ** 2) if w > 0 else None
     fixed = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
-    result = run.fit(start, Rules(None, prior, *fixed))
-    before, mixture = rows.units.back(start), rows.units.back(result.mixture)
+    result = run.fit(start, Constraints(None, prior, *fixed))
+    before, mixture = rows.units.mixture_from_standard(start), rows.units.mixture_from_standard(result.mixture)
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
     log.write(
         run.path, _described("Initial", before) + run.account() + _described("Final", mixture)
@@ -122,45 +129,49 @@ def extreme_deconvolution(
     return result.log_likelihood
 
 
-def _likelihood(mixture: Mixture, rows: Rows) -> float:
+def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
     with suppress(np.linalg.LinAlgError):
         value = mean_log_likelihood(expectation(mixture, rows, moments=False).log_p, rows)
         if np.isfinite(value):
             return value
-    wider = feasible(mixture, Rules.free(len(mixture), SMALLEST_VARIANCE * np.eye(mixture.dim)))
+    wider = made_feasible(
+        mixture, Constraints.free(len(mixture.weights), SMALLEST_VARIANCE * np.eye(mixture.dim))
+    )
     return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
 
 
 class _Run:
     """EM and split-and-merge, with the path of accepted likelihoods; None stands for a blank."""
 
-    def __init__(self, rows: Rows, stopping: Stopping, depth: int) -> None:
+    def __init__(self, rows: KernelRows, stopping: Stopping, depth: int) -> None:
         self.rows, self.stopping, self.depth = rows, stopping, depth
         self.path: list[float | None] = []
 
-    def fit(self, start: Mixture, rules: Rules) -> EMResult:
+    def fit(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
         """Fit as the C library does; under a tiny floor if that ends in a singular covariance."""
         with suppress(np.linalg.LinAlgError):
-            result = self._attempt(start, rules)
+            result = self._attempt(start, constraints)
             if np.isfinite(result.log_likelihood):
                 return result
-        floored = replace(rules, floor=SMALLEST_VARIANCE * np.eye(start.dim))
-        return self._attempt(feasible(start, floored), floored)
+        floored = replace(constraints, floor=SMALLEST_VARIANCE * np.eye(start.dim))
+        return self._attempt(made_feasible(start, floored), floored)
 
-    def _attempt(self, start: Mixture, rules: Rules) -> EMResult:
-        result = em(start, self.rows, rules, self.stopping)
+    def _attempt(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
+        result = em(start, self.rows, constraints, self.stopping)
         self.path = [*result.history, None]
         if self.depth <= 0 or not np.isfinite(result.log_likelihood):
             return result
         tried: list[EMResult] = []
 
-        def fit(mixture: Mixture, rules: Rules) -> EMResult:
-            tried.append(em(mixture, self.rows, rules, self.stopping))
+        def fit(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
+            tried.append(em(mixture, self.rows, constraints, self.stopping))
             return tried[-1]
 
         rng = np.random.RandomState(0)
-        better = split_and_merge(result, self.rows, rules, self.stopping, self.depth, rng, fit)
+        better = split_and_merge(
+            result, self.rows, constraints, self.stopping, self.depth, rng, fit
+        )
         best = result.log_likelihood
         for partial, full in zip(tried[::2], tried[1::2], strict=True):
             if full.log_likelihood > best:
@@ -195,7 +206,7 @@ class _Log:
             file.write(account)
 
 
-def _described(when: str, mixture: Mixture) -> str:
+def _described(when: str, mixture: GaussianMixture) -> str:
     parts = (mixture.weights, mixture.means, mixture.covariances)
     lines = [f"#{when} amplitudes, means and covariances"]
     lines += [" ".join(f"{value:g}" for value in np.ravel(part)) for part in parts]
@@ -235,7 +246,7 @@ def _rows(
     projection: Array | None,
     weight: ArrayLike | None,
     logweight: bool,
-) -> Rows:
+) -> KernelRows:
     ycovar = np.asarray(ycovar, dtype=np.float64)
     if ycovar.ndim == 2:
         if (ycovar < 0).any():

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from deconflow._types import Array
 from deconflow.checks import first_bad
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
+
+SAVED = ("location", "scale", "channel")
+"""Names in files, of all versions."""
 
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
@@ -26,13 +32,13 @@ class Standardiser:
     ----------
     location, scale : Tensor
         ``(D,)``: ``m`` and ``s`` of the truth.
-    channel : Tensor
+    measured_scale : Tensor
         ``(M,)``: ``t`` of the measured values; the same as ``scale`` without a projection.
     """
 
     location: Tensor
     scale: Tensor
-    channel: Tensor
+    measured_scale: Tensor
 
     @classmethod
     def fit(cls, data: Observations) -> Standardiser:
@@ -58,9 +64,39 @@ class Standardiser:
             return cls(location, scale, scale.clone())
         return cls(location, scale, moments.channel_scale(variance))
 
+    def as_dict(self) -> dict[str, Tensor]:
+        """Return the tensors by the names under which models are saved."""
+        return dict(zip(SAVED, (self.location, self.scale, self.measured_scale), strict=True))
+
+    @classmethod
+    def from_dict(cls, tensors: dict[str, Tensor]) -> Standardiser:
+        """Take what :meth:`as_dict` gave."""
+        return cls(*(tensors[name] for name in SAVED))
+
+    @classmethod
+    def powers_of_two(cls, data: Observations) -> Standardiser:
+        """Return units without a shift, in powers of two: changing to them and back is exact.
+
+        The better half of each column's values has a spread of about one. A few values with
+        gigantic noise, or far outliers, do not change that.
+        """
+        w = data.w.numpy()
+        variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
+        seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
+        columns = zip(w.T, variance.T, seen.T, strict=True)
+        channel = _powers(np.array([_spread(x[use], s[use]) for x, s, use in columns]))
+        latent = channel
+        if data.projection is not None:
+            slopes = data.projection.numpy() / channel[:, None]
+            used = np.maximum(1, (slopes != 0).sum((0, 1)))
+            size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
+            latent = _powers(1.0 / np.where(size > 0, size, 1.0))
+        tensors = (np.zeros_like(latent), latent, channel)
+        return cls(*(torch.tensor(each, dtype=torch.float64) for each in tensors))
+
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
-        channel = self.channel.to(data.w)
+        channel = self.measured_scale.to(data.w)
         centred = _residual(data, data.w, self.location.to(data.w))
         projection = data.projection
         if projection is not None:
@@ -68,15 +104,24 @@ class Standardiser:
         noise = data.noise.divide(channel)
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
-    def latent(self, v: Tensor) -> Tensor:
+    def to_standard(self, v: Tensor) -> Tensor:
         """Change the units of true values ``v``, in float64."""
         v = v.double()
         return (v - self.location.to(v)) / self.scale.to(v)
 
-    def restore(self, z: Tensor) -> Tensor:
+    def from_standard(self, z: Tensor) -> Tensor:
         """Change standardised true values back, in float64."""
         z = z.double()
         return self.location.to(z) + self.scale.to(z) * z
+
+    def mixture_to_standard(self, mixture: GaussianMixture) -> GaussianMixture:
+        """Change the units of a mixture of true values."""
+        scale = self.scale.numpy()
+        return mixture.in_units(-self.location.numpy() / scale, 1.0 / scale)
+
+    def mixture_from_standard(self, mixture: GaussianMixture) -> GaussianMixture:
+        """Change a mixture of standardised true values back."""
+        return mixture.in_units(self.location.numpy(), self.scale.numpy())
 
     def log_latent_volume(self) -> Tensor:
         """Return ``log |dv / dz|``."""
@@ -84,7 +129,7 @@ class Standardiser:
 
     def log_observed_volume(self, data: Observations) -> Tensor:
         """Return ``log |dw / dw'|`` over each row's observed values, ``(N,)`` or ``(1,)``."""
-        log_t = self.channel.log().to(data.w)
+        log_t = self.measured_scale.log().to(data.w)
         if data.observed is None:
             return log_t.sum(-1, keepdim=True)
         return torch.where(data.observed, log_t, 0.0).sum(-1)
@@ -184,3 +229,24 @@ def _refuse_unseen(unseen: Tensor) -> None:
             "Expected every dimension to be measured in at least one row (of positive weight); "
             f"got none for column {position[0]}. Drop it."
         )
+
+
+def _spread(values: Array, variance: Array) -> float:
+    """Spread of the better half of some values; the first measure of it that is positive."""
+    if len(values) == 0:
+        return 1.0
+    good = values[variance <= np.median(variance)]
+    for candidate in (
+        np.median(np.abs(good - np.median(good))),
+        good.std(),
+        values.std(),
+        np.sqrt(np.median(variance)),
+        np.abs(values).max(),
+    ):
+        if candidate > 0:
+            return float(candidate)
+    return 1.0
+
+
+def _powers(values: Array) -> Array:
+    return np.exp2(np.round(np.log2(values)))

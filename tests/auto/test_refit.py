@@ -11,7 +11,7 @@ from deconflow.fitting import History
 from deconflow.objectives.chains import Chains
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 
 def ring(spread=0.1, arcs=12):

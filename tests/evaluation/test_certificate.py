@@ -7,7 +7,7 @@ import torch
 from deconflow.densities import GaussianMixture
 from deconflow.evaluation import Certificate, HeldOut, certify
 from deconflow.observations import Observations
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 GOOD = Certificate(-3.0, 0.01, 0.1, 0.01, (0.4, 0.6), (0.3, 0.6), (0.1, 0.0), 0.01, 0.001)
 

@@ -8,9 +8,7 @@ from deconflow.evaluation import likelihood as module
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import PreparedRows
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import lay_out
-from deconflow.xd.selection import log_p
+from deconflow.xd import Mixture, lay_out, log_p
 
 TRUTH = Mixture(
     np.array([0.4, 0.6]),

@@ -6,7 +6,7 @@ from torch.distributions import Gumbel, MultivariateNormal
 
 from deconflow import XDGMM, noise
 from deconflow.observations import Observations
-from deconflow.xd import fitting
+from deconflow.xd import fit as xd_fit
 
 X = np.linspace(-40, 40, 40_001)
 
@@ -160,11 +160,11 @@ def test_floor_is_in_units_of_the_core():
 
 def test_a_law_is_fitted_once_for_all_floors_and_starts(monkeypatch):
     calls = []
-    plain = fitting.mean_noise
-    monkeypatch.setattr(fitting, "mean_noise", lambda *a: calls.append(1) or plain(*a))
+    plain = xd_fit.mean_noise
+    monkeypatch.setattr(xd_fit, "mean_noise", lambda *a: calls.append(1) or plain(*a))
     w = np.random.default_rng(0).normal(size=(200, 1))
-    problem = fitting.Problem(Observations.from_arrays(w, noise.laplace([0.1])))
+    prepared = xd_fit.PreparedData(Observations.from_arrays(w, noise.laplace([0.1])))
     for floor in (0.1, 0.2):
-        recipe = fitting.Recipe(2, floor=floor)
-        problem.fit_best(recipe, 2, np.random.RandomState(0))
+        settings = xd_fit.FitSettings(2, floor=floor)
+        prepared.fit_best(settings, 2, np.random.RandomState(0))
     assert len(calls) == 1

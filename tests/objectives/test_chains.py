@@ -14,8 +14,7 @@ from deconflow.objectives.chains import Chains, proposing_network
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior
+from deconflow.xd import Mixture, posterior
 
 ROUGH = Mixture(np.ones(1), np.full((1, 1), 1.5), np.full((1, 1, 1), 4.0))
 """A proposing mixture that is off by one and a half standard deviations, and twice too wide."""

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from deconflow import XDGMM, FlowDeconvolver, PosteriorSamples, plots
 from deconflow.densities import Ensemble, Restored
 from deconflow.plots.marginals import members
-from deconflow.xd.mixture import Mixture, average, take_apart
+from deconflow.xd import Mixture, average, take_apart
 
 SD = np.sqrt(np.diag(toy.NOISE))
 

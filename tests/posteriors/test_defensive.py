@@ -10,8 +10,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors import MixtureNetwork
 from deconflow.posteriors.defensive import STRETCH, Defensive, PreparedRows
 from deconflow.posteriors.row_mixtures import RowMixtures
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior
+from deconflow.xd import Mixture, posterior
 
 MIXTURE = Mixture(
     np.array([0.3, 0.5, 0.2]),

@@ -7,8 +7,8 @@ from deconflow.densities import ARCHITECTURES, GaussianMixture
 from deconflow.objectives import ELBO
 from deconflow.observations import Observations
 from deconflow.posteriors import LinearGaussian, MixtureExact
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior as xd_posterior
+from deconflow.xd import Mixture
+from deconflow.xd import posterior as xd_posterior
 
 
 def mixture(dim):

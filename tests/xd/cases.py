@@ -3,7 +3,7 @@
 import numpy as np
 
 from deconflow.noise import gaussian
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 N, D, K = 61, 3, 3
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from deconflow.xd.mixture import Mixture
+from deconflow.xd import Mixture
 
 
 def log_joint(mixture, w, R, S):

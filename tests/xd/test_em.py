@@ -5,11 +5,16 @@ from reference import em_step
 from sklearn.mixture import GaussianMixture
 
 from deconflow import Observations
-from deconflow.xd.em import Stopping, em
-from deconflow.xd.expectation import expectation
-from deconflow.xd.maximisation import Rules, maximisation
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import lay_out
+from deconflow.xd import (
+    Constraints,
+    Mixture,
+    Stopping,
+    em,
+    expectation,
+    lay_out,
+    made_feasible,
+    maximisation,
+)
 
 TINY = 1e-12
 
@@ -20,7 +25,7 @@ def observe(case):
 
 
 def free(rows, n_components):
-    return Rules.free(n_components, TINY * np.eye(rows.dim))
+    return Constraints.free(n_components, TINY * np.eye(rows.dim))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -29,13 +34,13 @@ def test_two_steps_are_the_papers(name):
     data = observe(case)
     rows = lay_out(data)
     omega = None if data.weights is None else data.weights.numpy()
-    ours = rows.units.into(mixture)
+    ours = rows.units.mixture(mixture)
     for _ in range(2):
         sums = expectation(ours, rows)
         ours = maximisation(ours, sums, free(rows, len(mixture)))
         mixture, log_p = em_step(mixture, *reference_rows, omega)
         np.testing.assert_allclose(sums.log_p, log_p, rtol=1e-10, atol=1e-10)
-    back = rows.units.back(ours)
+    back = rows.units.restore_mixture(ours)
     np.testing.assert_allclose(back.weights, mixture.weights, rtol=1e-9)
     np.testing.assert_allclose(back.means, mixture.means, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(back.covariances, mixture.covariances, rtol=1e-7, atol=1e-9)
@@ -47,11 +52,9 @@ def test_the_likelihood_never_falls(name, accelerate):
     case, _, mixture = make(name)
     rows = lay_out(observe(case))
     # A floor keeps 61 rows from collapsing; constrained steps must be monotone, too.
-    rules = Rules.free(len(mixture), 0.05 * np.eye(rows.dim))
-    from deconflow.xd.fitting import feasible
-
-    start = feasible(rows.units.into(mixture), rules)
-    result = em(start, rows, rules, Stopping(tol=0.0, max_iter=60, accelerate=accelerate))
+    constraints = Constraints.free(len(mixture), 0.05 * np.eye(rows.dim))
+    start = made_feasible(rows.units.mixture(mixture), constraints)
+    result = em(start, rows, constraints, Stopping(tol=0.0, max_iter=60, accelerate=accelerate))
     steps = np.diff(result.history)
     assert steps.min() >= -1e-12 * abs(result.history[-1])
     assert result.history[-1] > result.history[0] + 0.01
@@ -62,7 +65,7 @@ def test_a_wrong_gradient_is_seen(name):
     """The sums are the gradients of the log-likelihood, here against finite differences."""
     case, _, mixture = make(name)
     rows = lay_out(observe(case))
-    start = rows.units.into(mixture)
+    start = rows.units.mixture(mixture)
     sums = expectation(start, rows)
     rng = np.random.default_rng(1)
     dm = rng.normal(size=start.means.shape)
@@ -89,14 +92,14 @@ def test_zero_noise_is_scikit_learns_mixture():
     w = rng.normal(size=(3000, 2)) + 4 * rng.integers(2, size=(3000, 1))
     rows = lay_out(Observations.from_arrays(w, 0.0))
     start = Mixture(np.full(2, 0.5), np.array([[0.0, 0.0], [3.0, 3.0]]), np.stack([np.eye(2)] * 2))
-    result = em(rows.units.into(start), rows, free(rows, 2), Stopping(tol=0.0, max_iter=5))
+    result = em(rows.units.mixture(start), rows, free(rows, 2), Stopping(tol=0.0, max_iter=5))
     theirs = GaussianMixture(
         2, weights_init=start.weights, means_init=start.means, precisions_init=start.covariances,
         max_iter=5, tol=0.0, reg_covar=0.0,
     )  # fmt: skip
     with pytest.warns(match="did not converge"):
         theirs.fit(w)
-    ours = rows.units.back(result.mixture)
+    ours = rows.units.restore_mixture(result.mixture)
     np.testing.assert_allclose(ours.means, theirs.means_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(ours.covariances, theirs.covariances_, rtol=1e-7)
 
@@ -126,8 +129,8 @@ def test_row_order_and_units_do_not_matter():
     for observations, begin in ((data, mixture), (moved, rescaled)):
         rows = lay_out(observations)
         stop = Stopping(tol=0.0, max_iter=5)
-        answers.append(em(rows.units.into(begin), rows, free(rows, 3), stop))
-        answers[-1].mixture = rows.units.back(answers[-1].mixture)
+        answers.append(em(rows.units.mixture(begin), rows, free(rows, 3), stop))
+        answers[-1].mixture = rows.units.restore_mixture(answers[-1].mixture)
     np.testing.assert_allclose(
         answers[0].mixture.means * scale, answers[1].mixture.means, rtol=1e-6
     )
@@ -136,13 +139,15 @@ def test_row_order_and_units_do_not_matter():
 def test_regularisation_is_bovys():
     case, reference_rows, mixture = make("full")
     rows = lay_out(observe(case))
-    prior = np.diag(0.7 / rows.units.latent**2)
-    rules = Rules.free(len(mixture), TINY * np.eye(3), prior)
+    prior = np.diag(0.7 / rows.units.scale.numpy() ** 2)
+    constraints = Constraints.free(len(mixture), TINY * np.eye(3), prior)
     ours = maximisation(
-        rows.units.into(mixture), expectation(rows.units.into(mixture), rows), rules
+        rows.units.mixture(mixture), expectation(rows.units.mixture(mixture), rows), constraints
     )
     theirs, _ = em_step(mixture, *reference_rows, prior=0.7)
-    np.testing.assert_allclose(rows.units.back(ours).covariances, theirs.covariances, rtol=1e-8)
+    np.testing.assert_allclose(
+        rows.units.restore_mixture(ours).covariances, theirs.covariances, rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("what", ["fixed_weights", "fixed_means", "fixed_covariances"])
@@ -151,11 +156,11 @@ def test_fixed_parameters_stay(what):
     rows = lay_out(observe(case))
     from dataclasses import replace
 
-    rules = replace(free(rows, 3), **{what: np.array([True, False, False])})
-    start = rows.units.into(mixture)
+    constraints = replace(free(rows, 3), **{what: np.array([True, False, False])})
+    start = rows.units.mixture(mixture)
     for accelerate in (False, True):
         settings = Stopping(tol=0.0, max_iter=20, accelerate=accelerate)
-        result = em(start, rows, rules, settings)
+        result = em(start, rows, constraints, settings)
         name = what.removeprefix("fixed_")
         before, after = getattr(start, name), getattr(result.mixture, name)
         np.testing.assert_array_equal(before[0], after[0])

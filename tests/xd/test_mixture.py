@@ -3,7 +3,7 @@ import pytest
 from cases import start
 from scipy.stats import multivariate_normal
 
-from deconflow.xd.mixture import Mixture, average
+from deconflow.xd import Mixture, average
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def fit_density(
     ``log_volume``, one number or one per row, brings log densities back to the user's units.
     """
     rng = np.random.RandomState(seed)
-    settings = FitSettings(1, stopping=plan.stopping, threads=resources.n_jobs)
+    settings = FitSettings(1, stopping=plan.stopping).with_threads(resources.n_jobs)
     averaged = fit_averaged(data, settings, rng, folds=plan.folds, starts=plan.starts)
     proposing = PreparedData(data).fit(averaged.settings, rng).mixture
     jobs = _jobs_without_folds(data, averaged, plan, resources, seed)

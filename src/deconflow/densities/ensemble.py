@@ -68,9 +68,9 @@ class Restored(Density):
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``, in float64."""
         like = next(chain(self.density.parameters(), self.density.buffers()))
-        log_p = self.density.log_prob(self.standardiser.latent(v).to(like)).double()
+        log_p = self.density.log_prob(self.standardiser.to_standard(v).to(like)).double()
         return log_p - self.standardiser.log_latent_volume().to(log_p)
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``, in float64: the network's precision is that of standardised units."""
-        return self.standardiser.restore(self.density.sample(n))
+        return self.standardiser.from_standard(self.density.sample(n))

@@ -172,7 +172,7 @@ class MixtureFit(FittedDensity):
         rows = lay_out(data)
         with clear_errors():
             sums = expectation(
-                rows.units.into(self.mixture), rows, moments=False,
+                rows.units.mixture_to_standard(self.mixture), rows, moments=False,
                 responsibilities=responsibilities, threads=self.threads,
             )  # fmt: skip
         return sums.log_p, sums.responsibilities

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from deconflow.densities import Ensemble, GaussianMixture, Restored
 from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
 from deconflow.randomness import isolated_rng
-from deconflow.xd.mixture import Mixture, average, take_apart
+from deconflow.xd import Mixture, average, take_apart
 
 Array = NDArray[np.float64]
 Curve = Callable[[int, Array], Array]

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from deconflow.estimators import XDGMM, Deconvolver
 from deconflow.noise import Noise
-from deconflow.xd.mixture import average
+from deconflow.xd import average
 
 Array = NDArray[np.float64]
 HALVINGS = 40

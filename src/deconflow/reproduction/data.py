@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow.observations import Observations
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import MixturePosterior, posterior
+from deconflow.xd import Mixture, MixturePosterior, posterior
 
 Array = NDArray[np.float64]
 

@@ -98,7 +98,7 @@ def recognised(model: FlowDeconvolver, w: Array, noise: Array, n: int) -> Array:
     row = model.standardiser_.observations(Observations.from_arrays(w, noise))
     with torch.no_grad(), isolated_rng(0):
         v, _ = model.posterior_.sample(row.to(dtype=like.dtype), n)
-    return model.standardiser_.restore(v[:, 0]).numpy()
+    return model.standardiser_.from_standard(v[:, 0]).numpy()
 
 
 def history_of(model: FlowDeconvolver) -> dict[str, Any]:

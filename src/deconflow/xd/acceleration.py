@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.xd.maximisation import Rules, raised
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.triangles import strictly_lower
-
-Array = NDArray[np.float64]
+from deconflow._types import Array
+from deconflow.xd.layout import lower_triangle
+from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.mixtures import GaussianMixture
 
 
 class Anderson:
@@ -26,8 +25,8 @@ class Anderson:
     Varadhan (2019), "Damped Anderson Acceleration with Restarts", https://arxiv.org/abs/1803.06673
     """
 
-    def __init__(self, rules: Rules, memory: int = 10) -> None:
-        self.rules, self.memory = rules, memory
+    def __init__(self, constraints: Constraints, memory: int = 10) -> None:
+        self.constraints, self.memory = constraints, memory
         self.forget()
 
     def forget(self) -> None:
@@ -35,7 +34,7 @@ class Anderson:
         self.befores: list[Array] = []
         self.afters: list[Array] = []
 
-    def propose(self, before: Mixture, after: Mixture) -> Mixture:
+    def propose(self, before: GaussianMixture, after: GaussianMixture) -> GaussianMixture:
         """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
         x, fx = _coordinates(before), _coordinates(after)
         self.befores.append(x)
@@ -46,7 +45,7 @@ class Anderson:
         residuals = np.stack(self.afters) - np.stack(self.befores)
         steps = np.diff(np.stack(self.afters), axis=0)
         gamma = _damped_least_squares(np.diff(residuals, axis=0).T, residuals[-1])
-        new = _mixture(fx - steps.T @ gamma, after, self.rules)
+        new = _mixture(fx - steps.T @ gamma, after, self.constraints)
         return after if new is None else new
 
 
@@ -60,12 +59,12 @@ def _factors(covariances: Array) -> NDArray[np.floating]:
     try:
         return np.linalg.cholesky(covariances)
     except np.linalg.LinAlgError:  # only without a floor
-        return np.linalg.cholesky(raised(covariances, 1e-14 * np.eye(covariances.shape[1])))
+        return np.linalg.cholesky(with_floor(covariances, 1e-14 * np.eye(covariances.shape[1])))
 
 
-def _coordinates(mixture: Mixture) -> Array:
+def _coordinates(mixture: GaussianMixture) -> Array:
     factors = _factors(mixture.covariances)
-    i, j = strictly_lower(mixture.dim)
+    i, j = lower_triangle(mixture.dim, -1)
     diagonal = np.diagonal(factors, axis1=1, axis2=2)
     log_weights = np.log(np.maximum(mixture.weights, 1e-300))
     scale = diagonal[:, i]  # rows of a factor in units of its own pivot
@@ -73,9 +72,9 @@ def _coordinates(mixture: Mixture) -> Array:
     return np.concatenate([part.ravel() for part in parts])
 
 
-def _mixture(x: Array, like: Mixture, rules: Rules) -> Mixture | None:
+def _mixture(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture | None:
     K, D = like.means.shape
-    i, j = strictly_lower(D)
+    i, j = lower_triangle(D, -1)
     log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))
     if not np.isfinite(x).all() or np.abs(log_diagonal).max() > 300:
         return None
@@ -83,15 +82,6 @@ def _mixture(x: Array, like: Mixture, rules: Rules) -> Mixture | None:
     factors = np.zeros((K, D, D))
     factors[:, np.arange(D), np.arange(D)] = diagonal
     factors[:, i, j] = below.reshape(K, -1) * diagonal[:, i]
-    covariances = raised(factors @ np.swapaxes(factors, 1, 2), rules.floor)
-    fixed = rules.fixed_weights
+    covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), constraints.floor)
     weights = np.exp(log_weights - log_weights.max())
-    left = max(0.0, 1.0 - float(like.weights[fixed].sum()))
-    if weights[~fixed].sum() > 0:
-        weights = np.where(fixed, like.weights, weights / max(weights[~fixed].sum(), 1e-300) * left)
-    else:
-        weights = like.weights
-    means = np.where(rules.fixed_means[:, None], like.means, means.reshape(K, D))
-    keep = rules.fixed_covariances
-    covariances[keep] = like.covariances[keep]
-    return Mixture(weights, means, covariances)
+    return constraints.kept(like, weights, means.reshape(K, D), covariances)

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.xd.acceleration import Anderson
-from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.maximisation import Rules, maximisation
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import Rows
-
-Array = NDArray[np.float64]
+from deconflow.xd.expectation import expectation
+from deconflow.xd.layout import KernelRows
+from deconflow.xd.maximisation import Constraints, maximisation
+from deconflow.mixtures import GaussianMixture
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Stopping:
     accelerate : bool
         Whether to extrapolate from the last steps (Anderson), safeguarded.
     threads : int or None
-        How many; None for one a processor.
+        How many to use at most; None for one per processor.
     penalised : bool
         Whether the prior on covariances counts in what must not fall and in when to stop; the C
         library looks at the likelihood alone.
@@ -50,7 +48,7 @@ class EMResult:
 
     Attributes
     ----------
-    mixture : Mixture
+    mixture : GaussianMixture
         In the units of the rows.
     log_likelihood : float
         Mean log-likelihood of ``mixture``'s predecessor: that of the last pass.
@@ -60,24 +58,27 @@ class EMResult:
         Whether the last step gained at most ``tol``.
     n_iter : int
         Number of passes over the rows.
+    averaged : list of GaussianMixture
+        The mixtures that ``mixture`` is the average of, in equal shares; empty for a single fit.
     """
 
-    mixture: Mixture
+    mixture: GaussianMixture
     log_likelihood: float = -np.inf
     history: list[float] = field(default_factory=list)
     converged: bool = False
     n_iter: int = 0
+    averaged: list[GaussianMixture] = field(default_factory=list)
 
 
-def mean_log_likelihood(log_p: Array, rows: Rows) -> float:
+def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
     """Mean of the rows' log-likelihoods, by their weights."""
     return float(log_p.mean() if rows.weights is None else (rows.weights @ log_p) / rows.n_rows)
 
 
 def em(
-    mixture: Mixture,
-    rows: Rows,
-    rules: Rules,
+    mixture: GaussianMixture,
+    rows: KernelRows,
+    constraints: Constraints,
     stopping: Stopping,
     report: Callable[[float], None] | None = None,
 ) -> EMResult:
@@ -87,20 +88,20 @@ def em(
     ----------
     mixture
         The start.
-    rows, rules, stopping
+    rows, constraints, stopping
         Data, constraints, and when to stop.
     report
         Called with the mean log-likelihood after every accepted step.
     """
     result = EMResult(mixture)
-    anderson = Anderson(rules) if stopping.accelerate else None
+    anderson = Anderson(constraints) if stopping.accelerate else None
     proposal, fallback = mixture, mixture
     small_steps, enough = 0, 3 if stopping.accelerate else 1
     while result.n_iter < stopping.max_iter:
         sums = expectation(proposal, rows, threads=stopping.threads)
         value = mean_log_likelihood(sums.log_p, rows)
         if stopping.penalised:
-            value += rules.log_prior(proposal) / rows.total_weight
+            value += constraints.log_prior(proposal) / rows.total_weight
         result.n_iter += 1
         if proposal is not fallback and not value >= result.log_likelihood:
             assert anderson is not None
@@ -115,15 +116,10 @@ def em(
         result.log_likelihood = value
         if report is not None:
             report(value)
-        result.mixture = fallback = maximisation(proposal, sums, rules)
+        result.mixture = fallback = maximisation(proposal, sums, constraints)
         small_steps = small_steps + 1 if gain <= stopping.tol else 0
         if small_steps == enough:
             result.converged = True
             break
         proposal = fallback if anderson is None else anderson.propose(proposal, fallback)
     return result
-
-
-def evaluate(mixture: Mixture, rows: Rows, threads: int | None = None) -> Sums:
-    """Log-likelihoods and responsibilities, without moments."""
-    return expectation(mixture, rows, moments=False, responsibilities=True, threads=threads)

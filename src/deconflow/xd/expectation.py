@@ -20,24 +20,23 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import Block, Rows
-from deconflow.xd.straight_line import LARGEST, Pointer, compiled, pointers
-from deconflow.xd.triangles import lower
+from deconflow._limits import cpus
+from deconflow._types import Array
+from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
+from deconflow.xd.kernel.compile import WIDTH
+from deconflow.xd.layout import Block, KernelRows, lower_triangle
+from deconflow.mixtures import GaussianMixture
 
-Array = NDArray[np.float64]
 PIECES = 16
 """Each block is added up in this many pieces, so that sums do not depend on the threads."""
-ROWS_AT_ONCE = 256
 SMALLEST_JOB = 100_000
 """Pairs of a row and a component that are worth a thread."""
 
 
 @dataclass
 class Sums:
-    """What one pass over the rows adds up.
+    """What one pass over the rows adds up; the sums of two parts of the rows can be added.
 
     Attributes
     ----------
@@ -55,17 +54,21 @@ class Sums:
     vgv: Array
     responsibilities: Array | None = None
 
-
-def usable_cpus() -> int:
-    """Count the processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    def __add__(self, other: Sums) -> Sums:
+        """Return the sums of these rows and then others, seen by one mixture in the same units."""
+        q, theirs = self.responsibilities, other.responsibilities
+        return Sums(
+            np.concatenate([self.log_p, other.log_p]),
+            self.q0 + other.q0,
+            self.vu + other.vu,
+            self.vgv + other.vgv,
+            None if q is None or theirs is None else np.concatenate([q, theirs]),
+        )
 
 
 def expectation(
-    mixture: Mixture,
-    rows: Rows,
+    mixture: GaussianMixture,
+    rows: KernelRows,
     *,
     moments: bool = True,
     responsibilities: bool = False,
@@ -78,20 +81,20 @@ def expectation(
     mixture
         In the units of the rows.
     rows
-        Laid out by :func:`deconflow.xd.rows.lay_out`.
+        Laid out by :func:`deconflow.xd.lay_out`.
     moments
         Whether to add up ``q0``, ``vu`` and ``vgv``.
     responsibilities
         Whether to keep each row's.
     threads
-        How many to use; None for one a processor. The answer does not depend on it.
+        How many to use at most; None for one per processor. The answer does not depend on it.
     """
     K, D = mixture.means.shape
     sums = Sums(np.empty(rows.n_rows), np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
     if responsibilities:
         sums.responsibilities = np.empty((rows.n_rows, K))
     passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
-    workers = min(threads or usable_cpus(), sum(one.work for one in passes) // SMALLEST_JOB)
+    workers = min(cpus(threads), sum(one.work for one in passes) // SMALLEST_JOB)
     if workers > 1:
         jobs = [(one, job) for one in passes for job in one.jobs(workers)]
         list(_pool(workers, os.getpid()).map(lambda job: job[0].run(*job[1]), jobs))
@@ -111,7 +114,7 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
 
 @cache
 def _kernel() -> Callable[..., None]:
-    from deconflow.xd.driver import pass_over  # compiled when first needed
+    from deconflow.xd.kernel.passes import pass_over  # compiled when first needed
 
     return pass_over
 
@@ -121,17 +124,17 @@ def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
     size = block.w.shape[1]
     if block.kind != "projected" and size <= LARGEST:
         return compiled(size, block.kind)
-    from deconflow.xd import loops  # compiled when first needed
+    from deconflow.xd.kernel import generic  # compiled when first needed
 
     if block.kind == "shared":
-        return pointers(loops.shared_density, loops.shared_moments)
-    return pointers(loops.density, loops.moments)
+        return pointers(generic.shared_density, generic.shared_moments)
+    return pointers(generic.density, generic.moments)
 
 
 class _Pass:
     """One block seen by one mixture."""
 
-    def __init__(self, block: Block, mixture: Mixture, moments: bool, keep: bool) -> None:
+    def __init__(self, block: Block, mixture: GaussianMixture, moments: bool, keep: bool) -> None:
         self.block, self.moments = block, moments
         self.mixture = mixture
         self.kernel, self.functions = _kernel(), arithmetic(block)
@@ -146,12 +149,12 @@ class _Pass:
             log_a, means, covariances = self._with_noise(log_a, means, covariances)
         elif block.kind == "diagonal" and block.w.shape[1] > LARGEST:
             self.s = _packed_diagonal(block.s)
-        i, j = lower(means.shape[1])
+        i, j = lower_triangle(means.shape[1])
         self.log_a = np.array(log_a)
         self.means = np.array(means, order="C")
         self.packed = np.array(covariances[:, i, j], order="C")
         width = -(-len(block) // PIECES)
-        self.size = -(-width // ROWS_AT_ONCE) * ROWS_AT_ONCE
+        self.size = -(-width // WIDTH) * WIDTH
         self.pieces = -(-len(block) // self.size)
         self.q0 = np.zeros((self.pieces, len(log_a)))
         self.u = np.zeros((self.pieces, *self.means.shape))
@@ -200,7 +203,7 @@ class _Pass:
         """Bring everything back to the components and dimensions of the truth."""
         index = slice(None) if self.block.index is None else self.block.index
         sums.log_p[index] = self.log_p + self.block.log_unit
-        K = len(self.mixture)
+        K = len(self.mixture.weights)
         if sums.responsibilities is not None:
             sums.responsibilities[index] = self.q.reshape(K, -1, len(self.block)).sum(1).T
         if not self.moments:
@@ -222,7 +225,7 @@ class _Pass:
 
 
 def _unpacked(packed: Array, dim: int) -> Array:
-    i, j = lower(dim)
+    i, j = lower_triangle(dim)
     full = np.empty((len(packed), dim, dim))
     full[:, i, j] = packed
     full[:, j, i] = packed

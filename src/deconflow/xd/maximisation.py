@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.xd.expectation import Sums
-from deconflow.xd.mixture import Mixture
+from deconflow.mixtures import GaussianMixture
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
@@ -19,7 +19,7 @@ NEARLY_SINGULAR = 1e-11
 
 
 @dataclass(frozen=True)
-class Rules:
+class Constraints:
     r"""What an M-step must respect; all in the units of the rows.
 
     Attributes
@@ -40,12 +40,14 @@ class Rules:
     fixed_covariances: Flags
 
     @classmethod
-    def free(cls, n_components: int, floor: Array | None, prior: Array | None = None) -> Rules:
+    def free(
+        cls, n_components: int, floor: Array | None, prior: Array | None = None
+    ) -> Constraints:
         """Nothing fixed."""
         none = np.zeros(n_components, dtype=bool)
         return cls(floor, prior, none, none, none)
 
-    def log_prior(self, mixture: Mixture) -> float:
+    def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
 
         The M-step ``(sum + W) / (q0 + 1)`` maximises the likelihood times
@@ -59,8 +61,8 @@ class Rules:
         )
         return float(-0.5 * (np.linalg.slogdet(free)[1] + traces).sum())
 
-    def but_for(self, free: list[int]) -> Rules:
-        """Return these rules with all other components fixed."""
+    def but_for(self, free: list[int]) -> Constraints:
+        """Return the same with all other components fixed."""
         others = np.ones(len(self.fixed_means), dtype=bool)
         others[free] = False
         return replace(
@@ -70,8 +72,23 @@ class Rules:
             fixed_covariances=self.fixed_covariances | others,
         )
 
+    def weights(self, old: Array, new: Array) -> Array:
+        """Return ``new`` in proportion, scaled to what the fixed ones of ``old`` leave."""
+        fixed = self.fixed_weights
+        left = max(0.0, 1.0 - float(old[fixed].sum()))
+        total = new[~fixed].sum()
+        return old if total <= 0 else np.where(fixed, old, new / total * left)
 
-def maximisation(mixture: Mixture, sums: Sums, rules: Rules) -> Mixture:
+    def kept(self, old: GaussianMixture, weights: Array, means: Array, covariances: Array) -> GaussianMixture:
+        """Return a mixture of new parameters, but for those that are fixed."""
+        return GaussianMixture(
+            self.weights(old.weights, weights),
+            np.where(self.fixed_means[:, None], old.means, means),
+            np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
+        )
+
+
+def maximisation(mixture: GaussianMixture, sums: Sums, constraints: Constraints) -> GaussianMixture:
     r"""Take one M-step.
 
     .. math:: m' = m + V u / q_0, \qquad
@@ -83,21 +100,21 @@ def maximisation(mixture: Mixture, sums: Sums, rules: Rules) -> Mixture:
     alive = sums.q0 > 0
     q0 = np.where(alive, sums.q0, 1.0)[:, None]
     step = sums.vu / q0
-    step[~alive | rules.fixed_means] = 0.0
+    step[~alive | constraints.fixed_means] = 0.0
     V = mixture.covariances
     scatter = V * q0[..., None] + sums.vgv
-    if rules.prior is None:
+    if constraints.prior is None:
         new = scatter / q0[..., None] - step[:, :, None] * step[:, None, :]
     else:
         scatter -= q0[..., None] * step[:, :, None] * step[:, None, :]
-        new = (scatter + rules.prior) / (q0[..., None] + 1.0)
-    new = raised(_even(new), rules.floor)
-    keep = rules.fixed_covariances | ~alive
+        new = (scatter + constraints.prior) / (q0[..., None] + 1.0)
+    new = with_floor(_even(new), constraints.floor)
+    keep = constraints.fixed_covariances | ~alive
     new[keep] = V[keep]
-    return Mixture(_weights(mixture.weights, sums.q0, rules), mixture.means + step, new)
+    return GaussianMixture(constraints.weights(mixture.weights, sums.q0), mixture.means + step, new)
 
 
-def raised(covariances: Array, floor: Array | None) -> Array:
+def with_floor(covariances: Array, floor: Array | None) -> Array:
     """Raise symmetric matrices to at least the floor, by their eigenvalues in its units.
 
     Those that are still too close to singular for double precision get rounder.
@@ -139,13 +156,3 @@ def _clipped(matrices: Array, least: float) -> Array:
 
 def _even(matrices: Array) -> Array:
     return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
-
-
-def _weights(weights: Array, q0: Array, rules: Rules) -> Array:
-    """Shares of the rows, scaled to what the fixed ones leave."""
-    fixed = rules.fixed_weights
-    left = max(0.0, 1.0 - float(weights[fixed].sum()))
-    total = q0[~fixed].sum()
-    if total <= 0:
-        return weights
-    return np.where(fixed, weights, q0 / total * left)

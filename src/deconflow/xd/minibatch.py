@@ -10,21 +10,24 @@ Ritchie and Murray (2019), "Scalable Extreme Deconvolution", https://arxiv.org/a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.observations import Observations
-from deconflow.xd.em import EMResult, mean_log_likelihood
+from deconflow.standardising import Standardiser
+from deconflow.xd.em import EMResult, Stopping, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.maximisation import Rules, raised
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import lay_out
-from deconflow.xd.units import Units
+from deconflow.xd.fit import FitSettings, PreparedData
+from deconflow.xd.layout import lay_out
+from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.mixtures import GaussianMixture
 
-Array = NDArray[np.float64]
+SMALLEST_GAIN = 1e-4
+"""Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""
 
 
 @dataclass
@@ -33,23 +36,45 @@ class Adam:
 
     Attributes
     ----------
-    mixture : Mixture
+    mixture : GaussianMixture
         In the units of the rows.
-    rules : Rules
+    constraints : Constraints
         Floor, and what is fixed.
+    units : Standardiser
+        The change of units that every batch goes through.
     learning_rate : float
         Largest change of a coordinate in one step, about.
     """
 
-    mixture: Mixture
-    rules: Rules
+    mixture: GaussianMixture
+    constraints: Constraints
+    units: Standardiser
     learning_rate: float = 0.01
     steps: int = 0
     first: list[Array] = field(default_factory=list)
     second: list[Array] = field(default_factory=list)
 
+    @classmethod
+    def start(
+        cls,
+        data: Observations,
+        settings: FitSettings,
+        learning_rate: float,
+        rng: np.random.RandomState,
+    ) -> Adam:
+        """Start at a mixture that is made from these rows, or given by the settings."""
+        prepared = PreparedData(data)
+        constraints = settings.constraints(prepared)
+        begin = prepared.begin(prepared.start(settings, rng), constraints)
+        return cls(begin, constraints, prepared.rows.units, learning_rate)
+
+    @property
+    def restored(self) -> GaussianMixture:
+        """The mixture in the user's units."""
+        return self.units.mixture_from_standard(self.mixture)
+
     def step(self, sums: Sums, n: float, rate: float | None = None) -> None:
-        """Climb along the gradient of the mean log-likelihood of a batch of weight ``n``."""
+        """Move along the gradient of the mean log-likelihood of a batch of weight ``n``."""
         gradients = self._gradients(sums, n)
         if not self.first:
             self.first = [np.zeros_like(g) for g in gradients]
@@ -72,30 +97,43 @@ class Adam:
         means = np.linalg.solve(L, sums.vu[..., None])[..., 0]  # L' u
         return [(sums.q0 - n * self.mixture.weights) / n, means / n, inner / n]
 
-    def _moved(self, log_weights: Array, means: Array, inner: Array) -> Mixture:
-        old, rules = self.mixture, self.rules
+    def _moved(self, log_weights: Array, means: Array, inner: Array) -> GaussianMixture:
+        old = self.mixture
         L = np.linalg.cholesky(old.covariances)
-        weights = old.weights * np.exp(log_weights)
-        fixed = rules.fixed_weights
-        left = max(0.0, 1.0 - float(old.weights[fixed].sum()))
-        free = max(float(weights[~fixed].sum()), 1e-300)
-        weights = np.where(fixed, old.weights, weights / free * left)
         shifts = np.einsum("kij,kj->ki", L, means)
         i = np.arange(old.dim)
         growth = np.tril(inner, -1)
         growth[:, i, i] = np.exp(inner[:, i, i])
         factors = L @ growth
-        covariances = raised(factors @ np.swapaxes(factors, 1, 2), rules.floor)
-        keep = rules.fixed_covariances
-        covariances[keep] = old.covariances[keep]
-        shifts[rules.fixed_means] = 0.0
-        return Mixture(weights, old.means + shifts, covariances)
+        covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), self.constraints.floor)
+        weights = old.weights * np.exp(log_weights)
+        return self.constraints.kept(old, weights, old.means + shifts, covariances)
 
 
-def climb(adam: Adam, data: Observations, units: Units, rate: float | None = None) -> float:
+def has_settled(history: Sequence[float], tol: float) -> bool:
+    """Whether the last quarter of the epochs is at most ``tol`` per epoch above the one before.
+
+    Means over quarters smooth the noise of batches; a gain of 1e-4 counts as none. A single epoch
+    tells nothing.
+
+    Examples
+    --------
+    >>> has_settled([0.0, 1.0, 1.5, 1.7], 0.1), has_settled([0.0, 1.5, 1.6, 1.6], 0.1)
+    (False, True)
+    """
+    quarter = -(-len(history) // 4)
+    if len(history) < 2 * quarter or len(history) < 2:
+        return False
+    last, before = history[-quarter:], history[-2 * quarter : -quarter]
+    return float(np.mean(last) - np.mean(before)) <= max(tol, SMALLEST_GAIN) * quarter
+
+
+def step_on_batch(
+    adam: Adam, data: Observations, rate: float | None = None, threads: int | None = None
+) -> float:
     """Take one step on a batch; return its mean log-likelihood before the step."""
-    rows = lay_out(data, units)
-    sums = expectation(adam.mixture, rows)
+    rows = lay_out(data, adam.units)
+    sums = expectation(adam.mixture, rows, threads=threads)
     adam.step(sums, rows.total_weight, rate)
     return mean_log_likelihood(sums.log_p, rows)
 
@@ -103,21 +141,26 @@ def climb(adam: Adam, data: Observations, units: Units, rate: float | None = Non
 def fit_minibatch(
     adam: Adam,
     data: Observations,
-    units: Units,
+    stopping: Stopping,
     *,
     epochs: int,
     batch_size: int,
     rng: np.random.RandomState,
 ) -> EMResult:
-    """Climb for some epochs, with a learning rate that falls to zero along a cosine."""
+    """Take some epochs of steps, with a learning rate that falls to zero along a cosine.
+
+    The history has the mean log-likelihood of all rows in each epoch, each before the step of its
+    batch: it may fall, as the gradients of batches are noisy.
+    """
     history: list[float] = []
     per_epoch = -(-len(data) // batch_size)
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(data)))
-        values = []
+        total = 0.0
         for batch in order.split(batch_size):
             share = adam.steps / (epochs * per_epoch)
             rate = adam.learning_rate * 0.5 * (1 + np.cos(np.pi * min(share, 1.0)))
-            values.append(climb(adam, data[batch], units, rate))
-        history.append(float(np.mean(values)))
-    return EMResult(adam.mixture, history[-1], history, True, epochs)
+            total += len(batch) * step_on_batch(adam, data[batch], rate, stopping.threads)
+        history.append(total / len(data))
+    settled = has_settled(history, stopping.tol)
+    return EMResult(adam.restored, history[-1], history, settled, epochs)

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from deconflow._limits import rows_at_once
+from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations
 from deconflow.xd.expectation import expectation
-from deconflow.xd.rows import lay_out
+from deconflow.xd.layout import lay_out
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-NUMBERS_AT_ONCE = 4_000_000
 FEW = 32
 """Mixtures with at most this many components are taken whole."""
 NEGLIGIBLE = 1e-15
@@ -61,7 +61,7 @@ def posterior_pieces(
 
 
 def _blocks(n_rows: int, numbers: int) -> Iterator[Rows]:
-    step = max(1, NUMBERS_AT_ONCE // numbers)
+    step = rows_at_once(numbers)
     for start in range(0, n_rows, step):
         yield np.arange(start, min(start + step, n_rows))
 
@@ -75,7 +75,7 @@ def _relevant(
         return
     laid_out = lay_out(data[rows])
     sums = expectation(
-        laid_out.units.into(mixture), laid_out, moments=False, responsibilities=True
+        laid_out.units.mixture_to_standard(mixture), laid_out, moments=False, responsibilities=True
     )
     assert sums.responsibilities is not None
     counts = (sums.responsibilities > NEGLIGIBLE).sum(1)

@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow.xd.em import EMResult, Stopping, em, evaluate
-from deconflow.xd.expectation import Sums
-from deconflow.xd.maximisation import Rules, raised
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.rows import Rows
+from deconflow._types import Array
+from deconflow.xd.em import EMResult, Stopping, em
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.layout import KernelRows
+from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.mixtures import GaussianMixture
 
-Array = NDArray[np.float64]
-Fit = Callable[[Mixture, Rules], EMResult]
+Fit = Callable[[GaussianMixture, Constraints], EMResult]
 
 
 def split_and_merge(
     result: EMResult,
-    rows: Rows,
-    rules: Rules,
+    rows: KernelRows,
+    constraints: Constraints,
     stopping: Stopping,
     depth: int,
     rng: np.random.RandomState,
@@ -31,23 +30,24 @@ def split_and_merge(
 
     References
     ----------
-    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for Mixture Models"
+    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for GaussianMixture Models"
     """
 
-    def plain(mixture: Mixture, rules: Rules) -> EMResult:
-        return em(mixture, rows, rules, stopping)
+    def plain(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
+        return em(mixture, rows, constraints, stopping)
 
     fit = plain if fit is None else fit
-    if len(result.mixture) < 3:
+    if len(result.mixture.weights) < 3:
         return result
     improved = True
     while improved:
         improved = False
-        sums = evaluate(result.mixture, rows, stopping.threads)
+        options = {"moments": False, "responsibilities": True, "threads": stopping.threads}
+        sums = expectation(result.mixture, rows, **options)
         for merged, other, split in islice(_moves(result.mixture, sums), depth):
-            moved = _move(result.mixture, (merged, other, split), rules, rng)
-            partial = fit(moved, rules.but_for([merged, other, split]))
-            full = fit(partial.mixture, rules)
+            moved = _move(result.mixture, (merged, other, split), constraints, rng)
+            partial = fit(moved, constraints.but_for([merged, other, split]))
+            full = fit(partial.mixture, constraints)
             full.n_iter += result.n_iter + partial.n_iter
             if full.log_likelihood > result.log_likelihood + max(stopping.tol, 1e-12):
                 result, improved = full, True
@@ -55,11 +55,11 @@ def split_and_merge(
     return result
 
 
-def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
+def _moves(mixture: GaussianMixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
     """Triples (merge, merge, split), most promising first."""
     q = sums.responsibilities
     assert q is not None
-    K = len(mixture)
+    K = len(mixture.weights)
     overlap = q.T @ q
     misfit = _misfit(mixture, q, sums.log_p)
     pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
@@ -69,7 +69,7 @@ def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
                 yield i, j, int(k)
 
 
-def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
+def _misfit(mixture: GaussianMixture, q: Array, log_p: Array) -> Array:
     """Divergence of each component's own rows from its density of them."""
     share = q / np.maximum(q.sum(0), 1e-300)
     log_q = np.log(np.maximum(q, 1e-300))
@@ -78,8 +78,11 @@ def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
 
 
 def _move(
-    mixture: Mixture, move: tuple[int, int, int], rules: Rules, rng: np.random.RandomState
-) -> Mixture:
+    mixture: GaussianMixture,
+    move: tuple[int, int, int],
+    constraints: Constraints,
+    rng: np.random.RandomState,
+) -> GaussianMixture:
     i, j, k = move
     weights, means = mixture.weights.copy(), mixture.means.copy()
     covariances = mixture.covariances.copy()
@@ -88,16 +91,16 @@ def _move(
     covariances[i] = (weights[i] * covariances[i] + weights[j] * covariances[j]) / both
     weights[i], half = weights[i] + weights[j], 0.5 * weights[k]
     weights[j] = weights[k] = half
-    covariances = raised(covariances, 1e-12 * np.eye(mixture.dim))
+    covariances = with_floor(covariances, 1e-12 * np.eye(mixture.dim))
     step = np.linalg.cholesky(covariances[k]) @ rng.standard_normal(mixture.dim)
     means[j], means[k] = means[k] + 0.5 * step, means[k] - 0.5 * step
     size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)
     covariances[j] = covariances[k] = size * np.eye(mixture.dim)
-    fixed = rules.fixed_weights, rules.fixed_means, rules.fixed_covariances
-    new = (weights, means, raised(covariances, rules.floor))
+    fixed = constraints.fixed_weights, constraints.fixed_means, constraints.fixed_covariances
+    new = (weights, means, with_floor(covariances, constraints.floor))
     old = (mixture.weights, mixture.means, mixture.covariances)
     kept = []
     for flags, mine, before in zip(fixed, new, old, strict=True):
         mine[flags] = before[flags]
         kept.append(mine)
-    return Mixture(*kept)
+    return GaussianMixture(*kept)

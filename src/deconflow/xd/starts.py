@@ -6,25 +6,28 @@ converge as fast, but to densities of more spikes: on moons twice as far from th
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from threadpoolctl import ThreadpoolController
 
+from deconflow._types import Array
 from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 from deconflow.xd.em import Stopping, em
-from deconflow.xd.maximisation import Rules, raised
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.posterior import posterior, seen_through
-from deconflow.xd.rows import Rows, lay_out
-from deconflow.xd.units import Units
+from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.mixtures import GaussianMixture
+from deconflow.xd.posterior import posterior
 
-Array = NDArray[np.float64]
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
 
 
-def mean_noise(data: Observations, units: Units) -> Array:
+def mean_noise(data: Observations, units: Standardiser) -> Array:
     """Mean noise covariance ``(D, D)`` of the truth's dimensions, in the units of the rows.
 
     That of the law's core, where it has heavy tails. Rows with a far larger noise than
@@ -32,8 +35,9 @@ def mean_noise(data: Observations, units: Units) -> Array:
     """
     some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
     noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
-    noise = noise / np.outer(units.channel, units.channel)
-    R = seen_through(some) * units.latent / units.channel[:, None]
+    channel = units.measured_scale.numpy()
+    noise = noise / np.outer(channel, channel)
+    R = some.projections().numpy() * units.scale.numpy() / channel[:, None]
     size = np.einsum("nii->n", noise)
     usual = size <= 10 * np.median(size)
     back = np.linalg.pinv(np.broadcast_to(R, (len(some), *R.shape[1:]))[usual])
@@ -41,21 +45,21 @@ def mean_noise(data: Observations, units: Units) -> Array:
     touched = (np.square(back).sum(2) > 0).astype(float)
     counts = np.einsum("ni,nj->ij", touched, touched)
     mean = pulled.sum(0) / np.maximum(counts, 1)
-    return raised(mean[None], 1e-12 * max(1e-300, np.trace(mean)) * np.eye(len(mean)))[0]
+    return with_floor(mean[None], 1e-12 * max(1e-300, np.trace(mean)) * np.eye(len(mean)))[0]
 
 
 class Starter:
     """Makes starts for one data set, in the units of its rows."""
 
-    def __init__(self, data: Observations, rows: Rows, floor: Array | None) -> None:
+    def __init__(self, data: Observations, rows: KernelRows, floor: Array | None) -> None:
         self.floor, self.dim = floor, rows.dim
         some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
         if data.observed is None and data.projection is None:
-            self.points = some.w.numpy() / rows.units.channel
+            self.points = rows.units.observations(some).w.numpy()
         else:
             self.points = _one_gaussian(some, rows.units, self.floor)
 
-    def make(self, n_components: int, method: str, rng: np.random.RandomState) -> Mixture:
+    def make(self, n_components: int, method: str, rng: np.random.RandomState) -> GaussianMixture:
         """Make one start."""
         if method == "kmeans":
             return self._from_labels(self._clusters(n_components, rng), n_components, rng)
@@ -65,7 +69,8 @@ class Starter:
         distinct = len(np.unique(self.points, axis=0))
         clusters = min(n_components, distinct)
         means = KMeans(clusters, n_init=1, random_state=rng.randint(2**31 - 1))
-        return means.fit(self._bounded()).labels_
+        with _thread_pools().limit(limits=1, user_api="openmp"):  # fast enough, and repeatable
+            return means.fit(self._bounded()).labels_
 
     def _bounded(self) -> Array:
         """Points with far outliers pulled in, which k-means would give clusters of their own."""
@@ -75,7 +80,7 @@ class Starter:
 
     def _from_labels(
         self, labels: NDArray[np.int64], n_components: int, rng: np.random.RandomState
-    ) -> Mixture:
+    ) -> GaussianMixture:
         start = self._random(n_components, rng)
         weights, means, covariances = start.weights, start.means, start.covariances
         points = self._bounded()
@@ -87,14 +92,19 @@ class Starter:
                 covariances[k] = _covariance(mine)
         empty = np.setdiff1d(np.arange(n_components), labels)
         weights[empty] = 1.0 / len(points)
-        return Mixture(weights / weights.sum(), means, raised(covariances, self.floor))
+        return GaussianMixture(weights / weights.sum(), means, with_floor(covariances, self.floor))
 
-    def _random(self, n_components: int, rng: np.random.RandomState) -> Mixture:
+    def _random(self, n_components: int, rng: np.random.RandomState) -> GaussianMixture:
         points = self._bounded()
         chosen = rng.choice(len(points), n_components, replace=len(points) < n_components)
         whole = _covariance(points) / n_components ** (2 / self.dim)
-        covariances = np.repeat(raised(whole[None], self.floor), n_components, axis=0)
-        return Mixture(np.full(n_components, 1 / n_components), points[chosen], covariances)
+        covariances = np.repeat(with_floor(whole[None], self.floor), n_components, axis=0)
+        return GaussianMixture(np.full(n_components, 1 / n_components), points[chosen], covariances)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _covariance(points: Array) -> Array:
@@ -102,15 +112,14 @@ def _covariance(points: Array) -> Array:
     return spread + 1e-12 * np.eye(len(spread))
 
 
-def _one_gaussian(some: Observations, units: Units, floor: Array | None) -> Array:
+def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) -> Array:
     """Posterior means under one Gaussian, for rows that do not show all of the truth."""
     rows = lay_out(some, units)
-    start = Mixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
-    start = Mixture(start.weights, start.means, raised(100.0 * start.covariances, floor))
+    start = GaussianMixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
+    start = GaussianMixture(start.weights, start.means, with_floor(100.0 * start.covariances, floor))
     settings = Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1)
-    fitted = em(start, rows, Rules.free(1, floor), settings).mixture
-    answer = posterior(units.back(fitted), some)
-    return answer.mean / units.latent
+    fitted = em(start, rows, Constraints.free(1, floor), settings).mixture
+    return posterior(fitted, units.observations(some)).mean
 
 
 def _spread_out(n: int, most: int) -> NDArray[np.int64]:

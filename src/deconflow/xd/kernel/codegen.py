@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import types
 
-from deconflow.xd.jit import compiled_rows
+from deconflow.xd.kernel.compile import compiled_rows
 
 LARGEST = 10
 """Dimension up to which compiling straight lines is worth the wait."""
@@ -64,7 +64,7 @@ def compiled(dim: int, kind: str) -> tuple[Pointer, Pointer]:
 
 
 def pointers(density: Any, moments: Any) -> tuple[Pointer, Pointer]:
-    """Make row arithmetic ready for :func:`deconflow.xd.driver.pass_over`."""
+    """Make row arithmetic ready for :func:`deconflow.xd.kernel.passes.pass_over`."""
     return Pointer(density, DENSITY), Pointer(moments, MOMENTS)
 
 

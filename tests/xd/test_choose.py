@@ -3,25 +3,23 @@ import pytest
 import toy
 
 from deconflow.observations import Observations
-from deconflow.xd.em import Stopping
-from deconflow.xd.fitting import Recipe
-from deconflow.xd.ladder import climb
+from deconflow.xd import FitSettings, Stopping, fit_averaged
 
-RECIPE = Recipe(1, stopping=Stopping(tol=1e-5, max_iter=200, accelerate=True))
+SETTINGS = FitSettings(1, stopping=Stopping(tol=1e-5, max_iter=200, accelerate=True))
 
 
-def ladder(data, **settings):
-    return climb(data, RECIPE, np.random.RandomState(0), **{"folds": 3, "starts": 1, **settings})
+def averaged(data):
+    return fit_averaged(data, SETTINGS, np.random.RandomState(0), folds=3, starts=1)
 
 
 @pytest.fixture(scope="module")
 def on_the_toy():
     _, w = toy.draw(6000, 0)
-    return ladder(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
+    return averaged(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
 
 
 def test_three_components_are_found(on_the_toy):
-    assert on_the_toy.recipe.n_components == 3
+    assert on_the_toy.settings.n_components == 3
     table = on_the_toy.table
     assert table["share"].sum() == pytest.approx(1.0)
     assert set(table["n_components"][table["share"] > 0]) == {3}
@@ -38,13 +36,13 @@ def test_every_row_is_held_out_once(on_the_toy):
 
 def test_the_average_is_a_density_of_all_fits(on_the_toy):
     assert on_the_toy.mixture.weights.sum() == pytest.approx(1.0)
-    assert len(on_the_toy.mixture) == sum(len(part) for part in on_the_toy.without)
+    assert len(on_the_toy.mixture) == sum(len(part) for part in on_the_toy.mixtures)
 
 
 def test_a_single_gaussian_stays_one():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(2000, 2)) + 0.5 * rng.normal(size=(2000, 2))
-    assert ladder(Observations.from_arrays(w, [0.5, 0.5])).recipe.n_components == 1
+    assert averaged(Observations.from_arrays(w, [0.5, 0.5])).settings.n_components == 1
 
 
 def test_the_floor_follows_the_rows():
@@ -52,8 +50,8 @@ def test_the_floor_follows_the_rows():
     rng = np.random.default_rng(0)
     v = 0.05 * rng.normal(size=(4000, 1)) + rng.choice([-2.0, 2.0], size=(4000, 1))
     sd = np.where(rng.uniform(size=v.shape) < 0.1, 0.02, 0.3)
-    found = ladder(Observations.from_arrays(v + sd * rng.normal(size=v.shape), sd))
-    assert found.recipe.floor < 0.05
+    found = averaged(Observations.from_arrays(v + sd * rng.normal(size=v.shape), sd))
+    assert found.settings.floor < 0.05
 
 
 def test_what_memory_held_before_does_not_matter(monkeypatch):
@@ -68,11 +66,11 @@ def test_what_memory_held_before_does_not_matter(monkeypatch):
 
     _, w = toy.draw(300, 0)
     monkeypatch.setattr(np, "empty", full_of_signals)
-    found = ladder(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
+    found = averaged(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
     assert np.isfinite(found.held_out).all()
 
 
 def test_few_rows_have_few_components():
     rng = np.random.default_rng(0)
-    found = ladder(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))
-    assert found.recipe.n_components == 1
+    found = averaged(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))
+    assert found.settings.n_components == 1

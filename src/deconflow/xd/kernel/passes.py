@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from deconflow.xd.jit import compiled_rows
-from deconflow.xd.simd import exp_rows, log_rows
-from deconflow.xd.straight_line import DENSITY, MOMENTS, integer, matrix, vector
+from deconflow.xd.kernel.codegen import DENSITY, MOMENTS, integer, matrix, vector
+from deconflow.xd.kernel.compile import WIDTH, compiled_rows
+from deconflow.xd.kernel.vector_math import exp_rows, log_rows
 
 NEGLIGIBLE = 1e-17
 """Responsibilities below this add nothing to any sum in double precision."""
-
-WORTH_PICKING = 0.5
-"""Share of non-negligible rows below which picking them out is faster than taking all."""
 
 stack = types.float64[:, :, ::1]
 PASS = types.void(
@@ -67,7 +64,7 @@ def pass_over(
     Parameters
     ----------
     density, moments
-        Row arithmetic, from :mod:`~deconflow.xd.straight_line` or :mod:`~deconflow.xd.loops`.
+        Row arithmetic, from :mod:`~deconflow.xd.kernel.codegen` or ``generic``.
     w
         ``(1 or J, M, N)`` values, less the means of the noise's ``J`` parts.
     s
@@ -79,7 +76,7 @@ def pass_over(
     log_a, m, v
         ``(C,)``, ``(C, D)``, ``(C, T)`` components.
     size
-        Rows a piece, a multiple of 256. Each piece has sums of its own.
+        Rows per piece, a multiple of 256. Each piece has sums of its own.
     first, last
         Which pieces.
     with_moments
@@ -91,7 +88,7 @@ def pass_over(
     q_out
         ``(C, N)`` responsibilities, or ``(0, 0)`` for nobody wants them.
     """
-    n_parts, n_components, width = len(s), len(m), 256
+    n_parts, n_components, width = len(s), len(m), WIDTH
     logq = np.empty((n_components * n_parts, width))
     top, total = np.empty(width), np.empty(width)
     scratch, determinant = np.empty(width), np.empty(width)

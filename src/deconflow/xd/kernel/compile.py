@@ -1,4 +1,4 @@
-"""How this package compiles: once a machine where a cache can be written, else once a process."""
+"""How the kernel is compiled: once per machine if a cache can be written, else per process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+
+WIDTH = 256
+"""Rows that the kernel takes at a time."""
 
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}
 """Fast-math flags of linear algebra: sums may be reordered, NaN and infinity keep their sense."""

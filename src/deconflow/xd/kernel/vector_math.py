@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deconflow.xd.jit import compiled_rows
-
-ROUNDER = 6755399441055744.0
-"""``1.5 * 2**52``: adding it leaves the nearest integer in the low bits of a double."""
+from deconflow.xd.kernel.compile import compiled_rows
 
 
 @compiled_rows(fastmath={"contract"})
@@ -19,7 +16,9 @@ def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
     """Replace ``x[:n]``, which must be at most zero, by its exponential.
 
     With ``x = k log 2 + z`` and ``|z| <= log(2) / 2``: a Taylor sum of 13 terms for
-    ``exp(z)``, and ``k`` added to the exponent bits. Below -700 it answers with ``exp(-700)``.
+    ``exp(z)``, and ``k`` added to the exponent bits. Adding ``1.5 * 2**52`` (6755399441055744)
+    leaves the nearest integer in the low bits of a double. Below -700 it answers with
+    ``exp(-700)``.
     """
     for r in range(n):
         v = max(x[r], -700.0)
@@ -61,7 +60,9 @@ def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         b = bits[r]
         k = (b - 0x3FE6A09E667F3BCD) >> 52  # the bits of sqrt(1 / 2)
         bits[r] = b - (k << 52)
-        powers[r] = k + 0x4338000000000000 if b > 0 else 0x7FF8000000000000  # ROUNDER, or NaN
+        powers[r] = (
+            k + 0x4338000000000000 if b > 0 else 0x7FF8000000000000
+        )  # 1.5 * 2**52 + k, or NaN
     for r in range(n):
         k_real = scratch[r] - 6755399441055744.0
         s = (x[r] - 1.0) / (x[r] + 1.0)

@@ -1,6 +1,6 @@
 r"""Row arithmetic as loops, for any dimension and for a projection of its own in every row.
 
-The same functions as in :mod:`deconflow.xd.straight_line`, slower by a factor of two and compiled
+The same functions as in :mod:`deconflow.xd.kernel.codegen`, slower by a factor of two and compiled
 once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are
 any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
 ``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deconflow.xd.jit import compiled_rows
-from deconflow.xd.simd import log_rows
+from deconflow.xd.kernel.compile import compiled_rows
+from deconflow.xd.kernel.vector_math import log_rows
 
 
 @compiled_rows()

@@ -1,0 +1,503 @@
+r"""Which number of components and which floor: rules over fits that leave out a fold of the rows.
+
+Noisy held-out likelihood hardly sees a density that has collapsed onto spikes narrower than the
+noise. Averages of several fits do not collapse together, so these are compared, and among those
+that the held-out rows cannot tell apart those with fewest components are taken. Which floor is
+best among these the rows can seldom say either: so the average takes each floor as often as it
+wins when the rows are drawn anew (bootstrap). Of single fits, the one with the largest entropy is
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.observations import Observations
+from deconflow.xd.em import EMResult, mean_log_likelihood
+from deconflow.xd.expectation import expectation
+from deconflow.xd.fit import FitSettings, PreparedData
+from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.mixtures import GaussianMixture, mix
+
+Table = dict[str, NDArray[Any]]
+STARTS_TO_COMPARE = 4
+FAILED_START = 0.003
+"""A start whose mean training log-likelihood is this far below the best is left out."""
+
+BOOTSTRAPS = 500
+COMPONENTS_TO_TRY = (1, 3, 6, 12, 24, 48, 96)
+ROWS_PER_PARAMETER = 2
+FIRST_FLOOR, SMALLEST_FLOOR, LARGEST_FLOOR = 0.1, 0.003, 1.6
+SMALLEST_SHARE = 0.05
+CLEARLY = 2.0
+"""Standard errors of a paired difference that count as a difference."""
+
+
+class Fold(NamedTuple):
+    """The rows that are fitted, and those left out."""
+
+    kept: NDArray[np.int64]
+    held: NDArray[np.int64]
+
+
+class PreparedFold:
+    """The rows but for a fold, ready to be fitted, and the rows left out, ready to be scored."""
+
+    def __init__(self, data: Observations, fold: Fold) -> None:
+        self.held = fold.held
+        self.rest = PreparedData(data[torch.from_numpy(fold.kept)])
+        self.rows = lay_out(data[torch.from_numpy(fold.held)])
+
+
+@dataclass
+class Candidate:
+    """Settings, and what they come to without each fold so far.
+
+    Attributes
+    ----------
+    settings : FitSettings
+        The settings.
+    held_out : array
+        ``(N,)`` log-likelihood of each row by the fit that left it out; NaN until there is one.
+    fits : list of lists of EMResult
+        For each fold, where its starts ended, best first; what got stuck is left out.
+    """
+
+    settings: FitSettings
+    held_out: Array
+    fits: list[list[EMResult]] = field(default_factory=list)
+
+    def density(self, fold: int) -> GaussianMixture:
+        """Return the average of the fits without a fold."""
+        return mix([result.mixture for result in self.fits[fold]])
+
+    @cached_property
+    def entropy(self) -> float:
+        """Mean entropy of the fits, when all folds have one."""
+        return float(np.mean([self.density(f).entropy() for f in range(len(self.fits))]))
+
+
+class CrossFits:
+    """Fits any settings without each fold, and scores the rows left out.
+
+    Iterating prepares the folds one after another.
+
+    Parameters
+    ----------
+    data
+        All rows.
+    n_folds
+        Number of folds.
+    rng
+        Source of folds and starts.
+    """
+
+    def __init__(self, data: Observations, n_folds: int, rng: np.random.RandomState) -> None:
+        self.data, self.rng = data, rng
+        self.weights = row_weights(data)
+        splitter = KFold(n_folds, shuffle=True, random_state=rng.randint(2**31 - 1))
+        self.folds = [Fold(*pair) for pair in splitter.split(self.weights)]
+
+    def __iter__(self) -> Iterator[PreparedFold]:
+        return (PreparedFold(self.data, fold) for fold in self.folds)
+
+    def candidate(self, settings: FitSettings) -> Candidate:
+        """Return settings that are not fitted yet."""
+        return Candidate(settings, np.full(len(self.data), np.nan))
+
+    def add(
+        self,
+        candidate: Candidate,
+        fold: PreparedFold,
+        starts: Sequence[GaussianMixture | None],
+        *,
+        averaged: bool = True,
+    ) -> None:
+        """Fit without one fold: the average of the starts, or else the best of them."""
+        settings = candidate.settings
+        results = successful(fold.rest.fit_from(starts, settings, self.rng))
+        candidate.fits.append(results if averaged else results[:1])
+        threads = settings.stopping.threads
+        candidate.held_out[fold.held] = log_p(candidate.density(-1), fold.rows, threads)
+
+    def mean(self, candidate: Candidate) -> float:
+        """Mean held-out log-likelihood."""
+        return float(np.average(candidate.held_out, weights=self.weights))
+
+    def behind(self, candidates: Sequence[Candidate]) -> tuple[Array, Array]:
+        """How far each is behind the best, and the standard error of that."""
+        return paired(np.stack([each.held_out for each in candidates]), self.weights)
+
+    def wins(self, candidates: Sequence[Candidate], among: NDArray[np.bool_]) -> Array:
+        """How often each is the best of some when the rows are drawn anew (Bayesian bootstrap).
+
+        References
+        ----------
+        Yao, Vehtari, Simpson, Gelman (2018), "Using stacking to average Bayesian predictive
+        distributions", https://arxiv.org/abs/1704.02030
+        """
+        some = np.stack([each.held_out for each in candidates])[among]
+        some -= some.mean(0)
+        wins = np.zeros(len(some))
+        for _ in range(BOOTSTRAPS):
+            drawn = self.weights * self.rng.standard_exponential(len(self.weights))
+            wins[np.argmax(some @ drawn)] += 1
+        shares = np.zeros(len(candidates))
+        shares[among] = wins / BOOTSTRAPS
+        return shares
+
+    def table(self, candidates: Sequence[Candidate], shares: Array) -> Table:
+        """Say what a choice was based on.
+
+        Returns
+        -------
+        dict of arrays
+            One entry per candidate: ``n_components``, ``floor``, ``train`` and ``held_out`` mean
+            log-likelihood, ``behind_best`` (held-out difference to the best), its paired standard
+            error ``behind_best_se``, ``entropy``, ``share`` of the average and ``chosen``.
+        """
+        behind, error = self.behind(candidates)
+        return {
+            "n_components": np.array([each.settings.n_components for each in candidates]),
+            "floor": np.array([each.settings.floor for each in candidates]),
+            "train": np.array(
+                [np.mean([best.log_likelihood for best, *_ in each.fits]) for each in candidates]
+            ),
+            "held_out": np.array([self.mean(each) for each in candidates]),
+            "behind_best": behind,
+            "behind_best_se": error,
+            "entropy": np.array([each.entropy for each in candidates]),
+            "share": shares,
+            "chosen": shares > 0,
+        }
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which settings won, and why.
+
+    Attributes
+    ----------
+    settings : list of FitSettings
+        All that were compared.
+    shares : array
+        How much each takes part; a single one unless averages are chosen.
+    table : dict of arrays
+        See :meth:`CrossFits.table`.
+    """
+
+    settings: list[FitSettings]
+    shares: Array
+    table: Table
+
+    def for_average(self, count: int) -> list[FitSettings]:
+        """Give ``count`` fits to the settings by their shares."""
+        edges = np.cumsum(self.shares)
+        places = (np.arange(count) + 0.5) / count * edges[-1]
+        return [self.settings[i] for i in np.searchsorted(edges, places)]
+
+
+def choose(
+    data: Observations,
+    settings: FitSettings,
+    n_components: Sequence[int],
+    floors: Sequence[float],
+    *,
+    averaged: bool,
+    folds: int,
+    rng: np.random.RandomState,
+) -> Choice:
+    """Choose number of components and floor by cross-validation on noisy rows.
+
+    Every row is held out once. The differences that matter are a few thousandths of a nat per row,
+    as large as the error of one held-out fifth of 20,000 rows.
+    """
+    if len(data) < 2:
+        raise ValueError(
+            "Expected at least 2 rows to choose components or floor by held-out rows; got 1."
+        )
+    cross = CrossFits(data, min(folds, len(data)), rng)
+    candidates = [
+        cross.candidate(replace(settings, n_components=count, floor=floor))
+        for count, floor in product(sorted(n_components), sorted(floors))
+    ]
+    for fold in cross:
+        for candidate in candidates:
+            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=averaged)
+    behind, error = cross.behind(candidates)
+    if averaged:
+        counts = np.array([each.settings.n_components for each in candidates])
+        shares = cross.wins(candidates, counts == counts[behind <= error].min())
+    else:
+        entropy = [each.entropy for each in candidates]
+        shares = np.eye(len(candidates))[np.argmax(np.where(behind <= error, entropy, -np.inf))]
+    table = cross.table(candidates, shares)
+    return Choice([each.settings for each in candidates], shares, table)
+
+
+def fit_average(
+    data: Observations,
+    settings: Sequence[FitSettings],
+    over: str,
+    n_init: int,
+    rng: np.random.RandomState,
+) -> EMResult:
+    """Average the densities of several fits, one for each of the settings.
+
+    They differ by their random ``"starts"``, or by the one of ``"folds"`` that each leaves out. The
+    fit of largest likelihood reports.
+    """
+    if over == "folds":
+        folds = CrossFits(data, len(settings), rng).folds
+        parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in folds)
+    else:
+        prepared = PreparedData(data)
+        parts = (prepared for _ in settings)
+    results = [part.fit_best(each, n_init, rng) for part, each in zip(parts, settings, strict=True)]
+    best = max(results, key=lambda result: result.log_likelihood)
+    good = results if over == "folds" else _not_stuck(results, settings)
+    mixtures = [result.mixture for result in good]
+    return replace(best, mixture=mix(mixtures), averaged=mixtures)
+
+
+@dataclass(frozen=True)
+class AveragedFit:
+    """An average of mixtures, each fitted without one fold.
+
+    Attributes
+    ----------
+    mixtures : list of GaussianMixture
+        One for each fold that was left out.
+    shares : array
+        The share of each in the average.
+    held_out : array
+        ``(N,)`` log-likelihood of each row under the mixture that left it out.
+    folds : list of Fold
+        The folds.
+    settings : FitSettings
+        Those of the largest share.
+    table : dict of arrays
+        See :meth:`CrossFits.table`.
+    """
+
+    mixtures: list[GaussianMixture]
+    shares: Array
+    held_out: Array
+    folds: list[Fold]
+    settings: FitSettings
+    table: Table
+
+    @property
+    def mixture(self) -> GaussianMixture:
+        """The average as one mixture."""
+        return mix(self.mixtures, self.shares.tolist())
+
+
+def fit_averaged(
+    data: Observations,
+    settings: FitSettings,
+    rng: np.random.RandomState,
+    *,
+    folds: int = 5,
+    starts: int = 2,
+) -> AveragedFit:
+    """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
+
+    More and more components are fitted without each fold and judged by the rows left out, until
+    the next number is not clearly better than the best so far; one that is worse on the first
+    folds is not fitted on the others. Then the floor is doubled for as long as that is better, and
+    halved, each time from where the last floor ended; as noisy rows are all but blind to a floor
+    too small, it is halved again only if that was clearly better. The fits of the chosen number of
+    components are averaged, over folds, starts and floors. The same fits give every row a
+    likelihood from rows that exclude it.
+    """
+    search = _Search(CrossFits(data, min(folds, len(data)), rng), starts)
+    tried = search.numbers_of_components(settings)
+    behind, error = search.cross.behind(tried)
+    chosen = tried[int(np.argmax(behind <= CLEARLY * error))]  # in the order of their components
+    tried += search.other_floors(chosen, 2.0, 0.0) + search.other_floors(chosen, 0.5, CLEARLY)
+    return search.averaged(tried, chosen.settings.n_components)
+
+
+class _Search:
+    """The search of :func:`fit_averaged`, with all folds laid out once."""
+
+    def __init__(self, cross: CrossFits, starts: int) -> None:
+        self.cross, self.starts, self.folds = cross, starts, list(cross)
+
+    def numbers_of_components(self, settings: FitSettings) -> list[Candidate]:
+        """Fit more and more components, for as long as each number is clearly better."""
+        cross = self.cross
+        one = cross.candidate(replace(settings, n_components=1, floor=FIRST_FLOOR))
+        for fold in self.folds:
+            cross.add(one, fold, [None])
+        tried = [one]
+        for count in _affordable(cross.data):
+            best = max(tried, key=cross.mean)
+            candidate = self._unless_worse(replace(best.settings, n_components=count), best)
+            if candidate is None:
+                break
+            tried.append(candidate)
+            if not self._better(candidate, best, CLEARLY):
+                break
+        return tried
+
+    def other_floors(self, last: Candidate, factor: float, errors: float) -> list[Candidate]:
+        """Change the floor by a factor for as long as that gains more than so many errors."""
+        tried: list[Candidate] = []
+        while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
+            changed = replace(last.settings, floor=last.settings.floor * factor)
+            candidate = self.cross.candidate(changed)
+            for fold, ends in zip(self.folds, last.fits, strict=True):
+                self.cross.add(candidate, fold, [result.mixture for result in ends])
+            tried.append(candidate)
+            if not self._better(candidate, last, errors):
+                break
+            last = candidate
+        return tried
+
+    def averaged(self, tried: list[Candidate], n_components: int) -> AveragedFit:
+        """Average those of one number of components by how often each would be the best."""
+        cross = self.cross
+        among = np.array([each.settings.n_components == n_components for each in tried])
+        shares = cross.wins(tried, among)
+        shares = np.where(shares >= SMALLEST_SHARE, shares, 0.0)
+        shares /= shares.sum()
+        used = [(share, each) for share, each in zip(shares, tried, strict=True) if share > 0]
+        settings = tried[int(shares.argmax())].settings
+        mixtures = []
+        held_out = np.empty(len(cross.data))
+        for f, fold in enumerate(self.folds):
+            densities = [each.density(f) for _, each in used]
+            mixtures.append(mix(densities, [share for share, _ in used]))
+            held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
+        equal = np.full(len(mixtures), 1.0 / len(mixtures))
+        table = cross.table(tried, shares)
+        return AveragedFit(mixtures, equal, held_out, cross.folds, settings, table)
+
+    def _unless_worse(self, settings: FitSettings, best: Candidate) -> Candidate | None:
+        """Fit without each fold, but give up where that is worse on the folds so far."""
+        candidate, gain = self.cross.candidate(settings), 0.0
+        for fold in self.folds:
+            self.cross.add(candidate, fold, [None] * self.starts)
+            ahead = candidate.held_out[fold.held] - best.held_out[fold.held]
+            gain += float(self.cross.weights[fold.held] @ ahead)
+            if gain < 0:
+                return None
+        return candidate
+
+    def _better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
+        behind, error = self.cross.behind([other, candidate])
+        return bool(behind[0] > errors * error[0])
+
+
+def _affordable(data: Observations) -> list[int]:
+    """More than one component, with a few rows for every parameter."""
+    return [
+        count
+        for count in COMPONENTS_TO_TRY[1:]
+        if ROWS_PER_PARAMETER * n_parameters(count, data.latent_dim) <= len(data)
+    ]
+
+
+def compare(
+    data: Observations,
+    settings: FitSettings,
+    n_components: Sequence[int],
+    *,
+    n_init: int = 1,
+    folds: int | None = 5,
+    random_state: int | np.random.RandomState | None = None,
+) -> Table:
+    """Compare numbers of components by BIC, AIC and cross-validation: a plot-ready table.
+
+    Returns
+    -------
+    dict of arrays
+        One entry per number of components: ``n_components``, ``log_likelihood`` (mean), ``bic``,
+        ``aic``, and, unless ``folds`` is None, ``cv`` (mean held-out log-likelihood) with its
+        standard error ``cv_se``.
+    """
+    rng = check_random_state(random_state)
+    prepared = PreparedData(data)
+    table: dict[str, list[float]] = {"n_components": list(n_components)}
+    for count in n_components:
+        these = replace(settings, n_components=count)
+        best = prepared.fit_best(these, n_init, rng)
+        each = log_p(best.mixture, prepared.rows, settings.stopping.threads)
+        value = mean_log_likelihood(each, prepared.rows)
+        total, free = value * len(data), n_parameters(count, data.latent_dim)
+        row = {
+            "log_likelihood": value,
+            "bic": free * np.log(len(data)) - 2 * total,
+            "aic": 2 * free - 2 * total,
+        }
+        if folds is not None:
+            row["cv"], row["cv_se"] = _cross_validated(data, these, n_init, folds, rng)
+        for name, value in row.items():
+            table.setdefault(name, []).append(float(value))
+    return {name: np.array(values) for name, values in table.items()}
+
+
+def _cross_validated(
+    data: Observations, settings: FitSettings, n_init: int, folds: int, rng: np.random.RandomState
+) -> tuple[float, float]:
+    """Mean held-out log-likelihood of the best of some starts, and its standard error."""
+    cross = CrossFits(data, folds, rng)
+    candidate = cross.candidate(settings)
+    for fold in cross:
+        cross.add(candidate, fold, [None] * n_init, averaged=False)
+    mean = cross.mean(candidate)
+    squares = cross.weights * (candidate.held_out - mean) ** 2
+    return mean, float(np.sqrt(squares.mean() / len(data)))
+
+
+def n_parameters(n_components: int, dim: int) -> int:
+    """Count the free parameters of a mixture with full covariances."""
+    return n_components * (1 + dim + dim * (dim + 1) // 2) - 1
+
+
+def successful(results: list[EMResult]) -> list[EMResult]:
+    """Best first, without those that got stuck."""
+    ordered = sorted(results, key=lambda result: -result.log_likelihood)
+    least = ordered[0].log_likelihood - FAILED_START
+    return [result for result in ordered if result.log_likelihood >= least]
+
+
+def _not_stuck(results: list[EMResult], settings: Sequence[FitSettings]) -> list[EMResult]:
+    """Leave out the fits that got stuck, judged by others of the same floor."""
+    pairs = list(zip(results, settings, strict=True))
+    floors = sorted({each.floor for each in settings})
+    groups = [[result for result, each in pairs if each.floor == floor] for floor in floors]
+    return [result for group in groups for result in successful(group)]
+
+
+def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None) -> Array:
+    """Log-likelihood of each row, in the user's units."""
+    mixture = rows.units.mixture_to_standard(mixture)
+    return expectation(mixture, rows, moments=False, threads=threads).log_p
+
+
+def row_weights(data: Observations) -> Array:
+    """Weights of the rows, ones if there are none."""
+    return np.ones(len(data)) if data.weights is None else data.weights.numpy()
+
+
+def paired(rows_p: Array, weights: Array) -> tuple[Array, Array]:
+    """How far each of ``(C, N)`` log-likelihoods is behind the best, and the standard error."""
+    means = np.average(rows_p, axis=1, weights=weights)
+    difference = rows_p[means.argmax()] - rows_p
+    behind = means.max() - means
+    spread = np.square(weights * (difference - behind[:, None])).sum(axis=1)
+    return behind, np.sqrt(spread) / weights.sum()

@@ -1,0 +1,153 @@
+r"""From observations to a mixture: starts, EM, split-and-merge, the best of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from deconflow._limits import cpus
+from deconflow._types import Array
+from deconflow.noise import gaussian
+from deconflow.observations import Observations
+from deconflow.xd.em import EMResult, Stopping, em
+from deconflow.xd.expectation import SMALLEST_JOB
+from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.mixtures import GaussianMixture
+from deconflow.xd.split_merge import split_and_merge
+from deconflow.xd.starts import Starter, mean_noise
+
+SMALLEST_VARIANCE = 1e-10
+"""Covariances stay above this share of the data's squared spread, whatever the floor, where exact
+rows in several dimensions make thin ones too much for double precision."""
+
+SMALLEST_OF_NOISY = 1e-13
+"""The same where noise, or a single dimension, keeps the numbers apart."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to fit one mixture; see :class:`deconflow.XDGMM`."""
+
+    n_components: int
+    floor: float = 0.0
+    regularisation: float = 0.0
+    init: str = "kmeans"
+    split_merge: int = 0
+    stopping: Stopping = field(default_factory=Stopping)
+    fixed: tuple[NDArray[np.bool_], ...] | None = None
+    complete: Callable[[GaussianMixture], GaussianMixture] | None = None
+    """Puts what the user gives of a start into one that was made, in the user's units."""
+
+    def constraints(self, prepared: PreparedData) -> Constraints:
+        """Turn floor, prior and flags into the units of the rows."""
+        rows = prepared.rows
+        floor = _smallest_variance(prepared.data, rows) * np.eye(rows.dim)
+        if self.floor > 0:
+            floor = floor + self.floor * prepared.noise
+        prior = None
+        if self.regularisation > 0:
+            prior = np.diag(self.regularisation / rows.units.scale.numpy() ** 2)
+        if self.fixed is None:
+            return Constraints.free(self.n_components, floor, prior)
+        flags = (np.broadcast_to(each, (self.n_components,)).copy() for each in self.fixed)
+        return Constraints(floor, prior, *flags)
+
+    def with_threads(self, threads: int) -> FitSettings:
+        """Return the same settings for fits that use at most so many threads."""
+        return replace(self, stopping=replace(self.stopping, threads=threads))
+
+
+class PreparedData:
+    """One data set, laid out once and fitted many times."""
+
+    def __init__(self, data: Observations) -> None:
+        self.data, self.rows = data, lay_out(data)
+        self._starters: dict[float, Starter] = {}
+
+    @cached_property
+    def noise(self) -> Array:
+        """The unit of the floor: to find it, some laws are fitted."""
+        return mean_noise(self.data, self.rows.units)
+
+    def start(self, settings: FitSettings, rng: np.random.RandomState) -> GaussianMixture:
+        """Make a start, in the user's units."""
+        if settings.floor not in self._starters:
+            floor = settings.constraints(self).floor
+            self._starters[settings.floor] = Starter(self.data, self.rows, floor)
+        made = self._starters[settings.floor].make(settings.n_components, settings.init, rng)
+        made = self.rows.units.mixture_from_standard(made)
+        return made if settings.complete is None else settings.complete(made)
+
+    def begin(self, start: GaussianMixture, constraints: Constraints) -> GaussianMixture:
+        """Return a start as EM takes it: in the units of the rows, within the constraints."""
+        return made_feasible(self.rows.units.mixture_to_standard(start), constraints)
+
+    def fit(
+        self, settings: FitSettings, rng: np.random.RandomState, start: GaussianMixture | None = None
+    ) -> EMResult:
+        """Fit once; the answer's mixture is in the user's units."""
+        constraints, stopping = settings.constraints(self), settings.stopping
+        start = self.start(settings, rng) if start is None else start
+        result = em(self.begin(start, constraints), self.rows, constraints, stopping)
+        if settings.split_merge > 0:
+            depth = settings.split_merge
+            result = split_and_merge(result, self.rows, constraints, stopping, depth, rng)
+        result.mixture = self.rows.units.mixture_from_standard(result.mixture)
+        return result
+
+    def fit_from(
+        self,
+        starts: Sequence[GaussianMixture | None],
+        settings: FitSettings,
+        rng: np.random.RandomState,
+    ) -> list[EMResult]:
+        """Fit from several starts; None stands for one to be made.
+
+        Fits run side by side, with one thread each, where one of them would leave threads idle.
+        """
+        threads = cpus(settings.stopping.threads)
+        workers = min(threads, len(starts))
+        pairs = self.rows.n_rows * settings.n_components
+        draws_later = settings.split_merge > 0  # then starts and fits share the random numbers
+        if workers == 1 or draws_later or pairs >= threads * SMALLEST_JOB:
+            return [self.fit(settings, rng, start) for start in starts]
+        made = [self.start(settings, rng) if start is None else start for start in starts]
+        alone = settings.with_threads(1)
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(lambda start: self.fit(alone, rng, start), made))
+
+    def fit_best(self, settings: FitSettings, n_init: int, rng: np.random.RandomState) -> EMResult:
+        """Fit from several starts, and keep the one of the largest likelihood."""
+        results = self.fit_from([None] * n_init, settings, rng)
+        return max(results, key=lambda result: result.log_likelihood)
+
+
+def _smallest_variance(data: Observations, rows: KernelRows) -> float:
+    noise = data.noise.variance().amin(0)
+    spread = (data.w - data.w.mean(0)).square().mean(0)
+    noisy = bool((noise > SMALLEST_OF_NOISY * spread).all())
+    return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
+
+
+def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> GaussianMixture:
+    """Raise the covariances that are free to the floor, the fixed ones to what is invertible."""
+    covariances = with_floor(mixture.covariances, constraints.floor)
+    fixed = with_floor(mixture.covariances, SMALLEST_OF_NOISY * np.eye(mixture.dim))
+    covariances = np.where(constraints.fixed_covariances[:, None, None], fixed, covariances)
+    return GaussianMixture(mixture.weights, mixture.means, covariances)
+
+
+def fit_exact(values: Array, n_components: int, seed: int) -> GaussianMixture:
+    """Fit a mixture to values without noise, with one thread."""
+    exact = gaussian(sd=torch.zeros(values.shape[1], dtype=torch.float64))
+    prepared = PreparedData(Observations.from_arrays(values, exact))
+    settings = FitSettings(n_components, stopping=Stopping(tol=1e-5, accelerate=True, threads=1))
+    return prepared.fit(settings, check_random_state(seed)).mixture

@@ -1,0 +1,239 @@
+r"""Observations laid out for the kernel: columns of rows, grouped by what the rows have in common.
+
+Rows with the same missing values, or the same projection, form a group: their model is the
+mixture of ``R v``, in fewer dimensions. Values are in units in which each column's spread is
+about one, so that no product of variances overflows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.noise import JointMixture, NoiseMixture
+from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
+
+Index = NDArray[np.int64]
+LOG_2PI = float(np.log(2 * np.pi))
+SMALLEST_GROUP = 64
+"""Rows a group should have on average; if they have fewer, each row keeps its own projection."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that see the truth through the same projection, or each through its own.
+
+    Attributes
+    ----------
+    kind : str
+        ``"shared"``, ``"diagonal"`` or ``"full"`` noise; ``"projected"`` for rows with a
+        projection of their own.
+    index : array or None
+        Which rows these are; None for all of them, in order.
+    w, s, log_share, omega : array
+        What :func:`deconflow.xd.kernel.passes.pass_over` wants.
+    projection : array or None
+        ``(M, D)`` for all rows, or None for the identity.
+    common : JointMixture or None
+        The one noise law of all rows, if it is shared.
+    log_unit : array
+        ``(1,)`` or ``(n,)``: what to add to the kernel's log-likelihood of each row.
+    """
+
+    kind: str
+    index: Index | None
+    w: Array
+    s: Array
+    log_share: Array
+    omega: Array
+    projection: Array | None
+    common: JointMixture | None
+    log_unit: Array
+
+    def __len__(self) -> int:
+        return self.w.shape[2]
+
+
+@dataclass(frozen=True)
+class KernelRows:
+    """All rows of a data set, in blocks.
+
+    Attributes
+    ----------
+    blocks : list of Block
+        The groups.
+    units : Standardiser
+        The change of units that has been made.
+    n_rows, dim : int
+        Number of rows, and of dimensions of the truth.
+    weights : array or None
+        ``(N,)`` row weights.
+    """
+
+    blocks: list[Block]
+    units: Standardiser
+    n_rows: int
+    dim: int
+    weights: Array | None
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the row weights."""
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
+
+def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
+    """Lay observations out for the kernel, in units of their own unless some are given."""
+    units = Standardiser.powers_of_two(data) if units is None else units
+    standard = units.observations(data)
+    observed = None if data.observed is None else data.observed.numpy()
+    seen = data.dim if observed is None else observed.sum(1)
+    rows = _Rows(
+        w=standard.w.numpy(),
+        parts=standard.noise.as_mixture(),
+        weights=None if data.weights is None else data.weights.numpy(),
+        observed=observed,
+        projection=None if standard.projection is None else standard.projection.numpy(),
+        log_unit=-(units.log_observed_volume(data).numpy() + 0.5 * LOG_2PI * seen),
+    )
+    groups = rows.groups()
+    blocks = [rows.own_projections()] if groups is None else [rows.block(each) for each in groups]
+    return KernelRows(blocks, units, len(data), data.latent_dim, rows.weights)
+
+
+@lru_cache(maxsize=100)
+def lower_triangle(dim: int, offset: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of a lower triangle, as ``np.tril_indices``: asked for in every step."""
+    return np.tril_indices(dim, offset)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All rows in the kernel's units, before they are grouped."""
+
+    w: Array
+    parts: NoiseMixture
+    weights: Array | None
+    observed: NDArray[np.bool_] | None
+    projection: Array | None
+    log_unit: Array
+
+    def groups(self) -> list[Index | None] | None:
+        """Rows by what they see; None if there are too many ways of seeing."""
+        if self.observed is None and self.projection is None:
+            return [None]
+        keys = []
+        if self.observed is not None:
+            keys.append(np.packbits(self.observed, axis=1))
+        if self.projection is not None:
+            if self.observed is None and (self.projection == self.projection[0]).all():
+                return [None]
+            flat = np.ascontiguousarray(self.projection.reshape(len(self.w), -1))
+            keys.append(flat.view(np.uint8))
+        key = np.ascontiguousarray(np.concatenate(keys, axis=1))
+        names = key.view(f"V{key.shape[1]}").ravel()
+        _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
+        if len(counts) > max(16, len(names) // SMALLEST_GROUP):
+            return None
+        order = np.argsort(which, kind="stable")
+        return list(np.split(order, np.cumsum(counts)[:-1]))
+
+    def block(self, index: Index | None) -> Block:
+        """Lay out rows that all see the same."""
+        first = 0 if index is None else index[0]
+        values = self.w if index is None else self.w[index]
+        projection = None if self.projection is None else self.projection[first]
+        columns = None
+        if self.observed is not None and not self.observed[first].all():
+            columns = np.flatnonzero(self.observed[first])
+            values = values[:, columns]
+            projection = (np.eye(self.w.shape[1]) if projection is None else projection)[columns]
+        parts = self.parts.take(index, columns)
+        common = _same_for_all(parts)
+        if common is not None:
+            noise = "shared", np.zeros((1, 0, len(values)))
+            return self._block(*noise, values.T[None], np.zeros((0, 0)), index, projection, common)
+        noise = _noise_by_row(parts, values.shape[1])
+        own = _shifted(values, parts), _log_shares(parts, len(values))
+        return self._block(*noise, *own, index, projection)
+
+    def own_projections(self) -> Block:
+        """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
+        n, size = self.w.shape
+        parts = self.parts.take()
+        noise = parts.covariances[..., None] * np.eye(size) if parts.diagonal else parts.covariances
+        seen = np.ones((n, size), dtype=bool) if self.observed is None else self.observed
+        both = seen[:, None, :, None] & seen[:, None, None, :]
+        means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
+        parts = JointMixture(parts.weights, means, np.where(both, noise, np.eye(size)))
+        projection = seen[:, :, None] * np.eye(size) if self.projection is None else self.projection
+        packed, slopes = _packed(parts.covariances), projection.reshape(n, -1).T
+        slopes = np.broadcast_to(slopes, (len(packed), *slopes.shape))
+        s = np.concatenate([packed, slopes], axis=1)
+        w = _shifted(np.where(seen, self.w, 0.0), parts)
+        return self._block("projected", s, w, _log_shares(parts, n))
+
+    def _block(
+        self,
+        kind: str,
+        s: Array,
+        w: Array,
+        log_share: Array,
+        index: Index | None = None,
+        projection: Array | None = None,
+        common: JointMixture | None = None,
+    ) -> Block:
+        omega = np.zeros(0) if self.weights is None else self.weights
+        log_unit = self.log_unit
+        if index is not None:
+            omega = omega if self.weights is None else omega[index]
+            log_unit = log_unit if len(log_unit) == 1 else log_unit[index[:1]]
+        s = np.broadcast_to(s, (*s.shape[:2], w.shape[2]))
+        arrays = [np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)]
+        return Block(kind, index, *arrays, projection, common, log_unit)
+
+
+def _same_for_all(parts: JointMixture) -> JointMixture | None:
+    """Return the one law that all rows have, or None."""
+    arrays = [parts.weights, parts.covariances] + ([] if parts.means is None else [parts.means])
+    if all(len(a) == 1 or ((a[1] == a[0]).all() and (a == a[0]).all()) for a in arrays):
+        return parts.take(np.zeros(1, dtype=int), None)
+    return None
+
+
+def _noise_by_row(parts: JointMixture, size: int) -> tuple[str, Array]:
+    """Lay out noise that differs by row: its kind, and ``s``."""
+    if parts.diagonal:
+        return "diagonal", parts.covariances.transpose(1, 2, 0)
+    if not parts.covariances[..., ~np.eye(size, dtype=bool)].any():
+        return "diagonal", np.einsum("njii->jin", parts.covariances)
+    return "full", _packed(parts.covariances)
+
+
+def _packed(covariances: Array) -> Array:
+    """Lower triangles ``(J, P, N)`` of matrices ``(N, J, M, M)``."""
+    i, j = lower_triangle(covariances.shape[-1])
+    return covariances[..., i, j].transpose(1, 2, 0)
+
+
+def _shifted(values: Array, parts: JointMixture) -> Array:
+    """Values less the means of the noise's parts, ``(1 or J, M, N)``."""
+    if parts.means is None:
+        return values.T[None]
+    shape = (len(values), parts.weights.shape[1], values.shape[1])
+    return values.T - np.broadcast_to(parts.means, shape).transpose(1, 2, 0)
+
+
+def _log_shares(parts: JointMixture, n: int) -> Array:
+    """Log weights of the noise's parts, ``(J, N)``; ``(0, 0)`` for a single part."""
+    n_parts = parts.weights.shape[1]
+    if n_parts == 1:
+        return np.zeros((0, 0))
+    with np.errstate(divide="ignore"):
+        log_share = np.log(np.broadcast_to(parts.weights, (n, n_parts)).T)
+    return np.maximum(log_share, -1e300)
