@@ -14,7 +14,7 @@ from torch import Tensor
 from deconflow.auto.member import Job, Member
 from deconflow.auto.plan import FLOW_SHARE, Plan, share_out
 from deconflow.auto.team import train_all
-from deconflow.densities import Ensemble, GaussianMixture
+from deconflow.densities import Ensemble, MixtureDensity
 from deconflow.densities.base import Density
 from deconflow.evaluation import Certificate, HeldOut, certify, estimate_log_likelihood
 from deconflow.observations import Observations
@@ -125,7 +125,7 @@ def fit_density(
 def blend_of(mixture: Mixture, members: list[Member], plan: Plan) -> Density:
     """Average flows and mixture; in double precision where there are no flows."""
     tensors = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    base = GaussianMixture(*tensors)
+    base = MixtureDensity(*tensors)
     if not members:
         return base.requires_grad_(False)
     flows: list[Density] = [member.density(mixture.dim, plan.size) for member in members]

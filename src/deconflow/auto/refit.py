@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density, simulate
 from deconflow.fitting import History, Training, fit
-from deconflow.objectives.chains import Chains, proposing_network
-from deconflow.objectives.forward_kl import simulate
-from deconflow.objectives.likelihood import Pairs, PosteriorLikelihood
+from deconflow.objectives import Chains, PosteriorLikelihood, proposing_network
+from deconflow.observations import Pairs
 from deconflow.posteriors.defensive import PreparedRows
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.xd.fitting import fit_exact

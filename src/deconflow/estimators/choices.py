@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from deconflow.densities import Architecture, Density, GaussianMixture
+from deconflow.densities import Architecture, Density, MixtureDensity
 from deconflow.objectives import (
     ELBO,
     CoupledChains,
@@ -14,20 +14,20 @@ from deconflow.objectives import (
     Roulette,
     WakeSleep,
 )
-from deconflow.posteriors import MixtureExact, MixtureNetwork, Posterior, RecognitionFlow
+from deconflow.posteriors import MixtureExact, MixtureNetwork, PosteriorModel, RecognitionFlow
 
 
-def wake_sleep(density: Density, posterior: Posterior, draws: int) -> WakeSleep:
+def wake_sleep(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
     """Make wake-sleep whose posterior learns asleep, from simulated pairs."""
     return WakeSleep(density, posterior, draws, wake=0.0)
 
 
-def wake_wake(density: Density, posterior: Posterior, draws: int) -> WakeSleep:
+def wake_wake(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
     """Make wake-sleep whose posterior learns awake, from weighted draws."""
     return WakeSleep(density, posterior, draws, wake=1.0)
 
 
-OBJECTIVES: dict[str, Callable[[Density, Posterior, int], Objective]] = {
+OBJECTIVES: dict[str, Callable[[Density, PosteriorModel, int], Objective]] = {
     "elbo": ELBO,
     "iw": ImportanceWeighted,
     "wake_sleep": wake_sleep,
@@ -84,10 +84,10 @@ def make_posterior(
     context_dim: int,
     residual: bool,
     anchored: bool,
-) -> Posterior:
+) -> PosteriorModel:
     """Make a posterior by name, with fresh weights."""
     if family == "exact":
-        return MixtureExact(cast(GaussianMixture, density))
+        return MixtureExact(cast(MixtureDensity, density))
     if family == "mixture":
         return MixtureNetwork(
             density.dim,

@@ -30,7 +30,7 @@ from deconflow.estimators.door import (
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.fitting import History, Training, fit
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior, WeightedDraws, weigh
+from deconflow.posteriors import PosteriorModel, WeightedDraws, weigh
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
@@ -105,7 +105,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     ----------
     density_ : Density
         The density of the truth, in the units of the data.
-    posterior_ : Posterior
+    posterior_ : PosteriorModel
         The posterior, in standardised units.
     standardiser_ : Standardiser
         The change of units.
@@ -132,7 +132,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     """
 
     history_: History
-    posterior_: Posterior
+    posterior_: PosteriorModel
 
     __metadata_request__fit = {
         "w": UNUSED,

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density, simulate
 from deconflow.evaluation.pareto import pareto_k
-from deconflow.objectives.forward_kl import simulate
 from deconflow.observations import Observations
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws

@@ -28,11 +28,8 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deconflow.checks import check_integer, check_number
-from deconflow.densities.base import Density
-from deconflow.densities.dropout import Dropout
-from deconflow.densities.stack import Stack
+from deconflow.densities import Density, Dropout, Stack, without_dropout
 from deconflow.objectives.base import Objective
-from deconflow.objectives.forward_kl import undisturbed
 from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.resampling import WeightedDraws
@@ -170,7 +167,7 @@ class Chains(Objective):
         count = v.shape[1]
         log_ratio = self.proposal.log_ratio(data, v.flatten(0, 1)).unflatten(0, (-1, count))
         v = v.transpose(0, 1).flatten(1, 2)
-        with undisturbed(self.density) if self._drops else nullcontext():
+        with without_dropout(self.density) if self._drops else nullcontext():
             log_weights = self._log_prob(v) + log_ratio.transpose(0, 1).flatten(1)
         return WeightedDraws(v, log_weights)
 

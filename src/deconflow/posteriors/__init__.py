@@ -1,23 +1,26 @@
-"""Posteriors ``q(v | w, noise)`` of the truth given a measurement."""
+"""Models ``q(v | w, noise)`` of the truth given a measurement, and draws weighed by the truth."""
 
-from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.coordinates import Whitening
 from deconflow.posteriors.coupled import SignedDraws, couple
-from deconflow.posteriors.linear_gaussian import LinearGaussian
+from deconflow.posteriors.defensive import Defensive, PreparedRows
 from deconflow.posteriors.mixture_exact import MixtureExact
 from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.posteriors.noise_kernel import NoiseKernel
 from deconflow.posteriors.recognition import RecognitionFlow
 from deconflow.posteriors.resampling import WeightedDraws, weigh
+from deconflow.posteriors.row_mixtures import RowMixtures
 
 __all__ = [
-    "LinearGaussian",
+    "Defensive",
     "MixtureExact",
     "MixtureNetwork",
-    "NoiseKernel",
-    "Posterior",
+    "PosteriorModel",
+    "PreparedRows",
     "RecognitionFlow",
+    "RowMixtures",
     "SignedDraws",
     "WeightedDraws",
+    "Whitening",
     "couple",
     "weigh",
 ]

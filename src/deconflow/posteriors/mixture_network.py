@@ -10,8 +10,8 @@ from torch import Tensor
 from deconflow.checks import check_integer
 from deconflow.densities.networks import ResidualNetwork
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
-from deconflow.posteriors.coordinates import inwards, network_features, outwards
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
 from deconflow.posteriors.mixture_law import MixtureLaw
 from deconflow.posteriors.row_mixtures import RowMixtures
 
@@ -19,7 +19,7 @@ LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
 
 
-class MixtureNetwork(Posterior):
+class MixtureNetwork(PosteriorModel):
     r"""The posterior :math:`q(v | w, n) = \sum_c \pi_c(w, n) \, N(v; m_c(w, n), V_c(w, n))`.
 
     One pass of a residual network over ``w``, the noise and what is missing gives each row the
@@ -82,12 +82,12 @@ class MixtureNetwork(Posterior):
         with torch.no_grad():
             mixture = self.mixture(data)
             z = mixture.sample(k, _inverse(mixture.whiteners))
-            v, outer = outwards(data, z, self.anchored)
+            v, outer = to_truth(data, z, self.anchored)
             return v, mixture.log_prob(z) - outer
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        z, outer = inwards(data, v, self.anchored)
+        z, outer = from_truth(data, v, self.anchored)
         return self.mixture(data).log_prob(z) + outer
 
     def mixture(self, data: Observations) -> MixtureLaw:
@@ -108,7 +108,7 @@ class MixtureNetwork(Posterior):
         """
         law = self.mixture(data)
         corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
-        v, _ = outwards(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
+        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
         origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0)
         means = origin.unsqueeze(1) + (turn.unsqueeze(1) @ law.means.unsqueeze(-1)).squeeze(-1)
         whiteners = law.whiteners @ torch.linalg.inv(turn).unsqueeze(1)
