@@ -66,24 +66,24 @@ class Spline(Univariate):
     def forward(self, x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and log slopes."""
         xs, ys, slopes = self._knots(parameters)
-        inside, x0, width, y0, height, d0, d1 = self._bin(x, xs, xs, ys, slopes)
-        s = height / width
-        z = inside * (x - x0) / width
+        inside, x0, x1, y0, y1, d0, d1 = self._bin(x, xs, xs, ys, slopes)
+        s = (y1 - y0) / (x1 - x0)
+        z = inside * (x - x0) / (x1 - x0)
         below = s + (d0 + d1 - 2 * s) * z * (1 - z)
-        y = y0 + height * (s * z**2 + d0 * z * (1 - z)) / below
+        y = y0 + (y1 - y0) * (s * z**2 + d0 * z * (1 - z)) / below
         slope = s**2 * (2 * s * z * (1 - z) + d0 * (1 - z) ** 2 + d1 * z**2) / below**2
         return torch.where(inside, y, x), inside * slope.log()
 
     def inverse(self, y: Tensor, parameters: Tensor) -> Tensor:
         """Return the arguments: roots of quadratic equations."""
         xs, ys, slopes = self._knots(parameters)
-        inside, x0, width, y0, height, d0, d1 = self._bin(y, ys, xs, ys, slopes)
-        s = height / width
+        inside, x0, x1, y0, y1, d0, d1 = self._bin(y, ys, xs, ys, slopes)
+        s = (y1 - y0) / (x1 - x0)
         offset = inside * (y - y0)
         bend = offset * (d0 + d1 - 2 * s)
-        a, b, c = height * (s - d0) + bend, height * d0 - bend, -s * offset
+        a, b, c = (y1 - y0) * (s - d0) + bend, (y1 - y0) * d0 - bend, -s * offset
         z = 2 * c / (-b - (b**2 - 4 * a * c).sqrt())
-        return torch.where(inside, x0 + z * width, y)
+        return torch.where(inside, x0 + z * (x1 - x0), y)
 
     def _knots(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Places, values and slopes at the knots, each ``(..., bins + 1)``."""
@@ -95,7 +95,7 @@ class Spline(Univariate):
     def _bin(
         self, value: Tensor, edges: Tensor, xs: Tensor, ys: Tensor, slopes: Tensor
     ) -> tuple[Tensor, ...]:
-        """Whether a value is in a bin; the bin's corner, width and height; slopes at its ends."""
+        """Whether a value is in a bin; the bin's two corners and the slopes there."""
         k = (edges < value.unsqueeze(-1)).sum(-1) - 1
         inside = (k >= 0) & (k < self.bins)
         k = (k % self.bins).unsqueeze(-1)
@@ -103,7 +103,7 @@ class Spline(Univariate):
             (knots.gather(-1, k).squeeze(-1), knots.gather(-1, k + 1).squeeze(-1))
             for knots in (xs, ys, slopes)
         )
-        return inside, x0, x1 - x0, y0, y1 - y0, d0, d1
+        return inside, x0, x1, y0, y1, d0, d1
 
 
 def _softly_bounded(raw: Tensor, bound: float) -> Tensor:

@@ -13,10 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow.checks import check_integer, check_number
-from deconflow.classical.empirical import Rows
-from deconflow.classical.grid import GridDensity, cut
-from deconflow.classical.kde import FourierFit
-from deconflow.classical.posterior import resample, weigh
+from deconflow.classical import (
+    FourierFit,
+    FourierRows,
+    GridDensity,
+    clip_and_normalise,
+    resample,
+    weighted_points,
+)
 from deconflow.estimators.door import observe, refuse_noise_as_y, true_values
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.results import PosteriorSamples
@@ -69,7 +73,7 @@ class GridQueries:
         check_integer("n_proposals", n_proposals, 1)
         data = self._observe(w, noise, projection)
         answer = np.empty(len(data))
-        for weighed in weigh(self.density_, data, n_proposals, random_state):
+        for weighed in weighted_points(self.density_, data, n_proposals, random_state):
             answer[weighed.rows] = weighed.log_marginal()
         return answer
 
@@ -119,7 +123,7 @@ class GridQueries:
         samples, means = np.empty((n, n_samples, dim)), np.empty((n, dim))
         covariances, sizes = np.empty((n, dim, dim)), np.empty(n)
         rng = check_random_state(random_state)
-        for weighed in weigh(self.density_, data, n_proposals, rng):
+        for weighed in weighted_points(self.density_, data, n_proposals, rng):
             parts = resample(self.density_, weighed, n_samples, rng)
             for whole, part in zip((samples, means, covariances, sizes), parts, strict=True):
                 whole[weighed.rows] = part
@@ -191,7 +195,7 @@ class GridQueries:
         self.density_ = GridDensity(
             low=fit.lattice.low,
             step=step,
-            values=cut(values, float(step.prod())),
+            values=clip_and_normalise(values, float(step.prod())),
             background=1 - (1 - float(self.background)) * (1 - float(fit.far_weights.sum())),
             mean=units.location,
             factor=np.diag(units.spread),
@@ -235,7 +239,7 @@ def _typical_variance(data: Observations) -> Array:
         return 1 / np.average(1 / variance, axis=0, weights=weights)
 
 
-def as_rows(data: Observations, name: str, most_dimensions: int) -> Rows:
+def as_rows(data: Observations, name: str, most_dimensions: int) -> FourierRows:
     """Check what only a classical estimator cannot take, and make its rows."""
     n, dim = data.w.shape
     if n < 2:
@@ -254,7 +258,7 @@ def as_rows(data: Observations, name: str, most_dimensions: int) -> Rows:
             f"got one value in column {int(constant.argmax())}. Drop it."
         )
     weights = np.ones(n) if data.weights is None else data.weights.numpy()
-    return Rows(w, data.noise, weights / weights.sum())
+    return FourierRows(w, data.noise, weights / weights.sum())
 
 
 def check_background(background: Any) -> None:

@@ -11,10 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils._metadata_requests import UNUSED
 
 from deconflow.checks import as_floats
-from deconflow.classical.bandwidths import RULES
-from deconflow.classical.kde import fit_kde
-from deconflow.classical.kernels import KERNELS
-from deconflow.classical.lattice import MOST_ORDERS
+from deconflow.classical import KERNELS, MOST_ORDERS, RULES, fit_kde
 from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.grid_queries import GridQueries, Units, as_rows, check_background
 

@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils._metadata_requests import UNUSED
 
 from deconflow.checks import check_integer
-from deconflow.classical.lattice import enclose
-from deconflow.classical.shrinkage import COARSEST, FINEST, fit_wavelets
+from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
 from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.grid_queries import GridQueries, Units, as_rows, check_background
 
