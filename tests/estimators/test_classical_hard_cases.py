@@ -8,8 +8,8 @@ from sklearn.base import clone
 from torch.distributions import Gumbel
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-from deconflow.classical.bandwidths import RULES
-from deconflow.noise import fourier
+from deconflow.classical import RULES
+from deconflow.noise import characteristic
 
 
 def test_a_far_row_does_not_come_back_in_elsewhere():
@@ -126,14 +126,14 @@ def test_rows_that_tell_nothing_do_not_widen_the_wavelets():
 def test_laws_of_their_own_in_pieces(monkeypatch):
     law = noise.from_law(Gumbel, loc=np.zeros((7, 1)), scale=np.linspace(0.1, 1, 7)[:, None])
     t = np.linspace(0, 3, 5)[:, None]
-    whole = law.characteristic(t)
-    monkeypatch.setattr("deconflow.noise.fourier.ROWS_AT_ONCE", 3)
-    rows, nodes = [], fourier.nodes
+    whole = noise.characteristic_function(law, t)
+    monkeypatch.setattr("deconflow.noise.characteristic.ROWS_AT_ONCE", 3)
+    rows, nodes = [], characteristic._nodes
 
     def counted(law):
         rows.append(law.batch_shape[0])
         return nodes(law)
 
-    monkeypatch.setattr(fourier, "nodes", counted)
-    np.testing.assert_array_equal(law.characteristic(t), whole)
+    monkeypatch.setattr(characteristic, "_nodes", counted)
+    np.testing.assert_array_equal(noise.characteristic_function(law, t), whole)
     assert rows == [3, 3, 1]

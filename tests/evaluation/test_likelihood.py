@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.evaluation import estimate_log_likelihood
 from deconflow.evaluation import likelihood as module
 from deconflow.noise import gaussian
@@ -29,7 +29,7 @@ def rows_of(kind):
 
 def density():
     parts = (torch.from_numpy(x) for x in (TRUTH.weights, TRUTH.means, TRUTH.covariances))
-    return GaussianMixture(*parts)
+    return MixtureDensity(*parts)
 
 
 def estimate(data, draws=256):

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import NoiseKernel
 from torch import nn
 
-from deconflow.densities import GaussianMixture, StandardNormal
+from deconflow.densities import MixtureDensity, StandardNormal
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.loop import POINTS_AT_ONCE, paired_error
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
-from deconflow.posteriors import NoiseKernel
 
 
 def clean(rng, n=400, weights=None):
@@ -18,7 +18,7 @@ def clean(rng, n=400, weights=None):
 
 
 def single():
-    return GaussianMixture.spread(2, 1)
+    return MixtureDensity.spread(2, 1)
 
 
 def parameters(module):
@@ -110,7 +110,7 @@ def test_same_seed_same_fit(rng):
 
 def test_early_stopping_keeps_the_best_weights(rng):
     train, held_out = clean(rng, 60).split(0.5)
-    density = GaussianMixture.spread(2, 12)  # far too many components: it overfits
+    density = MixtureDensity.spread(2, 12)  # far too many components: it overfits
     training = Training(
         epochs=300, learning_rate=0.1, batch_size=30, patience=5, schedule="constant"
     )

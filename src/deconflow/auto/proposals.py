@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from deconflow.densities import Density
+from deconflow.densities import Density, simulate
 from deconflow.fitting import History, Training, fit
 from deconflow.mixtures import GaussianMixture
-from deconflow.objectives import Chains, Pairs, PosteriorLikelihood, proposing_network, simulate
+from deconflow.objectives import Chains, PosteriorLikelihood, proposing_network
+from deconflow.observations import Pairs
 from deconflow.posteriors import MixtureNetwork, RowsWithProposals
 from deconflow.xd import fit_exact
 

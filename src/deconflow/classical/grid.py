@@ -31,7 +31,7 @@ class GridDensity:
     low, step : array
         ``(D,)``: the first grid point and the distance between two.
     values : array
-        Density at the points, one axis a dimension; zero at the edges.
+        Density at the points, one axis per dimension; zero at the edges.
     background : float
         Share ``b`` of the normal law.
     mean, factor : array
@@ -105,8 +105,8 @@ class GridDensity:
         return -0.5 * np.square(white).sum(0) - log_det - self.dim / 2 * np.log(2 * np.pi)
 
 
-def cut(values: Array, cell: float) -> Array:
-    """Cut the negative parts of a density on a grid off, and scale the rest to one."""
+def clip_and_normalise(values: Array, cell: float) -> Array:
+    """Set the negative parts of a density on a grid to zero, and scale the rest to one."""
     kept = np.clip(values, 0, None)
     kept[_edges(values.shape)] = 0.0
     return kept / (kept.sum() * cell)

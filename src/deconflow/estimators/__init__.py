@@ -1,5 +1,7 @@
 """Estimators: the library's fronts, in scikit-learn's shape."""
 
+from pathlib import Path
+
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import (
@@ -10,7 +12,7 @@ from deconflow.estimators.fitted import (
 )
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
-from deconflow.estimators.persistence import ABOUT_ONE_RUN
+from deconflow.estimators.persistence import ABOUT_ONE_RUN, read_description
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM

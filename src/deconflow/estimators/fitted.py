@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow.checks import first_bad
-from deconflow.classical import GridDensity, condition_on_grid, resample, weigh_on_grid
+from deconflow.classical import GridDensity, condition_on_grid, resample, weighted_points
 from deconflow.densities import Density
 from deconflow.estimators.posterior import ExactPosterior, Posterior, WeightedPosterior
 from deconflow.evaluation import Estimate, estimate_log_likelihood
@@ -499,7 +499,7 @@ class GridFit(FittedDensity):
         """
         log_p, error = np.empty(len(data)), np.empty(len(data))
         n_draws = 1000 if n_draws is None else n_draws
-        for weighed in weigh_on_grid(self.grid, data, n_draws, random_state):
+        for weighed in weighted_points(self.grid, data, n_draws, random_state):
             log_p[weighed.rows] = weighed.log_marginal()
             error[weighed.rows] = weighed.relative_error()
         return Estimate(log_p, error, 0.5 * np.square(error))
@@ -520,7 +520,7 @@ class GridFit(FittedDensity):
             np.empty(n),
         )
         rng = check_random_state(random_state)
-        for weighed in weigh_on_grid(self.grid, data, n_proposals, rng):
+        for weighed in weighted_points(self.grid, data, n_proposals, rng):
             parts = resample(self.grid, weighed, n_samples, rng)
             for array, part in zip(arrays, parts, strict=True):
                 array[weighed.rows] = part

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import deconflow
+from deconflow._version import __version__
 from deconflow.files import swap_folder
 
 FORMAT = 1
@@ -53,7 +53,8 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
 
     ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
     """
-    description, weights = _read_files(Path(path))
+    description = read_description(Path(path))
+    weights = _read_weights(Path(path))
     if description.get("class") != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
     try:
@@ -86,7 +87,7 @@ def _describe(model: Any) -> dict[str, Any]:
     }
     return {
         "format": FORMAT,
-        "deconflow": deconflow.__version__,
+        "deconflow": __version__,
         "class": type(model).__name__,
         "parameters": parameters,
         "n_features_in": model.n_features_in_,
@@ -102,17 +103,22 @@ def _as_json(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_description(path: Path) -> dict[str, Any]:
+    """Read what a model folder says of itself, or say in one line why not."""
+    if path.is_file():
+        raise ValueError(
+            f"Expected the folder of a model; got the file {path}. Models are folders of JSON and "
+            "safetensors; pickles are not loaded."
+        )
     if not (path / DESCRIPTION).is_file() or not (path / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
         )
     try:
         description = json.loads((path / DESCRIPTION).read_text())
-        weights = load_file(path / WEIGHTS)
-    except (json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"Expected a whole model at {path}; got a damaged file: {error}"
+            f"Expected a whole model at {path}; got a damaged {DESCRIPTION}: {error}"
         ) from error
     if not isinstance(description, dict):
         raise ValueError(f"Expected a whole model at {path}; got a damaged {DESCRIPTION}.")
@@ -121,4 +127,13 @@ def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "
             f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
         )
-    return description, weights
+    return description
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path / WEIGHTS)
+    except SafetensorError as error:
+        raise ValueError(
+            f"Expected a whole model at {path}; got a damaged {WEIGHTS}: {error}"
+        ) from error

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deconflow.densities import Density
+from deconflow.densities import Density, simulate
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.mixtures import GaussianMixture
-from deconflow.objectives import simulate
 from deconflow.observations import Observations
 from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
 

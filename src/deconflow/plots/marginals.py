@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import norm
 
-from deconflow.densities import Ensemble, GaussianMixture, Restored
+from deconflow.densities import Ensemble, MixtureDensity, Restored
 from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
 from deconflow.randomness import isolated_rng
 from deconflow.xd import Mixture, average, take_apart
@@ -81,7 +81,7 @@ def members(model: Any) -> list[Any]:
     """
     density = getattr(model, "density_", None)
     if isinstance(density, Restored) and isinstance(density.density, Ensemble):
-        flows = [m for m in density.density.members if not isinstance(m, GaussianMixture)]
+        flows = [m for m in density.density.members if not isinstance(m, MixtureDensity)]
         return [Restored(part, density.standardiser) for part in flows]  # type: ignore[arg-type]
     if hasattr(model, "mixtures_"):
         return list(model.mixtures_)

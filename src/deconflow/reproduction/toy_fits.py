@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.estimators import XDGMM, FlowDeconvolver
 from deconflow.fitting import History, Training, fit
-from deconflow.objectives import MaximumLikelihood, Objective, Pairs, PosteriorLikelihood, RowData
-from deconflow.observations import Observations
+from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
+from deconflow.observations import Observations, Pairs
 from deconflow.randomness import isolated_rng
 from deconflow.reproduction.data import Sample, exact_posterior
 from deconflow.reproduction.jobs import Job, Outcome
@@ -80,12 +80,12 @@ def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
     model.density_.density.load_state_dict(start.state_dict())
 
 
-def _mixture_of(z: NDArray[np.float64], cluster: NDArray[np.int32]) -> GaussianMixture:
+def _mixture_of(z: NDArray[np.float64], cluster: NDArray[np.int32]) -> MixtureDensity:
     parts = [z[cluster == k] for k in np.unique(cluster)]
     weights = np.array([len(part) / len(z) for part in parts])
     means = np.array([part.mean(0) for part in parts])
     covariances = np.array([np.cov(part.T) for part in parts])
-    return GaussianMixture(*map(torch.from_numpy, (weights, means, covariances)))
+    return MixtureDensity(*map(torch.from_numpy, (weights, means, covariances)))
 
 
 def pretrained(job: Job) -> Outcome:

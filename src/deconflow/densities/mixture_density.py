@@ -9,7 +9,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from deconflow.densities.base import Density
 
 
-class GaussianMixture(Density):
+class MixtureDensity(Density):
     r"""The density :math:`p(v) = \sum_k \pi_k \, N(v; m_k, L_k L_k^T)`.
 
     Parameters
@@ -19,7 +19,7 @@ class GaussianMixture(Density):
 
     Examples
     --------
-    >>> mixture = GaussianMixture(torch.ones(1), torch.zeros(1, 2), torch.eye(2)[None])
+    >>> mixture = MixtureDensity(torch.ones(1), torch.zeros(1, 2), torch.eye(2)[None])
     >>> mixture.log_prob(torch.zeros(2))
     tensor(-1.8379, grad_fn=...)
     """
@@ -34,7 +34,7 @@ class GaussianMixture(Density):
         self.log_diagonals = nn.Parameter(factors.diagonal(dim1=-2, dim2=-1).log())
 
     @classmethod
-    def spread(cls, dim: int, components: int) -> GaussianMixture:
+    def spread(cls, dim: int, components: int) -> MixtureDensity:
         """Make a start for standardised data: unit Gaussians at random places."""
         means = torch.randn(components, dim) if components > 1 else torch.zeros(1, dim)
         covariances = torch.eye(dim).expand(components, dim, dim)
