@@ -130,7 +130,7 @@ class Chains(Objective):
             mixtures = propose(data, mixture, data.w.dtype)
         self.mixtures = mixtures
         self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
-        self.register_buffer("latents", mixtures.sample(self.members))
+        self.register_buffer("latents", mixtures.sample(self.members, 1.0))
         self.register_buffer("visits", torch.zeros(len(data)))
         self.register_buffer("moves", torch.zeros(self.members, len(data)))
         for name in PROPOSING:

@@ -97,7 +97,7 @@ class RowMixtures:
         parts = (getattr(self, field.name) for field in fields(self))
         return type(self)(*(part.to(dtype=dtype, device=device) for part in parts))
 
-    def sample(self, k: int, stretch: Tensor | float = 1.0) -> Tensor:
+    def sample(self, k: int, stretch: Tensor | float | None = None) -> Tensor:
         """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number.
 
         Draws carry no derivative: the choice of a component has none.
@@ -106,9 +106,13 @@ class RowMixtures:
             n, _, dim = self.means.shape
             which = torch.multinomial(self.log_weights.exp(), k, replacement=True).mT  # (k, N)
             row = torch.arange(n, device=which.device).expand_as(which)
-            white = stretch * torch.randn(k, n, dim, dtype=self.means.dtype, device=which.device)
+            means = self.means[row, which]
+            if stretch is None:
+                white = torch.randn_like(means)
+            else:  # another order in memory, hence of the numbers drawn: seeds keep their fits
+                white = stretch * torch.randn(k, n, dim, dtype=means.dtype, device=means.device)
             turned = (self.factors[row, which] @ white.unsqueeze(-1)).squeeze(-1)
-            return self.means[row, which] + turned
+            return means + turned
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density ``(k, N)`` of ``v`` with shape ``(k, N, D)``."""
