@@ -8,8 +8,16 @@ import pytest
 import torch
 
 from deconflow.noise import GaussianNoise
-from deconflow.tables import Columns, RowReader, find_columns, open_table, read_rows, writing
-from deconflow.tables.specs import parse_pairs, split
+from deconflow.tables import (
+    Columns,
+    RowReader,
+    find_columns,
+    open_table,
+    read_rows,
+    split_list,
+    writing,
+)
+from deconflow.tables.option_syntax import parse_pairs
 
 NAN = float("nan")
 
@@ -48,17 +56,17 @@ NAMES = ["x", "y", "x_err", "e_x", "y_err", "z", "c"]
 REFUSED = {
     "missing": (["xx"], {}, "Expected the column 'xx'.*Did you mean 'x'"),
     "twice": (["y", "y"], {}, "each once"),
-    "no error": (["z"], {}, "Name it: --errors z=COLUMN"),
+    "no error": (["z"], {}, r"Name it: errors=\['z=COLUMN'\]"),
     "two errors": (["x"], {}, "got several: x_err, e_x"),
     "error column missing": (["y"], {"errors": ["y=nope"]}, "Expected the column 'nope'"),
-    "wrong count": (["x", "y"], {"errors": ["c"]}, "Expected 2 columns after --errors"),
+    "wrong count": (["x", "y"], {"errors": ["c"]}, "Expected 2 columns after errors="),
     "unknown name": (["y"], {"errors": ["q=c"]}, "with NAME one of y"),
-    "error twice": (["y"], {"errors": ["y=c", "y=x_err"]}, "got two in --errors"),
-    "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in --errors"),
+    "error twice": (["y"], {"errors": ["y=c", "y=x_err"]}, "got two in errors="),
+    "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in errors="),
     "pair": (["y", "x"], {"errors": ["x=c"], "correlations": ["y=c"]}, "FIRST:SECOND=COLUMN"),
-    "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected --corr"),
-    "law": (["y"], {"noise": "poisson"}, "Expected --noise as one of gaussian"),
-    "uneven law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
+    "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected correlations="),
+    "law": (["y"], {"noise": "poisson"}, "Expected noise= as one of gaussian"),
+    "asymmetric law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
     "correlated law": (
         ["y", "x"],
         {"errors": ["x=c"], "correlations": ["x:y=c"], "noise": "laplace"},
@@ -126,8 +134,8 @@ def test_unusable_rows_have_reasons(tmp_path):
     assert rows.w.shape == (3, 2)
     assert np.isnan(rows.w[1, 0])  # a value without an error is a missing value
     assert rows.without_error == 1
-    spread = rows.spread(np.array([1.0, 2.0, 3.0]))
-    assert np.array_equal(spread, [1.0, NAN, NAN, 2.0, NAN, 3.0], equal_nan=True)
+    placed = rows.scatter(np.array([1.0, 2.0, 3.0]))
+    assert np.array_equal(placed, [1.0, NAN, NAN, 2.0, NAN, 3.0], equal_nan=True)
 
 
 def test_correlations_that_cannot_be(tmp_path):
@@ -166,8 +174,10 @@ def test_rows_are_named_across_chunks(tmp_path):
     lines = "\n".join("1.0,0.1" for _ in range(50))
     (tmp_path / "t.csv").write_text(f"x,x_err\n{lines}\n1.0,oops\n")
     reader = RowReader(find_columns(["x", "x_err"], ["x"]), open_table(tmp_path / "t.csv"))
+    *chunks, last = reader.source.chunks(20, reader.needed)
+    assert [reader(chunk, 20 * i).usable.all() for i, chunk in enumerate(chunks)] == [True] * 2
     with pytest.raises(ValueError, match="got 'oops' in row 50"):
-        list(reader.chunks(20))
+        reader(last, 40)
 
 
 def test_no_rows(tmp_path):
@@ -251,13 +261,13 @@ ODD = ["a=b", "c:d", "e,f", "a", "é x"]
 def test_names_with_signs_of_their_own():
     """Whatever a column is called, it can be named."""
     available = [*ODD, "s:1", "r=2", "t,u"]
-    names = split(["a=b", "c:d", "e,f", "a,é x"], available)
+    names = split_list(["a=b", "c:d", "e,f", "a,é x"], available)
     assert names == ODD
     errors = ["a=b=s:1", "c:d=r=2", "e,f=t,u", "a=0.5,é x=0.1:0.2"]
     found = find_columns(available, names, errors=errors)
     expected = (("s:1",) * 2, ("r=2",) * 2, ("t,u",) * 2, (0.5, 0.5), (0.1, 0.2))
     assert found.errors == expected
-    pairs = parse_pairs(["a=b:c:d=r=2", "c:d:e,f=t,u"], names, "--corr")
+    pairs = parse_pairs(["a=b:c:d=r=2", "c:d:e,f=t,u"], names, "correlations")
     assert pairs == (("a=b", "c:d", "r=2"), ("c:d", "e,f", "t,u"))
-    with pytest.raises(ValueError, match="Expected --corr as FIRST:SECOND=COLUMN"):
-        parse_pairs(["a:a=t,u"], names, "--corr")
+    with pytest.raises(ValueError, match="Expected correlations= as FIRST:SECOND=COLUMN"):
+        parse_pairs(["a:a=t,u"], names, "correlations")

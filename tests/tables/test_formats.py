@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from tables.catalogue import N, catalogue, text
 
-from deconflow.tables import open_table, writing
-from deconflow.tables.formats import ENDINGS, need
+from deconflow.tables import need, open_table, writing
+from deconflow.tables.io import ENDINGS
 
 
 def write(path, table, size=70):
