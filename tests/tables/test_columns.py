@@ -20,6 +20,7 @@ from deconflow.tables import (
 from deconflow.tables.option_syntax import parse_pairs
 
 NAN = float("nan")
+PAIRS = ["x:x=vx,y:y=vy,x:y=c"]
 
 
 def rows_of(tmp_path, columns, only=None, **data):
@@ -111,9 +112,7 @@ def test_correlations_can_be_left_out():
 
 
 def test_covariance_columns(tmp_path):
-    columns = find_columns(
-        ["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=["x:x=vx,y:y=vy,x:y=c"]
-    )
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
     rows = rows_of(
         tmp_path, columns, x=[1.0] * 2, y=[2.0] * 2, vx=[4.0] * 2, vy=[9.0] * 2, c=[3.0] * 2
     )
@@ -240,6 +239,79 @@ def test_units_of_errors_are_converted(tmp_path):
     table.write(tmp_path / "odd.fits")
     with pytest.raises(ValueError, match="in a unit like"):
         RowReader(columns, open_table(tmp_path / "odd.fits"))
+
+
+def lengths(tmp_path, unit, columns=("x:x=v", "y:y=u", "x:y=c"), **units):
+    """Read x in metres and y in seconds, with variances and covariances in units of their own."""
+    from astropy.table import Table
+
+    data = {"x": [1.0, 2.0], "y": [1.0, 2.0], "v": [1e-4, 4e-4], "u": [9.0] * 2, "c": [0.01] * 2}
+    table = Table(data)
+    for name, its_unit in {"x": "m", "y": "s", "v": unit, "u": "s2", "c": "km s", **units}.items():
+        table[name].unit = its_unit
+    table.write(tmp_path / "t.fits")
+    source = open_table(tmp_path / "t.fits")
+    found = find_columns(source.names, ["x", "y"], covariances=columns)
+    return read_rows(RowReader(found, source))
+
+
+def test_units_of_covariances_are_converted(tmp_path):
+    rows = lengths(tmp_path, "km2")
+    assert np.allclose(rows.noise.covariance()[0], [[100.0, 10.0], [10.0, 9.0]])
+    assert np.allclose(rows.noise.covariance()[1], [[400.0, 10.0], [10.0, 9.0]])
+
+
+def test_units_of_covariances_that_are_not_said_are_those_of_the_columns(tmp_path):
+    rows = lengths(tmp_path, None, c=None)
+    assert np.allclose(rows.noise.covariance()[0], [[1e-4, 0.01], [0.01, 9.0]])
+
+
+@pytest.mark.parametrize(
+    ("unit", "other", "message"),
+    [
+        ("km", {}, r"Expected column 'v' in a unit like m \* m; got km. Convert it"),
+        ("m2", {"c": "m2"}, r"Expected column 'c' in a unit like m \* s; got m2. Convert it"),
+    ],
+)
+def test_units_of_covariances_that_cannot_be_converted(tmp_path, unit, other, message):
+    with pytest.raises(ValueError, match=message):
+        lengths(tmp_path, unit, **other)
+
+
+def test_one_column_of_errors_for_values_in_two_units(tmp_path):
+    from astropy.table import Table
+
+    table = Table({"x": [1.0, 2.0], "y": [1.0, 2.0], "e": [1.0, 3.0]})
+    for name, unit in {"x": "m", "y": "km", "e": "m"}.items():
+        table[name].unit = unit
+    table.write(tmp_path / "t.fits")
+    source = open_table(tmp_path / "t.fits")
+    found = find_columns(source.names, ["x", "y"], errors=["x=e,y=e"])
+    rows = read_rows(RowReader(found, source))
+    assert np.allclose(rows.noise.variance().sqrt(), [[1.0, 0.001], [3.0, 0.003]])
+
+
+def test_a_variance_goes_before_an_error_that_is_not_there(tmp_path):
+    columns = Columns(("x",), (("x_err", "x_err"),), covariances=(("x", "x", "v"),))
+    rows = rows_of(tmp_path, columns, x=[1.0, 2.0], v=[4.0, 9.0])
+    assert np.allclose(rows.noise.variance()[:, 0], [4.0, 9.0])
+
+
+def test_exact_values_share_no_covariance(tmp_path):
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
+    data = {"x": [1.0] * 3, "y": [2.0] * 3, "vx": [0.0, 0.0, 1.0], "vy": [1.0] * 3}
+    rows = rows_of(tmp_path, columns, **data, c=[0.0, 0.5, 0.5])
+    assert list(rows.reasons) == ["", "errors and correlations make no covariance", ""]
+
+
+def test_a_table_all_of_whose_covariances_are_impossible(tmp_path):
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
+    path = tmp_path / "t.csv"
+    path.write_text("x,y,vx,vy,c\n1,1,1,1,2\n")
+    reader = RowReader(columns, open_table(path))
+    rows = reader(next(reader.source.chunks(10)), 0)
+    assert rows.noise is None
+    assert not rows.usable.any()
 
 
 def test_gaia(gaia_path):

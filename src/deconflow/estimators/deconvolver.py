@@ -241,7 +241,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
             what = f"{flows} flows, with {1 - FLOW_SHARE:.0%} of an a" + what[1:]
         return f"{what}.\n{self.certificate_.in_words()}"
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         details = {
@@ -258,7 +258,7 @@ class Deconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 tensors[f"{prefix}.{name}"] = torch.tensor(getattr(mixture, name))
         for m, member in enumerate(self._members):
             tensors |= {f"flow{m}.{name}": tensor for name, tensor in member.state.items()}
-        write_model(path, self, details, tensors)
+        write_model(path, self, details, tensors, extra_files)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

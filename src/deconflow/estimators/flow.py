@@ -329,7 +329,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
             answers.append(draws.log_marginal().double().cpu() - volume)
         return torch.cat(answers).numpy()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         details = {
@@ -341,7 +341,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
             **_prefixed("density.", self.density_.density.state_dict()),
             **_prefixed("posterior.", self.posterior_.state_dict()),
         }
-        write_model(path, self, details, weights)
+        write_model(path, self, details, weights, extra_files)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:

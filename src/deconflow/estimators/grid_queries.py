@@ -125,7 +125,7 @@ class GridQueries:
                 whole[weighed.rows] = part
         return PosteriorSamples(samples, means, covariances, sizes)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         arrays = {
@@ -136,7 +136,7 @@ class GridQueries:
             "relative_error": self.relative_error_,
             "learned": self._learned(),
         }
-        write_model(path, self, details, arrays)
+        write_model(path, self, details, arrays, extra_files)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

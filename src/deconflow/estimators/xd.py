@@ -299,7 +299,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             random_state=self.random_state,
         )  # fmt: skip
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
         """Write the fitted model to a folder, as JSON and safetensors."""
         check_is_fitted(self)
         details = {
@@ -310,7 +310,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
             "selection": {k: v.tolist() for k, v in getattr(self, "selection_", {}).items()},
         }
         arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
-        write_model(path, self, details, arrays)
+        write_model(path, self, details, arrays, extra_files)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
