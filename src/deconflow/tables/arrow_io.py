@@ -12,15 +12,9 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow.csv import (
-    ConvertOptions,
-    CSVStreamingReader,
-    ParseOptions,
-    ReadOptions,
-    open_csv,
-)
 
 from deconflow.tables.io import Sink, Source, row_name, slices
 
@@ -75,12 +69,12 @@ class TextSource(Source):
                 table = table.set_column(i, name, _present(table[name]).cast(kind))
         return table
 
-    def _reader(self, **conversion: Any) -> CSVStreamingReader:
-        return open_csv(
+    def _reader(self, **conversion: Any) -> arrow_csv.CSVStreamingReader:
+        return arrow_csv.open_csv(
             self.path,
-            read_options=ReadOptions(skip_rows=self._comments),
-            parse_options=ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=ConvertOptions(strings_can_be_null=False, **conversion),
+            read_options=arrow_csv.ReadOptions(skip_rows=self._comments),
+            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
         )
 
     @contextmanager

@@ -24,6 +24,13 @@ from deconflow.tables.io import Sink, Source, need, slices
 ASTROPY_FORMATS = {"ecsv": "ascii.ecsv", "votable": "votable"}
 READ_OPTIONS = {"votable": {"use_names_over_ids": True}}
 """Names as people gave them, not as XML wants them."""
+FITS_NUMBERS = {
+    pa.int8(): pa.int16(), pa.int16(): pa.int16(), pa.int32(): pa.int32(), pa.int64(): pa.int64(),
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(), pa.float32(): pa.float32(), pa.float64(): pa.float64(),
+}  # fmt: skip
+"""Which of FITS's types holds a type of numbers."""
 FITS_FORMS = {
     pa.int16(): "I", pa.int32(): "J", pa.int64(): "K", pa.float32(): "E", pa.float64(): "D",
 }  # fmt: skip
@@ -40,7 +47,7 @@ class FitsSource(Source):
         with self._table() as hdu:
             self.n_rows: int = hdu.header["NAXIS2"]
             self.schema = pa.schema([
-                _field(column.name, _fits_cells(hdu, column, 0, 0).type, column.unit)
+                _field(column.name, _fits_cells(hdu, column, 0, 1).type, column.unit)
                 for column in hdu.columns
             ])  # fmt: skip
 
@@ -172,24 +179,14 @@ def _encode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_boolean(kind):
         return pc.if_else(column, pa.scalar(b"T"), pa.scalar(b"F")).fill_null(b"\0")
-    if pa.types.is_fixed_size_list(kind) and (number := _fits_number(kind.value_type)):
-        return column.cast(pa.list_(number, kind.list_size))
-    number = _fits_number(kind)
-    if number:
+    if kind in FITS_NUMBERS:
+        number = FITS_NUMBERS[kind]
         return column.cast(number).fill_null(_least(number))
+    if pa.types.is_fixed_size_list(kind) and kind.value_type in FITS_NUMBERS:
+        return column.cast(pa.list_(FITS_NUMBERS[kind.value_type], kind.list_size))
     if pa.types.is_string(kind):
         return column.cast(pa.binary()).fill_null(b"")
     return pa.chunked_array([[_text(cell).encode() for cell in column.to_pylist()]], pa.binary())
-
-
-def _fits_number(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of FITS that holds a type of numbers; None for other types."""
-    if pa.types.is_floating(kind):
-        return pa.float64() if kind == pa.float64() else pa.float32()
-    if pa.types.is_integer(kind):
-        bits = kind.bit_width * (2 if pa.types.is_unsigned_integer(kind) else 1)
-        return pa.int16() if bits <= 16 else pa.int32() if bits == 32 else pa.int64()
-    return None
 
 
 def _least(number: pa.DataType) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from deconflow.tables.option_syntax import Bars, Pairs, parse_errors, parse_pairs
+from deconflow.tables.option_syntax import Bar, Bars, Pairs, parse_errors, parse_pairs
 
 SYMMETRIC = ("{}_err", "{}_error", "e_{}", "sigma_{}")
 ASYMMETRIC = ("{}_err_lo", "{}_err_hi")
@@ -107,8 +107,16 @@ class Columns:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Take what :meth:`as_dict` gave, after a trip through JSON."""
         try:
-            return cls(**{name: _frozen(value) for name, value in values.items()})
-        except (AttributeError, TypeError, ValueError) as error:
+            return cls(
+                names=tuple(map(str, values["names"])),
+                errors=tuple((_bar(low), _bar(high)) for low, high in values["errors"]),
+                correlations=tuple((str(a), str(b), str(c)) for a, b, c in values["correlations"]),
+                covariances=tuple((str(a), str(b), str(c)) for a, b, c in values["covariances"]),
+                noise=str(values["noise"]),
+                df=float(values["df"]),
+                units=tuple(None if unit is None else str(unit) for unit in values["units"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"Expected a description of columns; got a part: {error}") from error
 
     def describe(self) -> list[str]:
@@ -251,5 +259,5 @@ def _correlations_by_name(
     return tuple((first, second, column) for first, second, column in pairs if column is not None)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _bar(value: Any) -> Bar:
+    return value if isinstance(value, str) else float(value)
