@@ -1,3 +1,5 @@
+import resource
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 from deconflow.densities import MixtureDensity, StandardNormal
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.averaging import RunningAverage
+from deconflow.fitting.checkpoint import Checkpoint
 from deconflow.fitting.loop import POINTS_AT_ONCE, paired_error
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
@@ -76,6 +79,20 @@ def test_resumes_to_the_same_result(settings, rng, tmp_path):
     assert not list(tmp_path.glob("*.part"))
     again, _ = run(checkpoint=path)  # a finished fit is not repeated
     assert torch.equal(whole, again)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "fit.ckpt", "a fit")
+    checkpoint.save({"epoch": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"Expected room on the disk for .*fit\.ckpt; got none"):
+            checkpoint.save({"epoch": 2, "weights": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert checkpoint.load() == {"epoch": 1}
+    assert list(tmp_path.iterdir()) == [tmp_path / "fit.ckpt"]
 
 
 def test_checkpoint_of_another_fit_is_refused(rng, tmp_path):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from deconflow._version import __version__
-from deconflow.files import swap_folder
+from deconflow.files import replacing_folder
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
@@ -27,25 +25,29 @@ Model = TypeVar("Model")
 
 
 def write_model(
-    path: str | Path, model: Any, details: dict[str, Any], weights: dict[str, Tensor]
+    path: str | Path,
+    model: Any,
+    details: dict[str, Any],
+    weights: dict[str, Tensor],
+    extra_files: dict[str, str] | None = None,
 ) -> None:
-    """Write a fitted estimator's folder, all or nothing; an older model there is replaced."""
+    """Write a fitted estimator's folder, all or nothing; an older model there is replaced.
+
+    ``extra_files`` are texts that others keep in the folder, by the names of their files.
+    """
     path = Path(path)
     if path.exists() and not (path / DESCRIPTION).is_file():
         raise FileExistsError(
             f"Expected {path} to be free or an older model; got something else there. "
             "Choose another path."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        text = json.dumps({**_describe(model), "details": details}, indent=1)
-        (new / DESCRIPTION).write_text(text + "\n")
-        _write_weights(weights, new / WEIGHTS)
-        new.chmod(0o755)
-        swap_folder(new, path)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    description = json.dumps({**_describe(model), "details": details}, indent=1) + "\n"
+    with replacing_folder(path) as new:
+        for name, text in {DESCRIPTION: description, **(extra_files or {})}.items():
+            (new / name).write_text(text)
+        # save_file would let only the owner read its file, and hide what the disk says
+        contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
+        (new / WEIGHTS).write_bytes(save(contiguous))
 
 
 def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> Model:
@@ -70,13 +72,6 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
     return model
-
-
-def _write_weights(weights: dict[str, Tensor], path: Path) -> None:
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path)
-    except SafetensorError as error:  # such as a disk that is full
-        raise OSError(f"Expected to write {path.name}; got: {error}") from error
 
 
 def _describe(model: Any) -> dict[str, Any]:

@@ -24,8 +24,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.tables import Rows
-from deconflow.tables.specs import split
+from deconflow.tables import Measurements, split_list
 
 Array = NDArray[np.float64]
 
@@ -64,18 +63,18 @@ def verdict(scores: dict[str, Array]) -> Iterator[str]:
     width = max(map(len, scores))
     for name, values in scores.items():
         error = values.std() / np.sqrt(len(values))
-        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} a row"
+        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} per row"
     for name, values in scores.items():
         if name == best:
             continue
         gap = scores[best] - values
         error = gap.std() / np.sqrt(len(gap))
         sure = "clearly better than" if gap.mean() > 2 * error else "no clearer than"
-        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} a row"
+        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} per row"
 
 
 def _checked_methods(methods: str) -> Sequence[str]:
-    names = split([methods])
+    names = split_list([methods])
     for name in names:
         if name not in METHODS:
             raise ValueError(f"Expected --methods of {', '.join(METHODS)}; got {name!r}.")
@@ -84,7 +83,9 @@ def _checked_methods(methods: str) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-def _held_out_scores(name: str, rows: Rows, share: float, seed: int, *, progress: bool) -> Array:
+def _held_out_scores(
+    name: str, rows: Measurements, share: float, seed: int, *, progress: bool
+) -> Array:
     assert rows.noise is not None
     order = np.random.default_rng(seed).permutation(len(rows.w))
     n_test = max(1, round(share * len(order)))

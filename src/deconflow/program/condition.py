@@ -16,8 +16,7 @@ from deconflow.program.messages import one_line_errors
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
 from deconflow.program.saved import SavedModel, load
 from deconflow.program.streaming import append_columns, open_for, report_counts
-from deconflow.tables import RowReader, Source
-from deconflow.tables.specs import split
+from deconflow.tables import RowReader, Source, split_list
 
 Array = NDArray[np.float64]
 
@@ -47,7 +46,7 @@ def condition(
     """
     with one_line_errors():
         saved = load(model)
-        known = _known(saved, split(given, saved.names))
+        known = _known(saved, split_list(given, saved.names))
         source = open_for(table, output)
         reader, columns, compute = (
             _density(saved, source, known)

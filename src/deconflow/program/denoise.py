@@ -18,7 +18,7 @@ from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Q
 from deconflow.program.posteriors import Answer, answer_posterior
 from deconflow.program.saved import load
 from deconflow.program.streaming import append_columns, open_for, report_counts
-from deconflow.tables.specs import split
+from deconflow.tables import split_list
 
 Array = NDArray[np.float64]
 DRAWS = 400
@@ -32,7 +32,9 @@ def denoise(
     correlations: Annotated[
         bool, typer.Option("--correlations", help="Also the posterior correlations.")
     ] = False,
-    samples: Annotated[int, typer.Option("--samples", min=0, help="Also as many draws a row.")] = 0,
+    samples: Annotated[
+        int, typer.Option("--samples", min=0, help="Also as many draws per row.")
+    ] = 0,
     prefix: Prefix = "",
     chunk: Chunk = 20_000,
     seed: Seed = 0,
@@ -137,7 +139,7 @@ class PosteriorColumns:
 def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
     shares = []
-    for part in split([text]):
+    for part in split_list([text]):
         try:
             share = float(part)
         except ValueError:

@@ -29,7 +29,7 @@ from deconflow.program.options import (
 from deconflow.program.reading import read_table
 from deconflow.program.saved import SavedModel, check_free
 from deconflow.program.waiting import waiting
-from deconflow.tables import Columns, Rows
+from deconflow.tables import Columns, Measurements
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -74,7 +74,7 @@ def fit(
         typer.echo(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _fit(model: Any, rows: Rows, what: str, quiet: bool) -> float:
+def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
     with waiting(what, shown=not quiet and "verbose" not in model.get_params()):
@@ -82,7 +82,7 @@ def _fit(model: Any, rows: Rows, what: str, quiet: bool) -> float:
     return round(time.perf_counter() - start, 1)
 
 
-def _about(model: Any, table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
+def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Say what a model is kept with, as JSON can hold it."""
     assert rows.noise is not None
     return {
@@ -97,7 +97,7 @@ def _settings(model: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
-def _figures(table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
+def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
     assert rows.noise is not None
     sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)

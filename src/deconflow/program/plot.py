@@ -17,9 +17,7 @@ from deconflow.program.messages import one_line_errors
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.posteriors import answer_posterior
 from deconflow.program.saved import SavedModel, load
-from deconflow.tables import open_table, read_rows
-from deconflow.tables.formats import need, split_part
-from deconflow.tables.specs import split
+from deconflow.tables import need, open_table, read_rows, split_list, split_part
 
 Array = NDArray[np.float64]
 KINDS = ("corner", "marginals", "history", "diagnostics")
@@ -165,7 +163,7 @@ def _check(output: Path, kind: str) -> None:
 
 def _parse_rows(text: str) -> list[int]:
     try:
-        return [int(part) for part in split([text])]
+        return [int(part) for part in split_list([text])]
     except ValueError as error:
         raise ValueError(
             f"Expected --rows as whole numbers, such as 0,17; got {text!r}."

@@ -9,7 +9,7 @@ import typer
 
 from deconflow.program.messages import note, one_line_errors
 from deconflow.program.options import Quiet
-from deconflow.tables.specs import split
+from deconflow.tables import split_list
 
 NAMES = ("mixture", "pretraining", "uci", "ablation", "grid", "figures")
 
@@ -60,7 +60,7 @@ def reproduce(
         else:
             if name == "figures":
                 _need_pictures()
-            typer.echo(work.run(name, split([rows]), _numbers(seeds)))
+            typer.echo(work.run(name, split_list([rows]), _numbers(seeds)))
 
 
 def _report(work, name: str) -> None:  # noqa: ANN001
@@ -81,7 +81,7 @@ def _check_name(name: str, *, needed: bool) -> None:
 
 def _numbers(seeds: str) -> list[int] | None:
     try:
-        return [int(part) for part in split([seeds])] or None
+        return [int(part) for part in split_list([seeds])] or None
     except ValueError as error:
         raise ValueError(
             f"Expected --seeds as whole numbers, such as 0,1; got {seeds!r}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.estimators.persistence import DESCRIPTION
-from deconflow.files import clear_write_errors, swap_folder
+from deconflow.files import clear_write_errors
 from deconflow.program.methods import METHODS, estimator_class
 from deconflow.program.posteriors import closed_form
 from deconflow.tables import Columns, RowReader, Source, find_columns
@@ -73,16 +72,7 @@ class SavedModel:
         about = {"format": FORMAT, **self.about}
         if self.columns is not None:
             about["columns"] = self.columns.as_dict()
-        check_free(path)
-        with clear_write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            try:
-                self.estimator.save(folder / "model")
-                (folder / "model" / TABLE).write_text(json.dumps(about, indent=1) + "\n")
-                swap_folder(folder / "model", path)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+        self.estimator.save(path, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
 
 
 def check_free(path: Path) -> None:

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from deconflow.noise import Noise
-from deconflow.tables import RowReader, Source, open_table, writing
-from deconflow.tables.formats import format_of, need, split_part
+from deconflow.tables import (
+    RowReader,
+    Source,
+    format_of,
+    need,
+    open_table,
+    split_part,
+    writing,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +36,7 @@ MOST_FAILURES = 1000
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and format_of(output) in ("csv", "tsv")
+    text = output is not None and format_of(output).name in ("csv", "tsv")
     source = open_table(table, typed=not text)
     if output is not None and output.exists() and output.samefile(split_part(table)[0]):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
@@ -92,7 +99,7 @@ def _compute_rows(
     places = np.flatnonzero(rows.usable)
     for row, reason in failures.items():
         status[places[row]] = reason
-    return rows.spread(answers), status
+    return rows.scatter(answers), status
 
 
 def refuse_useless(counts: Counter[str], table: str) -> None:
