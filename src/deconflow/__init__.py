@@ -7,6 +7,7 @@ from deconflow._version import __version__
 
 if TYPE_CHECKING:
     from deconflow import noise, plots, tables
+    from deconflow.certificate import Certificate
     from deconflow.estimators import (
         XDGMM,
         Deconvolver,
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
         WaveletDeconvolver,
         load,
     )
-    from deconflow.evaluation import Certificate
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
 
 _HOMES = {
-    "Certificate": "deconflow.evaluation",
+    "Certificate": "deconflow.certificate",
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
 }

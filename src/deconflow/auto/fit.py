@@ -14,8 +14,9 @@ from torch import Tensor
 from deconflow.auto.parallel import train_all
 from deconflow.auto.plan import FLOW_SHARE, Plan, share_out
 from deconflow.auto.training import Job, Member
+from deconflow.certificate import Certificate
 from deconflow.densities import Architecture, Density, Ensemble, MixtureDensity
-from deconflow.evaluation import Certificate, HeldOut, certify, estimate_log_likelihood
+from deconflow.evaluation import HeldOut, certify, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals

@@ -12,10 +12,10 @@ from deconflow.estimators.fitted import (
 )
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
-from deconflow.estimators.persistence import ABOUT_ONE_RUN, read_description
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
+from deconflow.model_files import read_description
 
 ESTIMATORS = {
     cls.__name__: cls
@@ -36,7 +36,6 @@ def load(path: str | Path) -> DensityEstimator:
 
 
 __all__ = [
-    "ABOUT_ONE_RUN",
     "ESTIMATORS",
     "XDGMM",
     "Deconvolver",

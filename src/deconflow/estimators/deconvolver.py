@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import cpus
 from deconflow.auto import FLOW_SHARE, Fitted, Member, Resources, blend_of, fit_density, make_plan
+from deconflow.certificate import Certificate
 from deconflow.checks import check_integer
 from deconflow.densities import Architecture
 from deconflow.estimators.base import DensityEstimator
@@ -26,7 +27,6 @@ from deconflow.estimators.fitted import (
     standardised,
 )
 from deconflow.estimators.validation import check_resumable, true_values
-from deconflow.evaluation import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng

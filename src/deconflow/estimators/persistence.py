@@ -13,11 +13,15 @@ from torch import Tensor
 
 from deconflow._version import __version__
 from deconflow.files import replacing_folder
+from deconflow.model_files import (
+    ABOUT_ONE_RUN,
+    DESCRIPTION,
+    FORMAT,
+    WEIGHTS,
+    check_free,
+    read_description,
+)
 
-FORMAT = 1
-DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
-ABOUT_ONE_RUN = ("checkpoint", "verbose")
-"""Parameters that are not part of a model."""
 RENAMED = {"members": "n_members", "folds": "n_folds"}
 """Parameters that models of version 0.1 know by another name."""
 
@@ -36,11 +40,7 @@ def write_model(
     ``extra_files`` are texts that others keep in the folder, by the names of their files.
     """
     path = Path(path)
-    if path.exists() and not (path / DESCRIPTION).is_file():
-        raise FileExistsError(
-            f"Expected {path} to be free or an older model; got something else there. "
-            "Choose another path."
-        )
+    check_free(path)
     description = json.dumps({**_describe(model), "details": details}, indent=1) + "\n"
     with replacing_folder(path) as new:
         for name, text in {DESCRIPTION: description, **(extra_files or {})}.items():
@@ -96,33 +96,6 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, range | list | tuple):
         return [_as_json(part) for part in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def read_description(path: Path) -> dict[str, Any]:
-    """Read what a model folder says of itself, or say in one line why not."""
-    if path.is_file():
-        raise ValueError(
-            f"Expected the folder of a model; got the file {path}. Models are folders of JSON and "
-            "safetensors; pickles are not loaded."
-        )
-    if not (path / DESCRIPTION).is_file() or not (path / WEIGHTS).is_file():
-        raise FileNotFoundError(
-            f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
-        )
-    try:
-        description = json.loads((path / DESCRIPTION).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"Expected a whole model at {path}; got a damaged {DESCRIPTION}: {error}"
-        ) from error
-    if not isinstance(description, dict):
-        raise ValueError(f"Expected a whole model at {path}; got a damaged {DESCRIPTION}.")
-    if description.get("format") != FORMAT:
-        raise ValueError(
-            f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "
-            f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
-        )
-    return description
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

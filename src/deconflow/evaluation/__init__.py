@@ -1,14 +1,12 @@
 """How good a fitted density is, and how far to trust it."""
 
-from deconflow.evaluation.certificate import MEANINGS, Certificate, HeldOut, certify
+from deconflow.evaluation.certify import HeldOut, certify
 from deconflow.evaluation.check import check_fit
 from deconflow.evaluation.likelihood import Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps, simulate_like
 
 __all__ = [
-    "MEANINGS",
-    "Certificate",
     "Estimate",
     "HeldOut",
     "certify",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.evaluation.certificate import LOW_SIZE, Certificate
+from deconflow.certificate import LOW_SIZE, Certificate
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps
 from deconflow.noise import Noise
 

@@ -8,7 +8,7 @@ import typer
 
 from deconflow.program.messages import one_line_errors
 from deconflow.program.options import Model, Output, Seed
-from deconflow.program.saved import load
+from deconflow.program.model_folder import load
 from deconflow.tables import need, writing
 
 AT_ONCE = 100_000

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from deconflow.noise import Noise
 from deconflow.tables import (
     RowReader,
     Source,
@@ -25,12 +24,14 @@ from deconflow.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deconflow.noise import Noise
+
 Array = NDArray[np.float64]
-Compute = Callable[[Array, Noise], Array]
+Compute = Callable[[Array, "Noise"], Array]
 """From ``(n, D)`` measurements and their noise to ``(n, C)`` new columns."""
 
 STATUS = "deconflow_status"
-ROWS_AT_ONCE = 2000
+ROWS_AT_ONCE = 5000
 MOST_FAILURES = 1000
 
 
@@ -95,7 +96,7 @@ def _compute_rows(
     for start in range(0, len(rows.w), ROWS_AT_ONCE):
         assert rows.noise is not None
         part = slice(start, min(start + ROWS_AT_ONCE, len(rows.w)))
-        _carefully(compute, rows.w, rows.noise, part, answers, failures)
+        _bisect_failures(compute, rows.w, rows.noise, part, answers, failures)
     places = np.flatnonzero(rows.usable)
     for row, reason in failures.items():
         status[places[row]] = reason
@@ -117,7 +118,7 @@ def report_counts(counts: Counter[str]) -> str:
     return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
-def _carefully(
+def _bisect_failures(
     compute: Compute,
     w: Array,
     noise: Noise,
@@ -135,8 +136,8 @@ def _carefully(
                 raise
             return
         middle = (part.start + part.stop) // 2
-        _carefully(compute, w, noise, slice(part.start, middle), answers, failures)
-        _carefully(compute, w, noise, slice(middle, part.stop), answers, failures)
+        for half in (slice(part.start, middle), slice(middle, part.stop)):
+            _bisect_failures(compute, w, noise, half, answers, failures)
 
 
 def _with_fields(source: Source, names: Sequence[str]) -> pa.Schema:

@@ -121,12 +121,17 @@ class Columns:
 
     def describe(self) -> list[str]:
         """Say in plain words what is measured, and how well; one line per column."""
-        lines = []
+        pairs = zip(self.names, self.error_words(), strict=True)
+        return [f"{name} with error {words}" for name, words in pairs]
+
+    def error_words(self) -> list[str]:
+        """Say in plain words where each column's errors are."""
+        found = []
         for name, (lower, upper) in zip(self.names, self.errors, strict=True):
             bars = f"{lower}" if lower == upper else f"-{lower} +{upper}"
             shared = [c for a, b, c in self.correlations + self.covariances if name in (a, b)]
-            lines.append(f"{name} with error {bars}" + (f"; {', '.join(shared)}" if shared else ""))
-        return lines
+            found.append("; ".join([bars, ", ".join(shared)] if shared else [bars]))
+        return found
 
 
 def find_columns(
