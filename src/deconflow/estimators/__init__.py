@@ -1,6 +1,7 @@
 """Estimators: the library's fronts, in scikit-learn's shape."""
 
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
+from deconflow.estimators.density_queries import OutOfReachError
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.results import PosteriorSamples
@@ -12,6 +13,7 @@ __all__ = [
     "Deconvolver",
     "DeconvolvingKDE",
     "FlowDeconvolver",
+    "OutOfReachError",
     "PosteriorSamples",
     "UntrustedFitWarning",
     "WaveletDeconvolver",

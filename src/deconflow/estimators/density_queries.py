@@ -25,6 +25,10 @@ SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
 
 
+class OutOfReachError(ValueError):
+    """A measurement to which the model gives no density at all."""
+
+
 class DensityQueries:
     """What can be asked of ``density_`` with weighted draws from a proposal, ``_weigh``."""
 
@@ -144,7 +148,7 @@ def _refuse_out_of_reach(draws: WeightedDraws, first_row: int) -> None:
     """Raise where no proposal of a row has a density above zero."""
     position = first_bad(~draws.log_weights.amax(0).isfinite())
     if position is not None:
-        raise ValueError(
+        raise OutOfReachError(
             "Expected measurements that the model can reach; "
             f"got row {first_row + position[0]} of w, whose density is zero in {draws.v.dtype}. "
             "Look at that row, or use dtype='float64'."

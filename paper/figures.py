@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deconflow.files import replacing
-from deconflow.reproduction import data
-from deconflow.reproduction.data import TEST_POINT, TOY_NOISE, exact_posterior
-from deconflow.reproduction.protocols import PAPER
-from deconflow.reproduction.records import Records
+from paper import data
+from paper.data import TEST_POINT, TOY_NOISE, Array, exact_posterior
+from paper.protocols import PAPER
+from paper.records import Records
 
-Array = NDArray[np.float64]
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside these contours of a Gaussian in two dimensions."""
@@ -39,7 +37,6 @@ APPENDIX = {
     "reproduction-gmm-flow.png": ("pretraining", "gmm-flow"),
     "reproduction-gmm-exact.png": ("pretraining", "gmm-exact"),
 }
-NAMES = (TOY_DATA, TOY_MODELS, *APPENDIX)
 PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     TOY_DATA: (),
     TOY_MODELS: tuple(MODELS.values()),
@@ -47,7 +44,6 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """The rows whose draws each figure shows."""
 
-SHOWN = (*MODELS.values(), *APPENDIX.values())
 _ELLIPSE = "the dashed ellipse is one sigma of the noise around the measurement"
 CAPTIONS = {
     TOY_DATA: "The toy's training rows, with contours at 0.5, 1, 1.5 and 2 sigma: true values on "
@@ -72,7 +68,7 @@ def folder_of(document: Path) -> Path:
 def draw_all(results: Path, folder: Path, protocol: str) -> tuple[list[str], list[str]]:
     """Draw every figure whose runs are there; return what was drawn, and what is missing."""
     drawn, left = [TOY_DATA], []
-    sources = {name: made_of(results, protocol, name) for name in NAMES}
+    sources = {name: made_of(results, protocol, name) for name in CAPTIONS}
     _save(_toy_data(), folder / TOY_DATA, sources[TOY_DATA])
     panels = {title: _kept(results, protocol, *place) for title, place in MODELS.items()}
     there = {title: draws for title, draws in panels.items() if draws is not None}
@@ -133,7 +129,7 @@ def _toy_data() -> Any:
 
 
 def _models(panels: dict[str, dict[str, Array]], *, across: bool = False) -> Any:
-    """Draw priors above posteriors, one column a model; or side by side, for one model."""
+    """Draw priors above posteriors, one column per model; or side by side, for one model."""
     import matplotlib.pyplot as plt
 
     shape = (1, 2) if across else (2, len(panels))

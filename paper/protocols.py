@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 MOST_EPOCHS = 10_000
 """Where a fit ends that early stopping has not ended."""
+
+EARLY_STOPPING_SHARE = 0.1
+"""Of the rows of a wine."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ class Protocol:
     epochs : int or None
         Of every flow on the toy; None for as many as ``evaluations`` allow.
     evaluations : int or None
-        Flow evaluations a run, of prior and posterior together: a pass through ``n`` rows with
+        Flow evaluations per run, of prior and posterior together: a pass through ``n`` rows with
         ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no
         limit.
     patience : int
         Epochs without improvement that end a fit on the wines.
     scored_draws : int
-        Draws a row for -log p(w).
+        Draws per row for -log p(w).
     folds : int
         Folds of the grid search.
     rungs : tuple of Rung
@@ -90,16 +92,6 @@ class Protocol:
         assert self.evaluations is not None
         return max(1, round(self.evaluations / (evaluations_a_row * n_rows)))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what :meth:`as_dict` wrote."""
-        rungs = tuple(Rung(**rung) for rung in values["rungs"])
-        return cls(**{**values, "rungs": rungs})
-
 
 PAPER = Protocol("paper")
 """The appendix to the letter."""
@@ -125,6 +117,6 @@ BUDGET = Protocol(
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BUDGET)}
 
 
-def steps_an_epoch(n_rows: int, batch_size: int) -> int:
+def steps_per_epoch(n_rows: int, batch_size: int) -> int:
     """Return the number of batches in a pass."""
     return math.ceil(n_rows / batch_size)

@@ -1,0 +1,190 @@
+"""The generated parts of ``docs/reproduction.md``: written from the records, between markers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from paper import figures
+from paper.data import TEST_SHARE
+from paper.findings import ORDERINGS, AllRuns, differences
+from paper.numbers import CHOSEN, GRID
+from paper.protocols import (
+    BUDGET,
+    EARLY_STOPPING_SHARE,
+    PAPER,
+    PROTOCOLS,
+    Protocol,
+    steps_per_epoch,
+)  # fmt: skip
+from paper.records import Records, write_text
+from paper.render import DATASETS, aligned, completeness, render, shown
+from paper.search import NAME as GRID_NAME
+from paper.search import SEARCHES, describe, mean_score, rounds
+from paper.tables import MIXTURE, SEEDS, TABLES
+
+UNEXPLAINED = "Not explained yet."
+"""In the place of a reason; whoever finds it writes it into the page, where it is kept."""
+
+MEASURED = "flow_evaluation.json"
+WINE_ROWS = {"white": 4898, "red": 1599}
+EPOCHS_PER_FIT = 100
+"""About how long a fit to a wine lasts until early stopping ends it."""
+
+
+def read_all(results: Path, protocol: str) -> AllRuns:
+    """Return the runs of every table and of the grid, by their names."""
+    return {name: Records(results, name, protocol).runs() for name in (*TABLES, GRID_NAME)}
+
+
+def parts(results: Path, document: Path) -> dict[str, str]:
+    """Return every generated part of a document by its name.
+
+    Reasons of differences are written by hand: one is kept as long as its numbers are.
+    """
+    text = document.read_text()
+    budget, paper = (read_all(results, protocol.name) for protocol in (BUDGET, PAPER))
+    orderings = [(ordering.words, ordering.verdict(budget)) for ordering in ORDERINGS]
+    return {
+        **{name: table_part(name, budget) for name in TABLES},
+        GRID_NAME: grid_part(budget, PROTOCOLS["budget"]),
+        "paper": _paper_part(paper, text),
+        "orderings": "\n".join(
+            aligned([("finding of the paper, or ours", "on our records"), *orderings])
+        ),
+        "differences": _differences_part(budget, part_in(text, "differences")),
+        "cost": cost(results),
+        "figures": "\n\n".join(_figure_parts(figures.folder_of(document))),
+    }
+
+
+def table_part(name: str, runs: AllRuns) -> str:
+    """Show a table, and say how much of it has been run."""
+    table = TABLES[name]
+    return f"{render(table, runs[name])}\n\n{completeness(table, runs[name])}"
+
+
+def grid_part(runs: AllRuns, protocol: Protocol) -> str:
+    """Say what the searches chose, beside what the paper chose."""
+    found = runs[GRID_NAME]
+    lines = [("", "chosen", "-log p(w), left-out fold", "the paper chose")]
+    for wine, kind in SEARCHES:
+        last = rounds(wine, kind, protocol, found)[-1]
+        chosen, score = "not done", "-"
+        if last.done:
+            chosen = describe(last.points[0])
+            score = f"{mean_score(wine, kind, last.rung, last.points[0], found):.3f}"
+        name = f"{DATASETS[wine].split(',')[0]}, {kind}"
+        lines.append((name, chosen, score, describe(CHOSEN[wine, kind])))
+    minutes = sum(run["core_seconds"] for run in found.values()) / 60
+    cost = f"{len(found)} fits are recorded, of {minutes:.0f} core minutes."
+    return "\n".join([*aligned(lines), "", cost])
+
+
+def _paper_part(runs: AllRuns, text: str) -> str:
+    """Show the tables of the paper's protocol that have at least one run."""
+    some = [table for table in TABLES.values() if runs[table.name]]
+    if not some:
+        return "No run at the paper's protocol is recorded yet."
+    shown_tables = [f"{table.title}:\n\n{render(table, runs[table.name])}" for table in some]
+    heading = "More than two of the paper's standard deviations from its own:"
+    differing = _differences_part(runs, part_in(text, "paper"))
+    return "\n\n".join([*shown_tables, heading, differing])
+
+
+def _differences_part(runs: AllRuns, old: str | None) -> str:
+    """Name our numbers that differ from the paper's, with the reasons that the page gives."""
+    reasons = {}
+    for line in (old or "").splitlines():
+        name, ours, paper, *rest = [cell.strip() for cell in line.strip("| ").split("|")] + [""] * 3
+        reasons[name, ours, paper] = rest[0]
+    lines = []
+    for name, ours, paper in differences(runs):
+        key = name, shown(ours), shown(paper)
+        lines.append((*key, reasons.get(key) or UNEXPLAINED))
+    if not lines:
+        return "Of what has been run, no number differs by more than two standard deviations."
+    return "\n".join(aligned([("", "ours", "paper", "reason"), *lines]))
+
+
+def _figure_parts(images: Path) -> Iterator[str]:
+    """Show the figures that have been drawn, and name the others."""
+    for name, caption in figures.CAPTIONS.items():
+        if (images / name).is_file():
+            yield f"![{caption}]({images.name}/{name})\n\n{caption}"
+        else:
+            yield f"Not drawn yet, for want of runs: {caption}"
+
+
+def cost(results: Path) -> str:
+    """Say what the paper's protocol costs, from what a step was measured to cost."""
+    path = results / MEASURED
+    if not path.is_file():
+        return (
+            f"What the paper's protocol costs is not known: {MEASURED} is missing; "
+            "`python -m benchmarks.flow_evaluation` writes it."
+        )
+    cases = json.loads(path.read_text())["cases"]
+    seconds = {name: case["draws"] for name, case in cases.items()}
+    hours = _mixture_hours({K: x["seconds_a_step"] for K, x in seconds["mixture, paper"].items()})
+    grid = sum(
+        _grid_hours(rows, seconds[f"{wine} wine, the paper's settings"]["50"]["seconds_a_step"])
+        for wine, rows in WINE_ROWS.items()
+    )
+    total = len(SEEDS) * sum(hours.values())
+    return (
+        f"At the paper's protocol one run takes {hours['elbo-1']:.1f} core hours with K = 1, "
+        f"{hours['iw-10']:.1f} with K = 10, {hours['iw-25']:.0f} with K = 25 and "
+        f"{hours['iw-50']:.0f} with K = 50: the full table with five seeds is {total:.0f} core "
+        f"hours (`results/{MEASURED}`). The whole grid on both wines is about {grid:.0f} more, if "
+        f"a fit lasts {EPOCHS_PER_FIT} epochs."
+    )
+
+
+def _mixture_hours(seconds_per_step: dict[str, float]) -> dict[str, float]:
+    """Return the core hours of one run of each flow row of the first table."""
+    steps = (PAPER.epochs or 0) * steps_per_epoch(PAPER.train_rows, PAPER.batch_size)
+    draws = {row.name: row.options.get("n_draws") for row in MIXTURE.rows}
+    return {row: steps * seconds_per_step[str(K)] / 3600 for row, K in draws.items() if K}
+
+
+def _grid_hours(n_rows: int, seconds_per_step: float) -> float:
+    """Return the core hours of the flows' whole grid on one wine, roughly."""
+    share = (1 - TEST_SHARE) * (1 - 1 / PAPER.folds) * (1 - EARLY_STOPPING_SHARE)
+    steps = EPOCHS_PER_FIT * steps_per_epoch(round(share * n_rows), PAPER.wine_batch_size)
+    fits = PAPER.folds * math.prod(len(values) for values in GRID["flow"].values())
+    return fits * steps * seconds_per_step / 3600
+
+
+def refresh(document: Path, results: Path) -> bool:
+    """Write the generated parts anew; return whether anything changed."""
+    text = document.read_text()
+    new = with_parts(text, parts(results, document))
+    if new != text:
+        write_text(document, new)
+    return new != text
+
+
+def with_parts(text: str, contents: dict[str, str]) -> str:
+    """Return a document with the text between its markers replaced."""
+    for name, content in contents.items():
+        start, end = markers(name)
+        found = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+        text = found.sub(lambda _, new=f"{start}\n\n{content}\n\n{end}": new, text)  # type: ignore[misc]
+    return text
+
+
+def part_in(text: str, name: str) -> str | None:
+    """Return what a document has between the markers of a part; None without markers."""
+    start, end = markers(name)
+    if start not in text or end not in text:
+        return None
+    return text.split(start)[1].split(end)[0].strip()
+
+
+def markers(name: str) -> tuple[str, str]:
+    """Return the lines between which a part stands."""
+    return f"<!-- {name}: written by python -m paper -->", f"<!-- end of {name} -->"
