@@ -10,7 +10,6 @@ from paper.findings import AllRuns
 from paper.fits import SETTINGS
 from paper.page import UNEXPLAINED, part_in, parts, read_all
 from paper.protocols import PAPER, Protocol
-from paper.records import Records
 from paper.render import missing
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, rounds, settings_for
@@ -95,15 +94,15 @@ def _check_searches(runs: AllRuns, protocol: Protocol) -> Iterator[Finding]:
 
 def _check_figures(results: Path, document: Path, protocol: Protocol) -> Iterator[Finding]:
     folder = figures.folder_of(document)
-    for name in figures.CAPTIONS:
+    for name in figures.PICTURES:
         if not (folder / name).is_file():
             yield False, f"figure {name} is missing in {folder}"
         elif not figures.is_up_to_date(results, protocol.name, folder / name):
             yield False, f"figure {name} shows other draws than are kept; draw it again"
         else:
             yield True, f"figure {name} is there, made of the draws that are kept"
-    for table, row in (place for places in figures.PLACES.values() for place in places):
-        if not Records(results, table, protocol.name).draws_path("toy", row).is_file():
+    for table, row in (row for rows in figures.PICTURES.values() for row in rows.values()):
+        if not figures.draws_path(results, protocol.name, table, row).is_file():
             yield False, f"figures: no draws of {table} {row}; its run of seed 0 keeps them"
 
 
@@ -113,7 +112,7 @@ def _check_document(results: Path, document: Path, names: Sequence[str]) -> Iter
         return
     text = document.read_text()
     for name, content in parts(results, document).items():
-        if name in (*TABLES, GRID_NAME, "figures") and name not in names:
+        if name in (*TABLES, GRID_NAME) and name not in names:
             continue
         found = part_in(text, name)
         if found is None:
@@ -124,3 +123,7 @@ def _check_document(results: Path, document: Path, names: Sequence[str]) -> Iter
             yield False, f"{document}: {name} has a difference whose reason is to be written"
         else:
             yield True, f"{document}: {name} agrees with the records"
+    if "figures" in names:
+        shown = all(f"(images/{name})" in text for name in figures.PICTURES)
+        words = "agrees with the records" if shown else "does not show every picture"
+        yield shown, f"{document}: figures {words}"

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from paper import figures
+from sklearn.model_selection import ParameterGrid
+
 from paper.data import TEST_SHARE
 from paper.findings import ORDERINGS, AllRuns, differences
 from paper.numbers import CHOSEN, GRID
-from paper.protocols import (
-    BUDGET,
-    EARLY_STOPPING_SHARE,
-    PAPER,
-    PROTOCOLS,
-    Protocol,
-    steps_per_epoch,
-)  # fmt: skip
+from paper.protocols import BUDGET, EARLY_STOPPING_SHARE, PAPER, PROTOCOLS, Protocol
 from paper.records import Records, write_text
 from paper.render import DATASETS, aligned, completeness, render, shown
 from paper.search import NAME as GRID_NAME
@@ -57,7 +50,6 @@ def parts(results: Path, document: Path) -> dict[str, str]:
         ),
         "differences": _differences_part(budget, part_in(text, "differences")),
         "cost": cost(results),
-        "figures": "\n\n".join(_figure_parts(figures.folder_of(document))),
     }
 
 
@@ -101,26 +93,15 @@ def _differences_part(runs: AllRuns, old: str | None) -> str:
     for line in (old or "").splitlines():
         name, ours, paper, *rest = [cell.strip() for cell in line.strip("| ").split("|")] + [""] * 3
         reasons[name, ours, paper] = rest[0]
-    lines = []
-    for name, ours, paper in differences(runs):
-        key = name, shown(ours), shown(paper)
-        lines.append((*key, reasons.get(key) or UNEXPLAINED))
+    keys = [(name, shown(ours), shown(paper)) for name, ours, paper in differences(runs)]
+    lines = [(*key, reasons.get(key) or UNEXPLAINED) for key in keys]
     if not lines:
         return "Of what has been run, no number differs by more than two standard deviations."
     return "\n".join(aligned([("", "ours", "paper", "reason"), *lines]))
 
 
-def _figure_parts(images: Path) -> Iterator[str]:
-    """Show the figures that have been drawn, and name the others."""
-    for name, caption in figures.CAPTIONS.items():
-        if (images / name).is_file():
-            yield f"![{caption}]({images.name}/{name})\n\n{caption}"
-        else:
-            yield f"Not drawn yet, for want of runs: {caption}"
-
-
 def cost(results: Path) -> str:
-    """Say what the paper's protocol costs, from what a step was measured to cost."""
+    """Say what the paper's protocol costs in core hours, from what a step was measured to cost."""
     path = results / MEASURED
     if not path.is_file():
         return (
@@ -128,35 +109,28 @@ def cost(results: Path) -> str:
             "`python -m benchmarks.flow_evaluation` writes it."
         )
     cases = json.loads(path.read_text())["cases"]
-    seconds = {name: case["draws"] for name, case in cases.items()}
-    hours = _mixture_hours({K: x["seconds_a_step"] for K, x in seconds["mixture, paper"].items()})
+
+    def hours(case: str, K: int, epochs: int, n_rows: int, batch_size: int) -> float:
+        seconds = cases[case]["draws"][str(K)]["seconds_a_step"]
+        return epochs * math.ceil(n_rows / batch_size) * seconds / 3600
+
+    draws = [row.options["n_draws"] for row in MIXTURE.rows if "n_draws" in row.options]
+    toy = PAPER.epochs or 0, PAPER.train_rows, PAPER.batch_size
+    run = {K: hours("mixture, paper", K, *toy) for K in draws}
+    batch = PAPER.wine_batch_size
+    share = (1 - TEST_SHARE) * (1 - 1 / PAPER.folds) * (1 - EARLY_STOPPING_SHARE)
     grid = sum(
-        _grid_hours(rows, seconds[f"{wine} wine, the paper's settings"]["50"]["seconds_a_step"])
-        for wine, rows in WINE_ROWS.items()
+        hours(f"{wine} wine, the paper's settings", 50, EPOCHS_PER_FIT, round(share * n), batch)
+        for wine, n in WINE_ROWS.items()
     )
-    total = len(SEEDS) * sum(hours.values())
+    fits = PAPER.folds * len(ParameterGrid(GRID["flow"]))
     return (
-        f"At the paper's protocol one run takes {hours['elbo-1']:.1f} core hours with K = 1, "
-        f"{hours['iw-10']:.1f} with K = 10, {hours['iw-25']:.0f} with K = 25 and "
-        f"{hours['iw-50']:.0f} with K = 50: the full table with five seeds is {total:.0f} core "
-        f"hours (`results/{MEASURED}`). The whole grid on both wines is about {grid:.0f} more, if "
+        f"At the paper's protocol one run takes {run[1]:.1f} core hours with K = 1, "
+        f"{run[10]:.1f} with K = 10, {run[25]:.0f} with K = 25 and {run[50]:.0f} with K = 50: the "
+        f"full table with five seeds is {len(SEEDS) * sum(run[K] for K in draws):.0f} core hours "
+        f"(`results/{MEASURED}`). The whole grid on both wines is about {fits * grid:.0f} more, if "
         f"a fit lasts {EPOCHS_PER_FIT} epochs."
     )
-
-
-def _mixture_hours(seconds_per_step: dict[str, float]) -> dict[str, float]:
-    """Return the core hours of one run of each flow row of the first table."""
-    steps = (PAPER.epochs or 0) * steps_per_epoch(PAPER.train_rows, PAPER.batch_size)
-    draws = {row.name: row.options.get("n_draws") for row in MIXTURE.rows}
-    return {row: steps * seconds_per_step[str(K)] / 3600 for row, K in draws.items() if K}
-
-
-def _grid_hours(n_rows: int, seconds_per_step: float) -> float:
-    """Return the core hours of the flows' whole grid on one wine, roughly."""
-    share = (1 - TEST_SHARE) * (1 - 1 / PAPER.folds) * (1 - EARLY_STOPPING_SHARE)
-    steps = EPOCHS_PER_FIT * steps_per_epoch(round(share * n_rows), PAPER.wine_batch_size)
-    fits = PAPER.folds * math.prod(len(values) for values in GRID["flow"].values())
-    return fits * steps * seconds_per_step / 3600
 
 
 def refresh(document: Path, results: Path) -> bool:

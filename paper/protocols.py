@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 MOST_EPOCHS = 10_000
@@ -76,21 +75,18 @@ class Protocol:
     rungs: tuple[Rung, ...] = ()
     kept_draws: int = 10_000
 
-    def epochs_for(self, evaluations_a_row: int, n_rows: int) -> int:
+    def epochs_for(self, evaluations_per_row: int, n_rows: int) -> int:
         """Return the epochs that fit into the budget, or those that the paper says."""
-        if self.epochs is not None:
-            return self.epochs
-        return self._within_budget(evaluations_a_row, n_rows)
+        return self.epochs or self._within_budget(evaluations_per_row, n_rows)
 
-    def wine_epochs(self, evaluations_a_row: int, n_rows: int) -> int:
+    def wine_epochs(self, evaluations_per_row: int, n_rows: int) -> int:
         """Return the longest that a fit on the wines may take; patience ends it before."""
+        return min(MOST_EPOCHS, self._within_budget(evaluations_per_row, n_rows))
+
+    def _within_budget(self, evaluations_per_row: int, n_rows: int) -> int:
         if self.evaluations is None:
             return MOST_EPOCHS
-        return min(MOST_EPOCHS, self._within_budget(evaluations_a_row, n_rows))
-
-    def _within_budget(self, evaluations_a_row: int, n_rows: int) -> int:
-        assert self.evaluations is not None
-        return max(1, round(self.evaluations / (evaluations_a_row * n_rows)))
+        return max(1, round(self.evaluations / (evaluations_per_row * n_rows)))
 
 
 PAPER = Protocol("paper")
@@ -115,8 +111,3 @@ BUDGET = Protocol(
 """The same for every flow of a table: equal flow evaluations, narrower, faster and decaying."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BUDGET)}
-
-
-def steps_per_epoch(n_rows: int, batch_size: int) -> int:
-    """Return the number of batches in a pass."""
-    return math.ceil(n_rows / batch_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +19,7 @@ Runs = dict[Key, Run]
 
 
 class Records:
-    """The runs of one table by one protocol.
-
-    Parameters
-    ----------
-    results
-        The folder of all results.
-    table, protocol
-        Their names.
-    """
+    """The runs of one table by one protocol, in the folder of all results."""
 
     def __init__(self, results: Path, table: str, protocol: str) -> None:
         self.folder = results / "reproduction"
@@ -89,11 +82,7 @@ def _key(run: Run) -> Key:
 
 
 def _locked(handle: Any) -> bool:
-    """Lock a file until it is closed; where the system has no locks, trust the user."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        return True
+    """Lock a file until it is closed, if no other process has."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

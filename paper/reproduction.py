@@ -28,20 +28,8 @@ NAMES = (*TABLES, GRID_NAME, FIGURES)
 class Reproduction:
     """Where and how to reproduce the paper.
 
-    Attributes
-    ----------
-    results : Path
-        Folder of the records; the document lies in ``docs`` beside it.
-    data : Path or None
-        Folder of the wines.
-    protocol : Protocol
-        Sizes and lengths.
-    at_once : int
-        Processes at a time.
-    say : callable
-        What to do with a line about a run.
-    progress : bool
-        Whether to show progress bars.
+    ``results`` is the folder of the records, with the document in ``docs`` beside it, ``data`` that
+    of the wines; ``at_once`` runs are made at a time, and ``say`` gets a line about each.
     """
 
     results: Path

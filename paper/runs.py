@@ -32,19 +32,7 @@ KEPT_SEED = 0
 
 @dataclass(frozen=True)
 class Job:
-    """One run with all that it needs.
-
-    Attributes
-    ----------
-    task, protocol
-        What to run, and how.
-    results : Path
-        Folder of the records.
-    data : Path or None
-        Folder of the wines.
-    settings : dict
-        What the grid search chose for this row; empty for rows without a grid.
-    """
+    """One run with all that it needs: folders of results and wines, settings by the search."""
 
     task: Task
     protocol: Protocol
@@ -124,7 +112,8 @@ def make(job: Job) -> Run:
 
 def make_all(jobs: Sequence[Job], at_once: int) -> Iterator[tuple[Job, Run | str]]:
     """Make runs in processes of their own; yield each record, or the reason of a failure."""
-    waiting, running = list(jobs), {}
+    waiting = list(jobs)
+    running: dict[Any, tuple[Any, Job]] = {}
     try:
         while waiting or running:
             while len(running) < at_once and (job := _next(waiting, running.values())):

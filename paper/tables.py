@@ -14,18 +14,9 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table: made by a fit of :mod:`paper.fits`, by its name, with some options.
 
-    Attributes
-    ----------
-    name, title : str
-        For options and records, and for readers.
-    fit : str
-        Which of the fits in :mod:`paper.fits` makes it.
-    options : dict
-        Options of that fit.
-    needs : str or None
-        A row of the same table whose model it starts from.
+    ``needs`` names a row of the same table whose model it starts from.
     """
 
     name: str
@@ -96,7 +87,9 @@ def _bound(objective: str, K: int) -> Row:
 
 _DEFAULT = Row("default", "`Deconvolver`, our default", "default")
 _GMM = {"flow": "gaussian_mixture", "base_components": 3, "objective": "elbo", "n_draws": 50}
-_WINE_SEEDS = {wine: SEEDS for wine in WINES} | {wine + FILE_ORDER: SEEDS[:3] for wine in WINES}
+_WINE_SEEDS: dict[str, tuple[int, ...]] = {wine: SEEDS for wine in WINES} | {
+    wine + FILE_ORDER: SEEDS[:3] for wine in WINES
+}
 
 MIXTURE = Table(
     "mixture",

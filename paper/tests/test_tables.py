@@ -108,13 +108,13 @@ def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
     paper_again.run("pretraining", seeds=[0])
     assert "Flow, ELBO, K = 50" in paper_again.run("figures")  # still missing
     folder = figures.folder_of(paper_again.document)
-    assert {path.name for path in folder.iterdir()} == set(figures.CAPTIONS)
+    assert {path.name for path in folder.iterdir()} == set(figures.PICTURES)
     kept = list((paper_again.results / "reproduction" / "draws").iterdir())
     assert len(kept) == 6
     assert all(path.stat().st_size < 1_000_000 for path in kept)
     assert _stale(paper_again) == []
     paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
-    assert _stale(paper_again) == [f"figure {figures.TOY_MODELS}"]
+    assert _stale(paper_again) == [f"figure {'reproduction-toy-models.png'}"]
     paper_again.run("figures")
     assert _stale(paper_again) == []
 
