@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from paper import data
 from paper.data import TEST_POINT, TOY_NOISE, Array, exact_posterior
 from paper.protocols import PAPER
-from paper.records import Records, replacing
+from paper.records import Records, write
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
@@ -144,6 +145,7 @@ def _noise_ellipse(ax: Any) -> None:
 def _save(figure: Any, path: Path, source: str) -> None:
     import matplotlib.pyplot as plt
 
-    with replacing(path) as part:
-        figure.savefig(part, dpi=90, format="png", metadata={"Made of": source})
+    buffer = BytesIO()
+    figure.savefig(buffer, dpi=90, format="png", metadata={"Made of": source})
     plt.close(figure)
+    write(path, buffer.getvalue())

@@ -13,7 +13,7 @@ from paper.data import TEST_SHARE
 from paper.findings import ORDERINGS, AllRuns, differences
 from paper.numbers import CHOSEN, GRID
 from paper.protocols import BUDGET, EARLY_STOPPING_SHARE, PAPER, PROTOCOLS, Protocol
-from paper.records import Records, write_text
+from paper.records import Records, write
 from paper.render import DATASETS, aligned, completeness, render, shown
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
@@ -138,7 +138,7 @@ def refresh(document: Path, results: Path) -> bool:
     text = document.read_text()
     new = with_parts(text, parts(results, document))
     if new != text:
-        write_text(document, new)
+        write(document, new)
     return new != text
 
 

@@ -24,14 +24,10 @@ class Rung:
 class Protocol:
     """Sizes and lengths of all experiments; tests make smaller ones.
 
+    Rows, networks and learning rates are those of the toy, unless the name says otherwise.
+
     Attributes
     ----------
-    name : str
-        ``paper`` or ``budget``.
-    train_rows, validation_rows, test_rows : int
-        Of the toy.
-    hidden, dropout, learning_rate, schedule, clip_norm
-        Of every flow on the toy.
     mixture_learning_rate : float
         Of the rows whose prior is a Gaussian mixture.
     epochs : int or None
@@ -42,14 +38,10 @@ class Protocol:
         limit.
     patience : int
         Epochs without improvement that end a fit on the wines.
-    scored_draws : int
-        Draws per row for -log p(w).
-    folds : int
-        Folds of the grid search.
-    rungs : tuple of Rung
-        Rounds of successive halving over the flows' grid; empty for all settings on all folds.
-    kept_draws : int
-        Draws of prior and posterior that are kept for the figures.
+    scored_draws, kept_draws : int
+        Draws per row for -log p(w); draws of prior and posterior for the figures.
+    folds, rungs
+        Of the grid search: without rungs all settings on all folds, with them successive halving.
     """
 
     name: str

@@ -6,6 +6,7 @@ import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Records:
         content = {
             "table": self.table, "protocol": self.protocol, "runs": [run for _, run in runs],
         }  # fmt: skip
-        write_text(self.path, json.dumps(content, indent=1) + "\n")
+        write(self.path, json.dumps(content, indent=1) + "\n")
 
     def draws_path(self, dataset: str, row: str) -> Path:
         """Return where the draws for the figures are kept."""
@@ -55,8 +56,9 @@ class Records:
     def keep_draws(self, dataset: str, row: str, draws: dict[str, Any]) -> None:
         """Write draws in single precision, compressed."""
         single = {name: values.astype(np.float32) for name, values in draws.items()}
-        with replacing(self.draws_path(dataset, row)) as part, part.open("wb") as handle:
-            np.savez_compressed(handle, **single)
+        buffer = BytesIO()
+        np.savez_compressed(buffer, **single)
+        write(self.draws_path(dataset, row), buffer.getvalue())
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -71,10 +73,10 @@ class Records:
             yield
 
 
-def write_text(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write a file under another name, and move it."""
     with replacing(path) as part:
-        part.write_text(text)
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _key(run: Run) -> Key:

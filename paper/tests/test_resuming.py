@@ -133,7 +133,7 @@ def test_a_run_ends_with_its_parent_and_goes_on(paper_again, here):
 
 
 def _wait_until(condition):
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
