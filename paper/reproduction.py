@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,8 +92,11 @@ class Reproduction:
             self._need_data(jobs)
             failed: dict[Key, str] = {}
             options = {"total": len(pairs), "initial": len(pairs) - len(jobs), "unit": "run"}
-            with tqdm(desc=table, **options, disable=not self.progress) as bar:
-                for job, run in runs.make_all(jobs, self.at_once):
+            with (
+                closing(runs.make_all(jobs, self.at_once)) as made,  # ends what still runs
+                tqdm(desc=table, **options, disable=not self.progress) as bar,
+            ):
+                for job, run in made:
                     self._take(job, run, failed)
                     bar.update()
             _raise_for(failed)

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
@@ -110,7 +110,7 @@ def make(job: Job) -> Run:
     }
 
 
-def make_all(jobs: Sequence[Job], at_once: int) -> Iterator[tuple[Job, Run | str]]:
+def make_all(jobs: Sequence[Job], at_once: int) -> Generator[tuple[Job, Run | str], None, None]:
     """Make runs in processes of their own; yield each record, or the reason of a failure."""
     waiting = list(jobs)
     running: dict[Any, tuple[Any, Job]] = {}

@@ -102,6 +102,28 @@ def test_a_process_that_fails_says_why(paper_again, monkeypatch, work, words):
     assert [(job, True)] == [(done, words in why) for done, why in runs.make_all([job], 1)]
 
 
+def _sleeps(job, pipe):
+    time.sleep(600)
+
+
+def test_an_error_here_ends_what_still_runs(paper_again, monkeypatch):
+    started, plain = [], runs._started
+
+    def spied(job):
+        started.append(plain(job))
+        if len(started) == 2:
+            raise KeyboardInterrupt
+        return started[-1]
+
+    monkeypatch.setattr(runs, "_work", _sleeps)
+    monkeypatch.setattr(runs, "_started", spied)
+    with pytest.raises(KeyboardInterrupt):
+        paper_again.run("mixture", rows=["xd"], seeds=[0, 1])
+    (_, first), (_, second) = started
+    second.terminate()
+    assert first.exitcode == -signal.SIGTERM
+
+
 START = """
 import pickle, sys, time
 from pathlib import Path
