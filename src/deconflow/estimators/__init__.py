@@ -4,12 +4,16 @@ from pathlib import Path
 
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
+<<<<<<< HEAD
 from deconflow.estimators.fitted import (
     FittedDensity,
     GridFit,
     MixtureFit,
     WeightedFit,
 )
+=======
+from deconflow.estimators.density_queries import OutOfReachError
+>>>>>>> paper
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.posterior import Posterior
@@ -43,9 +47,14 @@ __all__ = [
     "DensityEstimator",
     "FittedDensity",
     "FlowDeconvolver",
+<<<<<<< HEAD
     "GridFit",
     "MixtureFit",
     "Posterior",
+=======
+    "OutOfReachError",
+    "PosteriorSamples",
+>>>>>>> paper
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",

@@ -6,25 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deconflow.reproduction.data import FILE_ORDER, WINES
+from paper.data import WINES
+from paper.numbers import FILE_ORDER
 
 SEEDS = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table: made by a fit of :mod:`paper.fits`, by its name, with some options.
 
-    Attributes
-    ----------
-    name, title : str
-        For options and records, and for readers.
-    fit : str
-        Which of the fits in :mod:`deconflow.reproduction.fits` makes it.
-    options : dict
-        What that fit is told.
-    needs : str or None
-        A row of the same table whose model it starts from.
+    ``needs`` names a row of the same table whose model it starts from.
     """
 
     name: str
@@ -56,39 +48,25 @@ class Task:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper.
-
-    Attributes
-    ----------
-    name, title, label : str
-        For options, for readers, and in the paper's source.
-    rows : tuple of Row
-        Its lines.
-    seeds : dict
-        For each of its data: the seeds that a whole table has.
-    """
+    """A table of the paper; ``seeds`` has those of a complete table, by data."""
 
     name: str
     title: str
-    label: str
     rows: tuple[Row, ...]
     seeds: dict[str, tuple[int, ...]]
 
-    def tasks(
-        self, chosen: Sequence[str] = (), seeds: Iterable[int] | None = None
-    ) -> tuple[Task, ...]:
+    def tasks(self, chosen: Sequence[str] = (), seeds: Iterable[int] | None = None) -> list[Task]:
         """Return runs, seed by seed; ``chosen`` names rows, data, or both."""
         names = self._rows_named(chosen)
-        datasets = [d for d in self.seeds if d in chosen] or list(self.seeds)
-        wanted = None if seeds is None else tuple(seeds)
-        every = sorted({s for d in datasets for s in wanted or self.seeds[d]})
-        return tuple(
+        datasets = [dataset for dataset in self.seeds if dataset in chosen] or self.seeds
+        wanted = {dataset: tuple(seeds or self.seeds[dataset]) for dataset in datasets}
+        return [
             Task(self.name, dataset, row, seed)
-            for seed in every
+            for seed in sorted(set().union(*wanted.values()))
             for dataset in datasets
             for row in self.rows
-            if row.name in names and seed in (wanted or self.seeds[dataset])
-        )
+            if row.name in names and seed in wanted[dataset]
+        ]
 
     def _rows_named(self, chosen: Sequence[str]) -> set[str]:
         """Return the rows that are named, all if none is, with those that they need."""
@@ -109,11 +87,13 @@ def _bound(objective: str, K: int) -> Row:
 
 _DEFAULT = Row("default", "`Deconvolver`, our default", "default")
 _GMM = {"flow": "gaussian_mixture", "base_components": 3, "objective": "elbo", "n_draws": 50}
+_WINE_SEEDS: dict[str, tuple[int, ...]] = {wine: SEEDS for wine in WINES} | {
+    wine + FILE_ORDER: SEEDS[:3] for wine in WINES
+}
 
 MIXTURE = Table(
     "mixture",
     "Mixture of Gaussians",
-    "tab:gmm_results",
     (
         Row("xd", "XD-GMM", "toy_xd"),
         *(_bound("elbo", K) for K in (1, 10, 25, 50)),
@@ -125,7 +105,6 @@ MIXTURE = Table(
 PRETRAINING = Table(
     "pretraining",
     "Pretraining",
-    "tab:pretraining_results",
     (
         Row("pretrained", "Pretrained flows", "pretrained"),
         Row("after", "After variational fitting, K = 50", "after_pretraining", needs="pretrained"),
@@ -134,19 +113,13 @@ PRETRAINING = Table(
     ),
     {"toy": SEEDS[:3]},
 )
-_WINE_SEEDS: dict[str, tuple[int, ...]] = {
-    **{wine: SEEDS for wine in WINES},
-    **{wine + FILE_ORDER: SEEDS[:3] for wine in WINES},
-}
+_XD_TITLE = "XD-GMM, by gradients"
 UCI = Table(
     "uci",
     "Two wines",
-    "tab:results_uci",
     (
-        Row("xd", "XD-GMM, by gradients", "wine_xd"),
-        Row(
-            "xd-paper", "XD-GMM, by gradients, the paper's settings", "wine_xd", {"as_paper": True}
-        ),
+        Row("xd", _XD_TITLE, "wine_xd"),
+        Row("xd-paper", f"{_XD_TITLE}, the paper's settings", "wine_xd", {"as_paper": True}),
         Row("xd-average", "XD-GMM, chosen and averaged by `XDGMM`", "wine_xd_average"),
         Row("iw-50", "Flow, importance weighted, K = 50", "wine_flow", {"n_draws": 50}),
         _DEFAULT,
@@ -156,7 +129,6 @@ UCI = Table(
 ABLATION = Table(
     "ablation",
     "Two wines, without deconvolution",
-    "tab:ablation_study",
     (
         Row("noisy", "Flow on noisy rows, no deconvolution", "wine_plain", {"fitted": "w"}),
         Row("clean", "Flow on clean rows (oracle)", "wine_plain", {"fitted": "v"}),

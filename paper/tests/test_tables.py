@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deconflow.estimators import FlowDeconvolver
-from deconflow.reproduction import figures, wine_fits
-from deconflow.reproduction.document import part_in
-from deconflow.reproduction.experiments import TABLES
-from deconflow.reproduction.paper import CHOSEN
-from deconflow.reproduction.records import Records, write_json
-from deconflow.reproduction.search import chosen, searches_named
-from deconflow.reproduction.tables import Summary
-from deconflow.reproduction.toy_fits import after_pretraining
+from paper import figures, fits
+from paper.numbers import CHOSEN
+from paper.page import part_in
+from paper.records import Records
+from paper.render import core_minutes
+from paper.search import rounds, searches_named
+from paper.tables import TABLES
 
 SCORES = {"mixture": ("v", "w"), "pretraining": ("v", "w"), "uci": ("v", "w"), "ablation": ("v",)}
 
@@ -59,18 +57,6 @@ def test_pretraining_goes_before_what_starts_from_it(paper_again, here):
         assert before["details"][part]["epochs"] == epochs > 1
 
 
-def test_flows_of_other_settings_are_pretrained_anew(paper_again, here):
-    paper_again.run("pretraining", rows=["after"], seeds=[0])
-    records = Records(paper_again.results, "pretraining", "budget")
-    first = records.runs()["toy", "after", 0]
-    records.path.unlink()
-    wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
-    write_json(records.path, {"runs": [{"dataset": "toy", "row": "pretrained", "seed": 0}]})
-    job = wider._job(records, TABLES["pretraining"].tasks(["after"], [0])[1], {})
-    assert after_pretraining(job).settings["hidden"] == 12 != first["settings"]["hidden"]
-    assert FlowDeconvolver.load(job.work / "pretrained.0.model").hidden == 12
-
-
 def test_rows_and_seeds_choose_what_is_run(paper_again, here):
     paper_again.run("uci", rows=["white", "xd"], seeds=[3])
     assert here == ["uci.white.xd.3"]
@@ -89,11 +75,11 @@ def test_flow_rows_of_the_wines_use_what_the_search_chose(paper_again, here):
     paper_again.run("uci", rows=["white", "iw-50", "xd", "xd-paper"], seeds=[0])
     runs = Records(paper_again.results, "uci", "budget").runs()
     for row, kind in (("iw-50", "flow"), ("xd", "xd")):
-        wanted = chosen("white", kind, paper_again.protocol, searched)
+        wanted = rounds("white", kind, paper_again.protocol, searched)[-1].points[0]
         settings = runs["white", row, 0]["settings"]
         assert {name: settings[name] for name in wanted} == wanted
     assert runs["white", "xd-paper", 0]["settings"] == CHOSEN["white", "xd"]
-    assert not any("other settings" in finding.words for finding in paper_again.check(["uci"]))
+    assert not any("other settings" in words for _, words in paper_again.check(["uci"]))
 
 
 def test_a_run_before_the_search_is_found(paper_again, here):
@@ -102,7 +88,7 @@ def test_a_run_before_the_search_is_found(paper_again, here):
     content = json.loads(path.read_text())
     content["runs"][0]["settings"]["n_components"] = 77
     path.write_text(json.dumps(content))
-    assert any("other settings" in finding.words for finding in paper_again.check(["uci"]))
+    assert any("other settings" in words for _, words in paper_again.check(["uci"]))
 
 
 def test_successive_halving_leaves_the_best(paper_again, here):
@@ -122,28 +108,28 @@ def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
     paper_again.run("pretraining", seeds=[0])
     assert "Flow, ELBO, K = 50" in paper_again.run("figures")  # still missing
     folder = figures.folder_of(paper_again.document)
-    assert {path.name for path in folder.iterdir()} == set(figures.NAMES)
+    assert {path.name for path in folder.iterdir()} == set(figures.PICTURES)
     kept = list((paper_again.results / "reproduction" / "draws").iterdir())
     assert len(kept) == 6
     assert all(path.stat().st_size < 1_000_000 for path in kept)
     assert _stale(paper_again) == []
     paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
-    assert _stale(paper_again) == [f"figure {figures.TOY_MODELS}"]
+    assert _stale(paper_again) == [f"figure {'reproduction-toy-models.png'}"]
     paper_again.run("figures")
     assert _stale(paper_again) == []
 
 
-def _stale(front):
-    words = [finding.words for finding in front.check(["figures"]) if not finding.good]
-    return [said.split(" shows")[0] for said in words if "other draws" in said]
+def _stale(paper):
+    bad = [words for good, words in paper.check(["figures"]) if not good]
+    return [words.split(" shows")[0] for words in bad if "other draws" in words]
 
 
 def test_runs_of_other_settings_are_found(paper_again, here):
     paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
     wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
 
-    def found(front):
-        return [f.words for f in front.check(["mixture"]) if "other settings" in f.words]
+    def found(paper):
+        return [words for _, words in paper.check(["mixture"]) if "other settings" in words]
 
     assert found(paper_again) == []
     assert "toy elbo-1 seed 0 was run with other settings than the protocol" in found(wider)[0]
@@ -161,7 +147,7 @@ def test_a_mixture_that_collapses_at_once_loses(paper_again, here, monkeypatch):
     def collapsed(self, w, noise):
         raise ValueError("no covariance") from np.linalg.LinAlgError()
 
-    monkeypatch.setattr(wine_fits.XDGMM, "partial_fit", collapsed)
+    monkeypatch.setattr(fits.XDGMM, "partial_fit", collapsed)
     paper_again.run("grid", rows=["red", "xd"])
     runs = Records(paper_again.results, "grid", "budget").runs()
     assert {run["minus_log_p_w"] for run in runs.values()} == {math.inf}
@@ -171,7 +157,7 @@ def test_check_finds_a_missing_row_and_an_altered_table(paper_again, here):
     paper_again.run("mixture", rows=["xd"])
 
     def bad():
-        return [f.words for f in paper_again.check(["mixture"]) if not f.good]
+        return [words for good, words in paper_again.check(["mixture"]) if not good]
 
     assert "mixture (budget): missing toy iw-50, seeds 0, 1, 2, 3, 4" in bad()
     assert not any("toy xd," in words for words in bad())
@@ -192,8 +178,11 @@ def test_check_finds_a_missing_row_and_an_altered_table(paper_again, here):
 def test_a_whole_table_is_found_whole(paper_again, here):
     paper_again.run("ablation")
     findings = paper_again.check(["ablation"])
-    assert any("every row and seed is there" in f.words for f in findings)
-    assert all(f.good for f in findings)
+    assert any("every row and seed is there" in words for _, words in findings)
+    bad = [words for good, words in findings if not good]
+    assert [words.split(": ")[1] for words in bad] == [
+        "differences has a difference whose reason is to be written"
+    ]
 
 
 def test_a_damaged_record_is_one_line(paper_again):
@@ -207,9 +196,9 @@ def test_a_damaged_record_is_one_line(paper_again):
 def test_pauses_cost_nothing_and_resumed_runs_do_not_count():
     paused = {"seconds": 900.0, "core_seconds": 60.0, "details": {"fit_seconds": 890.0}}
     resumed = {"seconds": 60.0, "core_seconds": 60.0, "details": {"fit_seconds": 180.0}}
-    assert Summary((paused,)).core_minutes() == 1
-    assert Summary((resumed,)).core_minutes() is None
-    assert Summary((paused, resumed)).core_minutes() == 1
+    assert core_minutes([paused]) == 1
+    assert core_minutes([resumed]) is None
+    assert core_minutes([paused, resumed]) == 1
 
 
 def test_an_infinite_score_is_shown(paper_again, here):
@@ -219,16 +208,3 @@ def test_an_infinite_score_is_shown(paper_again, here):
     content["runs"][0]["minus_log_p_w"] = math.inf
     path.write_text(json.dumps(content))
     assert "inf" in paper_again.run("mixture", rows=["xd"], seeds=[0, 1])
-
-
-def test_a_run_that_ends_while_others_are_collected_is_kept(paper_again, here, monkeypatch):
-    records = Records(paper_again.results, "mixture", "budget")
-    plain = Records.runs
-
-    def ended_meanwhile(self):
-        write_json(self.finished_path("mixture.toy.xd.7"), {"dataset": "toy"})
-        return plain(self)
-
-    monkeypatch.setattr(Records, "runs", ended_meanwhile)
-    records.collect()
-    assert records.finished_path("mixture.toy.xd.7").exists()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 MOST_EPOCHS = 10_000
 """Where a fit ends that early stopping has not ended."""
+
+EARLY_STOPPING_SHARE = 0.1
+"""Of the rows of a wine."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +24,24 @@ class Rung:
 class Protocol:
     """Sizes and lengths of all experiments; tests make smaller ones.
 
+    Rows, networks and learning rates are those of the toy, unless the name says otherwise.
+
     Attributes
     ----------
-    name : str
-        ``paper`` or ``budget``.
-    train_rows, validation_rows, test_rows : int
-        Of the toy.
-    hidden, dropout, learning_rate, schedule, clip_norm
-        Of every flow on the toy.
     mixture_learning_rate : float
         Of the rows whose prior is a Gaussian mixture.
     epochs : int or None
         Of every flow on the toy; None for as many as ``evaluations`` allow.
     evaluations : int or None
-        Flow evaluations a run, of prior and posterior together: a pass through ``n`` rows with
+        Flow evaluations per run, of prior and posterior together: a pass through ``n`` rows with
         ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no
         limit.
     patience : int
         Epochs without improvement that end a fit on the wines.
-    scored_draws : int
-        Draws a row for -log p(w).
-    folds : int
-        Folds of the grid search.
-    rungs : tuple of Rung
-        Rounds of successive halving over the flows' grid; empty for all settings on all folds.
-    kept_draws : int
-        Draws of prior and posterior that are kept for the figures.
+    scored_draws, kept_draws : int
+        Draws per row for -log p(w); draws of prior and posterior for the figures.
+    folds, rungs
+        Of the grid search: without rungs all settings on all folds, with them successive halving.
     """
 
     name: str
@@ -74,31 +67,18 @@ class Protocol:
     rungs: tuple[Rung, ...] = ()
     kept_draws: int = 10_000
 
-    def epochs_for(self, evaluations_a_row: int, n_rows: int) -> int:
+    def epochs_for(self, evaluations_per_row: int, n_rows: int) -> int:
         """Return the epochs that fit into the budget, or those that the paper says."""
-        if self.epochs is not None:
-            return self.epochs
-        return self._within_budget(evaluations_a_row, n_rows)
+        return self.epochs or self._within_budget(evaluations_per_row, n_rows)
 
-    def wine_epochs(self, evaluations_a_row: int, n_rows: int) -> int:
+    def wine_epochs(self, evaluations_per_row: int, n_rows: int) -> int:
         """Return the longest that a fit on the wines may take; patience ends it before."""
+        return min(MOST_EPOCHS, self._within_budget(evaluations_per_row, n_rows))
+
+    def _within_budget(self, evaluations_per_row: int, n_rows: int) -> int:
         if self.evaluations is None:
             return MOST_EPOCHS
-        return min(MOST_EPOCHS, self._within_budget(evaluations_a_row, n_rows))
-
-    def _within_budget(self, evaluations_a_row: int, n_rows: int) -> int:
-        assert self.evaluations is not None
-        return max(1, round(self.evaluations / (evaluations_a_row * n_rows)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what :meth:`as_dict` wrote."""
-        rungs = tuple(Rung(**rung) for rung in values["rungs"])
-        return cls(**{**values, "rungs": rungs})
+        return max(1, round(self.evaluations / (evaluations_per_row * n_rows)))
 
 
 PAPER = Protocol("paper")
@@ -123,8 +103,3 @@ BUDGET = Protocol(
 """The same for every flow of a table: equal flow evaluations, narrower, faster and decaying."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BUDGET)}
-
-
-def steps_an_epoch(n_rows: int, batch_size: int) -> int:
-    """Return the number of batches in a pass."""
-    return math.ceil(n_rows / batch_size)

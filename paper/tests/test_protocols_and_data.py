@@ -6,14 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deconflow.reproduction import data
-from deconflow.reproduction.experiments import MIXTURE, TABLES
-from deconflow.reproduction.fits import FITS
-from deconflow.reproduction.jobs import Job
-from deconflow.reproduction.paper import CHOSEN, EXPECTED_V, EXPECTED_W, GRID
-from deconflow.reproduction.protocols import BUDGET, EVALUATIONS, PAPER, Protocol
-from deconflow.reproduction.search import describe, rungs_of
-from deconflow.reproduction.toy_fits import toy_settings
+from paper import data
+from paper.fits import FITS, toy_settings
+from paper.numbers import CHOSEN, GRID
+from paper.protocols import BUDGET, EVALUATIONS, PAPER
+from paper.runs import Job
+from paper.search import describe, rounds
+from paper.tables import MIXTURE, TABLES
+
+EXPECTED_V, EXPECTED_W = 2.666, 3.603
+"""Expectations of -log p(v) and -log p(w) of the toy's true densities, by quadrature."""
 
 
 def test_the_appendix_to_the_letter():
@@ -34,7 +36,7 @@ def test_the_paper_s_protocol_runs(row, tmp_path):
     rows = {"train_rows": 80, "validation_rows": 20, "test_rows": 20, "kept_draws": 10}
     protocol = replace(PAPER, **rows, hidden=8, epochs=2, scored_draws=4)
     task = MIXTURE.tasks([row], [0])[0]
-    outcome = FITS[task.row.fit](Job(task, protocol, tmp_path, tmp_path))
+    outcome = FITS[task.row.fit](Job(task, protocol, tmp_path))
     assert outcome.details["epochs"] == 2
     assert all(np.isfinite(score) for score in outcome.scores.values())
     assert outcome.draws["prior"].shape == outcome.draws["posterior"].shape == (10, 2)
@@ -58,17 +60,9 @@ def test_the_budget_limits_wines_and_the_paper_does_not():
     assert PAPER.wine_epochs(100, 4408) == 10_000
 
 
-def test_protocols_go_through_json():
-    assert Protocol.from_dict({**BUDGET.as_dict(), "rungs": [dict(r) for r in _rungs()]}) == BUDGET
-
-
-def _rungs():
-    return BUDGET.as_dict()["rungs"]
-
-
 def test_the_grid_is_the_paper_s():
-    assert rungs_of("flow", PAPER)[0].settings == 108
-    assert rungs_of("xd", BUDGET)[0].settings == 15
+    assert len(rounds("red", "flow", PAPER, {})[0].points) == 108
+    assert len(rounds("red", "xd", BUDGET, {})[0].points) == 15
     for (_, kind), point in CHOSEN.items():
         assert all(point[name] in GRID[kind][name] for name in GRID[kind])
     assert describe(CHOSEN["red", "xd"]) == "lr=0.005 components=20"
@@ -116,15 +110,6 @@ def test_without_the_folder_wines_come_from_openml(tmp_path, monkeypatch):
     assert np.allclose(rows.std(0), 1)
     first = table["fixed_acidity"]
     assert np.allclose(rows[:, 0], (first - first.mean()) / first.std(ddof=0))
-
-
-def test_without_openml_there_is_one_line(tmp_path, monkeypatch):
-    def fetch(**options):
-        raise ConnectionError("no\nnetwork")
-
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    with pytest.raises(OSError, match=r"Expected wine_red.npy in .*; got neither .*no network"):
-        data.wine_rows("red", tmp_path)
 
 
 def test_wines_need_three_seeds_in_file_order_and_five_shuffled():

@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+<<<<<<< HEAD:src/deconflow/reproduction/data.py
 from deconflow.observations import Observations
 from deconflow.xd import Mixture, MixturePosterior, posterior
+=======
+from deconflow import Observations
+from deconflow.xd import Mixture, MixturePosterior
+from deconflow.xd.posterior import posterior
+from paper.numbers import FILE_ORDER
+>>>>>>> paper:paper/data.py
 
 Array = NDArray[np.float64]
 
@@ -26,15 +33,14 @@ TEST_POINT = np.array([[0.0, 0.3]])
 
 WINE_VARIANCE, TEST_SHARE = 0.1, 0.1
 WINES = ("white", "red")
-FILE_ORDER = "-file"
-"""Ends the name of a wine whose rows are split in the order of the file."""
-
 OPENML = {"white": 44971, "red": 44972}
 ATTRIBUTES = (
     "fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides", "density",
     "pH", "sulphates", "alcohol",
 )  # fmt: skip
 """All but the two integer-valued ones, the sulfur dioxides."""
+
+DATA_VARIABLE = "DECONFLOW_DATA"
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,11 @@ def _toy_rows(n: int, rng: np.random.Generator) -> Rows:
 
 
 def exact_posterior(w: Array) -> MixturePosterior:
-    """Return the toy's posterior under the true density, of each row."""
+    """Return the posterior of each row of the toy under the true density."""
     return posterior(TRUTH, Observations.from_arrays(w, TOY_NOISE))
 
 
-def wine(dataset: str, seed: int, folder: Path) -> Sample:
+def wine(dataset: str, seed: int, folder: Path | None) -> Sample:
     """Split a wine's rows nine to one, shuffled or in file order, and blur them."""
     rows = wine_rows(dataset.removesuffix(FILE_ORDER), folder)
     rng = np.random.default_rng(seed)
@@ -97,27 +103,29 @@ def without_copy(sample: Sample) -> NDArray[np.bool_]:
     return np.array([row.tobytes() not in known for row in sample.test.v])
 
 
-def wine_rows(name: str, folder: Path) -> Array:
-    """Read a wine's standardised attributes, or fetch them from OpenML."""
-    path = folder / f"wine_{name}.npy"
-    return np.load(path) if path.is_file() else _fetched(name, folder)
-
-
-def _fetched(name: str, folder: Path) -> Array:
-    from sklearn.datasets import fetch_openml
-
+def wine_rows(name: str, folder: Path | None) -> Array:
+    """Read a wine's standardised attributes from a folder, or fetch them from OpenML."""
+    path = folder and folder / f"wine_{name}.npy"
+    if path and path.is_file():
+        return np.load(path)
     try:
-        table = fetch_openml(data_id=OPENML[name], as_frame=True).data
-        columns = {_plain(column): column for column in table.columns}
-        values = table[[columns[_plain(name)] for name in ATTRIBUTES]].to_numpy(dtype=float)
-    except Exception as error:
+        values = _fetched(name)
+    except Exception as error:  # whatever a download can raise
+        where = f"in {folder}" if folder else f"in a folder given by --data or {DATA_VARIABLE}"
         raise OSError(
-            f"Expected wine_{name}.npy in {folder}, or OpenML within reach; got neither "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:120]}). "
-            "Say where the data are with --data."
+            f"Expected wine_{name}.npy {where}, or OpenML within reach; got neither "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:120]})."
         ) from error
     return (values - values.mean(0)) / values.std(0)
 
 
-def _plain(name: str) -> str:
+def _fetched(name: str) -> Array:
+    from sklearn.datasets import fetch_openml
+
+    table = fetch_openml(data_id=OPENML[name], as_frame=True).data
+    columns = {_letters(column): column for column in table.columns}
+    return table[[columns[_letters(name)] for name in ATTRIBUTES]].to_numpy(dtype=float)
+
+
+def _letters(name: str) -> str:
     return re.sub("[^a-z]", "", name.lower())
