@@ -8,9 +8,9 @@ from deconflow.auto import refit
 from deconflow.auto.refit import Refit, network_of
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History
-from deconflow.objectives.chains import Chains
+from deconflow.objectives import Chains
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors import Defensive, PreparedRows
 from deconflow.xd.mixture import Mixture
 
 
