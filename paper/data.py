@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD:src/deconflow/reproduction/data.py
-from deconflow.observations import Observations
-from deconflow.xd import Mixture, MixturePosterior, posterior
-=======
-from deconflow import Observations
-from deconflow.xd import Mixture, MixturePosterior
-from deconflow.xd.posterior import posterior
+from deconflow import GaussianMixture, Observations
+from deconflow.xd import posterior
 from paper.numbers import FILE_ORDER
->>>>>>> paper:paper/data.py
 
 Array = NDArray[np.float64]
 
 MEANS = np.array([[-2.0, 0.0], [0.0, -2.0], [0.0, 2.0]])
 COVARIANCES = np.array([np.diag([0.09, 1.0]), np.diag([1.0, 0.09]), np.diag([1.0, 0.09])])
 TOY_NOISE = np.diag([0.1, 1.0])
-TRUTH = Mixture(np.full(3, 1 / 3), MEANS, COVARIANCES)
-BLURRED = Mixture(np.full(3, 1 / 3), MEANS, COVARIANCES + TOY_NOISE)
+TRUTH = GaussianMixture(np.full(3, 1 / 3), MEANS, COVARIANCES)
+BLURRED = GaussianMixture(np.full(3, 1 / 3), MEANS, COVARIANCES + TOY_NOISE)
 TOY_SEED = 0
 TEST_POINT = np.array([[0.0, 0.3]])
 """A measurement whose exact posterior has two isolated modes."""
@@ -79,7 +73,7 @@ def _toy_rows(n: int, rng: np.random.Generator) -> Rows:
     return Rows(v, v + np.sqrt(np.diag(TOY_NOISE)) * rng.normal(size=(n, 2)))
 
 
-def exact_posterior(w: Array) -> MixturePosterior:
+def exact_posterior(w: Array) -> GaussianMixture:
     """Return the posterior of each row of the toy under the true density."""
     return posterior(TRUTH, Observations.from_arrays(w, TOY_NOISE))
 

@@ -15,9 +15,10 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold
 
 from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
-from deconflow.objectives import MaximumLikelihood, Objective, Pairs, PosteriorLikelihood, RowData
+from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
+from deconflow.observations import Pairs
 from deconflow.randomness import isolated_rng
 from paper import data
 from paper.data import Array, Sample, exact_posterior
@@ -129,12 +130,12 @@ def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
     model.density_.density.load_state_dict(start.state_dict())
 
 
-def _mixture_of(z: Array, cluster: NDArray[np.int32]) -> GaussianMixture:
+def _mixture_of(z: Array, cluster: NDArray[np.int32]) -> MixtureDensity:
     parts = [z[cluster == k] for k in np.unique(cluster)]
     weights = np.array([len(part) / len(z) for part in parts])
     means = np.array([part.mean(0) for part in parts])
     covariances = np.array([np.cov(part.T) for part in parts])
-    return GaussianMixture(*map(torch.from_numpy, (weights, means, covariances)))
+    return MixtureDensity(*map(torch.from_numpy, (weights, means, covariances)))
 
 
 def pretrained(job: Job) -> Outcome:

@@ -8,10 +8,10 @@ from deconflow.auto import refit
 from deconflow.auto.refit import Refit, network_of
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History
-from deconflow.objectives.chains import Chains
+from deconflow.objectives import Chains
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
-from deconflow.xd import Mixture
+from deconflow.posteriors import Defensive, PreparedRows
+from deconflow.xd.mixture import Mixture
 
 
 def ring(spread=0.1, arcs=12):

@@ -7,8 +7,10 @@ from deconflow.evaluation import estimate_log_likelihood
 from deconflow.evaluation import likelihood as module
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import PreparedRows
-from deconflow.xd import Mixture, lay_out, log_p
+from deconflow.posteriors import PreparedRows
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import lay_out
+from deconflow.xd.selection import log_p
 
 TRUTH = Mixture(
     np.array([0.4, 0.6]),

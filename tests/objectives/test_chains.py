@@ -9,9 +9,9 @@ import torch
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, Stack
 from deconflow.fitting import Training, fit
 from deconflow.noise import gaussian, laplace
-from deconflow.objectives.chains import Chains, proposing_network
+from deconflow.objectives import Chains, proposing_network
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd import Mixture, posterior
 

@@ -4,16 +4,13 @@ from pathlib import Path
 
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
-<<<<<<< HEAD
 from deconflow.estimators.fitted import (
     FittedDensity,
     GridFit,
     MixtureFit,
+    OutOfReachError,
     WeightedFit,
 )
-=======
-from deconflow.estimators.density_queries import OutOfReachError
->>>>>>> paper
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.posterior import Posterior
@@ -47,14 +44,10 @@ __all__ = [
     "DensityEstimator",
     "FittedDensity",
     "FlowDeconvolver",
-<<<<<<< HEAD
     "GridFit",
     "MixtureFit",
-    "Posterior",
-=======
     "OutOfReachError",
-    "PosteriorSamples",
->>>>>>> paper
+    "Posterior",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",

@@ -44,6 +44,10 @@ SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
 
 
+class OutOfReachError(ValueError):
+    """A measurement to which the model gives no density at all."""
+
+
 class FittedDensity(ABC):
     """The density of the truth that a fit has learned, in the user's units.
 
@@ -356,7 +360,7 @@ class WeightedFit(FittedDensity):
         position = first_bad(unreached)
         if position is not None:
             dtype = next(self.density.parameters()).dtype
-            raise ValueError(
+            raise OutOfReachError(
                 "Expected measurements that the model can reach; "
                 f"got row {first_row + position[0]} of w, whose density is zero in {dtype}. "
                 f"Look at that row{self.proposing.advice}."

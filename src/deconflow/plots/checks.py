@@ -52,8 +52,8 @@ def diagnostics(
         to the grey band, if the model is right. Last column: effective sample sizes.
     """
     w = np.asarray(w, dtype=float)
-    missing = np.isnan(w)
-    law = as_noise(noise, *w.shape, torch.from_numpy(~missing) if missing.any() else None)
+    observed = torch.from_numpy(~np.isnan(w))
+    law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
     words = labels(names, w.shape[1])
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
     grid = panels(axes, 2, w.shape[1] + (sizes is not None))

@@ -9,7 +9,7 @@ import corner
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators import PosteriorSamples
 from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
 
 if TYPE_CHECKING:
