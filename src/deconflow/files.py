@@ -57,7 +57,8 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
             raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+            if path.exists():  # else the old one is all there is
+                shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
