@@ -116,7 +116,7 @@ def _models(panels: dict[str, dict[str, Array]]) -> Any:
 
 def _truth() -> dict[str, Array]:
     return {
-        "prior": data.TRUTH.sample(DRAWS, random_state=0)[0],
+        "prior": data.TRUTH.sample(DRAWS, random_state=0),
         "posterior": exact_posterior(TEST_POINT).sample(DRAWS, random_state=0)[0],
     }
 

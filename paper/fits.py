@@ -124,7 +124,7 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
 def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
     """Let a mixture start at the k-means clusters of the noisy rows, as XD does."""
     model.set_params(warm_start=True).initialise(sample.train.w, noise=sample.noise)
-    z = model.standardiser_.latent(torch.from_numpy(sample.train.w)).numpy()
+    z = model.standardiser_.to_standard(torch.from_numpy(sample.train.w)).numpy()
     clusters = KMeans(model.base_components, n_init=1, random_state=model.random_state)
     start = _mixture_of(z, clusters.fit_predict(z))
     model.density_.density.load_state_dict(start.state_dict())
@@ -192,7 +192,7 @@ def _pairs(model: FlowDeconvolver, sample: Sample, seed: int) -> Pairs:
     """Pair each measurement with a draw from its exact posterior, in the model's units."""
     noisy = Observations.from_arrays(sample.train.w, sample.noise)
     drawn = exact_posterior(sample.train.w).sample(1, random_state=seed)[:, 0]
-    v = model.standardiser_.latent(torch.from_numpy(drawn))
+    v = model.standardiser_.to_standard(torch.from_numpy(drawn))
     return Pairs(model.standardiser_.observations(noisy), v)
 
 

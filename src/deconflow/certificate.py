@@ -165,8 +165,10 @@ class Certificate:
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """Take what :meth:`as_dict` gave; an older version may lack some of it."""
         names = [each.name for each in fields(cls) if each.name in values]
-        known = {name: values[name] for name in names}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+        known: dict[str, Any] = {name: values[name] for name in names}
+        for name, value in known.items():
+            known[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**known)
 
     def _heavy_tails(self) -> bool:
         if self.pareto_k is None or self.efficiency is None:

@@ -121,7 +121,7 @@ def extreme_deconvolution(
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
     result = run.fit(start, Constraints(None, prior, *fixed))
-    before, mixture = rows.units.mixture_from_standard(start), rows.units.mixture_from_standard(result.mixture)
+    before, mixture = map(rows.units.mixture_from_standard, (start, result.mixture))
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
     log.write(
         run.path, _described("Initial", before) + run.account() + _described("Final", mixture)
@@ -136,7 +136,7 @@ def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
         if np.isfinite(value):
             return value
     wider = made_feasible(
-        mixture, Constraints.free(len(mixture.weights), SMALLEST_VARIANCE * np.eye(mixture.dim))
+        mixture, Constraints.free(mixture.n_components, SMALLEST_VARIANCE * np.eye(mixture.dim))
     )
     return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
 

@@ -174,7 +174,7 @@ class GaussianMixture:
 
     @cached_property
     def _factors(self) -> Array:
-        return np.linalg.cholesky(self.covariances)
+        return np.asarray(np.linalg.cholesky(self.covariances), dtype=np.float64)
 
     @cached_property
     def _roots(self) -> Array:
@@ -220,7 +220,9 @@ def _padded(mixture: GaussianMixture, most: int) -> GaussianMixture:
     index = np.r_[np.arange(mixture.n_components), np.zeros(missing, int)]
     weights = mixture.weights[..., index]
     weights[..., mixture.n_components :] = 0.0
-    return GaussianMixture(weights, mixture.means[..., index, :], mixture.covariances[..., index, :, :])
+    return GaussianMixture(
+        weights, mixture.means[..., index, :], mixture.covariances[..., index, :, :]
+    )
 
 
 def _solve(factor: Array, offset: Array) -> Array:
@@ -228,7 +230,7 @@ def _solve(factor: Array, offset: Array) -> Array:
     if factor.ndim == 2:
         flat = offset.reshape(-1, offset.shape[-1])
         return solve_triangular(factor, flat.T, lower=True).T.reshape(offset.shape)
-    return np.linalg.solve(factor, offset[..., None])[..., 0]
+    return np.asarray(np.linalg.solve(factor, offset[..., None])[..., 0], dtype=np.float64)
 
 
 def _picked(weights: Array, u: Array) -> NDArray[np.int64]:

@@ -119,9 +119,7 @@ def fit_density(
     return Fitted(averaged.mixtures, proposing, members, averaged.table, certificate)
 
 
-def blend_of(
-    mixtures: list[GaussianMixture], members: list[Member], size: Architecture
-) -> Density:
+def blend_of(mixtures: list[GaussianMixture], members: list[Member], size: Architecture) -> Density:
     """Average flows and mixtures; in double precision where there are no flows."""
     mixture = mix(mixtures)
     tensors = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
@@ -180,9 +178,7 @@ def _compare(
         blended.append(estimate.log_p)
     rows_seen = np.concatenate(held)
     weights = row_weights(data)[rows_seen]
-    return Comparison(
-        rows_seen, averaged.held_out[rows_seen], np.concatenate(blended), weights
-    )
+    return Comparison(rows_seen, averaged.held_out[rows_seen], np.concatenate(blended), weights)
 
 
 def _held_out(

@@ -43,7 +43,9 @@ def condition_on_grid(
         Draws per row, and their seed.
     """
     if data.observed is not None:
-        raise ValueError("Expected complete values to condition a grid on; got NaN. Drop those rows.")
+        raise ValueError(
+            "Expected complete values to condition a grid on; got NaN. Drop those rows."
+        )
     rng = check_random_state(random_state)
     grid = density.marginal(others)
     points = grid.points(np.arange(grid.values.size))

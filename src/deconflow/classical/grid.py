@@ -88,7 +88,7 @@ class GridDensity:
             values.transpose(np.argsort(np.argsort(dimensions))),
             self.background,
             self.mean[dimensions],
-            np.linalg.cholesky(covariance),
+            np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
         )
 
     def points(self, which: NDArray[np.int64]) -> Array:

@@ -10,7 +10,7 @@ from deconflow.densities.architectures import (
 from deconflow.densities.base import Density
 from deconflow.densities.conditional_mixture import ConditionalMixture
 from deconflow.densities.dropout import Dropout, without_dropout
-from deconflow.densities.ensemble import Ensemble, Restored
+from deconflow.densities.ensemble import Ensemble
 from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork
@@ -31,7 +31,6 @@ __all__ = [
     "MaskedLinear",
     "MixtureDensity",
     "ResidualNetwork",
-    "Restored",
     "Stack",
     "StandardNormal",
     "autoregressive_layer",

@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._types import Array
 from deconflow.checks import first_bad
 from deconflow.classical import GridDensity, condition_on_grid, resample, weighted_points
-from deconflow.densities import Density
+from deconflow.densities import Density, Ensemble, MixtureDensity
 from deconflow.estimators.posterior import ExactPosterior, Posterior, WeightedPosterior
 from deconflow.evaluation import Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture, mix
@@ -37,7 +38,8 @@ from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out, posterior_pieces
 
-Array = NDArray[np.float64]
+Columns = NDArray[np.int64]
+"""Numbers of dimensions."""
 
 POINTS_AT_ONCE = 2**14
 SMALLEST_NOISE = 1e-3
@@ -93,16 +95,20 @@ class FittedDensity(ABC):
         """Whether answers about rows with such noise are closed forms."""
 
     @abstractmethod
-    def marginal(self, columns: NDArray[np.int64]) -> FittedDensity:
+    def averaged(self) -> list[FittedDensity]:
+        """Return the densities that this is an average of; none for a single fit."""
+
+    @abstractmethod
+    def marginal(self, columns: Columns) -> FittedDensity:
         """Return the density of some dimensions, in the order given."""
 
     @abstractmethod
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
 
-    def _others(self, given: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _others(self, given: Columns) -> Columns:
         return np.setdiff1d(np.arange(self.dim), given)
 
 
@@ -158,13 +164,19 @@ class MixtureFit(FittedDensity):
         """Return True: noise that is not Gaussian enters as a mixture of Gaussians."""
         return True
 
-    def marginal(self, columns: NDArray[np.int64]) -> MixtureFit:
+    def averaged(self) -> list[FittedDensity]:
+        """Return the mixtures that are averaged."""
+        if len(self.members) == 1:
+            return []
+        return [MixtureFit([member], self.names, self.threads) for member in self.members]
+
+    def marginal(self, columns: Columns) -> MixtureFit:
         """Return the density of some dimensions, in the order given."""
         members = [member.marginal(columns) for member in self.members]
         return MixtureFit(members, [self.names[d] for d in columns], self.threads)
 
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         return self.posterior(seen_through(data, given, self.dim)).marginal(self._others(given))
@@ -183,15 +195,11 @@ class MixtureFit(FittedDensity):
 
 
 class Proposing(Protocol):
-    """Where the draws of a weighted answer come from.
+    """Where the draws of a weighted answer come from."""
 
-    Attributes
-    ----------
-    advice : str
-        What else a user may do about a row that no draw reaches.
-    """
-
-    advice: str
+    @property
+    def advice(self) -> str:
+        """What else a user may do about a row that no draw reaches."""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -199,7 +207,7 @@ class Proposing(Protocol):
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)`` of standardised rows."""
 
-    def embed(self, data: Observations, given: NDArray[np.int64], dim: int) -> Observations:
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
         """Turn rows that measure only some dimensions into rows that draws can be made for."""
 
 
@@ -222,7 +230,7 @@ class ProposedByModel:
         parts = (draws.log_marginal(), relative, 0.5 * relative.square())
         return Estimate(*(part.double().cpu().numpy() for part in parts))
 
-    def embed(self, data: Observations, given: NDArray[np.int64], dim: int) -> Observations:
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
         """Leave the other dimensions missing: networks know rows of one width only."""
         return missing_others(data, given, dim)
 
@@ -246,7 +254,7 @@ class ProposedByMixture:
         rows = RowsWithProposals.of(data, self.mixture, dtype)
         return estimate_log_likelihood(density, rows, n_draws)
 
-    def embed(self, data: Observations, given: NDArray[np.int64], dim: int) -> Observations:
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
         """Project the truth onto the dimensions given, which takes any law of the noise."""
         return seen_through(data, given, dim)
 
@@ -299,7 +307,7 @@ class WeightedFit(FittedDensity):
     ) -> Estimate:
         """Log density ``log p(w)`` of each row, estimated from so many draws or points."""
         n_draws = 100 if n_draws is None else n_draws
-        parts = []
+        parts: list[Estimate] = []
         for part, ready in self._standardised_chunks(data, n_draws, random_state):
             estimate = self.proposing.estimate(self.density, ready, n_draws)
             first = sum(len(done.log_p) for done in parts)
@@ -328,19 +336,31 @@ class WeightedFit(FittedDensity):
                 draws.covariance().double() * torch.outer(scale, scale),
                 draws.effective_sample_size(),
             ))  # fmt: skip
-        arrays = (torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
-        return WeightedPosterior(*arrays, self.names)
+        samples, mean, covariance, size = (
+            torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True)
+        )
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False."""
         return False
 
-    def marginal(self, columns: NDArray[np.int64]) -> MarginalFit:
+    def averaged(self) -> list[FittedDensity]:
+        """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
+        if not isinstance(self.density, Ensemble):
+            return []
+        return [
+            WeightedFit(member, self.standardiser, self.proposing, self.names)
+            for member in self.density.densities()
+            if not isinstance(member, MixtureDensity)
+        ]
+
+    def marginal(self, columns: Columns) -> MarginalFit:
         """Return the density of some dimensions, in the order given."""
         return MarginalFit(self, columns)
 
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = self.proposing.embed(data, given, self.dim)
@@ -370,7 +390,7 @@ class WeightedFit(FittedDensity):
 class MarginalFit(FittedDensity):
     """Some dimensions of a density that has no closed form: the others count as not measured."""
 
-    def __init__(self, parent: WeightedFit, columns: NDArray[np.int64]) -> None:
+    def __init__(self, parent: WeightedFit, columns: Columns) -> None:
         self.parent, self.columns = parent, columns
         self.names = [parent.names[d] for d in columns]
 
@@ -406,12 +426,16 @@ class MarginalFit(FittedDensity):
         """Return False."""
         return False
 
-    def marginal(self, columns: NDArray[np.int64]) -> MarginalFit:
+    def averaged(self) -> list[FittedDensity]:
+        """Return nothing: a single fit."""
+        return []
+
+    def marginal(self, columns: Columns) -> MarginalFit:
         """Return the density of some dimensions, in the order given."""
         return MarginalFit(self.parent, self.columns[columns])
 
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = self.parent.proposing.embed(data, self.columns[given], self.parent.dim)
@@ -463,12 +487,16 @@ class BlendFit(FittedDensity):
         """Return whether mixtures were chosen and the noise is Gaussian."""
         return gaussian_noise and not self.has_flows
 
-    def marginal(self, columns: NDArray[np.int64]) -> FittedDensity:
+    def averaged(self) -> list[FittedDensity]:
+        """Return the flows, or the mixtures where these were chosen."""
+        return (self.weighted if self.has_flows else self.mixtures).averaged()
+
+    def marginal(self, columns: Columns) -> FittedDensity:
         """Return the density of some dimensions, in the order given."""
         return (self.weighted if self.has_flows else self.mixtures).marginal(columns)
 
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         return self._answering(data).condition(data, given, n_samples, random_state)
@@ -534,12 +562,16 @@ class GridFit(FittedDensity):
         """Return False: draws of the noise are involved."""
         return False
 
-    def marginal(self, columns: NDArray[np.int64]) -> GridFit:
+    def averaged(self) -> list[FittedDensity]:
+        """Return nothing: a single fit."""
+        return []
+
+    def marginal(self, columns: Columns) -> GridFit:
         """Return the density of some dimensions, in the order given."""
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 
     def condition(
-        self, data: Observations, given: NDArray[np.int64], n_samples: int, random_state: RandomState
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, on their grid, given draws of the noise."""
         others = self._others(given)
@@ -553,14 +585,14 @@ def standardised(standardiser: Standardiser, data: Observations) -> Observations
     return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
 
 
-def seen_through(data: Observations, given: NDArray[np.int64], dim: int) -> Observations:
+def seen_through(data: Observations, given: Columns, dim: int) -> Observations:
     """Say of rows that measure only some dimensions what they see of the whole truth."""
     onto = torch.eye(dim, dtype=data.w.dtype)[torch.from_numpy(given)]
     own = data.projections() @ onto
     return replace(data, projection=own.expand(len(data), -1, -1))
 
 
-def missing_others(data: Observations, given: NDArray[np.int64], dim: int) -> Observations:
+def missing_others(data: Observations, given: Columns, dim: int) -> Observations:
     """Widen rows that measure only some dimensions by missing values."""
     if data.projection is not None or not isinstance(data.noise, GaussianNoise):
         raise ValueError(

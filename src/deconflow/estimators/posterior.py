@@ -248,8 +248,13 @@ class WeightedPosterior(Posterior):
 
     def __getitem__(self, rows: Any) -> WeightedPosterior:
         chosen = np.atleast_1d(np.arange(len(self))[rows])
-        arrays = (self._samples, self._mean, self._covariance, self._size)
-        return WeightedPosterior(*(array[chosen] for array in arrays), self.names)
+        return WeightedPosterior(
+            self._samples[chosen],
+            self._mean[chosen],
+            self._covariance[chosen],
+            self._size[chosen],
+            self.names,
+        )
 
     def marginal(self, columns: Any) -> WeightedPosterior:
         """Return the posterior of some dimensions, by name or number, in the order given."""

@@ -64,7 +64,11 @@ def certify(
 
 
 def _gap(
-    density: Density, proposal: DefensiveProposal, mixture: GaussianMixture, data: Observations, draws: int
+    density: Density,
+    proposal: DefensiveProposal,
+    mixture: GaussianMixture,
+    data: Observations,
+    draws: int,
 ) -> Tensor:
     """Return upper less lower bound of ``log p(w)`` for each simulated row, ``(N,)``.
 

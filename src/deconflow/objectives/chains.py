@@ -69,6 +69,11 @@ class NumberedRows:
     def __getitem__(self, rows: RowIndex) -> Self:
         return replace(self, observations=self.observations[rows], row=self.row[rows])
 
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """Move to another precision or device."""
+        moved = self.observations.to(dtype=dtype, device=device)
+        return replace(self, observations=moved, row=self.row.to(device=device))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self  # never changed, so no copy of an objective needs its own
 
@@ -164,9 +169,7 @@ class Chains(Objective):
         """The network that proposes beside the mixture, if one does."""
         return self._networks[0] if self._networks else None
 
-    def set_proposal(
-        self, mixture: GaussianMixture, network: MixtureNetwork | None = None
-    ) -> None:
+    def set_proposal(self, mixture: GaussianMixture, network: MixtureNetwork | None = None) -> None:
         """Let another mixture of as many components propose from now on, or a network beside it."""
         data = self.rows.observations
         self.mixtures = propose(data, mixture, self.mixtures.means.dtype, network)

@@ -98,9 +98,7 @@ class MixtureNetwork(PosteriorModel):
         whiteners = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
         factors = _inverse(whiteners.detach())  # for draws, which carry no derivative
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
-        return RowMixtures.from_factors(
-            log_weights, means, factors, whiteners, -log_pivots.sum(-1)
-        )
+        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_pivots.sum(-1))
 
     @torch.no_grad()
     def row_mixtures(self, data: Observations) -> RowMixtures:

@@ -56,9 +56,7 @@ class RowsWithProposals:
         return len(self.mixtures)
 
     def __getitem__(self, rows: RowIndex) -> Self:
-        return replace(
-            self, observations=self.observations[rows], mixtures=self.mixtures[rows]
-        )
+        return replace(self, observations=self.observations[rows], mixtures=self.mixtures[rows])
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
         """Move to another precision or device."""
@@ -116,9 +114,7 @@ class DefensiveProposal:
         shares = self._shares(data)
         parts = [*data.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
         logs = [
-            part + math.log(share)
-            for part, share in zip(parts, shares, strict=True)
-            if share > 0
+            part + math.log(share) for part, share in zip(parts, shares, strict=True) if share > 0
         ]
         return torch.logsumexp(torch.stack(logs), 0)
 

@@ -96,9 +96,7 @@ def _checked_methods(methods: str) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-def _held_out(
-    name: str, rows: Measurements, share: float, seed: int, *, progress: bool
-) -> Array:
+def _held_out(name: str, rows: Measurements, share: float, seed: int, *, progress: bool) -> Any:
     assert rows.noise is not None
     order = np.random.default_rng(seed).permutation(len(rows.w))
     n_test = max(1, round(share * len(order)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import typer
 
 from deconflow.program.messages import one_line_errors
-from deconflow.program.options import Model
 from deconflow.program.model_folder import ModelFolder, load
+from deconflow.program.options import Model
 
 
 def info(model: Model) -> None:

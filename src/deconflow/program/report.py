@@ -24,6 +24,8 @@ CAPTIONS = {
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",
 }
+
+
 def report(
     model: Model,
     table: OptionalTable = None,
@@ -72,9 +74,7 @@ def _trust(saved: ModelFolder) -> list[str]:
         return [paragraph(line) for line in kept]
     sentences = [saved.about["fitted"], *saved.certificate.sentences()]
     answer = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]
-    figures = [
-        [name, value, MEANINGS[name]] for name, value in saved.certificate.figures().items()
-    ]
+    figures = [[name, value, MEANINGS[name]] for name, value in saved.certificate.figures().items()]
     return answer + ([table(["figure", "value", "what it says"], figures)] if figures else [])
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.layout import lower_triangle
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.mixtures import GaussianMixture
 
 
 class Anderson:

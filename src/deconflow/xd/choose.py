@@ -23,12 +23,12 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.xd.em import EMResult, mean_log_likelihood
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows, lay_out
-from deconflow.mixtures import GaussianMixture, mix
 
 Table = dict[str, NDArray[Any]]
 STARTS_TO_COMPARE = 4

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.acceleration import Anderson
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, maximisation
-from deconflow.mixtures import GaussianMixture
 
 
 @dataclass(frozen=True)

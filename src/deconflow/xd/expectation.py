@@ -23,10 +23,10 @@ import numpy as np
 
 from deconflow._limits import cpus
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
 from deconflow.xd.kernel.compile import WIDTH
 from deconflow.xd.layout import Block, KernelRows, lower_triangle
-from deconflow.mixtures import GaussianMixture
 
 PIECES = 16
 """Each block is added up in this many pieces, so that sums do not depend on the threads."""

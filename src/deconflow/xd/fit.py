@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import SMALLEST_JOB
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.mixtures import GaussianMixture
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import Starter, mean_noise
 
@@ -91,7 +91,10 @@ class PreparedData:
         return made_feasible(self.rows.units.mixture_to_standard(start), constraints)
 
     def fit(
-        self, settings: FitSettings, rng: np.random.RandomState, start: GaussianMixture | None = None
+        self,
+        settings: FitSettings,
+        rng: np.random.RandomState,
+        start: GaussianMixture | None = None,
     ) -> EMResult:
         """Fit once; the answer's mixture is in the user's units."""
         constraints, stopping = settings.constraints(self), settings.stopping

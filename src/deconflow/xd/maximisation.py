@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.xd.expectation import Sums
 from deconflow.mixtures import GaussianMixture
+from deconflow.xd.expectation import Sums
 
 Flags = NDArray[np.bool_]
 
@@ -79,7 +79,9 @@ class Constraints:
         total = new[~fixed].sum()
         return old if total <= 0 else np.where(fixed, old, new / total * left)
 
-    def kept(self, old: GaussianMixture, weights: Array, means: Array, covariances: Array) -> GaussianMixture:
+    def kept(
+        self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
+    ) -> GaussianMixture:
         """Return a mixture of new parameters, but for those that are fixed."""
         return GaussianMixture(
             self.weights(old.weights, weights),

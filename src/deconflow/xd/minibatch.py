@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import EMResult, Stopping, mean_log_likelihood
@@ -24,7 +25,6 @@ from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.mixtures import GaussianMixture
 
 SMALLEST_GAIN = 1e-4
 """Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""

@@ -110,7 +110,9 @@ def _gathered(mixture: GaussianMixture, chosen: NDArray[np.int64]) -> GaussianMi
     )
 
 
-def _posterior(mixture: GaussianMixture, data: Observations, parts: JointMixture) -> GaussianMixture:
+def _posterior(
+    mixture: GaussianMixture, data: Observations, parts: JointMixture
+) -> GaussianMixture:
     """Compute the posterior of some rows; the mixture is common to them, or one per row."""
     n, size = data.w.shape
     noise = parts.covariances

@@ -8,11 +8,11 @@ from itertools import islice
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.mixtures import GaussianMixture
 
 Fit = Callable[[GaussianMixture, Constraints], EMResult]
 
@@ -37,13 +37,14 @@ def split_and_merge(
         return em(mixture, rows, constraints, stopping)
 
     fit = plain if fit is None else fit
-    if len(result.mixture.weights) < 3:
+    if result.mixture.n_components < 3:
         return result
     improved = True
     while improved:
         improved = False
-        options = {"moments": False, "responsibilities": True, "threads": stopping.threads}
-        sums = expectation(result.mixture, rows, **options)
+        sums = expectation(
+            result.mixture, rows, moments=False, responsibilities=True, threads=stopping.threads
+        )
         for merged, other, split in islice(_moves(result.mixture, sums), depth):
             moved = _move(result.mixture, (merged, other, split), constraints, rng)
             partial = fit(moved, constraints.but_for([merged, other, split]))

@@ -15,12 +15,12 @@ from sklearn.cluster import KMeans
 from threadpoolctl import ThreadpoolController
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.mixtures import GaussianMixture
 from deconflow.xd.posterior import posterior
 
 ROWS_FOR_A_START = 10_000
@@ -116,7 +116,9 @@ def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) 
     """Posterior means under one Gaussian, for rows that do not show all of the truth."""
     rows = lay_out(some, units)
     start = GaussianMixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
-    start = GaussianMixture(start.weights, start.means, with_floor(100.0 * start.covariances, floor))
+    start = GaussianMixture(
+        start.weights, start.means, with_floor(100.0 * start.covariances, floor)
+    )
     settings = Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1)
     fitted = em(start, rows, Constraints.free(1, floor), settings).mixture
     return posterior(fitted, units.observations(some)).mean
