@@ -359,11 +359,10 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         rng: np.random.RandomState,
     ) -> list[FitSettings]:
         """Choose settings for every fit that is averaged."""
-        choice = choose(
-            data, settings, counts, floors, averaged=self.n_average > 1, folds=self.folds, rng=rng
+        chosen, self.selection_ = choose(
+            data, settings, counts, floors, n_average=self.n_average, folds=self.folds, rng=rng
         )
-        self.selection_ = choice.table
-        return choice.for_average(self.n_average)
+        return chosen
 
     def _fit(
         self,

@@ -104,10 +104,7 @@ class PreparedData:
         return result
 
     def fit_from(
-        self,
-        starts: Sequence[Mixture | None],
-        settings: FitSettings,
-        rng: np.random.RandomState,
+        self, starts: Sequence[Mixture | None], settings: FitSettings, rng: np.random.RandomState
     ) -> list[EMResult]:
         """Fit from several starts; None stands for one to be made.
 

@@ -194,8 +194,10 @@ class _Rows:
             omega = omega if self.weights is None else omega[index]
             log_unit = log_unit if len(log_unit) == 1 else log_unit[index[:1]]
         s = np.broadcast_to(s, (*s.shape[:2], w.shape[2]))
-        arrays = [np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)]
-        return Block(kind, index, *arrays, projection, common, log_unit)
+        w, s, log_share, omega = (
+            np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)
+        )
+        return Block(kind, index, w, s, log_share, omega, projection, common, log_unit)
 
 
 def _same_for_all(parts: JointParts) -> JointParts | None:

@@ -42,8 +42,9 @@ def split_and_merge(
     improved = True
     while improved:
         improved = False
-        options = {"moments": False, "responsibilities": True, "threads": stopping.threads}
-        sums = expectation(result.mixture, rows, **options)
+        sums = expectation(
+            result.mixture, rows, moments=False, responsibilities=True, threads=stopping.threads
+        )
         for merged, other, split in islice(_moves(result.mixture, sums), depth):
             moved = _move(result.mixture, (merged, other, split), constraints, rng)
             partial = fit(moved, constraints.but_for([merged, other, split]))
