@@ -14,6 +14,7 @@ def data(rng):
     return w, rng.uniform(0.1, 0.4, size=(150, 2))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rows_without_weight_never_make_nan(data):
     w, sd = data
     weights = np.r_[np.zeros(50), np.ones(100)]

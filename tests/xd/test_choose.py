@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import toy
 
+from deconflow import XDGMM
 from deconflow.observations import Observations
 from deconflow.xd import FitSettings, Stopping, fit_averaged
 
@@ -74,3 +75,21 @@ def test_few_rows_have_few_components():
     rng = np.random.default_rng(0)
     found = averaged(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))
     assert found.settings.n_components == 1
+
+
+def test_every_choice_is_told_in_one_format(on_the_toy):
+    _, w = toy.draw(300, 0)
+    model = XDGMM([1, 2], floor=[0.05, 0.1], folds=2, random_state=0).fit(w, noise=toy.NOISE)
+    assert model.selection_.keys() == on_the_toy.table.keys()
+    for table in (model.selection_, on_the_toy.table):
+        assert all(len(column) == len(table["floor"]) for column in table.values())
+        np.testing.assert_array_equal(table["chosen"], table["share"] > 0)
+        assert np.isfinite(np.stack([table["train"], table["entropy"]])).all()
+
+
+def test_an_average_is_a_list_of_mixtures(on_the_toy):
+    assert len(on_the_toy.mixtures) == len(on_the_toy.shares) == len(on_the_toy.folds)
+    v, _ = toy.draw(50, 1)
+    densities = [np.exp(mixture.log_prob(v)) for mixture in on_the_toy.mixtures]
+    expected = np.log(on_the_toy.shares @ np.stack(densities))
+    np.testing.assert_allclose(on_the_toy.mixture.log_prob(v), expected, rtol=1e-9)

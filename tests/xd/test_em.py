@@ -167,3 +167,19 @@ def test_fixed_parameters_stay(what):
         assert not np.allclose(before[1:], after[1:])
         assert result.mixture.weights.sum() == pytest.approx(1.0)
         assert np.diff(result.history).min() > -1e-10
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_of_parts_add_up(name):
+    case, _, mixture = make(name)
+    data = observe(case)
+    rows = lay_out(data)
+    seen = rows.units.mixture(mixture)
+    whole = expectation(seen, rows, responsibilities=True)
+    halves = [lay_out(part, rows.units) for part in (data[:25], data[25:])]
+    first, second = (expectation(seen, half, responsibilities=True) for half in halves)
+    total = first + second
+    for what in ("log_p", "q0", "vu", "vgv", "responsibilities"):
+        both = getattr(total, what), getattr(whole, what)
+        np.testing.assert_allclose(*both, rtol=1e-9, atol=1e-10, err_msg=what)
+    assert (expectation(seen, halves[0]) + second).responsibilities is None

@@ -406,11 +406,10 @@ class XDGMM(DensityEstimator):
         rng: np.random.RandomState,
     ) -> list[FitSettings]:
         """Choose settings for every fit that is averaged."""
-        choice = choose(
-            data, settings, counts, floors, averaged=self.n_average > 1, folds=self.n_folds, rng=rng
+        chosen, self.selection_ = choose(
+            data, settings, counts, floors, n_average=self.n_average, folds=self.n_folds, rng=rng
         )
-        self.selection_ = choice.table
-        return choice.for_average(self.n_average)
+        return chosen
 
     def _fitted(
         self,

@@ -9,7 +9,7 @@ fold of the rows, and ``choose``, ``compare`` and ``fit_averaged`` are rules ove
 from deconflow.xd.choose import (
     CLEARLY,
     AveragedFit,
-    Choice,
+    Candidate,
     CrossFits,
     Fold,
     choose,
@@ -23,13 +23,7 @@ from deconflow.xd.choose import (
 )
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.fit import (
-    SMALLEST_VARIANCE,
-    FitSettings,
-    PreparedData,
-    fit_exact,
-    made_feasible,
-)
+from deconflow.xd.fit import SMALLEST_VARIANCE, FitSettings, PreparedData, fit_exact, made_feasible
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
@@ -38,40 +32,10 @@ from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 
 __all__ = [
-    "CLEARLY",
-    "SMALLEST_VARIANCE",
-    "STARTS",
-    "Adam",
-    "AveragedFit",
-    "Block",
-    "Choice",
-    "Constraints",
-    "CrossFits",
-    "EMResult",
-    "FitSettings",
-    "Fold",
-    "KernelRows",
-    "PreparedData",
-    "Stopping",
-    "Sums",
-    "choose",
-    "compare",
-    "em",
-    "expectation",
-    "fit_average",
-    "fit_averaged",
-    "fit_exact",
-    "fit_minibatch",
-    "lay_out",
-    "log_p",
-    "made_feasible",
-    "maximisation",
-    "mean_log_likelihood",
-    "n_parameters",
-    "paired",
-    "posterior",
-    "posterior_pieces",
-    "row_weights",
-    "split_and_merge",
-    "step_on_batch",
-]
+    "CLEARLY", "SMALLEST_VARIANCE", "STARTS", "Adam", "AveragedFit", "Block", "Candidate",
+    "Constraints", "CrossFits", "EMResult", "FitSettings", "Fold", "KernelRows",
+    "PreparedData", "Stopping", "Sums", "choose", "compare", "em",
+    "expectation", "fit_average", "fit_averaged", "fit_exact", "fit_minibatch", "lay_out", "log_p",
+    "made_feasible", "maximisation", "mean_log_likelihood", "n_parameters", "paired", "posterior", "posterior_pieces",
+    "row_weights", "split_and_merge", "step_on_batch",
+]  # fmt: skip

@@ -10,10 +10,10 @@ taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import product, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows, lay_out
 
 Table = dict[str, NDArray[Any]]
+Starts = Sequence[GaussianMixture | None]
 STARTS_TO_COMPARE = 4
 FAILED_START = 0.003
 """A start whose mean training log-likelihood is this far below the best is left out."""
@@ -89,18 +90,9 @@ class Candidate:
 
 
 class CrossFits:
-    """Fits any settings without each fold, and scores the rows left out.
+    """Fits any settings without each fold of the rows, and scores the rows left out.
 
-    Iterating prepares the folds one after another.
-
-    Parameters
-    ----------
-    data
-        All rows.
-    n_folds
-        Number of folds.
-    rng
-        Source of folds and starts.
+    Iterating prepares one fold after another; ``rng`` makes folds and starts.
     """
 
     def __init__(self, data: Observations, n_folds: int, rng: np.random.RandomState) -> None:
@@ -117,18 +109,12 @@ class CrossFits:
         return Candidate(settings, np.full(len(self.data), np.nan))
 
     def add(
-        self,
-        candidate: Candidate,
-        fold: PreparedFold,
-        starts: Sequence[GaussianMixture | None],
-        *,
-        averaged: bool = True,
+        self, candidate: Candidate, fold: PreparedFold, starts: Starts, *, averaged: bool = True
     ) -> None:
         """Fit without one fold: the average of the starts, or else the best of them."""
-        settings = candidate.settings
-        results = successful(fold.rest.fit_from(starts, settings, self.rng))
+        results = successful(fold.rest.fit_from(starts, candidate.settings, self.rng))
         candidate.fits.append(results if averaged else results[:1])
-        threads = settings.stopping.threads
+        threads = candidate.settings.stopping.threads
         candidate.held_out[fold.held] = log_p(candidate.density(-1), fold.rows, threads)
 
     def mean(self, candidate: Candidate) -> float:
@@ -168,12 +154,11 @@ class CrossFits:
             error ``behind_best_se``, ``entropy``, ``share`` of the average and ``chosen``.
         """
         behind, error = self.behind(candidates)
+        train = [[best.log_likelihood for best, *_ in each.fits] for each in candidates]
         return {
             "n_components": np.array([each.settings.n_components for each in candidates]),
             "floor": np.array([each.settings.floor for each in candidates]),
-            "train": np.array(
-                [np.mean([best.log_likelihood for best, *_ in each.fits]) for each in candidates]
-            ),
+            "train": np.mean(train, axis=1),
             "held_out": np.array([self.mean(each) for each in candidates]),
             "behind_best": behind,
             "behind_best_se": error,
@@ -183,45 +168,21 @@ class CrossFits:
         }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which settings won, and why.
-
-    Attributes
-    ----------
-    settings : list of FitSettings
-        All that were compared.
-    shares : array
-        How much each takes part; a single one unless averages are chosen.
-    table : dict of arrays
-        See :meth:`CrossFits.table`.
-    """
-
-    settings: list[FitSettings]
-    shares: Array
-    table: Table
-
-    def for_average(self, count: int) -> list[FitSettings]:
-        """Give ``count`` fits to the settings by their shares."""
-        edges = np.cumsum(self.shares)
-        places = (np.arange(count) + 0.5) / count * edges[-1]
-        return [self.settings[i] for i in np.searchsorted(edges, places)]
-
-
 def choose(
     data: Observations,
     settings: FitSettings,
     n_components: Sequence[int],
     floors: Sequence[float],
     *,
-    averaged: bool,
+    n_average: int,
     folds: int,
     rng: np.random.RandomState,
-) -> Choice:
-    """Choose number of components and floor by cross-validation on noisy rows.
+) -> tuple[list[FitSettings], Table]:
+    """Choose settings for each of ``n_average`` fits by cross-validation on noisy rows.
 
     Every row is held out once. The differences that matter are a few thousandths of a nat per row,
-    as large as the error of one held-out fifth of 20,000 rows.
+    as large as the error of one held-out fifth of 20,000 rows. The table is that of
+    :meth:`CrossFits.table`.
     """
     if len(data) < 2:
         raise ValueError(
@@ -234,16 +195,18 @@ def choose(
     ]
     for fold in cross:
         for candidate in candidates:
-            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=averaged)
+            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
     behind, error = cross.behind(candidates)
-    if averaged:
+    if n_average > 1:
         counts = np.array([each.settings.n_components for each in candidates])
         shares = cross.wins(candidates, counts == counts[behind <= error].min())
     else:
         entropy = [each.entropy for each in candidates]
         shares = np.eye(len(candidates))[np.argmax(np.where(behind <= error, entropy, -np.inf))]
-    table = cross.table(candidates, shares)
-    return Choice([each.settings for each in candidates], shares, table)
+    edges = np.cumsum(shares)
+    places = (np.arange(n_average) + 0.5) / n_average * edges[-1]
+    chosen = [candidates[i].settings for i in np.searchsorted(edges, places)]
+    return chosen, cross.table(candidates, shares)
 
 
 def fit_average(
@@ -258,12 +221,12 @@ def fit_average(
     They differ by their random ``"starts"``, or by the one of ``"folds"`` that each leaves out. The
     fit of largest likelihood reports.
     """
+    parts: Iterable[PreparedData]
     if over == "folds":
         folds = CrossFits(data, len(settings), rng).folds
         parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in folds)
     else:
-        prepared = PreparedData(data)
-        parts = (prepared for _ in settings)
+        parts = repeat(PreparedData(data), len(settings))
     results = [part.fit_best(each, n_init, rng) for part, each in zip(parts, settings, strict=True)]
     best = max(results, key=lambda result: result.log_likelihood)
     good = results if over == "folds" else _not_stuck(results, settings)
@@ -322,8 +285,8 @@ def fit_averaged(
     components are averaged, over folds, starts and floors. The same fits give every row a
     likelihood from rows that exclude it.
     """
-    search = _Search(CrossFits(data, min(folds, len(data)), rng), starts)
-    tried = search.numbers_of_components(settings)
+    search = _Search(CrossFits(data, min(folds, len(data)), rng))
+    tried = search.numbers_of_components(settings, starts)
     behind, error = search.cross.behind(tried)
     chosen = tried[int(np.argmax(behind <= CLEARLY * error))]  # in the order of their components
     tried += search.other_floors(chosen, 2.0, 0.0) + search.other_floors(chosen, 0.5, CLEARLY)
@@ -333,24 +296,45 @@ def fit_averaged(
 class _Search:
     """The search of :func:`fit_averaged`, with all folds laid out once."""
 
-    def __init__(self, cross: CrossFits, starts: int) -> None:
-        self.cross, self.starts, self.folds = cross, starts, list(cross)
+    def __init__(self, cross: CrossFits) -> None:
+        self.cross, self.folds = cross, list(cross)
 
-    def numbers_of_components(self, settings: FitSettings) -> list[Candidate]:
+    def fit(
+        self, settings: FitSettings, starts: Iterable[Starts], best: Candidate | None = None
+    ) -> Candidate | None:
+        """Fit without each fold; give up where that is worse than ``best`` on the folds so far."""
+        candidate, gain = self.cross.candidate(settings), 0.0
+        for fold, begin in zip(self.folds, starts, strict=False):
+            self.cross.add(candidate, fold, begin)
+            if best is not None:
+                ahead = candidate.held_out[fold.held] - best.held_out[fold.held]
+                gain += float(self.cross.weights[fold.held] @ ahead)
+            if gain < 0:
+                return None
+        return candidate
+
+    def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
+        """Whether a candidate gains more than so many standard errors."""
+        behind, error = self.cross.behind([other, candidate])
+        return bool(behind[0] > errors * error[0])
+
+    def numbers_of_components(self, settings: FitSettings, starts: int) -> list[Candidate]:
         """Fit more and more components, for as long as each number is clearly better."""
-        cross = self.cross
-        one = cross.candidate(replace(settings, n_components=1, floor=FIRST_FLOOR))
-        for fold in self.folds:
-            cross.add(one, fold, [None])
-        tried = [one]
-        for count in _affordable(cross.data):
-            best = max(tried, key=cross.mean)
-            candidate = self._unless_worse(replace(best.settings, n_components=count), best)
+        data = self.cross.data
+        best: Candidate | None = None
+        tried: list[Candidate] = []
+        for count in COMPONENTS_TO_TRY:
+            few_rows = ROWS_PER_PARAMETER * n_parameters(count, data.latent_dim) > len(data)
+            if count > 1 and few_rows:
+                break
+            these = replace(settings, n_components=count, floor=FIRST_FLOOR)
+            candidate = self.fit(these, repeat([None] * (1 if count == 1 else starts)), best)
             if candidate is None:
                 break
             tried.append(candidate)
-            if not self._better(candidate, best, CLEARLY):
+            if best is not None and not self.better(candidate, best, CLEARLY):
                 break
+            best = max(tried, key=self.cross.mean)
         return tried
 
     def other_floors(self, last: Candidate, factor: float, errors: float) -> list[Candidate]:
@@ -358,11 +342,11 @@ class _Search:
         tried: list[Candidate] = []
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            candidate = self.cross.candidate(changed)
-            for fold, ends in zip(self.folds, last.fits, strict=True):
-                self.cross.add(candidate, fold, [result.mixture for result in ends])
+            ends = ([result.mixture for result in fold] for fold in last.fits)
+            candidate = self.fit(changed, ends)
+            assert candidate is not None
             tried.append(candidate)
-            if not self._better(candidate, last, errors):
+            if not self.better(candidate, last, errors):
                 break
             last = candidate
         return tried
@@ -374,41 +358,17 @@ class _Search:
         shares = cross.wins(tried, among)
         shares = np.where(shares >= SMALLEST_SHARE, shares, 0.0)
         shares /= shares.sum()
-        used = [(share, each) for share, each in zip(shares, tried, strict=True) if share > 0]
         settings = tried[int(shares.argmax())].settings
+        used = [tried[i] for i in np.flatnonzero(shares)]
         mixtures = []
         held_out = np.empty(len(cross.data))
         for f, fold in enumerate(self.folds):
-            densities = [each.density(f) for _, each in used]
-            mixtures.append(mix(densities, [share for share, _ in used]))
+            densities = [each.density(f) for each in used]
+            mixtures.append(mix(densities, shares[shares > 0]))
             held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares)
         return AveragedFit(mixtures, equal, held_out, cross.folds, settings, table)
-
-    def _unless_worse(self, settings: FitSettings, best: Candidate) -> Candidate | None:
-        """Fit without each fold, but give up where that is worse on the folds so far."""
-        candidate, gain = self.cross.candidate(settings), 0.0
-        for fold in self.folds:
-            self.cross.add(candidate, fold, [None] * self.starts)
-            ahead = candidate.held_out[fold.held] - best.held_out[fold.held]
-            gain += float(self.cross.weights[fold.held] @ ahead)
-            if gain < 0:
-                return None
-        return candidate
-
-    def _better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
-        behind, error = self.cross.behind([other, candidate])
-        return bool(behind[0] > errors * error[0])
-
-
-def _affordable(data: Observations) -> list[int]:
-    """More than one component, with a few rows for every parameter."""
-    return [
-        count
-        for count in COMPONENTS_TO_TRY[1:]
-        if ROWS_PER_PARAMETER * n_parameters(count, data.latent_dim) <= len(data)
-    ]
 
 
 def compare(

@@ -2,7 +2,6 @@ r"""EM, plain or accelerated: one loop, in which the likelihood never falls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,19 +79,8 @@ def em(
     rows: KernelRows,
     constraints: Constraints,
     stopping: Stopping,
-    report: Callable[[float], None] | None = None,
 ) -> EMResult:
-    """Run EM from a mixture in the units of the rows.
-
-    Parameters
-    ----------
-    mixture
-        The start.
-    rows, constraints, stopping
-        Data, constraints, and when to stop.
-    report
-        Called with the mean log-likelihood after every accepted step.
-    """
+    """Run EM from a mixture, in the units of the rows."""
     result = EMResult(mixture)
     anderson = Anderson(constraints) if stopping.accelerate else None
     proposal, fallback = mixture, mixture
@@ -114,8 +102,6 @@ def em(
         gain = value - result.log_likelihood
         result.history.append(value)
         result.log_likelihood = value
-        if report is not None:
-            report(value)
         result.mixture = fallback = maximisation(proposal, sums, constraints)
         small_steps = small_steps + 1 if gain <= stopping.tol else 0
         if small_steps == enough:

@@ -140,19 +140,10 @@ def pass_over(
                 rows[count] = start + r
                 q[count] = row[r]
                 count += row[r] > 0.0
+            values = w[min(j, len(w) - 1)]
             if count == n:
-                moments(
-                    w[min(j, len(w) - 1)],
-                    s[j],
-                    v[k],
-                    m[k],
-                    start,
-                    stop,
-                    q,
-                    u[piece, k],
-                    g[piece, k],
-                )
+                moments(values, s[j], v[k], m[k], start, stop, q, u[piece, k], g[piece, k])
             elif count > 0:
-                _pick(w[min(j, len(w) - 1)], rows, count, few_w)
+                _pick(values, rows, count, few_w)
                 _pick(s[j], rows, count, few_s)
                 moments(few_w, few_s, v[k], m[k], 0, count, q, u[piece, k], g[piece, k])
