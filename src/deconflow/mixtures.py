@@ -158,8 +158,7 @@ class GaussianMixture:
 
     def heaviest(self, most: int) -> GaussianMixture:
         """Return the ``most`` heaviest components, with weights that sum to one again."""
-        if most >= self.n_components:
-            return self
+        most = min(most, self.n_components)
         chosen = np.argpartition(-self.weights, most - 1, axis=-1)[..., :most]
         weights = np.take_along_axis(self.weights, chosen, -1)
         return GaussianMixture(

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -347,7 +348,8 @@ def independent_mixture(
     if type(law) in CATALOGUE:
         location, scale, shape = CATALOGUE[type(law)].standard_form(law)
         values, which = np.unique(shape, return_inverse=True)
-        fits = [_unit_parts(type(law), float(value), parts) for value in values]
+        kind: Any = type(law)  # hashable, which mypy does not see
+        fits = [_unit_parts(kind, float(value), parts) for value in values]
         shapes = _stacked(fits)
     elif rows * dim > LARGEST_FITS:
         shapes, which, location, scale = _by_shared_shapes(of_rows, rows, parts)

@@ -36,6 +36,6 @@ __all__ = [
     "Constraints", "CrossFits", "EMResult", "FitSettings", "Fold", "KernelRows",
     "PreparedData", "Stopping", "Sums", "choose", "compare", "em",
     "expectation", "fit_average", "fit_averaged", "fit_exact", "fit_minibatch", "lay_out", "log_p",
-    "made_feasible", "maximisation", "mean_log_likelihood", "n_parameters", "paired", "posterior", "posterior_pieces",
-    "row_weights", "split_and_merge", "step_on_batch",
+    "made_feasible", "maximisation", "mean_log_likelihood", "n_parameters", "paired", "posterior",
+    "posterior_pieces", "row_weights", "split_and_merge", "step_on_batch",
 ]  # fmt: skip

@@ -39,11 +39,8 @@ def posterior(
     ``most`` keeps only so many of the heaviest components per row, as a proposal does: memory
     then does not depend on how many the mixture has, or the noise law is made of.
     """
-    order, parts = [], []
-    for rows, part in posterior_pieces(mixture, data):
-        order.append(rows)
-        parts.append(part if most is None else part.heaviest(most))
-    return stack(parts)[np.argsort(np.concatenate(order), kind="stable")]
+    pieces = _in_pieces(mixture, data, data.noise.as_mixture(), np.arange(len(data)), None)
+    return stack([part if most is None else part.heaviest(most) for _, part in pieces])
 
 
 def posterior_pieces(
