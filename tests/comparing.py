@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)")
-TEXT_RTOL = 1e-9
-"""For numbers that a text gives with all their digits."""
+ALL_DIGITS = 1e-9
+"""Tolerance of numbers that a text gives with all their digits."""
 
 
 def assert_same(found, recorded, tolerance):
@@ -68,7 +68,7 @@ def _same_line(found, recorded):
 def _same_number(found, recorded):
     unit = max(_last_digit(found), _last_digit(recorded))
     gap = abs(float(found) - float(recorded))
-    return gap <= max(1.001 * unit, TEXT_RTOL * abs(float(recorded)))
+    return gap <= max(1.001 * unit, ALL_DIGITS, ALL_DIGITS * abs(float(recorded)))
 
 
 def _last_digit(number):
