@@ -59,6 +59,13 @@ def text_differences(found, recorded, *, by_word=False):
     return [f"- {old}\n+ {new}" for new, old in pairs if not _same_line(new, old)]
 
 
+def assert_same_figures(found, recorded):
+    """Raise unless two texts give the same numbers in the same order, in whatever words."""
+    numbers = [NUMBER.findall(text) for text in (found, recorded)]
+    same = len(numbers[0]) == len(numbers[1]) and all(map(_same_number, *numbers))
+    assert same, f"Expected the figures {numbers[1]}; got {numbers[0]}"
+
+
 def _same_line(found, recorded):
     words = [" ".join(NUMBER.sub("#", line).split()) for line in (found, recorded)]
     numbers = [NUMBER.findall(line) for line in (found, recorded)]

@@ -356,7 +356,7 @@ def _bovy(rows, **options):
     centres = np.array([[-2.0, 0.0, 1.0], [1.5, 2.0, -1.0], [2.0, -2.5, 0.5]])[:, : rows.dim]
     xamp, xmean, xcovar = np.full(3, 1 / 3), 0.5 * centres, np.stack([np.eye(rows.dim)] * 3)
     ycovar = KINDS["full"](sd) if rows.kind == "full" else sd**2
-    value = extreme_deconvolution(w, ycovar, xamp, xmean, xcovar, tol=1e-9, **options)
+    value = extreme_deconvolution(w, ycovar, xamp, xmean, xcovar, **options)
     return {"value": value, "xamp": xamp, "xmean": xmean, "xcovar": xcovar}
 
 
