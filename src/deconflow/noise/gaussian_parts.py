@@ -30,7 +30,7 @@ from torch.distributions import (
 )
 
 from deconflow.noise import fourier
-from deconflow.noise.catalogue import CATALOGUE, Array, as_array
+from deconflow.noise.catalogue import CATALOGUE, Array, KnownLaw, as_array
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.randomness import isolated_rng
 
@@ -44,7 +44,7 @@ PARTS_BEYOND = 4
 MOST_PARTS = 256
 """Largest number of Gaussians for a row of independent values."""
 ROWS_FOR_A_CHOICE = 100
-LARGEST_FITS = 2_000
+LARGEST_FITS = 500
 """Largest number of values whose laws are fitted one by one."""
 MOST_SHAPES = 200
 VALUES_FOR_SHAPES = 5_000
@@ -67,6 +67,10 @@ class NoiseMixture(ABC):
 
         Memory is that of these rows alone.
         """
+
+    @abstractmethod
+    def divide(self, unit: Array) -> NoiseMixture:
+        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
 
     @property
     @abstractmethod
@@ -103,6 +107,12 @@ class JointMixture(NoiseMixture):
     def diagonal(self) -> bool:
         """Whether only variances are kept."""
         return self.covariances.ndim == 3
+
+    def divide(self, unit: Array) -> JointMixture:
+        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
+        means = None if self.means is None else self.means / unit
+        by = unit**2 if self.diagonal else np.outer(unit, unit)
+        return JointMixture(self.weights, means, self.covariances / by)
 
     @property
     def centred(self) -> bool:
@@ -161,6 +171,11 @@ class IndependentMixture(NoiseMixture):
     def n_parts(self) -> int:
         """Number of Gaussians in each row's mixture."""
         return len(self._choice(self.which))
+
+    def divide(self, unit: Array) -> IndependentMixture:
+        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
+        location = None if self.location is None else self.location / unit
+        return IndependentMixture(self.shapes, self.which, location, self.scale / unit)
 
     @property
     def centred(self) -> bool:
@@ -299,8 +314,8 @@ def _grouped(tables: bytes, shape: tuple[int, ...]) -> Index:
 # -- laws over whole rows -----------------------------------------------------------------------
 
 
-def joint_mixture(law: Distribution, unit: torch.Tensor, *, shared: bool) -> JointMixture:
-    """Mixture of a distribution with batch ``(N or 1,)``, event ``(D,)``, divided by ``unit``."""
+def joint_mixture(law: Distribution, *, shared: bool) -> JointMixture:
+    """Mixture of a distribution with batch ``(N or 1,)`` and event ``(D,)``."""
     if isinstance(law, MultivariateNormal | LowRankMultivariateNormal):
         weights = torch.ones(1, 1)
         means, covariances = law.loc[:, None], law.covariance_matrix[:, None]
@@ -311,20 +326,19 @@ def joint_mixture(law: Distribution, unit: torch.Tensor, *, shared: bool) -> Joi
         means = law.component_distribution.loc
         covariances = law.component_distribution.covariance_matrix
     elif shared:
-        return _fitted_to_draws(law, unit)
+        return _fitted_to_draws(law)
     else:
         raise ValueError(
             "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
             "independent values, or one law for all rows; "
             f"got a {type(law).__name__} over whole rows that differs by row."
         )
-    covariances = covariances / torch.outer(unit, unit)
-    return JointMixture(as_array(weights), as_array(means / unit), as_array(covariances))
+    return JointMixture(as_array(weights), as_array(means), as_array(covariances))
 
 
-def _fitted_to_draws(law: Distribution, unit: torch.Tensor) -> JointMixture:
+def _fitted_to_draws(law: Distribution) -> JointMixture:
     with isolated_rng(0):
-        draws = as_array(law.sample(torch.Size((DRAWS,)))[:, 0] / unit)
+        draws = as_array(law.sample(torch.Size((DRAWS,)))[:, 0])
     fit = GaussianMixture(8, tol=1e-5, max_iter=1000, random_state=0)
     with warnings.catch_warnings():  # a fit that might still gain a little is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -336,25 +350,25 @@ def _fitted_to_draws(law: Distribution, unit: torch.Tensor) -> JointMixture:
 
 
 def independent_mixture(
-    law: Distribution, unit: torch.Tensor, of_rows: Callable[[slice], Distribution]
+    law: Distribution, of_rows: Callable[[slice], Distribution]
 ) -> IndependentMixture:
-    """Mixture of a distribution with batch ``(N or 1, D)``, divided by ``unit``.
+    """Mixture of a distribution with batch ``(N or 1, D)``.
 
     ``of_rows`` gives the distribution of some rows.
     """
     rows, dim = law.batch_shape
     parts = PARTS_FOR_DIMENSION.get(dim, PARTS_BEYOND)
     if type(law) in CATALOGUE:
-        location, scale, shape = CATALOGUE[type(law)].standard_form(law)
+        known = CATALOGUE[type(law)]
+        location, scale, shape = known.standard_form(law)
         values, which = np.unique(shape, return_inverse=True)
-        fits = [_unit_parts(type(law), float(value), parts) for value in values]
+        fits = [_unit_parts(known, float(value), parts) for value in values]
         shapes = _stacked(fits)
     elif rows * dim > LARGEST_FITS:
         shapes, which, location, scale = _by_shared_shapes(of_rows, rows, parts)
     else:
         shapes, which = _by_value(law, parts), np.arange(rows * dim)
         location, scale = np.zeros((rows, dim)), np.ones((rows, dim))
-    scale, location = scale / as_array(unit), location / as_array(unit)
     which = which.reshape(scale.shape)
     return IndependentMixture(shapes, which, location if location.any() else None, scale)
 
@@ -365,9 +379,8 @@ def _stacked(fits: list[Table]) -> Table:
 
 
 @lru_cache(maxsize=1000)
-def _unit_parts(kind: type[Distribution], shape: float, parts: int) -> Table:
+def _unit_parts(known: KnownLaw, shape: float, parts: int) -> Table:
     """Weights, means and variances of the mixture nearest to a law of unit scale."""
-    known = CATALOGUE[kind]
     if known.table is None:
         return np.ones(1), np.zeros(1), np.ones(1)
     x, mass = known.table(shape)
