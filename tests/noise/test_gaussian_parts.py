@@ -7,7 +7,7 @@ from scipy import stats
 from torch.distributions import Gamma, Gumbel, Laplace, MultivariateNormal, StudentT
 
 from deconflow import XDGMM, noise
-from deconflow.noise import gaussian_parts
+from deconflow.noise import law_fits
 from deconflow.observations import Observations
 from deconflow.xd import fitting
 
@@ -134,8 +134,8 @@ def value_density(mixture, row, x):
 
 
 def test_very_many_laws_share_their_shapes(monkeypatch):
-    monkeypatch.setattr(gaussian_parts, "LARGEST_FITS", 50)
-    monkeypatch.setattr(gaussian_parts, "MOST_SHAPES", 20)
+    monkeypatch.setattr(law_fits, "LARGEST_FITS", 50)
+    monkeypatch.setattr(law_fits, "MOST_SHAPES", 20)
     scale = np.linspace(0.1, 3.0, 300)[:, None]
     alike = noise.from_law(gumbel, scale=scale).as_mixture()
     assert len(alike.shapes[0]) == 1
@@ -274,7 +274,7 @@ def test_located_laws_are_shifted():
 def test_fits_are_shared_by_all_units_of_a_law(monkeypatch):
     law = noise.same_for_all(Gumbel(torch.zeros(1), torch.ones(1))).bind(5)
     first = law.as_mixture()
-    monkeypatch.setattr(gaussian_parts, "_fit_tables", None)
+    monkeypatch.setattr(law_fits, "_fit_tables", None)
     halved = law[1:3].divide(torch.tensor([2.0])).as_mixture()
     np.testing.assert_allclose(halved.take().covariances, first.take().covariances / 4)
 

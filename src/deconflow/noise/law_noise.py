@@ -17,7 +17,8 @@ from deconflow.noise import fourier
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
-from deconflow.noise.gaussian_parts import NoiseMixture, independent_mixture, joint_mixture
+from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.noise.law_fits import independent_mixture, joint_mixture
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.noise.support import (
     check_support,
