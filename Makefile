@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick lint bench docs browser clean
+.PHONY: demo test quick paper-test lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -12,6 +12,9 @@ test: .venv/ready
 
 quick: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+
+paper-test: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest paper/tests
 
 lint: .venv/ready
 	$(BIN)/ruff check .

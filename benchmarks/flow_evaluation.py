@@ -1,7 +1,7 @@
 """What one flow evaluation costs in the paper's experiments, with one thread.
 
 A step with ``K`` draws and a batch of ``B`` rows evaluates the prior and the posterior ``K B``
-times each, forwards and backwards: ``2 K B`` flow evaluations. ``deconflow reproduce`` counts these
+times each, forwards and backwards: ``2 K B`` flow evaluations. ``python -m paper`` counts these
 for its budget, and ``docs/reproduction.md`` takes from here what the paper's protocol would cost.
 
 Run: OMP_NUM_THREADS=1 python -m benchmarks.flow_evaluation

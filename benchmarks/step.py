@@ -14,8 +14,7 @@ import time
 import torch
 
 from benchmarks.record import write
-from deconflow.densities import ARCHITECTURES, Architecture
-from deconflow.densities.networks import MaskedLinear
+from deconflow.densities import ARCHITECTURES, Architecture, MaskedLinear
 from deconflow.fitting import Training
 from deconflow.fitting.loop import _Fit, _settle_allocator
 from deconflow.objectives import ImportanceWeighted

@@ -16,6 +16,15 @@ def seeded():
 
 
 @pytest.fixture
+def one_thread():
+    """Sums of torch in one order, whatever the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 

@@ -3,45 +3,60 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from deconflow._version import __version__
+
 if TYPE_CHECKING:
-    from deconflow import noise
+    from deconflow import noise, plots, tables
+    from deconflow.certificate import Certificate
     from deconflow.estimators import (
         XDGMM,
         Deconvolver,
         DeconvolvingKDE,
+        FittedDensity,
         FlowDeconvolver,
-        PosteriorSamples,
+        Posterior,
         UntrustedFitWarning,
         WaveletDeconvolver,
+        load,
     )
+    from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
 
-__version__ = "0.1.0"
+_HOMES = {
+    "Certificate": "deconflow.certificate",
+    "GaussianMixture": "deconflow.mixtures",
+    "Observations": "deconflow.observations",
+}
+_PACKAGES = ("noise", "plots", "tables")
 
 __all__ = [
     "XDGMM",
+    "Certificate",
     "Deconvolver",
     "DeconvolvingKDE",
+    "FittedDensity",
     "FlowDeconvolver",
+    "GaussianMixture",
     "Observations",
-    "PosteriorSamples",
+    "Posterior",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "__version__",
+    "load",
     "noise",
+    "plots",
+    "tables",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is first asked for: torch takes seconds."""
-    if name == "noise":
-        return import_module("deconflow.noise")
-    if name == "Observations":
-        return import_module("deconflow.observations").Observations
+    if name in _PACKAGES:
+        return import_module(f"deconflow.{name}")
     if name in __all__:
-        return getattr(import_module("deconflow.estimators"), name)
+        return getattr(import_module(_HOMES.get(name, "deconflow.estimators")), name)
     raise AttributeError(f"module 'deconflow' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

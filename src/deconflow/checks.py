@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,12 @@ def check_number(
     if not right or not (low < value if open_low else low <= value) or not value < high:
         bracket = "(" if open_low else "["
         raise ValueError(f"Expected {name} in {bracket}{low:g}, {high:g}); got {value!r}.")
+
+
+def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
+    """Raise unless a name is known."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
 
 
 def _is_complex(values: Any) -> bool:

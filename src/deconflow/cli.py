@@ -15,11 +15,10 @@ from deconflow.program.fit import fit
 from deconflow.program.info import info
 from deconflow.program.plot import plot
 from deconflow.program.report import report
-from deconflow.program.reproduce import reproduce
 from deconflow.program.sample import sample
 from deconflow.program.score import score
 
-COMMANDS = (fit, info, denoise, score, sample, condition, compare, plot, report, reproduce, demo)
+COMMANDS = (fit, info, denoise, score, sample, condition, compare, plot, report, demo)
 
 app = typer.Typer(
     no_args_is_help=True,

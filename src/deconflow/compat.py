@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.xd import (
@@ -18,7 +19,6 @@ from deconflow.xd import (
     Constraints,
     EMResult,
     KernelRows,
-    Mixture,
     Stopping,
     em,
     expectation,
@@ -112,7 +112,7 @@ def extreme_deconvolution(
     ):
         _check_start(name, array, shape)
     given = (np.array(part, dtype=np.float64) for part in (xamp, xmean, _symmetric(xcovar)))
-    start = rows.units.mixture(Mixture(*given))
+    start = rows.units.mixture_to_standard(GaussianMixture(*given))
     if likeonly or maxiter < 1:
         return _likelihood(start, rows)
     log = _Log(logfile)
@@ -121,7 +121,7 @@ def extreme_deconvolution(
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
     result = run.fit(start, Constraints(None, prior, *fixed))
-    before, mixture = rows.units.restore_mixture(start), rows.units.restore_mixture(result.mixture)
+    before, mixture = map(rows.units.mixture_from_standard, (start, result.mixture))
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
     log.write(
         run.path, _described("Initial", before) + run.account() + _described("Final", mixture)
@@ -129,14 +129,14 @@ def extreme_deconvolution(
     return result.log_likelihood
 
 
-def _likelihood(mixture: Mixture, rows: KernelRows) -> float:
+def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
     with suppress(np.linalg.LinAlgError):
         value = mean_log_likelihood(expectation(mixture, rows, moments=False).log_p, rows)
         if np.isfinite(value):
             return value
     wider = made_feasible(
-        mixture, Constraints.free(len(mixture.weights), SMALLEST_VARIANCE * np.eye(mixture.dim))
+        mixture, Constraints.free(mixture.n_components, SMALLEST_VARIANCE * np.eye(mixture.dim))
     )
     return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
 
@@ -148,7 +148,7 @@ class _Run:
         self.rows, self.stopping, self.depth = rows, stopping, depth
         self.path: list[float | None] = []
 
-    def fit(self, start: Mixture, constraints: Constraints) -> EMResult:
+    def fit(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
         """Fit as the C library does; under a tiny floor if that ends in a singular covariance."""
         with suppress(np.linalg.LinAlgError):
             result = self._attempt(start, constraints)
@@ -157,14 +157,14 @@ class _Run:
         floored = replace(constraints, floor=SMALLEST_VARIANCE * np.eye(start.dim))
         return self._attempt(made_feasible(start, floored), floored)
 
-    def _attempt(self, start: Mixture, constraints: Constraints) -> EMResult:
+    def _attempt(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
         result = em(start, self.rows, constraints, self.stopping)
         self.path = [*result.history, None]
         if self.depth <= 0 or not np.isfinite(result.log_likelihood):
             return result
         tried: list[EMResult] = []
 
-        def fit(mixture: Mixture, constraints: Constraints) -> EMResult:
+        def fit(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
             tried.append(em(mixture, self.rows, constraints, self.stopping))
             return tried[-1]
 
@@ -206,7 +206,7 @@ class _Log:
             file.write(account)
 
 
-def _described(when: str, mixture: Mixture) -> str:
+def _described(when: str, mixture: GaussianMixture) -> str:
     parts = (mixture.weights, mixture.means, mixture.covariances)
     lines = [f"#{when} amplitudes, means and covariances"]
     lines += [" ".join(f"{value:g}" for value in np.ravel(part)) for part in parts]

@@ -1,11 +1,11 @@
-"""Files and folders that are written under another name, and moved when they are whole."""
+"""Files and folders that are written under another name, and moved when they are complete."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,26 +17,48 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder) / "out.txt") as part:
-    ...         _ = part.write_text("whole")
+    ...         _ = part.write_text("complete")
     ...     (Path(folder) / "out.txt").read_text()
-    'whole'
+    'complete'
     """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"Expected a file to write; got the folder {path}.")
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        part = Path(name)
+        part = _beside(path)
+        part.touch(exist_ok=False)  # made here, so that the umask says its permissions
         try:
             yield part
-            part.chmod(0o666 & ~_umask())
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | Path) -> Iterator[Path]:
+    """Give an empty folder beside ``path``, and move it there if the block succeeds."""
+    path = Path(path)
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new, old = _beside(path), _beside(path)
+        new.mkdir()
+        try:
+            yield new
+            if path.exists():
+                os.replace(path, old)
+            os.replace(new, path)
+        except BaseException:
+            if old.exists() and not path.exists():  # moved aside, and the new one did not come
+                os.replace(old, path)
+            raise
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+            if path.exists():  # else the old one is all there is
+                shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -58,23 +80,5 @@ def clear_write_errors(path: Path) -> Iterator[None]:
         raise OSError(f"Expected to write {path}; got: {error.strerror}.") from error
 
 
-def swap_folder(new: Path, path: Path) -> None:
-    """Move a new folder into place, with an old one aside until that has worked."""
-    if not path.exists():
-        os.replace(new, path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent)) / "model"
-    os.replace(path, old)
-    try:
-        os.replace(new, path)
-    except OSError:
-        os.replace(old, path)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

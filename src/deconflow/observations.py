@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
-from deconflow.noise import Noise, as_noise
-from deconflow.noise.base import Rows, as_index
+from deconflow.noise import Noise, Rows, as_index, as_noise
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Observations:
 
     @property
     def dim(self) -> int:
-        """Number of measured values a row."""
+        """Number of measured values per row."""
         return self.w.shape[1]
 
     @property
@@ -101,12 +101,25 @@ class Observations:
         """Number of dimensions of the truth ``v``."""
         return self.dim if self.projection is None else self.projection.shape[-1]
 
+    def projections(self) -> Tensor:
+        """Return what each row sees of the truth, ``(N or 1, M, D)``, zero rows where missing."""
+        if self.projection is not None:
+            return self.projection
+        if self.observed is not None:
+            return torch.diag_embed(self.observed.to(self.w.dtype))
+        return torch.eye(self.dim, dtype=self.w.dtype, device=self.w.device).unsqueeze(0)
+
     def residual(self, v: Tensor) -> Tensor:
         """Return ``w - R v`` for ``v`` of shape ``(K, N, D)``, zero where missing."""
         if self.projection is not None:
             return self.w - torch.einsum("nmd,knd->knm", self.projection, v)
         r = self.w - v
         return r if self.observed is None else torch.where(self.observed, r, 0.0)
+
+    def measured(self) -> NDArray[np.float64]:
+        """Return ``w`` as an array, with NaN where a value is missing."""
+        w = self.w.double().numpy()
+        return w if self.observed is None else np.where(self.observed.numpy(), w, np.nan)
 
     def log_likelihood(self, v: Tensor) -> Tensor:
         """Log density ``log p(w | v)`` for ``v`` of shape ``(K, N, D)``, as ``(K, N)``."""
@@ -164,6 +177,35 @@ class Observations:
             projection=move(self.projection),
             weights=move(self.weights),
         )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Observations, each with a true value ``v`` of shape ``(N, D)``."""
+
+    observations: Observations
+    v: Tensor
+
+    def __post_init__(self) -> None:
+        expected = (len(self.observations), self.observations.latent_dim)
+        if tuple(self.v.shape) != expected:
+            raise ValueError(f"Expected v of shape {expected}; got {tuple(self.v.shape)}.")
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Row weights of the observations."""
+        return self.observations.weights
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __getitem__(self, rows: Rows) -> Self:
+        return type(self)(self.observations[rows], self.v[rows])
+
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """Move to another precision or device."""
+        moved = self.observations.to(dtype=dtype, device=device)
+        return type(self)(moved, self.v.to(dtype=dtype, device=device))
 
 
 def _checked_w(w: Tensor) -> Tensor:

@@ -3,7 +3,6 @@ r"""Standardising: to a scale on which the truth, not the measurement, has unit 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,10 +11,11 @@ from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.checks import first_bad
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
-if TYPE_CHECKING:
-    from deconflow.xd.mixture import Mixture
+SAVED = ("location", "scale", "channel")
+"""Names in files, of all versions."""
 
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
@@ -32,13 +32,13 @@ class Standardiser:
     ----------
     location, scale : Tensor
         ``(D,)``: ``m`` and ``s`` of the truth.
-    channel : Tensor
+    measured_scale : Tensor
         ``(M,)``: ``t`` of the measured values; the same as ``scale`` without a projection.
     """
 
     location: Tensor
     scale: Tensor
-    channel: Tensor
+    measured_scale: Tensor
 
     @classmethod
     def fit(cls, data: Observations) -> Standardiser:
@@ -64,6 +64,15 @@ class Standardiser:
             return cls(location, scale, scale.clone())
         return cls(location, scale, moments.channel_scale(variance))
 
+    def as_dict(self) -> dict[str, Tensor]:
+        """Return the tensors by the names under which models are saved."""
+        return dict(zip(SAVED, (self.location, self.scale, self.measured_scale), strict=True))
+
+    @classmethod
+    def from_dict(cls, tensors: dict[str, Tensor]) -> Standardiser:
+        """Take what :meth:`as_dict` gave."""
+        return cls(*(tensors[name] for name in SAVED))
+
     @classmethod
     def powers_of_two(cls, data: Observations) -> Standardiser:
         """Return units without a shift, in powers of two: changing to them and back is exact.
@@ -87,7 +96,7 @@ class Standardiser:
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
-        channel = self.channel.to(data.w)
+        channel = self.measured_scale.to(data.w)
         centred = _residual(data, data.w, self.location.to(data.w))
         projection = data.projection
         if projection is not None:
@@ -95,22 +104,22 @@ class Standardiser:
         noise = data.noise.divide(channel)
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
-    def latent(self, v: Tensor) -> Tensor:
+    def to_standard(self, v: Tensor) -> Tensor:
         """Change the units of true values ``v``, in float64."""
         v = v.double()
         return (v - self.location.to(v)) / self.scale.to(v)
 
-    def restore(self, z: Tensor) -> Tensor:
+    def from_standard(self, z: Tensor) -> Tensor:
         """Change standardised true values back, in float64."""
         z = z.double()
         return self.location.to(z) + self.scale.to(z) * z
 
-    def mixture(self, mixture: Mixture) -> Mixture:
+    def mixture_to_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change the units of a mixture of true values."""
         scale = self.scale.numpy()
         return mixture.in_units(-self.location.numpy() / scale, 1.0 / scale)
 
-    def restore_mixture(self, mixture: Mixture) -> Mixture:
+    def mixture_from_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change a mixture of standardised true values back."""
         return mixture.in_units(self.location.numpy(), self.scale.numpy())
 
@@ -120,7 +129,7 @@ class Standardiser:
 
     def log_observed_volume(self, data: Observations) -> Tensor:
         """Return ``log |dw / dw'|`` over each row's observed values, ``(N,)`` or ``(1,)``."""
-        log_t = self.channel.log().to(data.w)
+        log_t = self.measured_scale.log().to(data.w)
         if data.observed is None:
             return log_t.sum(-1, keepdim=True)
         return torch.where(data.observed, log_t, 0.0).sum(-1)

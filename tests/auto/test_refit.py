@@ -6,19 +6,19 @@ import torch
 
 from deconflow.auto import refit
 from deconflow.auto.refit import Refit, network_of
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.fitting import History
-from deconflow.objectives.chains import Chains
+from deconflow.objectives import Chains
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
-from deconflow.xd import Mixture
+from deconflow.posteriors import Defensive, PreparedRows
+from deconflow.xd.mixture import Mixture
 
 
 def ring(spread=0.1, arcs=12):
     """A thin ring: no single Gaussian proposes well for it."""
     angles = torch.arange(arcs) * 2 * torch.pi / arcs
     means = 2 * torch.stack([angles.cos(), angles.sin()], 1)
-    return GaussianMixture(
+    return MixtureDensity(
         torch.full((arcs,), 1 / arcs), means, spread * torch.eye(2).repeat(arcs, 1, 1)
     )
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from deconflow.classical.bandwidths import cross_validation, kernel_on
-from deconflow.classical.empirical import Rows, look_at
-from deconflow.classical.grid import GridDensity, cut
+from deconflow.classical.empirical import FourierRows, empirical_characteristic
+from deconflow.classical.grid import GridDensity, clip_and_normalise
 from deconflow.classical.kernels import KERNELS, SMOOTH_VARIANCE, smooth
 from deconflow.classical.lattice import Lattice, enclose
-from deconflow.noise import as_noise, characteristic_function, gaussian, laplace
+from deconflow.noise import as_noise, gaussian, laplace
 
 
 def lattice(dim):
@@ -19,7 +19,7 @@ def rows(law, dim, n=40):
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.5, 1.5, n)
     w = rng.normal(size=(n, dim))
-    return Rows(w, as_noise(law, n, dim), weights / weights.sum())
+    return FourierRows(w, as_noise(law, n, dim), weights / weights.sum())
 
 
 def scales(dim, n=40):
@@ -45,20 +45,20 @@ LAWS = {
 def test_sums_over_rows_against_plain_sums(name, dim, monkeypatch):
     monkeypatch.setattr("deconflow.classical.empirical.AT_ONCE", 500)  # many chunks
     data, where = rows(LAWS[name](dim), dim), lattice(dim)
-    look = look_at(data, where)
+    ecf = empirical_characteristic(data, where)
     t, a = where.points(), data.weights[:, None]
-    phi = np.broadcast_to(characteristic_function(data.noise, t), (len(a), len(t)))
+    phi = np.broadcast_to(data.noise.characteristic(t), (len(a), len(t)))
     waves = np.exp(1j * (data.w - where.low) @ t.T)
     power = np.abs(phi) ** 2
     for found, wanted in [
-        (look.numerator, a * phi.conj() * waves),
-        (look.power, a * power),
-        (look.power_of_squares, a**2 * power),
-        (look.fourth, a**2 * power**2),
+        (ecf.numerator, a * phi.conj() * waves),
+        (ecf.power, a * power),
+        (ecf.power_of_squares, a**2 * power),
+        (ecf.fourth, a**2 * power**2),
     ]:
         np.testing.assert_allclose(found, wanted.sum(0).reshape(where.shape), atol=1e-12)
     origin = (*where.order[:-1], 0)
-    assert look.estimate[origin] == pytest.approx(1)
+    assert ecf.estimate[origin] == pytest.approx(1)
 
 
 def test_pairs_of_rows_tell_the_square_without_bias():
@@ -67,9 +67,11 @@ def test_pairs_of_rows_tell_the_square_without_bias():
     found, naive = [], []
     for _ in range(400):
         w = rng.normal(size=(50, 1)) + 0.5 * rng.normal(size=(50, 1))
-        look = look_at(Rows(w, as_noise([0.5], 50, 1), np.full(50, 0.02)), where)
-        found.append(look.unbiased_square)
-        naive.append(np.abs(look.estimate) ** 2)
+        ecf = empirical_characteristic(
+            FourierRows(w, as_noise([0.5], 50, 1), np.full(50, 0.02)), where
+        )
+        found.append(ecf.unbiased_square)
+        naive.append(np.abs(ecf.estimate) ** 2)
     truth = np.exp(-(where.axis(0) ** 2))
     error = np.std(found, 0) / 20
     assert (np.abs(np.mean(found, 0) - truth) <= 4 * error + 1e-12).all()
@@ -128,7 +130,7 @@ def test_cross_validation_is_the_error_it_stands_for():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(30, 1))
     where = Lattice(np.array([-10.0]), np.array([20.0]), (60,))
-    look = look_at(Rows(w, as_noise(0.0, 30, 1), np.full(30, 1 / 30)), where)
+    ecf = empirical_characteristic(FourierRows(w, as_noise(0.0, 30, 1), np.full(30, 1 / 30)), where)
     h = np.array([0.2])
     K = kernel_on(where, smooth, h)
     t = where.axis(0)
@@ -136,12 +138,12 @@ def test_cross_validation_is_the_error_it_stands_for():
     pair = (np.cos(t * (w - w.T)[:, :, None]) * (K * twice)).sum(-1) / 20
     square = (np.cos(t * (w - w.T)[:, :, None]) * (K**2 * twice)).sum(-1) / 20
     leave_one_out = (pair.sum() - np.trace(pair)) / (30 * 29)
-    assert cross_validation(look, K) == pytest.approx(square.mean() - 2 * leave_one_out)
+    assert cross_validation(ecf, K) == pytest.approx(square.mean() - 2 * leave_one_out)
 
 
 def test_cut_densities_are_densities():
     values = np.sin(np.linspace(0, 20, 50))[:, None] * np.ones(30)
-    kept = cut(values, 0.1)
+    kept = clip_and_normalise(values, 0.1)
     assert kept.min() == 0
     assert kept.sum() * 0.1 == pytest.approx(1)
     assert not kept[0].any()

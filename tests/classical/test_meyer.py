@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from deconflow.classical.empirical import Rows
+from deconflow.classical.empirical import FourierRows
 from deconflow.classical.meyer import analyse, order_of, synthesise
 from deconflow.classical.shrinkage import measure
 from deconflow.noise import as_noise, laplace
@@ -43,7 +43,7 @@ def test_variances_of_coefficients(by_row):
     found, believed = [], []
     for _ in range(400):
         w = rng.normal(size=(n, 1)) + rng.laplace(0, scale, (n, 1))
-        data = Rows(w, as_noise(laplace(scale), n, 1), np.full(n, 1 / n))
+        data = FourierRows(w, as_noise(laplace(scale), n, 1), np.full(n, 1 / n))
         level = measure(data, low, length, 4, "wavelet")
         found.append(level.values)
         believed.append(level.variances)

@@ -1,9 +1,10 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Distribution
 
 from deconflow.densities import (
     ARCHITECTURES,
@@ -11,7 +12,7 @@ from deconflow.densities import (
     ConditionalMixture,
     Ensemble,
     Flow,
-    GaussianMixture,
+    MixtureDensity,
     Restored,
     StandardNormal,
 )
@@ -29,7 +30,7 @@ def shake(module, size=0.3):
 
 
 def gaussian_mixture(dim):
-    return GaussianMixture.spread(dim, 3)
+    return MixtureDensity.spread(dim, 3)
 
 
 def conditional_mixture(dim):
@@ -78,6 +79,15 @@ def test_shapes_and_precision(make, dim, dtype):
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     assert torch.allclose(log_p[0], density.log_prob(v), atol=tolerance)
     assert log_p.isfinite().all()
+
+
+@every_density
+@pytest.mark.parametrize("dim", [1, 3])
+def test_a_single_point_is_as_good_as_many(make, dim):
+    density = shake(make(dim)).double()
+    v = torch.randn(4, dim, dtype=torch.float64)
+    assert density.log_prob(v[1]).shape == ()
+    assert torch.allclose(density.log_prob(v[1]), density.log_prob(v)[1])
 
 
 @every_density
@@ -160,7 +170,7 @@ def test_gaussian_mixture_against_scipy():
         float(a) * multivariate_normal(m, C).pdf(v)
         for a, m, C in zip(weights, means.numpy(), covariances.numpy(), strict=True)
     )
-    found = GaussianMixture(weights, means, covariances).log_prob(v).detach()
+    found = MixtureDensity(weights, means, covariances).log_prob(v).detach()
     np.testing.assert_allclose(found, np.log(expected), rtol=1e-10)
 
 
@@ -190,8 +200,25 @@ def test_restored_density_changes_by_the_jacobian_only():
     assert torch.allclose(Restored(inner, units).log_prob(v).float(), expected)
 
 
-def test_importing_deconflow_leaves_distribution_validation_on():
-    assert Distribution._validate_args
+UNTOUCHED = """
+import torch.distributions as d
+
+def state():
+    parts = [d, d.transforms, d.constraints, d.Distribution, *vars(d.transforms).values()]
+    classes = [x for x in [*parts, *vars(d).values()] if isinstance(x, type)]
+    return [(x, x.__name__, dict(vars(x))) for x in classes] + [dict(vars(d.transforms))]
+
+before = state()
+import deconflow.estimators
+assert state() == before
+from torch.distributions import Transform
+Transform.extra = 1  # the twin: a change is seen
+assert state() != before
+"""
+
+
+def test_importing_deconflow_leaves_torch_distributions_as_they_were():
+    subprocess.run([sys.executable, "-c", UNTOUCHED], check=True)
 
 
 def test_state_carries_permutations_and_orders():

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, GaussianMixture
-from deconflow.densities.stack import Stack
+from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, MixtureDensity, Stack
 
 SIZE = Architecture(layers=2, hidden=16, blocks=1)
 
@@ -21,6 +20,7 @@ def test_a_stack_is_its_members():
     together = Stack(flows).log_prob(v)
     alone = torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
     torch.testing.assert_close(together, alone)
+    torch.testing.assert_close(Stack(flows).log_prob(v[:, 0, 0]), together[:, 0, 0])
 
 
 def test_members_come_back_with_what_they_learned():
@@ -62,5 +62,5 @@ def test_other_weights_are_refused():
 
 def test_a_member_may_get_no_draw():
     """One draw from three members: two of them get none, mixtures among them."""
-    members = [GaussianMixture.spread(2, 2) for _ in range(3)]
+    members = [MixtureDensity.spread(2, 2) for _ in range(3)]
     assert Ensemble(members).sample(1).shape == (1, 2)

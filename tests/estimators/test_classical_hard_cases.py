@@ -8,7 +8,7 @@ from sklearn.base import clone
 from torch.distributions import Gumbel
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-from deconflow.classical.bandwidths import RULES
+from deconflow.classical import RULES
 from deconflow.noise import characteristic
 
 

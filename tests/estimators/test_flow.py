@@ -186,7 +186,7 @@ def test_a_failed_save_keeps_the_older_model(problem, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("deconflow.estimators.persistence.save_file", full)
+    monkeypatch.setattr("deconflow.estimators.persistence.save", full)
     with pytest.raises(OSError, match="No space"):
         model.save(tmp_path / "model")
     assert FlowDeconvolver.load(tmp_path / "model").score(w, noise=sd)

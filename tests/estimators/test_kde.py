@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.distributions import Exponential
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-from deconflow.classical.kernels import KERNELS
+from deconflow.classical import KERNELS
 
 RULES = ("plug_in", "normal_reference", "cv")
 

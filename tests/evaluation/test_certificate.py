@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.evaluation import Certificate, HeldOut, certify
 from deconflow.observations import Observations
 from deconflow.xd import Mixture
@@ -26,7 +26,7 @@ def certificate(proposing, seed=0, weights=None):
     log_p[100:] -= 5.0
     weights = torch.cat([torch.ones(100), torch.zeros(100)]) if weights is None else weights
     held_out = HeldOut(log_p, weights)
-    return certify(GaussianMixture(*parts), proposing, data, held_out, draws=128, refresh_rate=None)
+    return certify(MixtureDensity(*parts), proposing, data, held_out, draws=128, refresh_rate=None)
 
 
 def test_good_proposals_are_trusted():

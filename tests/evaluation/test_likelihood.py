@@ -2,13 +2,15 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity
 from deconflow.evaluation import estimate_log_likelihood
 from deconflow.evaluation import likelihood as module
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import PreparedRows
-from deconflow.xd import Mixture, lay_out, log_p
+from deconflow.posteriors import PreparedRows
+from deconflow.xd.mixture import Mixture
+from deconflow.xd.rows import lay_out
+from deconflow.xd.selection import log_p
 
 TRUTH = Mixture(
     np.array([0.4, 0.6]),
@@ -29,7 +31,7 @@ def rows_of(kind):
 
 def density():
     parts = (torch.from_numpy(x) for x in (TRUTH.weights, TRUTH.means, TRUTH.covariances))
-    return GaussianMixture(*parts)
+    return MixtureDensity(*parts)
 
 
 def estimate(data, draws=256):

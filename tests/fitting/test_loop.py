@@ -1,15 +1,18 @@
+import resource
+
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import NoiseKernel
 from torch import nn
 
-from deconflow.densities import GaussianMixture, StandardNormal
+from deconflow.densities import MixtureDensity, StandardNormal
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.averaging import RunningAverage
+from deconflow.fitting.checkpoint import Checkpoint
 from deconflow.fitting.loop import POINTS_AT_ONCE, paired_error
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
-from deconflow.posteriors import NoiseKernel
 
 
 def clean(rng, n=400, weights=None):
@@ -18,7 +21,7 @@ def clean(rng, n=400, weights=None):
 
 
 def single():
-    return GaussianMixture.spread(2, 1)
+    return MixtureDensity.spread(2, 1)
 
 
 def parameters(module):
@@ -78,6 +81,20 @@ def test_resumes_to_the_same_result(settings, rng, tmp_path):
     assert torch.equal(whole, again)
 
 
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "fit.ckpt", "a fit")
+    checkpoint.save({"epoch": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"Expected room on the disk for .*fit\.ckpt; got none"):
+            checkpoint.save({"epoch": 2, "weights": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert checkpoint.load() == {"epoch": 1}
+    assert list(tmp_path.iterdir()) == [tmp_path / "fit.ckpt"]
+
+
 def test_checkpoint_of_another_fit_is_refused(rng, tmp_path):
     path = tmp_path / "fit.ckpt"
     data = clean(rng)
@@ -110,7 +127,7 @@ def test_same_seed_same_fit(rng):
 
 def test_early_stopping_keeps_the_best_weights(rng):
     train, held_out = clean(rng, 60).split(0.5)
-    density = GaussianMixture.spread(2, 12)  # far too many components: it overfits
+    density = MixtureDensity.spread(2, 12)  # far too many components: it overfits
     training = Training(
         epochs=300, learning_rate=0.1, batch_size=30, patience=5, schedule="constant"
     )

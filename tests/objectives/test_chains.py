@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture
-from deconflow.densities.stack import Stack
+from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, Stack
 from deconflow.fitting import Training, fit
 from deconflow.noise import gaussian, laplace
-from deconflow.objectives.chains import Chains, proposing_network
+from deconflow.objectives import Chains, proposing_network
 from deconflow.observations import Observations
-from deconflow.posteriors.defensive import Defensive, PreparedRows
+from deconflow.posteriors import Defensive, PreparedRows
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.xd import Mixture, posterior
 
@@ -24,7 +23,7 @@ def normal(mean, variance):
     """A one-dimensional normal density."""
     weights = torch.ones(1, dtype=torch.float64)
     mean = torch.tensor([[mean]], dtype=torch.float64)
-    return GaussianMixture(weights, mean, torch.tensor([[[variance]]], dtype=torch.float64))
+    return MixtureDensity(weights, mean, torch.tensor([[[variance]]], dtype=torch.float64))
 
 
 def linear_gaussian_rows(n=2000):
@@ -92,7 +91,7 @@ def test_the_posterior_is_left_as_it_is_with_missing_values_and_projections():
         np.array([np.diag([0.3, 1.0]), [[1.0, 0.5], [0.5, 0.6]]]),
     )
     parts = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    density = GaussianMixture(*parts)
+    density = MixtureDensity(*parts)
     for case in ("missing", "projection"):
         w = rng.normal(size=(3, 2)) if case == "missing" else rng.normal(size=(3, 1))
         R = None if case == "missing" else rng.normal(size=(3, 1, 2))
@@ -254,7 +253,7 @@ def test_noise_may_differ_by_row():
     mixture = Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
     rows = PreparedRows.of(data, mixture, torch.float64)
     parts = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    chains = Chains(GaussianMixture(*parts), Defensive((1.0, 0.0, 0.0)), rows, mixture)
+    chains = Chains(MixtureDensity(*parts), Defensive((1.0, 0.0, 0.0)), rows, mixture)
     weights = chains.weigh(rows, chains.proposal.sample(rows, 6).unsqueeze(0)).log_weights
     # Proposals from the exact posterior: every weight is log p(w), whatever the draw.
     torch.testing.assert_close(weights, weights[:1].expand_as(weights))

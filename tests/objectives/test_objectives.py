@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import LinearGaussian, NoiseKernel
 from torch.distributions import MultivariateNormal, Normal
 
-from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture, StandardNormal
+from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, StandardNormal
 from deconflow.objectives import (
     ELBO,
     ImportanceWeighted,
     MaximumLikelihood,
-    Pairs,
     PosteriorLikelihood,
 )
-from deconflow.observations import Observations
-from deconflow.posteriors import LinearGaussian, NoiseKernel, RecognitionFlow
+from deconflow.observations import Observations, Pairs
+from deconflow.posteriors import RecognitionFlow
 
 BOUNDS = {"elbo": ELBO, "iw": ImportanceWeighted}
 
@@ -77,7 +77,7 @@ def test_one_draw_makes_the_bounds_equal(data):
 
 
 def test_mixture_convolution_bounds_every_variational_bound(rng):
-    mixture = GaussianMixture(
+    mixture = MixtureDensity(
         torch.tensor([0.5, 0.5]), torch.tensor([[-2.0], [2.0]]), torch.ones(2, 1, 1)
     ).double()
     data = Observations.from_arrays(np.tile(rng.normal(size=(1, 1)), (4000, 1)), np.array([1.0]))

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import NoiseKernel
 from torch.distributions import Normal
 
-from deconflow.densities import Architecture, GaussianMixture, StandardNormal
+from deconflow.densities import Architecture, MixtureDensity, StandardNormal
 from deconflow.objectives import ImportanceWeighted, Roulette, roulette
 from deconflow.observations import Observations
-from deconflow.posteriors import MixtureNetwork, NoiseKernel, RecognitionFlow
+from deconflow.posteriors import MixtureNetwork, RecognitionFlow
 
 W, SD = 2.0, 1.5
 EXACT = float(Normal(0.0, math.hypot(1.0, SD)).log_prob(torch.tensor(W, dtype=torch.float64)))
@@ -42,7 +43,7 @@ def test_the_estimate_has_no_bias(draws):
 def test_the_gradient_has_no_bias_whatever_the_parts(points, monkeypatch):
     monkeypatch.setattr(roulette, "POINTS_AT_ONCE", points)
     mean, variance = 0.5, 0.8
-    density = GaussianMixture(
+    density = MixtureDensity(
         torch.ones(1), torch.tensor([[mean]]), torch.tensor([[[variance]]])
     ).double()
     data = one_row_many_times(200)
@@ -123,7 +124,7 @@ def test_the_posterior_has_a_step_of_its_own(kind):
         "flow": RecognitionFlow(1, data.features().shape[1], Architecture(1, 8, 1)),
         "mixture": MixtureNetwork(1, data.features().shape[1], 2, hidden=8, blocks=1),
     }[kind].double()
-    density = GaussianMixture.spread(1, 2).double()
+    density = MixtureDensity.spread(1, 2).double()
     Roulette(density, posterior, 2)(data).sum().backward()
     assert density.means.grad.abs().sum() > 0
     assert all(p.requires_grad for p in density.parameters())

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import NoiseKernel
 
-from deconflow.densities import ARCHITECTURES, Architecture, GaussianMixture
+from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, evaluate, fit
 from deconflow.objectives import CoupledChains, ImportanceWeighted, SleepPosterior, WakeSleep
 from deconflow.observations import Observations
-from deconflow.posteriors import MixtureExact, MixtureNetwork, NoiseKernel, RecognitionFlow
+from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 
 SIZE = Architecture(1, 8, 1)
 
@@ -94,7 +95,7 @@ def bimodal(rng, n=800):
 
 
 def truth():
-    return GaussianMixture(
+    return MixtureDensity(
         torch.tensor([0.4, 0.6]), torch.tensor([[-1.5], [1.0]]), torch.full((2, 1, 1), 0.09)
     ).double()
 
@@ -103,7 +104,7 @@ def truth():
 @pytest.mark.parametrize(("make", "short"), [(WakeSleep, 0.03), (CoupledChains, 0.005)])
 def test_a_fit_reaches_the_truth(make, short, kind, rng):
     data = bimodal(rng)
-    density = GaussianMixture(
+    density = MixtureDensity(
         torch.tensor([0.5, 0.5]), torch.tensor([[-1.0], [0.7]]), torch.full((2, 1, 1), 0.5)
     ).double()
 
@@ -125,7 +126,7 @@ def test_a_fit_reaches_the_truth(make, short, kind, rng):
 
 def test_coupled_chains_climb_the_likelihood_without_bias():
     mean, variance, w, sd = 0.5, 0.8, 2.0, 1.5
-    density = GaussianMixture(
+    density = MixtureDensity(
         torch.ones(1), torch.tensor([[mean]]), torch.tensor([[[variance]]])
     ).double()
     data = Observations.from_arrays(np.full((300, 1), w), np.array([sd]))
@@ -142,21 +143,21 @@ def test_coupled_chains_climb_the_likelihood_without_bias():
 
 
 def test_coupled_chains_without_gradients_are_the_bound(data):
-    density, posterior = GaussianMixture.spread(2, 2).double(), posterior_of("mixture", data)
+    density, posterior = MixtureDensity.spread(2, 2).double(), posterior_of("mixture", data)
     found = evaluate(CoupledChains(density, posterior, 10), data, 0)
     assert found == pytest.approx(evaluate(ImportanceWeighted(density, posterior, 10), data, 0))
 
 
 def test_a_row_out_of_reach_is_a_skipped_step():
     data = Observations.from_arrays(np.full((4, 1), 1e200), np.array([1.0]))
-    density = GaussianMixture.spread(1, 2).double()
+    density = MixtureDensity.spread(1, 2).double()
     values = CoupledChains(density, NoiseKernel(), 3)(data)
     assert values.requires_grad
     assert values.isnan().all()
 
 
 def test_refusals(data):
-    density, posterior = GaussianMixture.spread(2, 2), posterior_of("mixture", data)
+    density, posterior = MixtureDensity.spread(2, 2), posterior_of("mixture", data)
     with pytest.raises(ValueError, match=r"Expected wake in \[0, 1\)"):
         WakeSleep(density, posterior, 2, wake=1.5)
     with pytest.raises(ValueError, match="at least two draws"):

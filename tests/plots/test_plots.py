@@ -187,6 +187,18 @@ def test_missing_values(averaged):
     assert plots.marginals(model, w) is not None
 
 
+def test_noise_may_be_missing_where_a_value_is(averaged):
+    model, w = averaged
+    w, sd = w.copy(), np.tile(SD, (len(w), 1))
+    w[:100, 0] = sd[:100, 0] = np.nan
+    grid = plots.diagnostics(model, w, sd)
+    assert abs(heights(grid[1, 0])[1:-1:2].sum() - 300) < 1
+    assert heights(grid[1, 1]).max() < 45  # the other dimension keeps all of its rows
+    sd[200, 1] = np.nan  # the twin: a value that was measured has noise
+    with pytest.raises(ValueError, match="noise"):
+        plots.diagnostics(model, w, sd)
+
+
 def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
     w = rng.normal(size=(30, 3))
     w[np.arange(30), np.arange(30) % 3] = np.nan  # no row is complete

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import NoiseKernel
 
 from deconflow.densities import StandardNormal
 from deconflow.observations import Observations
-from deconflow.posteriors import NoiseKernel, SignedDraws, couple
+from deconflow.posteriors import SignedDraws, couple
 from deconflow.posteriors.coupled import STEPS_AT_ONCE, couple_choices
 
 W, SD, N = 2.0, 1.5, 20_000

@@ -1,18 +1,19 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import LinearGaussian
 from test_posteriors import GAUSSIAN, N, observations, shaken
 
-from deconflow.densities import ARCHITECTURES, GaussianMixture
+from deconflow.densities import ARCHITECTURES, MixtureDensity
 from deconflow.objectives import ELBO
 from deconflow.observations import Observations
-from deconflow.posteriors import LinearGaussian, MixtureExact
-from deconflow.xd import Mixture
+from deconflow.mixtures import GaussianMixture
+from deconflow.posteriors import MixtureExact
 from deconflow.xd import posterior as xd_posterior
 
 
 def mixture(dim):
-    return shaken(GaussianMixture.spread(dim, 4), 0.4)
+    return shaken(MixtureDensity.spread(dim, 4), 0.4)
 
 
 def dense_log_marginal(density, data, row):
@@ -91,7 +92,7 @@ def test_single_precision_is_enough(size, rng):
 
 
 def test_refusals(rng):
-    with pytest.raises(TypeError, match=r"Expected a GaussianMixture.*got Flow"):
+    with pytest.raises(TypeError, match=r"Expected a MixtureDensity.*got Flow"):
         MixtureExact(ARCHITECTURES["maf"](2))
     data = observations("student", rng)
     with pytest.raises(ValueError, match=r"Expected Gaussian noise.*got LawNoise"):

@@ -1,15 +1,16 @@
 import numpy as np
 import pytest
 import torch
+from reference_posteriors import LinearGaussian
 from test_posteriors import N, every_kind, observations, shaken
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
-from deconflow.densities import GaussianMixture
+from deconflow.densities import MixtureDensity, simulate
 from deconflow.fitting import Training, fit
 from deconflow.noise import gaussian
-from deconflow.objectives import SleepPosterior, WakePosterior, simulate
+from deconflow.objectives import SleepPosterior, WakeSleep
 from deconflow.observations import Observations
-from deconflow.posteriors import LinearGaussian, MixtureNetwork
+from deconflow.posteriors import MixtureNetwork
 
 
 def network(data, components=3, **options):
@@ -107,11 +108,11 @@ def test_refusals(rng):
     with pytest.raises(ValueError, match=r"Expected components .* got 0"):
         MixtureNetwork(2, 4, 0)
     with pytest.raises(ValueError, match=r"at least two draws.*got 1"):
-        WakePosterior(two_bumps(), network(observations("full", rng)), 1)
+        WakeSleep(two_bumps(), network(observations("full", rng)), 1)
 
 
 def two_bumps():
-    return GaussianMixture(
+    return MixtureDensity(
         torch.tensor([0.4, 0.6]), torch.tensor([[-1.0], [1.0]]), torch.tensor([[[0.05]], [[0.1]]])
     ).double()
 
@@ -133,7 +134,7 @@ def test_forward_kl_learns_the_posterior(how, rng):
     posterior = MixtureNetwork(1, data.features().shape[1], 4, hidden=32, blocks=1).double()
     objective = {
         "sleep": SleepPosterior(density, posterior),
-        "wake": WakePosterior(density, posterior, 16),
+        "wake": WakeSleep(density, posterior, 16, wake=1.0),
     }[how]
     test = simulate(density, data)
 

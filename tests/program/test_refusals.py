@@ -86,6 +86,53 @@ def test_bad_calls(folder, case):
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+X = ("fit", "stars.csv", "-c", "x", "-o", "m")
+XY = ("fit", "stars.csv", "-c", "x,y", "-o", "m")
+WORDS = {
+    "none": (
+        ("fit", "stars.csv", "-c", "count", "-o", "m"),
+        "got none of them. Name it: --errors count=COLUMN, or --errors count=0 if it is exact.",
+    ),
+    "several": (
+        ("fit", "two.csv", "-c", "x", "-o", "m"),
+        "Expected one error for column 'x'; got several: x_err, e_x. Name it: --errors x=x_err",
+    ),
+    "count": (
+        (*XY, "--errors", "e_y"),
+        "Expected 2 columns after --errors, one for each of x, y; got 1. "
+        "Or say which: --errors x=COLUMN",
+    ),
+    "name": ((*X, "--errors", "q=e_y"), "Expected --errors as NAME=COLUMN, with NAME one of x; "),
+    "twice": ((*X, "--errors", "x=1,x=2"), "Expected one error for column 'x'; got two in --err"),
+    "negative": ((*X, "--errors", "x=-1"), "Expected an error of at least 0 in --errors; got -1."),
+    "zero": (
+        (*X, "--errors", "x=0", "--noise", "laplace"),
+        "Expected positive errors under laplace noise; got --errors ...=0.",
+    ),
+    "cov": ((*XY, "--cov", "y=e_y"), "Expected --cov as FIRST:SECOND=COLUMN, with two of x, y; "),
+    "corr": ((*XY, "--corr", "y:y=e_y"), "Expected --corr as FIRST:SECOND=COLUMN, with two of x"),
+    "law": ((*X, "--noise", "odd"), "Expected --noise as one of gaussian, student-t, laplace, "),
+    "asymmetric": (
+        (*X, "--errors", "x=x_err:e_y", "--noise", "laplace"),
+        "Expected --noise split-normal for asymmetric errors; got 'laplace'. "
+        "Give one error for each column, or leave --noise out.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_arguments_are_named_as_the_program_does(folder, case):
+    (folder / "two.csv").write_text("x,x_err,e_x\n1,2,3\n")
+    arguments, message = WORDS[case]
+    assert message in refused(*arguments)
+
+
+def test_help_names_the_options():
+    assert "student-t: the error is the scale; see --df; laplace" in " ".join(
+        succeed("fit", "--help").replace("│", "").split()
+    )
+
+
 def test_a_table_without_the_models_columns(folder):
     (folder / "other.csv").write_text("x,x_err\n1,2\n")
     for command in ("denoise", "score"):
@@ -188,7 +235,7 @@ def test_no_permission_for_root_either(folder, monkeypatch):
     def shut(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", shut)
+    monkeypatch.setattr("pathlib.Path.touch", shut)
     monkeypatch.setattr("tempfile.TemporaryFile", shut)
     assert "Expected permission" in refused("sample", "model", "-o", "o.csv")
     assert "Expected permission" in refused("fit", "stars.csv", "-c", "x,y", "-o", "m", *XD)

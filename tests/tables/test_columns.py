@@ -8,10 +8,19 @@ import pytest
 import torch
 
 from deconflow.noise import GaussianNoise
-from deconflow.tables import Columns, RowReader, find_columns, open_table, read_rows, writing
-from deconflow.tables.specs import parse_pairs, split
+from deconflow.tables import (
+    Columns,
+    RowReader,
+    find_columns,
+    open_table,
+    read_rows,
+    split_list,
+    writing,
+)
+from deconflow.tables.option_syntax import parse_pairs
 
 NAN = float("nan")
+PAIRS = ["x:x=vx,y:y=vy,x:y=c"]
 
 
 def rows_of(tmp_path, columns, only=None, **data):
@@ -48,17 +57,17 @@ NAMES = ["x", "y", "x_err", "e_x", "y_err", "z", "c"]
 REFUSED = {
     "missing": (["xx"], {}, "Expected the column 'xx'.*Did you mean 'x'"),
     "twice": (["y", "y"], {}, "each once"),
-    "no error": (["z"], {}, "Name it: --errors z=COLUMN"),
+    "no error": (["z"], {}, r"Name it: errors=\['z=COLUMN'\]"),
     "two errors": (["x"], {}, "got several: x_err, e_x"),
     "error column missing": (["y"], {"errors": ["y=nope"]}, "Expected the column 'nope'"),
-    "wrong count": (["x", "y"], {"errors": ["c"]}, "Expected 2 columns after --errors"),
+    "wrong count": (["x", "y"], {"errors": ["c"]}, "Expected 2 columns after errors="),
     "unknown name": (["y"], {"errors": ["q=c"]}, "with NAME one of y"),
-    "error twice": (["y"], {"errors": ["y=c", "y=x_err"]}, "got two in --errors"),
-    "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in --errors"),
+    "error twice": (["y"], {"errors": ["y=c", "y=x_err"]}, "got two in errors="),
+    "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in errors="),
     "pair": (["y", "x"], {"errors": ["x=c"], "correlations": ["y=c"]}, "FIRST:SECOND=COLUMN"),
-    "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected --corr"),
-    "law": (["y"], {"noise": "poisson"}, "Expected --noise as one of gaussian"),
-    "uneven law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
+    "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected correlations="),
+    "law": (["y"], {"noise": "poisson"}, "Expected noise= as one of gaussian"),
+    "asymmetric law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
     "correlated law": (
         ["y", "x"],
         {"errors": ["x=c"], "correlations": ["x:y=c"], "noise": "laplace"},
@@ -103,9 +112,7 @@ def test_correlations_can_be_left_out():
 
 
 def test_covariance_columns(tmp_path):
-    columns = find_columns(
-        ["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=["x:x=vx,y:y=vy,x:y=c"]
-    )
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
     rows = rows_of(
         tmp_path, columns, x=[1.0] * 2, y=[2.0] * 2, vx=[4.0] * 2, vy=[9.0] * 2, c=[3.0] * 2
     )
@@ -126,8 +133,8 @@ def test_unusable_rows_have_reasons(tmp_path):
     assert rows.w.shape == (3, 2)
     assert np.isnan(rows.w[1, 0])  # a value without an error is a missing value
     assert rows.without_error == 1
-    spread = rows.spread(np.array([1.0, 2.0, 3.0]))
-    assert np.array_equal(spread, [1.0, NAN, NAN, 2.0, NAN, 3.0], equal_nan=True)
+    placed = rows.scatter(np.array([1.0, 2.0, 3.0]))
+    assert np.array_equal(placed, [1.0, NAN, NAN, 2.0, NAN, 3.0], equal_nan=True)
 
 
 def test_correlations_that_cannot_be(tmp_path):
@@ -166,8 +173,10 @@ def test_rows_are_named_across_chunks(tmp_path):
     lines = "\n".join("1.0,0.1" for _ in range(50))
     (tmp_path / "t.csv").write_text(f"x,x_err\n{lines}\n1.0,oops\n")
     reader = RowReader(find_columns(["x", "x_err"], ["x"]), open_table(tmp_path / "t.csv"))
+    *chunks, last = reader.source.chunks(20, reader.needed)
+    assert [reader(chunk, 20 * i).usable.all() for i, chunk in enumerate(chunks)] == [True] * 2
     with pytest.raises(ValueError, match="got 'oops' in row 50"):
-        list(reader.chunks(20))
+        reader(last, 40)
 
 
 def test_no_rows(tmp_path):
@@ -232,6 +241,79 @@ def test_units_of_errors_are_converted(tmp_path):
         RowReader(columns, open_table(tmp_path / "odd.fits"))
 
 
+def lengths(tmp_path, unit, columns=("x:x=v", "y:y=u", "x:y=c"), **units):
+    """Read x in metres and y in seconds, with variances and covariances in units of their own."""
+    from astropy.table import Table
+
+    data = {"x": [1.0, 2.0], "y": [1.0, 2.0], "v": [1e-4, 4e-4], "u": [9.0] * 2, "c": [0.01] * 2}
+    table = Table(data)
+    for name, its_unit in {"x": "m", "y": "s", "v": unit, "u": "s2", "c": "km s", **units}.items():
+        table[name].unit = its_unit
+    table.write(tmp_path / "t.fits")
+    source = open_table(tmp_path / "t.fits")
+    found = find_columns(source.names, ["x", "y"], covariances=columns)
+    return read_rows(RowReader(found, source))
+
+
+def test_units_of_covariances_are_converted(tmp_path):
+    rows = lengths(tmp_path, "km2")
+    assert np.allclose(rows.noise.covariance()[0], [[100.0, 10.0], [10.0, 9.0]])
+    assert np.allclose(rows.noise.covariance()[1], [[400.0, 10.0], [10.0, 9.0]])
+
+
+def test_units_of_covariances_that_are_not_said_are_those_of_the_columns(tmp_path):
+    rows = lengths(tmp_path, None, c=None)
+    assert np.allclose(rows.noise.covariance()[0], [[1e-4, 0.01], [0.01, 9.0]])
+
+
+@pytest.mark.parametrize(
+    ("unit", "other", "message"),
+    [
+        ("km", {}, r"Expected column 'v' in a unit like m \* m; got km. Convert it"),
+        ("m2", {"c": "m2"}, r"Expected column 'c' in a unit like m \* s; got m2. Convert it"),
+    ],
+)
+def test_units_of_covariances_that_cannot_be_converted(tmp_path, unit, other, message):
+    with pytest.raises(ValueError, match=message):
+        lengths(tmp_path, unit, **other)
+
+
+def test_one_column_of_errors_for_values_in_two_units(tmp_path):
+    from astropy.table import Table
+
+    table = Table({"x": [1.0, 2.0], "y": [1.0, 2.0], "e": [1.0, 3.0]})
+    for name, unit in {"x": "m", "y": "km", "e": "m"}.items():
+        table[name].unit = unit
+    table.write(tmp_path / "t.fits")
+    source = open_table(tmp_path / "t.fits")
+    found = find_columns(source.names, ["x", "y"], errors=["x=e,y=e"])
+    rows = read_rows(RowReader(found, source))
+    assert np.allclose(rows.noise.variance().sqrt(), [[1.0, 0.001], [3.0, 0.003]])
+
+
+def test_a_variance_goes_before_an_error_that_is_not_there(tmp_path):
+    columns = Columns(("x",), (("x_err", "x_err"),), covariances=(("x", "x", "v"),))
+    rows = rows_of(tmp_path, columns, x=[1.0, 2.0], v=[4.0, 9.0])
+    assert np.allclose(rows.noise.variance()[:, 0], [4.0, 9.0])
+
+
+def test_exact_values_share_no_covariance(tmp_path):
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
+    data = {"x": [1.0] * 3, "y": [2.0] * 3, "vx": [0.0, 0.0, 1.0], "vy": [1.0] * 3}
+    rows = rows_of(tmp_path, columns, **data, c=[0.0, 0.5, 0.5])
+    assert list(rows.reasons) == ["", "errors and correlations make no covariance", ""]
+
+
+def test_a_table_all_of_whose_covariances_are_impossible(tmp_path):
+    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
+    path = tmp_path / "t.csv"
+    path.write_text("x,y,vx,vy,c\n1,1,1,1,2\n")
+    reader = RowReader(columns, open_table(path))
+    rows = reader(next(reader.source.chunks(10)), 0)
+    assert rows.noise is None
+    assert not rows.usable.any()
+
+
 def test_gaia(gaia_path):
     source = open_table(gaia_path)
     columns = find_columns(source.names, ["parallax", "pmra", "pmdec"])
@@ -251,13 +333,13 @@ ODD = ["a=b", "c:d", "e,f", "a", "é x"]
 def test_names_with_signs_of_their_own():
     """Whatever a column is called, it can be named."""
     available = [*ODD, "s:1", "r=2", "t,u"]
-    names = split(["a=b", "c:d", "e,f", "a,é x"], available)
+    names = split_list(["a=b", "c:d", "e,f", "a,é x"], available)
     assert names == ODD
     errors = ["a=b=s:1", "c:d=r=2", "e,f=t,u", "a=0.5,é x=0.1:0.2"]
     found = find_columns(available, names, errors=errors)
     expected = (("s:1",) * 2, ("r=2",) * 2, ("t,u",) * 2, (0.5, 0.5), (0.1, 0.2))
     assert found.errors == expected
-    pairs = parse_pairs(["a=b:c:d=r=2", "c:d:e,f=t,u"], names, "--corr")
+    pairs = parse_pairs(["a=b:c:d=r=2", "c:d:e,f=t,u"], names, "correlations")
     assert pairs == (("a=b", "c:d", "r=2"), ("c:d", "e,f", "t,u"))
-    with pytest.raises(ValueError, match="Expected --corr as FIRST:SECOND=COLUMN"):
-        parse_pairs(["a:a=t,u"], names, "--corr")
+    with pytest.raises(ValueError, match="Expected correlations= as FIRST:SECOND=COLUMN"):
+        parse_pairs(["a:a=t,u"], names, "correlations")

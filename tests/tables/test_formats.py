@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from tables.catalogue import N, catalogue, text
 
-from deconflow.tables import open_table, writing
-from deconflow.tables.formats import ENDINGS, need
+from deconflow.tables import need, open_table, writing
+from deconflow.tables.io import ENDINGS
 
 
 def write(path, table, size=70):
@@ -105,6 +105,19 @@ def test_arrays_in_cells(tmp_path):
         assert read(tmp_path / f"out{ending}")["pair"].to_pylist() == [[1, 2], [3, 4]]
     write(tmp_path / "out.csv", table)
     assert read(tmp_path / "out.csv")["pair"].to_pylist() == ["[1, 2]", "[3, 4]"]
+
+
+def test_arrays_of_several_lengths_in_cells(tmp_path):
+    from astropy.io import fits
+
+    cells = np.array([np.arange(0.0), np.arange(2.0), np.arange(3.0)], dtype=object)
+    columns = [fits.Column("x", "PD()", array=cells), fits.Column("z", "2C", array=[[1j, 2]] * 3)]
+    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "in.fits")
+    table = read(tmp_path / "in.fits", size=1)
+    assert table["x"].to_pylist() == [[], [0.0, 1.0], [0.0, 1.0, 2.0]]
+    assert table["z"].to_pylist() == ["['1j', '(2+0j)']"] * 3
+    write(tmp_path / "out.fits", table)
+    assert read(tmp_path / "out.fits")["x"].to_pylist() == ["[]", "[0.0, 1.0]", "[0.0, 1.0, 2.0]"]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".fits", ".ecsv", ".vot"])

@@ -1,1 +1,16 @@
-"""What :class:`deconflow.Deconvolver` does for the user: flows beside XD, and the choice."""
+"""What ``Deconvolver`` does: a plan, stacks of flows, the choice between flows and mixtures."""
+
+from deconflow.auto.fit import Fitted, Resources, blend_of, fit_density
+from deconflow.auto.plan import FLOW_SHARE, Plan, make_plan
+from deconflow.auto.training import Member
+
+__all__ = [
+    "FLOW_SHARE",
+    "Fitted",
+    "Member",
+    "Plan",
+    "Resources",
+    "blend_of",
+    "fit_density",
+    "make_plan",
+]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from deconflow.densities import Architecture
 from deconflow.fitting import Training
@@ -18,18 +17,14 @@ MEMBERS, STACKS = 12, 2
 """Flows trained on all rows, and how many stacks they form."""
 
 COMPARED_FOLDS, COMPARED_FLOWS, COMPARED_LENGTH = 2, 2, 0.6
-"""Folds that the comparison with XD looks at, the flows of each smoothing without each, and how
-long these train, as a share: where flows are better, they are so well before their end."""
-
-SMOOTHINGS = (0.0,)
-"""What the comparison chooses from, in shares of the noise covariance. With (0.0, 0.1) the few
-flows of the comparison like 0.1 on red wine, where the average of many is better without."""
+"""Folds that the comparison with XD looks at, the flows trained without each, and how long these
+train, as a share: where flows are better, they are so well before their end."""
 
 EPOCHS, SHORTEST, LONGEST, QUICK = 40, 900, 1600, 700
 """Length of a flow's training: epochs, within bounds on the number of steps; steps if quick."""
 
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
-"""Rows a step: so many batches an epoch, within bounds."""
+"""Rows per step: so many batches per epoch, within bounds."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +38,12 @@ class Plan:
     stopping : Stopping
         When its fits stop.
     compared_folds, compared_flows : int
-        Folds that the comparison looks at, and flows of each smoothing trained without each.
+        Folds that the comparison looks at, and flows trained without each.
     compared_rows : int
         How many rows it is made on at most.
-    smoothings : tuple of float
-        What the comparison chooses from.
     members : int
         Flows trained on all rows, if flows win; 0 to keep those of the comparison.
-    fresh, steps_on : int
+    n_proposals, n_gradient_draws : int
         See :class:`~deconflow.objectives.Chains`.
     size : Architecture
         Of each flow.
@@ -66,10 +59,9 @@ class Plan:
     compared_folds: int
     compared_flows: int
     compared_rows: int
-    smoothings: tuple[float, ...]
     members: int
-    fresh: int
-    steps_on: int
+    n_proposals: int
+    n_gradient_draws: int
     size: Architecture
     training: Training
     checked_rows: int
@@ -81,10 +73,6 @@ class Plan:
             return self
         epochs = math.ceil(COMPARED_LENGTH * self.training.epochs)
         return replace(self, training=replace(self.training, epochs=epochs))
-
-    def with_size(self, size: dict[str, Any]) -> Plan:
-        """Return the same plan for flows of another size."""
-        return replace(self, size=Architecture(**size))
 
 
 def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
@@ -109,10 +97,9 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         compared_folds=1 if quick else COMPARED_FOLDS,
         compared_flows=1 if quick else COMPARED_FLOWS,
         compared_rows=4_000 if quick else 10_000,
-        smoothings=SMOOTHINGS[:1] if quick else SMOOTHINGS,
         members=0 if quick else (MEMBERS if members is None else members),
-        fresh=4,
-        steps_on=2,
+        n_proposals=4,
+        n_gradient_draws=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=training,
         checked_rows=100 if quick else 300,

@@ -29,7 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
+from deconflow.classical.empirical import (
+    EmpiricalCharacteristic,
+    FourierRows,
+    empirical_characteristic,
+)
 from deconflow.classical.kernels import SMOOTH_VARIANCE, smooth
 from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
 
@@ -56,21 +60,21 @@ def kernel_on(lattice: Lattice, kernel: Kernel, bandwidth: Array) -> Array:
     return lattice.product([kernel(bandwidth[d] * lattice.axis(d)) for d in range(lattice.dim)])
 
 
-def reference_risk(look: EmpiricalCharacteristic, K: Array, truth_square: Array) -> float:
+def reference_risk(ecf: EmpiricalCharacteristic, K: Array, truth_square: Array) -> float:
     """Integrated squared error, less a constant, if the truth had this squared modulus."""
-    signal = K * look.shrinkage
-    return look.lattice.total(
-        np.square(K) * look.variance + truth_square * (np.square(signal) - 2 * signal)
+    signal = K * ecf.shrinkage
+    return ecf.lattice.total(
+        np.square(K) * ecf.variance + truth_square * (np.square(signal) - 2 * signal)
     )
 
 
-def cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
+def cross_validation(ecf: EmpiricalCharacteristic, K: Array) -> float:
     """Integrated squared error, less a constant, by cross-validation."""
-    fitted = np.square(K * np.abs(look.estimate))
-    return look.lattice.total(fitted - 2 * K * look.shrinkage * look.unbiased_square)
+    fitted = np.square(K * np.abs(ecf.estimate))
+    return ecf.lattice.total(fitted - 2 * K * ecf.shrinkage * ecf.unbiased_square)
 
 
-def cautious_cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
+def cautious_cross_validation(ecf: EmpiricalCharacteristic, K: Array) -> float:
     r"""Cross-validation that does not follow the noise.
 
     Where the truth has no signal left, cross-validation gains
@@ -78,7 +82,7 @@ def cautious_cross_validation(look: EmpiricalCharacteristic, K: Array) -> float:
     one time in seven it pays to let the largest frequencies through, which are all noise. Counting
     four variances makes that one time in fifty.
     """
-    return cross_validation(look, K) + CAUTION * look.lattice.total(np.square(K) * look.variance)
+    return cross_validation(ecf, K) + CAUTION * ecf.lattice.total(np.square(K) * ecf.variance)
 
 
 def normal_square(lattice: Lattice, scale: Array) -> Array:
@@ -89,7 +93,7 @@ def normal_square(lattice: Lattice, scale: Array) -> Array:
 
 
 def by_dimension(
-    rows: Rows, kernel: Kernel, scale: Array, spread: Array, rule: str
+    rows: FourierRows, kernel: Kernel, scale: Array, spread: Array, rule: str
 ) -> tuple[Array, Array]:
     """Bandwidth of each dimension by itself, and the scale of the reference law that gave it."""
     answers = [
@@ -100,10 +104,10 @@ def by_dimension(
 
 
 def choose_factor(
-    look: EmpiricalCharacteristic, kernel: Kernel, bandwidth: Array, reference: Array, rule: str
+    ecf: EmpiricalCharacteristic, kernel: Kernel, bandwidth: Array, reference: Array, rule: str
 ) -> float:
     """Choose the common factor of all dimensions' bandwidths."""
-    lattice = look.lattice
+    lattice = ecf.lattice
     low, high = FACTORS[lattice.dim]
     factors = np.geomspace(low, high, 60)
     # The lattice may end before the smallest bandwidth's band does.
@@ -111,34 +115,34 @@ def choose_factor(
     factors = factors[(orders <= lattice.order).all(1)]
     kernels = (kernel_on(lattice, kernel, c * bandwidth) for c in factors)
     if rule == "cv":
-        risks = [cautious_cross_validation(look, K) for K in kernels]
+        risks = [cautious_cross_validation(ecf, K) for K in kernels]
         return float(factors[np.argmin(risks)])
     truth = normal_square(lattice, reference)
-    return float(factors[np.argmin([reference_risk(look, K, truth) for K in kernels])])
+    return float(factors[np.argmin([reference_risk(ecf, K, truth) for K in kernels])])
 
 
 def _of_one_dimension(
-    rows: Rows, d: int, kernel: Kernel, scale: Array, spread: Array, rule: str
+    rows: FourierRows, d: int, kernel: Kernel, scale: Array, spread: Array, rule: str
 ) -> tuple[float, float]:
     densest = min(densest_scale(rows.w[:, d], rows.weights), float(spread[d]))
     smallest = SMALLEST * min(densest, float(scale[d]))
     line = _line(rows, d, spread, smallest)
     smallest = max(smallest, line.length[d] / (2 * pi * line.order[d]))
     candidates = np.geomspace(smallest, LARGEST * spread[d], CANDIDATES)
-    look = look_at(rows.only(rows.are_near(line)), line)
+    ecf = empirical_characteristic(rows.only(rows.are_near(line)), line)
     sigma = np.array(scale)
     if rule == "plug_in":
         noise = np.square(spread[d]) - np.square(scale[d])
         start = sqrt(max(densest**2 - noise, np.square(LEAST_SHARE * densest)))
-        sigma[d] = _equally_rough_scale(look, d, min(start, float(scale[d])), candidates)
+        sigma[d] = _equally_rough_scale(ecf, d, min(start, float(scale[d])), candidates)
         sigma[d] = min(sigma[d], MOST_SCALES * scale[d])
-    truth = normal_square(look.lattice, sigma)
-    t = look.lattice.axes()[d]
+    truth = normal_square(ecf.lattice, sigma)
+    t = ecf.lattice.axes()[d]
     kernels = (kernel(h * t) for h in candidates)
     if rule == "cv":
-        risks = [cautious_cross_validation(look, K) for K in kernels]
+        risks = [cautious_cross_validation(ecf, K) for K in kernels]
     else:
-        risks = [reference_risk(look, K, truth) for K in kernels]
+        risks = [reference_risk(ecf, K, truth) for K in kernels]
     return float(candidates[np.argmin(risks)]), float(sigma[d])
 
 
@@ -154,7 +158,7 @@ def densest_scale(w: Array, weights: Array) -> float:
     return float(widths.min() / (2 * norm.ppf((1 + densest) / 2))) if len(widths) else np.inf
 
 
-def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
+def _line(rows: FourierRows, d: int, spread: Array, smallest: float) -> Lattice:
     """Lattice along one dimension, with frequency zero in the others."""
     longest = np.full(len(spread), 2 * pi * smallest * MOST_ORDERS[1])
     low, length = enclose(rows.w, 0.5 * spread, longest)
@@ -165,7 +169,7 @@ def _line(rows: Rows, d: int, spread: Array, smallest: float) -> Lattice:
 
 
 def _equally_rough_scale(
-    look: EmpiricalCharacteristic, d: int, start: float, candidates: Array
+    ecf: EmpiricalCharacteristic, d: int, start: float, candidates: Array
 ) -> float:
     r"""Scale of the normal law that is as rough as the truth, :math:`\int f''^2` being equal.
 
@@ -174,8 +178,8 @@ def _equally_rough_scale(
     """
     rough = _normal_roughness(4)
     for r in (3, 2):
-        bandwidth = _roughness_bandwidth(look, d, r, rough, start, candidates)
-        rough = _roughness(look, d, r, bandwidth, start)
+        bandwidth = _roughness_bandwidth(ecf, d, r, rough, start, candidates)
+        rough = _roughness(ecf, d, r, bandwidth, start)
     equal = start * (_normal_roughness(2) / max(rough, 1e-300)) ** 0.2
     return max(equal, float(candidates[0]))
 
@@ -186,23 +190,23 @@ def _normal_roughness(r: int) -> float:
 
 
 def _roughness(
-    look: EmpiricalCharacteristic, d: int, r: int, bandwidth: float, unit: float
+    ecf: EmpiricalCharacteristic, d: int, r: int, bandwidth: float, unit: float
 ) -> float:
     """Roughness of a smoothed estimate, in units in which no power of it overflows."""
-    t = look.lattice.axes()[d]
-    smoothed = smooth(bandwidth * t) * np.abs(look.estimate) * look.told
-    return unit * look.lattice.total((unit * t) ** (2 * r) * np.square(smoothed))
+    t = ecf.lattice.axes()[d]
+    smoothed = smooth(bandwidth * t) * np.abs(ecf.estimate) * ecf.informative
+    return unit * ecf.lattice.total((unit * t) ** (2 * r) * np.square(smoothed))
 
 
 def _roughness_bandwidth(
-    look: EmpiricalCharacteristic, d: int, r: int, next_rough: float, unit: float, candidates: Array
+    ecf: EmpiricalCharacteristic, d: int, r: int, next_rough: float, unit: float, candidates: Array
 ) -> float:
     """Bandwidth at which the two biases of a roughness, smoothing and variance, cancel."""
-    t = look.lattice.axes()[d]
+    t = ecf.lattice.axes()[d]
     biases = [
         unit
-        * look.lattice.total(
-            (unit * t) ** (2 * r) * np.square(smooth(h * t)) * look.variance * look.told
+        * ecf.lattice.total(
+            (unit * t) ** (2 * r) * np.square(smooth(h * t)) * ecf.variance * ecf.informative
         )
         - SMOOTH_VARIANCE * np.square(h / unit) * next_rough
         for h in candidates

@@ -23,17 +23,12 @@ from numpy.typing import NDArray
 
 from deconflow.classical.lattice import Lattice
 from deconflow.noise import GaussianNoise, Noise
-from deconflow.noise.characteristic import (
-    characteristic_function,
-    has_independent_values,
-    value_characteristics,
-)
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
-TELLING = 2.0
-"""Times log(n) by which a frequency's power exceeds the ridge where it is told."""
+INFORMATIVE = 2.0
+"""Times log(n) by which a frequency's power exceeds the ridge where it is informative."""
 FAR, FAR_LOG = 5.0, 30.0
 """By how many standard deviations of its noise a row may lie outside of a box; or further, if the
 noise's log density falls by less than this."""
@@ -42,18 +37,18 @@ AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class FourierRows:
     """Rows that a classical estimator sees: ``w`` ``(N, D)``, their noise, weights of sum one."""
 
     w: Array
     noise: Noise
     weights: Array
 
-    def chunks(self, size: int) -> Iterator[Rows]:
+    def chunks(self, size: int) -> Iterator[FourierRows]:
         """Walk through the rows in order."""
         for i in range(0, len(self.w), size):
             part = slice(i, i + size)
-            yield Rows(self.w[part], self.noise[part], self.weights[part])
+            yield FourierRows(self.w[part], self.noise[part], self.weights[part])
 
     def are_near(self, lattice: Lattice) -> NDArray[np.bool_]:
         """Say which rows lie in a lattice's box, or outside by what their noise explains.
@@ -69,13 +64,13 @@ class Rows:
             near[doubtful] = _reaches(self.noise[doubtful], torch.from_numpy(beyond[doubtful]))
         return near
 
-    def only(self, chosen: NDArray[np.bool_]) -> Rows:
+    def only(self, chosen: NDArray[np.bool_]) -> FourierRows:
         """Leave rows out."""
         if chosen.all():
             return self
         weights = self.weights[chosen]
         noise = self.noise[torch.from_numpy(chosen)]
-        return Rows(self.w[chosen], noise, weights / weights.sum())
+        return FourierRows(self.w[chosen], noise, weights / weights.sum())
 
     @property
     def effective_number(self) -> float:
@@ -133,24 +128,24 @@ class EmpiricalCharacteristic:
         return self.power_of_squares / np.square(self.denominator)
 
     @cached_property
-    def told(self) -> NDArray[np.bool_]:
+    def informative(self) -> NDArray[np.bool_]:
         """Where the estimate's error is well below one, the most that there can be to tell."""
-        return self.power > TELLING * np.log(1 / self.ridge) * self.ridge
+        return self.power > INFORMATIVE * np.log(1 / self.ridge) * self.ridge
 
     @cached_property
     def unbiased_square(self) -> Array:
         """Squared modulus from pairs of different rows; zero where there is too little to tell."""
         pairs = np.square(np.abs(self.numerator)) - self.power_of_squares
         weight = np.square(self.power) - self.fourth
-        told = self.told & (weight > 0)
-        return np.where(told, pairs / np.where(told, weight, 1.0), 0.0)
+        informative = self.informative & (weight > 0)
+        return np.where(informative, pairs / np.where(informative, weight, 1.0), 0.0)
 
 
-def look_at(rows: Rows, lattice: Lattice) -> EmpiricalCharacteristic:
+def empirical_characteristic(rows: FourierRows, lattice: Lattice) -> EmpiricalCharacteristic:
     """Add up the rows' waves on a lattice."""
     if rows.noise.shared:
         sums = _shared(rows, lattice)
-    elif has_independent_values(rows.noise):
+    elif rows.noise.independent:
         sums = _by_rows(rows, lattice, _separable)
     else:
         sums = _by_rows(rows, lattice, _entangled)
@@ -160,12 +155,12 @@ def look_at(rows: Rows, lattice: Lattice) -> EmpiricalCharacteristic:
 Sums = tuple[Complex, Array, Array, Array]
 
 
-def _shared(rows: Rows, lattice: Lattice) -> Sums:
+def _shared(rows: FourierRows, lattice: Lattice) -> Sums:
     """One noise for all rows: its characteristic function comes out of the sums."""
-    if has_independent_values(rows.noise):
+    if rows.noise.independent:
         phi = lattice.product([phi[0] for phi in _along_axes(rows.noise, lattice)])
     else:
-        phi = characteristic_function(rows.noise, lattice.points())[0].reshape(lattice.shape)
+        phi = rows.noise.characteristic(lattice.points())[0].reshape(lattice.shape)
     waves = np.zeros(lattice.shape, complex)
     for part in rows.chunks(_chunk(lattice)):
         waves += _contract(part.weights, _waves(part.w, lattice))
@@ -174,7 +169,9 @@ def _shared(rows: Rows, lattice: Lattice) -> Sums:
     return waves * phi.conj(), power, squares * power, squares * np.square(power)
 
 
-def _by_rows(rows: Rows, lattice: Lattice, sums_of: Callable[[Rows, Lattice], Sums]) -> Sums:
+def _by_rows(
+    rows: FourierRows, lattice: Lattice, sums_of: Callable[[FourierRows, Lattice], Sums]
+) -> Sums:
     """Noise row by row: add up pieces of bounded memory."""
     size = _chunk(lattice) if sums_of is _separable else AT_ONCE // lattice.size
     parts = (sums_of(part, lattice) for part in rows.chunks(max(1, size)))
@@ -182,7 +179,7 @@ def _by_rows(rows: Rows, lattice: Lattice, sums_of: Callable[[Rows, Lattice], Su
     return (numerator, *real)
 
 
-def _separable(rows: Rows, lattice: Lattice) -> Sums:
+def _separable(rows: FourierRows, lattice: Lattice) -> Sums:
     """Independent values: every row is a product over dimensions, and sums are contractions."""
     phis = _along_axes(rows.noise, lattice)
     powers = [np.square(np.abs(p)) for p in phis]
@@ -196,9 +193,9 @@ def _separable(rows: Rows, lattice: Lattice) -> Sums:
     )
 
 
-def _entangled(rows: Rows, lattice: Lattice) -> Sums:
+def _entangled(rows: FourierRows, lattice: Lattice) -> Sums:
     """Full covariances row by row: every row at every frequency."""
-    phi = characteristic_function(rows.noise, lattice.points())
+    phi = rows.noise.characteristic(lattice.points())
     wave = _outer(_waves(rows.w, lattice)) * phi.conj()
     power = np.square(np.abs(phi))
     a, squares = rows.weights, np.square(rows.weights)
@@ -216,7 +213,7 @@ def _along_axes(noise: Noise, lattice: Lattice) -> list[Complex]:
     t = np.zeros((max(lattice.shape), lattice.dim))
     for d, count in enumerate(lattice.shape):
         t[:count, d] = lattice.axis(d)
-    phi = value_characteristics(noise, t)
+    phi = noise.value_characteristics(t)
     return [phi[:, :count, d] for d, count in enumerate(lattice.shape)]
 
 

@@ -31,7 +31,7 @@ class GridDensity:
     low, step : array
         ``(D,)``: the first grid point and the distance between two.
     values : array
-        Density at the points, one axis a dimension; zero at the edges.
+        Density at the points, one axis per dimension; zero at the edges.
     background : float
         Share ``b`` of the normal law.
     mean, factor : array
@@ -77,6 +77,20 @@ class GridDensity:
         behind = self.mean + rng.normal(size=(n, self.dim)) @ self.factor.T
         return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
 
+    def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
+        """Return the density of some dimensions, in the order given."""
+        others = tuple(d for d in range(self.dim) if d not in dimensions)
+        values = self.values.sum(axis=others) * self.step[list(others)].prod()
+        covariance = (self.factor @ self.factor.T)[np.ix_(dimensions, dimensions)]
+        return GridDensity(
+            self.low[dimensions],
+            self.step[dimensions],
+            values.transpose(np.argsort(np.argsort(dimensions))),
+            self.background,
+            self.mean[dimensions],
+            np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
+        )
+
     def points(self, which: NDArray[np.int64]) -> Array:
         """Coordinates of some grid points, by their flat numbers."""
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)
@@ -91,8 +105,8 @@ class GridDensity:
         return -0.5 * np.square(white).sum(0) - log_det - self.dim / 2 * np.log(2 * np.pi)
 
 
-def cut(values: Array, cell: float) -> Array:
-    """Cut the negative parts of a density on a grid off, and scale the rest to one."""
+def clip_and_normalise(values: Array, cell: float) -> Array:
+    """Set the negative parts of a density on a grid to zero, and scale the rest to one."""
     kept = np.clip(values, 0, None)
     kept[_edges(values.shape)] = 0.0
     return kept / (kept.sum() * cell)

@@ -18,7 +18,11 @@ from deconflow.classical.bandwidths import (
     kernel_on,
     normal_square,
 )
-from deconflow.classical.empirical import EmpiricalCharacteristic, Rows, look_at
+from deconflow.classical.empirical import (
+    EmpiricalCharacteristic,
+    FourierRows,
+    empirical_characteristic,
+)
 from deconflow.classical.kernels import KERNELS
 from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
 
@@ -47,7 +51,7 @@ class FourierFit:
 
 
 def fit_kde(
-    rows: Rows, scale: Array, spread: Array, kernel_name: str, bandwidth: str | Array
+    rows: FourierRows, scale: Array, spread: Array, kernel_name: str, bandwidth: str | Array
 ) -> tuple[Array, FourierFit]:
     """Choose bandwidths ``(D,)`` unless they are given, and estimate.
 
@@ -61,13 +65,13 @@ def fit_kde(
         chosen, reference = bandwidth, scale
     box = box_lattice(rows.w, chosen, FACTORS[dim][0] if rule else 1.0)
     near = rows.are_near(box)
-    look = look_at(rows.only(near), box)
+    ecf = empirical_characteristic(rows.only(near), box)
     if rule and dim > 1:
-        chosen = chosen * choose_factor(look, kernel, chosen, reference, rule)
-    K = kernel_on(look.lattice, kernel, chosen)
-    error = relative_error(look, K, scale)
+        chosen = chosen * choose_factor(ecf, kernel, chosen, reference, rule)
+    K = kernel_on(ecf.lattice, kernel, chosen)
+    error = relative_error(ecf, K, scale)
     order = np.minimum(box.order, orders_for(box.length, chosen))
-    trimmed = box.trim(tuple(int(k) for k in order), look.estimate * K)
+    trimmed = box.trim(tuple(int(k) for k in order), ecf.estimate * K)
     return chosen, FourierFit(*trimmed, error, rows.weights[~near])
 
 
@@ -85,7 +89,7 @@ def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
     return Lattice(low, length, orders_for(length, max(factor, needed) * bandwidth))
 
 
-def relative_error(look: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
+def relative_error(ecf: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
     """Error that the noise causes, over the integrated square of the truth.
 
     The error is the variance, and what is shrunk to zero because nothing is known. The square is
@@ -93,9 +97,9 @@ def relative_error(look: EmpiricalCharacteristic, K: Array, scale: Array) -> flo
     all densities agree.
     """
     band = np.square(K)
-    band[(*look.lattice.order[:-1], 0)] = 0.0
-    normal = normal_square(look.lattice, scale)
-    hidden = normal * np.square(1 - look.shrinkage)
-    squares = (look.lattice.total(band * square) for square in (look.unbiased_square, normal))
+    band[(*ecf.lattice.order[:-1], 0)] = 0.0
+    normal = normal_square(ecf.lattice, scale)
+    hidden = normal * np.square(1 - ecf.shrinkage)
+    squares = (ecf.lattice.total(band * square) for square in (ecf.unbiased_square, normal))
     signal = max(squares)
-    return look.lattice.total(band * (look.variance + hidden)) / signal if signal > 0 else 0.0
+    return ecf.lattice.total(band * (ecf.variance + hidden)) / signal if signal > 0 else 0.0

@@ -114,7 +114,7 @@ def orders_for(length: Array, bandwidth: Array) -> tuple[int, ...]:
 
 
 def grid_points(dim: int, order: int) -> int:
-    """How many grid points a dimension gets."""
+    """Number of grid points along a dimension."""
     wanted = FINENESS[dim] * (2 * order + 1)
     most = max(MOST_POINTS[dim], 2 * order + 2)
     return next_fast_len(int(np.clip(wanted, FEWEST_POINTS[dim], most)) // 2) * 2

@@ -31,7 +31,7 @@ NEGLIGIBLE = 1e-7
 
 
 @dataclass(frozen=True)
-class WeighedPoints:
+class WeightedPoints:
     """Points of the latent space with weights, for some rows.
 
     Attributes
@@ -55,6 +55,11 @@ class WeighedPoints:
         """Log density of each measurement, ``(n,)``."""
         return logsumexp(self.log_weights, axis=1)
 
+    def relative_error(self) -> Array:
+        """Relative standard error of each row's density, from the draws alone, ``(n,)``."""
+        shares = self.shares()[:, len(self.grid) :]
+        return np.sqrt(shares.shape[1] * shares.var(1))
+
     def shares(self) -> Array:
         """Weights that sum to one, ``(n, G + K)``; a row out of reach has equal ones of draws."""
         total = self.log_marginal()[:, None]
@@ -64,9 +69,9 @@ class WeighedPoints:
         return np.where(np.isfinite(total), shares, alike / alike.sum())
 
 
-def weigh(
+def weighted_points(
     density: GridDensity, data: Observations, n_draws: int, random_state: RandomState
-) -> Iterator[WeighedPoints]:
+) -> Iterator[WeightedPoints]:
     """Walk through all rows in pieces of bounded memory, not in their order."""
     sd = np.sqrt(data.noise.variance().numpy())
     wide = np.broadcast_to((sd >= WIDE * density.step).all(1), len(data))
@@ -77,7 +82,7 @@ def weigh(
 
 def _on_grid(
     density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
-) -> Iterator[WeighedPoints]:
+) -> Iterator[WeightedPoints]:
     """Weigh grid points by the density on the grid, and draws by the normal law behind it."""
     flat = density.values.ravel()
     used = np.flatnonzero(flat > NEGLIGIBLE * flat.max())
@@ -89,16 +94,16 @@ def _on_grid(
         log_noise = data[part].log_likelihood(v.expand(-1, len(part), -1)).numpy().T
         draws, log_behind = _drawn(density.log_behind, data[part], n_draws)
         log_weights = np.concatenate([log_mass + log_noise, log_behind], axis=1)
-        yield WeighedPoints(part, points, draws, log_weights)
+        yield WeightedPoints(part, points, draws, log_weights)
 
 
 def _at_draws(
     density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
-) -> Iterator[WeighedPoints]:
+) -> Iterator[WeightedPoints]:
     """Weigh draws by the whole density."""
     none = np.empty((0, density.dim))
     for part in _pieces(rows, n_draws * density.dim):
-        yield WeighedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws))
+        yield WeightedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws))
 
 
 def _drawn(
@@ -117,43 +122,43 @@ def _pieces(rows: NDArray[np.int64], points: int) -> Iterator[NDArray[np.int64]]
 
 
 def resample(
-    density: GridDensity, weighed: WeighedPoints, n_samples: int, rng: np.random.RandomState
+    density: GridDensity, weighted: WeightedPoints, n_samples: int, rng: np.random.RandomState
 ) -> tuple[Array, Array, Array, Array]:
     """Draws ``(n, S, D)``, means, covariances and effective sample sizes of some rows."""
-    shares = weighed.shares()
+    shares = weighted.shares()
     cumulated = np.cumsum(shares, axis=1)
     spots = rng.uniform(size=(len(shares), n_samples)) * cumulated[:, -1:]
     chosen = np.empty(spots.shape, np.int64)
     for i, (steps, spot) in enumerate(zip(cumulated, spots, strict=True)):
         chosen[i] = np.searchsorted(steps, spot).clip(max=len(steps) - 1)
-    draws = _picked(density, weighed, chosen, rng)
-    return draws, *_moments(weighed, shares), 1 / np.square(shares).sum(1)
+    draws = _picked(density, weighted, chosen, rng)
+    return draws, *_moments(weighted, shares), 1 / np.square(shares).sum(1)
 
 
 def _picked(
     density: GridDensity,
-    weighed: WeighedPoints,
+    weighted: WeightedPoints,
     chosen: NDArray[np.int64],
     rng: np.random.RandomState,
 ) -> Array:
     """The points with these numbers ``(n, S)``, those on the grid moved within their cells."""
-    size = len(weighed.grid)
-    answer = np.take_along_axis(weighed.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
+    size = len(weighted.grid)
+    answer = np.take_along_axis(weighted.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
     on_grid = chosen < size
     inside = rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))
-    answer[on_grid] = weighed.grid[chosen[on_grid]] + density.step * inside
+    answer[on_grid] = weighted.grid[chosen[on_grid]] + density.step * inside
     return answer
 
 
-def _moments(weighed: WeighedPoints, shares: Array) -> tuple[Array, Array]:
+def _moments(weighted: WeightedPoints, shares: Array) -> tuple[Array, Array]:
     """Means ``(n, D)`` and covariances ``(n, D, D)``: of both kinds of points, then of all.
 
     Each kind is centred by itself, so that large offsets do not cancel.
     """
-    size = len(weighed.grid)
-    shift = weighed.grid.mean(0) if size else 0.0
-    share, grid_mean, grid_cov = _of_kind(shares[:, :size], weighed.grid - shift)
-    rest, draws_mean, draws_cov = _of_kind(shares[:, size:], weighed.draws)
+    size = len(weighted.grid)
+    shift = weighted.grid.mean(0) if size else 0.0
+    share, grid_mean, grid_cov = _of_kind(shares[:, :size], weighted.grid - shift)
+    rest, draws_mean, draws_cov = _of_kind(shares[:, size:], weighted.draws)
     grid_mean = grid_mean + shift
     between = np.where(share * rest > 0, grid_mean - draws_mean, 0.0)
     mean = np.where(rest > 0, draws_mean + share * between, grid_mean)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.classical.empirical import AT_ONCE, Rows, look_at
+from deconflow.classical.empirical import AT_ONCE, FourierRows, empirical_characteristic
 from deconflow.classical.kde import FourierFit
 from deconflow.classical.lattice import Lattice
 from deconflow.classical.meyer import analyse, order_of, synthesise
-from deconflow.noise.characteristic import characteristic_function
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -54,40 +53,42 @@ class Coefficients:
         return replace(self, values=kept)
 
 
-def measure(rows: Rows, low: Array, length: Array, level: int, kind: str) -> Coefficients:
+def measure(rows: FourierRows, low: Array, length: Array, level: int, kind: str) -> Coefficients:
     """Estimate one level's coefficients and their variances from rows in one dimension."""
     lattice = Lattice(low, length, (order_of(level, kind),))
-    look = look_at(rows, lattice)
+    ecf = empirical_characteristic(rows, lattice)
     values, squares = np.zeros(2**level), np.zeros(2**level)
     for part in rows.chunks(max(1, AT_ONCE // 2 ** (level + 1))):
-        shares = analyse(_waves(part, lattice) / look.denominator, level, kind)
+        shares = analyse(_waves(part, lattice) / ecf.denominator, level, kind)
         values += shares.sum(0)
         squares += np.square(shares).sum(0)
     variances = squares - np.square(values) / rows.effective_number
-    within_reach = bool(look.power[int(np.ceil(2**level / 3))] > look.ridge)
+    within_reach = bool(ecf.power[int(np.ceil(2**level / 3))] > ecf.ridge)
     return Coefficients(level, kind, values, np.clip(variances, 0, None), within_reach)
 
 
-def climb(rows: Rows, low: Array, length: Array, level: int | None) -> list[Coefficients]:
+def informative_levels(
+    rows: FourierRows, low: Array, length: Array, level: int | None
+) -> list[Coefficients]:
     """Wavelets below a level; without one, up to the last level that can tell anything.
 
     That is where errors exceed the signal, the noise lets nothing through, or two levels in a row
     have no coefficient above its threshold.
     """
     levels: list[Coefficients] = []
-    barren = 0
+    empty = 0
     signal = np.square(measure(rows, low, length, COARSEST, "scaling").values).sum()
     for j in range(COARSEST, FINEST if level is None else level):
         wavelets = measure(rows, low, length, j, "wavelet")
         hopeless = not wavelets.within_reach or wavelets.variances.sum() > signal
-        if level is None and (hopeless or barren == 2):
+        if level is None and (hopeless or empty == 2):
             break
         levels.append(wavelets)
-        barren = 0 if wavelets.thresholded(universal_bar(rows), False).values.any() else barren + 1
+        empty = 0 if wavelets.thresholded(universal_bar(rows), False).values.any() else empty + 1
     return levels
 
 
-def universal_bar(rows: Rows) -> float:
+def universal_bar(rows: FourierRows) -> float:
     """Standard deviations that pure error hardly ever exceeds."""
     return float(np.sqrt(2 * np.log(rows.effective_number)))
 
@@ -99,7 +100,7 @@ def best_level(levels: list[Coefficients]) -> int:
 
 
 def nonlinear(
-    rows: Rows, low: Array, length: Array, levels: list[Coefficients], soft: bool
+    rows: FourierRows, low: Array, length: Array, levels: list[Coefficients], soft: bool
 ) -> list[Coefficients]:
     """The linear estimator, and thresholded wavelets from its level upwards."""
     start = best_level(levels)
@@ -109,7 +110,7 @@ def nonlinear(
 
 
 def fit_wavelets(
-    rows: Rows, low: Array, length: Array, threshold: str | None, level: int | None
+    rows: FourierRows, low: Array, length: Array, threshold: str | None, level: int | None
 ) -> tuple[list[Coefficients], FourierFit]:
     """Estimate the density's characteristic function in one dimension.
 
@@ -121,10 +122,12 @@ def fit_wavelets(
     if threshold is None and level is not None:
         kept = [measure(rows, low, length, level, "scaling")]
     elif threshold is None:
-        best = best_level(climb(rows, low, length, None))
+        best = best_level(informative_levels(rows, low, length, None))
         kept = [measure(rows, low, length, best, "scaling")]
     else:
-        kept = nonlinear(rows, low, length, climb(rows, low, length, level), threshold == "soft")
+        kept = nonlinear(
+            rows, low, length, informative_levels(rows, low, length, level), threshold == "soft"
+        )
     order = max(order_of(part.level, part.kind) for part in kept)
     parts = [synthesise(part.values, part.level, part.kind, order) for part in kept]
     lattice = Lattice(low, length, (order,))
@@ -140,9 +143,9 @@ def _relative_error(kept: list[Coefficients]) -> float:
     return float(error / signal)
 
 
-def _waves(rows: Rows, lattice: Lattice) -> Complex:
+def _waves(rows: FourierRows, lattice: Lattice) -> Complex:
     """Each row's share of the numerator, ``(N, T)``."""
     t = lattice.axis(0)
-    phi = characteristic_function(rows.noise, t[:, None])
+    phi = rows.noise.characteristic(t[:, None])
     wave = np.exp(1j * (rows.w - lattice.low) * t)
     return rows.weights[:, None] * wave * phi.conj()

@@ -1,21 +1,40 @@
-"""Densities ``p(v)`` of the truth."""
+"""Densities ``p(v)`` of the truth, and the networks and layers they are made of."""
 
-from deconflow.densities.architectures import ARCHITECTURES, DENSITIES, Architecture
+from deconflow.densities.architectures import (
+    ARCHITECTURES,
+    DENSITIES,
+    Architecture,
+    autoregressive_layer,
+    interleave_lu,
+)
 from deconflow.densities.base import Density
 from deconflow.densities.conditional_mixture import ConditionalMixture
-from deconflow.densities.ensemble import Ensemble, Restored
+from deconflow.densities.dropout import Dropout, without_dropout
+from deconflow.densities.ensemble import Ensemble
 from deconflow.densities.flow import Flow, StandardNormal
-from deconflow.densities.mixture import GaussianMixture
+from deconflow.densities.mixture_density import MixtureDensity
+from deconflow.densities.networks import MaskedLinear, ResidualNetwork
+from deconflow.densities.simulation import simulate
+from deconflow.densities.stack import Stack
+from deconflow.densities.transforms import Composition
 
 __all__ = [
     "ARCHITECTURES",
     "DENSITIES",
     "Architecture",
+    "Composition",
     "ConditionalMixture",
     "Density",
+    "Dropout",
     "Ensemble",
     "Flow",
-    "GaussianMixture",
-    "Restored",
+    "MaskedLinear",
+    "MixtureDensity",
+    "ResidualNetwork",
+    "Stack",
     "StandardNormal",
+    "autoregressive_layer",
+    "interleave_lu",
+    "simulate",
+    "without_dropout",
 ]

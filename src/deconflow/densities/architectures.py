@@ -11,12 +11,14 @@ from torch import nn
 from deconflow.densities.base import Density
 from deconflow.densities.conditional_mixture import ConditionalMixture
 from deconflow.densities.flow import Flow, StandardNormal
-from deconflow.densities.mixture import GaussianMixture
+from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.densities.transforms import (
+    Affine,
     AutoregressiveLayer,
     CouplingLayer,
     LULayer,
+    Spline,
     Univariate,
 )
 
@@ -71,8 +73,7 @@ def spline(dim: int, size: Architecture = Architecture()) -> Flow:
     ----------
     Durkan et al. (2019), https://arxiv.org/abs/1906.04032
     """
-    univariate = Univariate("spline")
-    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=univariate))
+    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=Spline()))
 
 
 def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
@@ -86,7 +87,7 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
     def layer() -> nn.Module:
         kept = torch.arange(dim) < dim // 2
         return CouplingLayer(
-            kept, Univariate("spline"), hidden=size.hidden, blocks=size.blocks, dropout=size.dropout
+            kept, Spline(), hidden=size.hidden, blocks=size.blocks, dropout=size.dropout
         )
 
     return _with_lu(dim, size, layer)
@@ -121,9 +122,9 @@ ARCHITECTURES: dict[str, Callable[[int, Architecture], Flow]] = {
 }
 
 
-def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> GaussianMixture:
+def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> MixtureDensity:
     """Make a plain mixture of ``base_components`` Gaussians: no flow, but trained as one."""
-    return GaussianMixture.spread(dim, size.base_components)
+    return MixtureDensity.spread(dim, size.base_components)
 
 
 DENSITIES: dict[str, Callable[[int, Architecture], Density]] = {
@@ -143,7 +144,7 @@ def autoregressive_layer(
     random_order: bool = False,
 ) -> AutoregressiveLayer:
     """Make an autoregressive layer, affine unless another family is given."""
-    univariate = univariate or Univariate("affine")
+    univariate = univariate or Affine()
     network = MaskedNetwork(
         dim,
         univariate.size,
@@ -167,4 +168,4 @@ def _with_lu(dim: int, size: Architecture, layer: Callable[[], nn.Module]) -> Fl
 
 
 def _base(dim: int, components: int) -> Density:
-    return StandardNormal(dim) if components == 1 else GaussianMixture.spread(dim, components)
+    return StandardNormal(dim) if components == 1 else MixtureDensity.spread(dim, components)

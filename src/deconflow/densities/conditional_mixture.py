@@ -42,11 +42,13 @@ class ConditionalMixture(Density):
             means += torch.linspace(-1, 1, components) if components > 1 else 0.0
 
     def log_prob(self, v: Tensor) -> Tensor:
-        """Log density of ``(..., N, dim)``."""
+        """Log density of ``(..., dim)``."""
+        shape, v = v.shape[:-1], torch.atleast_2d(v)
         log_weights, means, log_sds = self._conditionals(v)
         white = (v.mT.unsqueeze(-2) - means) * torch.exp(-log_sds)
         log_parts = log_weights - log_sds - 0.5 * white.square()
-        return torch.logsumexp(log_parts, -2).sum(-2) - 0.5 * self.dim * math.log(2 * math.pi)
+        log_p = torch.logsumexp(log_parts, -2).sum(-2) - 0.5 * self.dim * math.log(2 * math.pi)
+        return log_p.reshape(shape)
 
     @torch.no_grad()
     def sample(self, n: int) -> Tensor:

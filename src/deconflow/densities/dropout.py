@@ -1,6 +1,9 @@
-"""Dropout at the price of its memory traffic."""
+"""Dropout at the price of its memory traffic, and how to do without it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -33,3 +36,17 @@ class Dropout(nn.Module):
         words.random_(torch.iinfo(torch.int64).min, None)
         kept = words.view(torch.uint8)[: like.numel()].view(like.shape) >= self.level
         return kept.to(like.dtype).mul_(256 / (256 - self.level))
+
+
+@contextmanager
+def without_dropout(*models: nn.Module) -> Iterator[None]:
+    """Turn dropout and gradients off inside the block: what is computed here is a weight."""
+    were = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for model, was in zip(models, were, strict=True):
+            model.train(was)

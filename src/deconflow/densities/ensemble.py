@@ -2,14 +2,12 @@ r"""Densities made of densities."""
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from deconflow.densities.base import Density
-from deconflow.standardising import Standardiser
 
 
 class Ensemble(Density):
@@ -39,38 +37,17 @@ class Ensemble(Density):
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
-        log_p = torch.stack([member.log_prob(v) for member in self._densities()], -1)
+        log_p = torch.stack([member.log_prob(v) for member in self.densities()], -1)
         return torch.logsumexp(log_p + self.shares.to(log_p).log(), -1)
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``, each row from a member drawn by its share."""
         choice = torch.multinomial(self.shares, n, replacement=True)
         counts = torch.bincount(choice, minlength=len(self.members)).tolist()
-        pairs = zip(self._densities(), counts, strict=True)
+        pairs = zip(self.densities(), counts, strict=True)
         drawn = torch.cat([member.sample(count) for member, count in pairs if count > 0])
         return drawn[choice.argsort().argsort()]
 
-    def _densities(self) -> list[Density]:
+    def densities(self) -> list[Density]:
+        """Return the members."""
         return [cast(Density, member) for member in self.members]
-
-
-class Restored(Density):
-    r"""A density learned in standardised units, in the user's units.
-
-    .. math:: \log p(v) = \log p_z((v - m) / s) - \sum_d \log s_d
-    """
-
-    def __init__(self, density: Density, standardiser: Standardiser) -> None:
-        super().__init__()
-        self.dim = density.dim
-        self.density, self.standardiser = density, standardiser
-
-    def log_prob(self, v: Tensor) -> Tensor:
-        """Log density of ``(..., dim)``, in float64."""
-        like = next(chain(self.density.parameters(), self.density.buffers()))
-        log_p = self.density.log_prob(self.standardiser.latent(v).to(like)).double()
-        return log_p - self.standardiser.log_latent_volume().to(log_p)
-
-    def sample(self, n: int) -> Tensor:
-        """Draw ``(n, dim)``, in float64: the network's precision is that of standardised units."""
-        return self.standardiser.restore(self.density.sample(n))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from deconflow.densities.base import Density
-from deconflow.densities.transforms import compose
+from deconflow.densities.transforms import Composition
 
 
 class StandardNormal(Density):
@@ -47,13 +47,13 @@ class Flow(Density):
     def __init__(self, layers: Sequence[nn.Module], base: Density) -> None:
         super().__init__()
         self.dim = base.dim
-        self.layers = nn.ModuleList(layers)
+        self.layers = Composition(layers)
         self.base = base
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
-        u, ladj = self.to_base(v)
-        return self.base.log_prob(u) + ladj
+        u, log_det = self.to_base(v)
+        return self.base.log_prob(u) + log_det
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
@@ -61,8 +61,8 @@ class Flow(Density):
 
     def to_base(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``u = T(v)`` and the log-determinant of the map."""
-        return compose(self.layers).call_and_ladj(v)
+        return self.layers(v)
 
     def from_base(self, u: Tensor) -> Tensor:
         """Return ``v = T^{-1}(u)``."""
-        return compose(self.layers).inv(u)
+        return self.layers.inverse(u)

@@ -34,7 +34,7 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply each member's masked weights to its own points."""
-        rows = x.flatten(1, -2)
+        rows = x.reshape(len(x), -1, x.shape[-1])
         y = torch.baddbmm(self.bias.unsqueeze(1), rows, self.masked_weight().mT)
         return y.view(*x.shape[:-1], -1)
 

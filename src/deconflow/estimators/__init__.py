@@ -1,18 +1,55 @@
 """Estimators: the library's fronts, in scikit-learn's shape."""
 
+from pathlib import Path
+
+from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
+from deconflow.estimators.fitted import (
+    FittedDensity,
+    GridFit,
+    MixtureFit,
+    OutOfReachError,
+    WeightedFit,
+)
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
-from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
+from deconflow.model_files import read_description
+
+ESTIMATORS = {
+    cls.__name__: cls
+    for cls in (Deconvolver, XDGMM, FlowDeconvolver, DeconvolvingKDE, WaveletDeconvolver)
+}
+"""What a model folder may name; nothing else is ever looked up."""
+
+
+def load(path: str | Path) -> DensityEstimator:
+    """Read a model of any estimator from the folder that ``save`` wrote."""
+    name = str(read_description(Path(path)).get("class"))
+    if name not in ESTIMATORS:
+        raise ValueError(
+            f"Expected a model of {', '.join(ESTIMATORS)} at {path}; got {name!r}. Load it with "
+            "the version of deconflow that wrote it."
+        )
+    return ESTIMATORS[name].load(path)
+
 
 __all__ = [
+    "ESTIMATORS",
     "XDGMM",
     "Deconvolver",
     "DeconvolvingKDE",
+    "DensityEstimator",
+    "FittedDensity",
     "FlowDeconvolver",
-    "PosteriorSamples",
+    "GridFit",
+    "MixtureFit",
+    "OutOfReachError",
+    "Posterior",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
+    "WeightedFit",
+    "load",
 ]

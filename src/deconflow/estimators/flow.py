@@ -4,35 +4,61 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags
-from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
-from deconflow.checks import check_integer, check_number
-from deconflow.densities import DENSITIES, Architecture, Restored
+from deconflow.checks import check_choice, check_integer, check_number
+from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
 from deconflow.devices import resolve_device
-from deconflow.estimators.choices import OBJECTIVES, check_choices, make_posterior, one_of
-from deconflow.estimators.density_queries import DensityQueries
-from deconflow.estimators.door import (
-    observe,
-    refuse_noise_as_y,
-    unchanged_on_failure,
-)
-from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.base import DensityEstimator
+from deconflow.estimators.fitted import ProposedByModel, WeightedFit, standardised
+from deconflow.estimators.validation import check_resumable, unchanged_on_failure
 from deconflow.fitting import History, Training, fit
+from deconflow.objectives import (
+    ELBO,
+    CoupledChains,
+    ImportanceWeighted,
+    Objective,
+    Roulette,
+    WakeSleep,
+)
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior, WeightedDraws, weigh
+from deconflow.posteriors import (
+    MixtureExact,
+    MixtureNetwork,
+    PosteriorModel,
+    RecognitionFlow,
+)
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+
+
+def wake_sleep(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
+    """Make wake-sleep whose posterior learns asleep, from simulated pairs."""
+    return WakeSleep(density, posterior, draws, wake=0.0)
+
+
+def wake_wake(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
+    """Make wake-sleep whose posterior learns awake, from weighted draws."""
+    return WakeSleep(density, posterior, draws, wake=1.0)
+
+
+OBJECTIVES: dict[str, Callable[[Density, PosteriorModel, int], Objective]] = {
+    "elbo": ELBO,
+    "iw": ImportanceWeighted,
+    "wake_sleep": wake_sleep,
+    "wake_wake": wake_wake,
+    "roulette": Roulette,
+    "coupled": CoupledChains,
+}
+POSTERIORS = ("flow", "mixture", "exact")
+NEED_DERIVATIVES = ("elbo", "iw")
+NEED_TWO_DRAWS = ("wake_sleep", "wake_wake", "coupled")
 
 POSITIVE = (
     "n_draws",
@@ -48,7 +74,7 @@ STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
 
 
-class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
+class FlowDeconvolver(DensityEstimator):
     r"""Density deconvolution with one normalizing flow and an amortised posterior.
 
     The density :math:`p(v)` of the truth is a flow; a second, conditional flow
@@ -65,7 +91,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         posterior that learns from simulated pairs or from weighted draws; the unbiased roulette;
         unbiased coupled chains. See :mod:`deconflow.objectives`.
     n_draws : int
-        Posterior draws ``K`` a row and step.
+        Posterior draws ``K`` per row and step.
     posterior_family : {"flow", "mixture", "exact"}
         The recognition flow; a network that gives Gaussian mixtures, for objectives that need no
         derivatives of draws; the closed form, for the Gaussian mixture under Gaussian noise.
@@ -77,7 +103,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         Number of layers of a flow as posterior, and the size of the embedding of ``w`` and its
         noise.
     posterior_components : int
-        Number of Gaussians a row of a mixture network as posterior.
+        Number of Gaussians per row of a mixture network as posterior.
     anchored : bool
         Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
@@ -103,9 +129,9 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
 
     Attributes
     ----------
-    density_ : Density
-        The density of the truth, in the units of the data.
-    posterior_ : Posterior
+    density_ : FittedDensity
+        The density of the truth, in the units of the data; ``density_.density`` is the network.
+    posterior_ : PosteriorModel
         The posterior, in standardised units.
     standardiser_ : Standardiser
         The change of units.
@@ -131,21 +157,9 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
     (5, 2)
     """
 
+    density_: WeightedFit
     history_: History
-    posterior_: Posterior
-
-    __metadata_request__fit = {
-        "w": UNUSED,
-        "noise": True,
-        "projection": True,
-        "weights": True,
-    }
-    __metadata_request__score = {
-        "w": UNUSED,
-        "noise": True,
-        "projection": True,
-        "n_samples": UNUSED,
-    }
+    posterior_: PosteriorModel
 
     def __init__(
         self,
@@ -214,34 +228,6 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(
-        self,
-        w: ArrayLike,
-        y: None = None,
-        *,
-        noise: Any = None,
-        projection: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the density of the truth.
-
-        Parameters
-        ----------
-        w
-            ``(N, D)`` measurements; NaN marks a missing value.
-        y
-            Ignored.
-        noise
-            Standard deviations ``(D,)`` or ``(N, D)``, covariances ``(D, D)`` or ``(N, D, D)``, a
-            :class:`~deconflow.noise.Noise`, or a torch distribution over ``D`` values.
-        projection
-            ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
-        weights
-            ``(N,)`` row weights.
-        """
-        with unchanged_on_failure(self):
-            return self._fit(w, y, noise, projection, weights)
-
     def initialise(
         self, w: ArrayLike, *, noise: Any = None, projection: ArrayLike | None = None
     ) -> Self:
@@ -252,27 +238,20 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
         :meth:`fit`.
         """
         with unchanged_on_failure(self):
-            size = self._checked_size()
-            data = observe(self, w, noise, projection, reset=True)
+            self._check_parameters()
+            data = self._observe(w, noise, projection, reset=True)
             with isolated_rng(self.random_state):
                 self.standardiser_ = Standardiser.fit(data)
-                self._build(size, self._standardised(data[:1]).features().shape[-1])
+                self._build(standardised(self.standardiser_, data[:1]).features().shape[-1])
             self.history_ = History()
             self.parameters_ = self.get_params()
         return self
 
-    def _fit(
-        self,
-        w: ArrayLike,
-        y: Any,
-        noise: Any,
-        projection: ArrayLike | None,
-        weights: ArrayLike | None,
-    ) -> Self:
-        size = self._checked_size()
-        self._training(n_rows=1)  # a bad setting raises before any work
-        refuse_noise_as_y(y, noise)
-        data = observe(self, w, noise, projection, weights, reset=True).with_weight()
+    def describe(self) -> str:
+        """Say in one line what was fitted."""
+        return f"One density of kind {self.flow}, trained by {self.objective}."
+
+    def _fit(self, data: Observations) -> None:
         if len(data) < 2:
             raise ValueError(
                 f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
@@ -283,12 +262,12 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 self._go_on()
             else:
                 self.standardiser_ = Standardiser.fit(data)
-            data = self._standardised(data)
+            data = standardised(self.standardiser_, data)
             train, held_out = data, None
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
             if not going_on:
-                self._build(size, data[:1].features().shape[-1])
+                self._build(data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
             self.history_ = fit(
                 make(self.density_.density, self.posterior_, self.n_draws),
@@ -298,74 +277,27 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 checkpoint=self.checkpoint,
                 progress=self.verbose,
             )
-        self.parameters_ = self.get_params()
-        return self
 
-    def score_observations(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        n_samples: int = 100,
-        random_state: RandomState = 0,
-    ) -> NDArray[np.float64]:
-        """Log density ``log p(w)`` of each measurement, by the importance-weighted bound.
-
-        Parameters
-        ----------
-        w, noise, projection
-            As for :meth:`fit`.
-        n_samples
-            Draws a row; more make the bound tighter.
-        random_state
-            Seed of the draws.
-        """
-        check_integer("n_samples", n_samples, 1)
-        answers = []
-        data = observe(self, w, noise, projection)
-        for part, draws in self._weighted_draws(data, n_samples, random_state):
-            volume = self.standardiser_.log_observed_volume(part)
-            answers.append(draws.log_marginal().double().cpu() - volume)
-        return torch.cat(answers).numpy()
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder, as JSON and safetensors."""
-        check_is_fitted(self)
+    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {
             "n_posterior_features": getattr(self.posterior_, "n_features", 0),
             "history": self.history_.as_dict(),
         }
         weights = {
-            **_prefixed("standardiser.", vars(self.standardiser_)),
+            **_prefixed("standardiser.", self.standardiser_.as_dict()),
             **_prefixed("density.", self.density_.density.state_dict()),
             **_prefixed("posterior.", self.posterior_.state_dict()),
         }
-        write_model(path, self, details, weights)
-
-    @classmethod
-    def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read a model that :meth:`save` wrote; ``device`` overrides the one it was trained on."""
-        changes = {} if device is None else {"device": device}
-        return read_model(path, cls, changes)
+        return details, weights
 
     def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        """Take what :meth:`save` wrote."""
-        self.standardiser_ = Standardiser(**_without_prefix("standardiser.", weights))
+        self._check_parameters()
+        self.standardiser_ = Standardiser.from_dict(_without_prefix("standardiser.", weights))
         with isolated_rng(0):  # weights drawn here are replaced below
-            self._build(self._checked_size(), details["n_posterior_features"])
+            self._build(details["n_posterior_features"])
         self.density_.density.load_state_dict(_without_prefix("density.", weights))
         self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
         self.history_ = History(**details["history"])
-        self.parameters_ = self.get_params()
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "history_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def _training(self, n_rows: int) -> Training:
         """Make the settings of the fit loop."""
@@ -377,15 +309,14 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
             settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))
         return Training(**settings)
 
-    def _checked_size(self) -> Architecture:
-        """Check the other parameters, and make the sizes of the networks."""
-        one_of("flow", self.flow, DENSITIES)
-        one_of("dtype", self.dtype, ("float32", "float64"))
+    def _check_parameters(self) -> None:
+        check_choice("flow", self.flow, DENSITIES)
+        check_choice("dtype", self.dtype, ("float32", "float64"))
         resolve_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
         check_number("dropout", self.dropout, 0, 1)
-        check_choices(self.flow, self.objective, self.posterior_family, self.n_draws, self.dropout)
+        self._check_combinations()
         check_number("validation_fraction", self.validation_fraction, 0, 1)
         validating = self.patience or self.schedule == "plateau" or self.keep != "best"
         if self.validation_fraction == 0 and validating:
@@ -393,35 +324,77 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 "Expected a validation_fraction above 0 for patience, the plateau schedule and "
                 "keep='one_standard_error'; got 0."
             )
-        if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
+        check_resumable(self)
+        self._training(n_rows=1)
+
+    def _check_combinations(self) -> None:
+        """Raise for names that are unknown, or that do not go together."""
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_choice("posterior_family", self.posterior_family, POSTERIORS)
+        if self.posterior_family == "exact" and self.flow != "gaussian_mixture":
             raise ValueError(
-                "Expected an integer random_state for a checkpoint, so that the fit can go on; "
-                f"got {self.random_state!r}."
+                "Expected flow='gaussian_mixture' for posterior_family='exact', because no other "
+                f"density has an exact posterior; got flow={self.flow!r}."
             )
-        return Architecture(
+        if self.posterior_family == "mixture" and self.objective in NEED_DERIVATIVES:
+            others = sorted(set(OBJECTIVES) - set(NEED_DERIVATIVES))
+            raise ValueError(
+                f"Expected objective to be one of {others} for posterior_family='mixture', whose "
+                f"draws have no derivatives; got {self.objective!r}."
+            )
+        if self.objective in NEED_TWO_DRAWS and self.n_draws < 2:
+            raise ValueError(
+                f"Expected n_draws of at least 2 for objective={self.objective!r}; "
+                f"got {self.n_draws}."
+            )
+        if self.objective == "roulette" and self.dropout > 0:
+            raise ValueError(
+                "Expected dropout=0 for objective='roulette', which is unbiased for one density "
+                f"only; got {self.dropout}."
+            )
+
+    def _build(self, n_posterior_features: int) -> None:
+        """Make density and posterior, with fresh weights."""
+        size = Architecture(
             layers=self.n_layers,
             hidden=self.hidden,
             blocks=self.n_blocks,
             dropout=self.dropout,
             base_components=self.base_components,
         )
-
-    def _build(self, size: Architecture, n_posterior_features: int) -> None:
-        """Make density and posterior, with fresh weights."""
         density = DENSITIES[self.flow](self.n_latent_, size)
-        self.posterior_ = make_posterior(
-            self.posterior_family,
-            density,
-            n_posterior_features,
+        posterior = self._make_posterior(density, n_posterior_features, size)
+        for module in (density, posterior):
+            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+        self._take(density, posterior)
+
+    def _make_posterior(
+        self, density: Density, n_features: int, size: Architecture
+    ) -> PosteriorModel:
+        if self.posterior_family == "exact":
+            return MixtureExact(cast(MixtureDensity, density))
+        if self.posterior_family == "mixture":
+            return MixtureNetwork(
+                density.dim,
+                n_features,
+                self.posterior_components,
+                hidden=size.hidden,
+                dropout=size.dropout,
+                anchored=self.anchored,
+            )
+        return RecognitionFlow(
+            density.dim,
+            n_features,
             replace(size, layers=self.posterior_layers),
-            components=self.posterior_components,
             context_dim=self.context_dim,
             residual=self.flow != "made",
             anchored=self.anchored,
         )
-        self.density_ = Restored(density, self.standardiser_)
-        for module in (self.density_, self.posterior_):
-            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+
+    def _take(self, density: Density, posterior: PosteriorModel) -> None:
+        self.posterior_ = posterior
+        proposing = ProposedByModel(posterior)
+        self.density_ = WeightedFit(density, self.standardiser_, proposing, self._names)
 
     def _go_on(self) -> None:
         """Start from copies of the last networks: a fit that fails must leave those."""
@@ -430,10 +403,7 @@ class FlowDeconvolver(DensityQueries, DensityMixin, BaseEstimator):
                 f"Expected a truth of {self.density_.dim} dimensions for warm_start, as in the "
                 f"last fit; got {self.n_latent_}."
             )
-        self.density_, self.posterior_ = copy.deepcopy((self.density_, self.posterior_))
-
-    def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
-        return weigh(self.density_.density, self.posterior_, data, n_draws)
+        self._take(*copy.deepcopy((self.density_.density, self.posterior_)))
 
 
 def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

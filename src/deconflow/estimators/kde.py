@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils._metadata_requests import UNUSED
+from numpy.typing import NDArray
 
-from deconflow.checks import as_floats
-from deconflow.classical.bandwidths import RULES
-from deconflow.classical.kde import fit_kde
-from deconflow.classical.kernels import KERNELS
-from deconflow.classical.lattice import MOST_ORDERS
-from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
-from deconflow.estimators.grid_queries import GridQueries, Units, as_rows, check_background
+from deconflow.checks import as_floats, check_choice
+from deconflow.classical import KERNELS, MOST_ORDERS, RULES, fit_kde
+from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 
 
-class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
+class DeconvolvingKDE(GridEstimator):
     r"""The deconvolving kernel density estimator, in one to three dimensions.
 
     .. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \prod_d \phi_K(h_d t_d) \,
@@ -45,8 +41,8 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
     ----------
     bandwidth_ : array
         ``(D,)`` bandwidths.
-    density_ : GridDensity
-        The density on its grid.
+    density_ : FittedDensity
+        The density; ``density_.grid`` has its values.
     relative_error_ : float
         Integrated squared error that the noise causes, over the integrated square of the density.
         Above 0.5, the fit warns.
@@ -73,9 +69,6 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
     array([0.6, 0. , 0.6])
     """
 
-    __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
-    __metadata_request__score = {"w": UNUSED, "noise": True, "projection": True}
-
     def __init__(
         self,
         bandwidth: str | float | Sequence[float] = "plug_in",
@@ -87,56 +80,30 @@ class DeconvolvingKDE(GridQueries, DensityMixin, BaseEstimator):
         self.kernel = kernel
         self.background = background
 
-    def fit(
-        self,
-        w: ArrayLike,
-        y: None = None,
-        *,
-        noise: Any = None,
-        projection: None = None,
-        weights: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the density of the truth.
+    def describe(self) -> str:
+        """Say in one line what was fitted."""
+        widths = ", ".join(f"{h:.3g}" for h in self.bandwidth_)
+        return f"Kernel estimate with bandwidth {widths}."
 
-        Parameters
-        ----------
-        w
-            ``(N, D)`` measurements, complete, with ``D`` up to 3.
-        y
-            Ignored.
-        noise
-            Standard deviations ``(D,)`` or ``(N, D)``, covariances ``(D, D)`` or ``(N, D, D)``,
-            0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution.
-        projection
-            Must be None: :class:`XDGMM` takes projections.
-        weights
-            ``(N,)`` row weights.
-        """
-        self._check_names()
-        refuse_noise_as_y(y, noise)
-        with unchanged_on_failure(self):
-            data = self._observe(w, noise, projection, weights, reset=True).with_weight()
-            rows = as_rows(data, type(self).__name__, max(MOST_ORDERS))
-            units = Units(data)
-            bandwidth = self._checked_bandwidth(units.spread)
-            self.bandwidth_, fit = fit_kde(rows, units.scale, units.spread, self.kernel, bandwidth)
-            self._take(fit, units)
-        return self
-
-    def _check_names(self) -> None:
-        if not isinstance(self.kernel, str) or self.kernel not in KERNELS:
-            raise ValueError(
-                f"Expected kernel to be one of {sorted(KERNELS)}; got {self.kernel!r}."
-            )
+    def _check_parameters(self) -> None:
+        check_choice("kernel", self.kernel, KERNELS)
         if isinstance(self.bandwidth, str) and self.bandwidth not in RULES:
             raise ValueError(
                 f"Expected bandwidth as one of {sorted(RULES)} or a positive number; "
                 f"got {self.bandwidth!r}."
             )
-        check_background(self.background)
+        self._check_background()
+
+    def _fit(self, data: Observations) -> None:
+        rows = fourier_rows(data, type(self).__name__, max(MOST_ORDERS))
+        units = Standardiser.fit(data)
+        spread = measured_spread(data, units)
+        bandwidth = self._checked_bandwidth(spread)
+        self.bandwidth_, fit = fit_kde(rows, units.scale.numpy(), spread, self.kernel, bandwidth)
+        self._take(fit, units.location.numpy(), spread)
 
     def _checked_bandwidth(self, spread: NDArray[np.float64]) -> str | NDArray[np.float64]:
-        """Return a rule, or one number a dimension that a grid can resolve."""
+        """Return a rule, or one number per dimension that a grid can resolve."""
         if isinstance(self.bandwidth, str):
             return self.bandwidth
         dim = len(spread)

@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
-import deconflow
-from deconflow.files import swap_folder
+from deconflow._version import __version__
+from deconflow.files import replacing_folder
+from deconflow.model_files import (
+    ABOUT_ONE_RUN,
+    DESCRIPTION,
+    FORMAT,
+    WEIGHTS,
+    check_free,
+    read_description,
+)
 
-FORMAT = 1
-DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
-ABOUT_ONE_RUN = ("checkpoint", "verbose")
-"""Parameters that are not part of a model."""
+RENAMED = {"members": "n_members", "folds": "n_folds"}
+"""Parameters that models of version 0.1 know by another name."""
 
 Model = TypeVar("Model")
 
 
 def write_model(
-    path: str | Path, model: Any, details: dict[str, Any], weights: dict[str, Tensor]
+    path: str | Path,
+    model: Any,
+    details: dict[str, Any],
+    weights: dict[str, Tensor],
+    extra_files: dict[str, str] | None = None,
 ) -> None:
-    """Write a fitted estimator's folder, all or nothing; an older model there is replaced."""
+    """Write a fitted estimator's folder, all or nothing; an older model there is replaced.
+
+    ``extra_files`` are texts that others keep in the folder, by the names of their files.
+    """
     path = Path(path)
-    if path.exists() and not (path / DESCRIPTION).is_file():
-        raise FileExistsError(
-            f"Expected {path} to be free or an older model; got something else there. "
-            "Choose another path."
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        text = json.dumps({**_describe(model), "details": details}, indent=1)
-        (new / DESCRIPTION).write_text(text + "\n")
-        _write_weights(weights, new / WEIGHTS)
-        new.chmod(0o755)
-        swap_folder(new, path)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    check_free(path)
+    description = json.dumps({**_describe(model), "details": details}, indent=1) + "\n"
+    with replacing_folder(path) as new:
+        for name, text in {DESCRIPTION: description, **(extra_files or {})}.items():
+            (new / name).write_text(text)
+        # save_file would let only the owner read its file, and hide what the disk says
+        contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
+        (new / WEIGHTS).write_bytes(save(contiguous))
 
 
 def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> Model:
@@ -51,27 +55,23 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
 
     ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
     """
-    description, weights = _read_files(Path(path))
+    description = read_description(Path(path))
+    weights = _read_weights(Path(path))
     if description.get("class") != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
     try:
-        model: Any = cls(**{**description["parameters"], **changes})
+        parameters = {RENAMED.get(k, k): v for k, v in description["parameters"].items()}
+        model: Any = cls(**{**parameters, **changes})
         model.n_features_in_ = description["n_features_in"]
         model.n_latent_ = description["n_latent"]
         model.noise_given_ = description["noise_given"]
         if description["feature_names_in"]:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         model._restore(description["details"], weights)
+        model.parameters_ = model.get_params()
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
     return model
-
-
-def _write_weights(weights: dict[str, Tensor], path: Path) -> None:
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path)
-    except SafetensorError as error:  # such as a disk that is full
-        raise OSError(f"Expected to write {path.name}; got: {error}") from error
 
 
 def _describe(model: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _describe(model: Any) -> dict[str, Any]:
     }
     return {
         "format": FORMAT,
-        "deconflow": deconflow.__version__,
+        "deconflow": __version__,
         "class": type(model).__name__,
         "parameters": parameters,
         "n_features_in": model.n_features_in_,
@@ -98,23 +98,10 @@ def _as_json(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    if not (path / DESCRIPTION).is_file() or not (path / WEIGHTS).is_file():
-        raise FileNotFoundError(
-            f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
-        )
+def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        description = json.loads((path / DESCRIPTION).read_text())
-        weights = load_file(path / WEIGHTS)
-    except (json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
+        return load_file(path / WEIGHTS)
+    except SafetensorError as error:
         raise ValueError(
-            f"Expected a whole model at {path}; got a damaged file: {error}"
+            f"Expected a whole model at {path}; got a damaged {WEIGHTS}: {error}"
         ) from error
-    if not isinstance(description, dict):
-        raise ValueError(f"Expected a whole model at {path}; got a damaged {DESCRIPTION}.")
-    if description.get("format") != FORMAT:
-        raise ValueError(
-            f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "
-            f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
-        )
-    return description, weights

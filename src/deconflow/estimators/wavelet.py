@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils._metadata_requests import UNUSED
 
 from deconflow.checks import check_integer
-from deconflow.classical.lattice import enclose
-from deconflow.classical.shrinkage import COARSEST, FINEST, fit_wavelets
-from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
-from deconflow.estimators.grid_queries import GridQueries, Units, as_rows, check_background
+from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
+from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 
 THRESHOLDS = ("hard", "soft")
 LONGEST = 128.0
 """Largest box, in measured standard deviations, that the finest level resolves."""
 
 
-class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
+class WaveletDeconvolver(GridEstimator):
     r"""Density deconvolution with Meyer wavelets, in one dimension.
 
     .. math:: \hat f = \sum_k \hat a_{Jk} \, \varphi_{Jk}
@@ -50,8 +47,8 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
         Level of the linear part, which has ``2**level_`` functions.
     n_wavelets_ : int
         Number of wavelets that were kept above it.
-    density_ : GridDensity
-        The density on its grid.
+    density_ : FittedDensity
+        The density; ``density_.grid`` has its values.
     relative_error_ : float
         Variance of all kept coefficients over the sum of their squares. Above 0.5, the fit warns.
     n_features_in_ : int
@@ -73,9 +70,6 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
     array([0.7, 0. , 0.6])
     """
 
-    __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
-    __metadata_request__score = {"w": UNUSED, "noise": True, "projection": True}
-
     def __init__(
         self,
         threshold: str | None = "hard",
@@ -87,48 +81,13 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
         self.level = level
         self.background = background
 
-    def fit(
-        self,
-        w: ArrayLike,
-        y: None = None,
-        *,
-        noise: Any = None,
-        projection: None = None,
-        weights: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the density of the truth.
+    def describe(self) -> str:
+        """Say in one line what was fitted."""
+        return f"Wavelet estimate of level {self.level_}, with {self.n_wavelets_} finer wavelets."
 
-        Parameters
-        ----------
-        w
-            ``(N, 1)`` measurements, complete.
-        y
-            Ignored.
-        noise
-            Standard deviations ``(1,)`` or ``(N, 1)``, variances ``(N, 1, 1)``, 0.0 for exact
-            rows, a :class:`~deconflow.noise.Noise`, or a torch distribution.
-        projection
-            Must be None: :class:`XDGMM` takes projections.
-        weights
-            ``(N,)`` row weights.
-        """
-        self._check_settings()
-        refuse_noise_as_y(y, noise)
-        with unchanged_on_failure(self):
-            data = self._observe(w, noise, projection, weights, reset=True).with_weight()
-            rows = as_rows(data, type(self).__name__, 1)
-            units = Units(data)
-            low, length = enclose(rows.w, 0.1 * np.ptp(rows.w, axis=0), LONGEST * units.spread)
-            (linear, *finer), fit = fit_wavelets(rows, low, length, self.threshold, self.level)
-            self.level_ = linear.level
-            self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
-            self._take(fit, units)
-        return self
-
-    def _check_settings(self) -> None:
-        if self.threshold is not None and not (
-            isinstance(self.threshold, str) and self.threshold in THRESHOLDS
-        ):
+    def _check_parameters(self) -> None:
+        known = self.threshold is None or isinstance(self.threshold, str)
+        if not known or self.threshold not in (None, *THRESHOLDS):
             raise ValueError(
                 f"Expected threshold to be one of {sorted(THRESHOLDS)} or None; "
                 f"got {self.threshold!r}."
@@ -137,7 +96,17 @@ class WaveletDeconvolver(GridQueries, DensityMixin, BaseEstimator):
             check_integer("level", self.level, COARSEST)
             if self.level > FINEST:
                 raise ValueError(f"Expected level of at most {FINEST}; got {self.level}.")
-        check_background(self.background)
+        self._check_background()
+
+    def _fit(self, data: Observations) -> None:
+        rows = fourier_rows(data, type(self).__name__, 1)
+        units = Standardiser.fit(data)
+        spread = measured_spread(data, units)
+        low, length = enclose(rows.w, 0.1 * np.ptp(rows.w, axis=0), LONGEST * spread)
+        (linear, *finer), fit = fit_wavelets(rows, low, length, self.threshold, self.level)
+        self.level_ = linear.level
+        self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
+        self._take(fit, units.location.numpy(), spread)
 
     def _learned(self) -> dict[str, Any]:
         return {"level": self.level_, "n_wavelets": self.n_wavelets_}

@@ -6,22 +6,21 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils._metadata_requests import UNUSED
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow._types import Array
 from deconflow.checks import check_integer
-from deconflow.estimators.door import refuse_noise_as_y, unchanged_on_failure
-from deconflow.estimators.persistence import read_model, write_model
-from deconflow.estimators.xd_queries import MixtureQueries, clear_errors
+from deconflow.estimators.base import MEASURED, DensityEstimator
+from deconflow.estimators.fitted import MixtureFit, clear_errors
+from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
     Start,
     as_settings,
@@ -30,25 +29,27 @@ from deconflow.estimators.xd_settings import (
     several,
     threads,
 )
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import (
     Adam,
     EMResult,
     FitSettings,
-    Mixture,
     PreparedData,
     choose,
     compare,
     fit_average,
     fit_minibatch,
+    n_parameters,
     step_on_batch,
 )
 
 LEARNED = ("weights_", "means_", "covariances_")
 
 
-class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
+class XDGMM(DensityEstimator):
     r"""Extreme Deconvolution: a Gaussian mixture of the truth, from noisy rows.
 
     .. math:: w_i = R_i v_i + n_i, \quad n_i \sim N(0, S_i), \quad
@@ -77,7 +78,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         Number of fits whose densities are averaged; the result has as many times the components.
     average_over : {"starts", "folds"}
         Whether these fits differ by their start, or by the fold of rows that they leave out.
-    folds : int
+    n_folds : int
         For a choice: the number of parts of the rows, each held out once.
     split_merge : int
         How many split-and-merge moves to try after EM, before giving up; 0 for none.
@@ -98,6 +99,8 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     ----------
     weights_, means_, covariances_ : array
         The mixture.
+    n_components_ : int
+        Number of Gaussians of each fit; an average has several times as many.
     converged_ : bool
         Whether the fit converged: EM by ``tol``; minibatches if the last quarter of the epochs
         gained at most ``tol`` (or 1e-4) per epoch over the quarter before. Never claimed after
@@ -132,11 +135,9 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
 
     _adam: Adam
 
-    __metadata_request__fit = {"w": UNUSED, "noise": True, "projection": True, "weights": True}
-    __metadata_request__partial_fit = __metadata_request__fit
-    __metadata_request__score = {"w": UNUSED, "noise": True, "projection": True}
-    __metadata_request__predict = {"w": UNUSED, "noise": True, "projection": True}
-    __metadata_request__predict_proba = __metadata_request__predict
+    __metadata_request__partial_fit = {**MEASURED, "sample_weight": True}
+    __metadata_request__predict = MEASURED
+    __metadata_request__predict_proba = MEASURED
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         regularisation: float = 0.0,
         n_average: int = 1,
         average_over: str = "starts",
-        folds: int = 5,
+        n_folds: int = 5,
         split_merge: int = 0,
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
@@ -176,7 +177,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         self.regularisation = regularisation
         self.n_average = n_average
         self.average_over = average_over
-        self.folds = folds
+        self.n_folds = n_folds
         self.split_merge = split_merge
         self.weights_init = weights_init
         self.means_init = means_init
@@ -191,49 +192,75 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(
-        self,
-        w: ArrayLike,
-        y: None = None,
-        *,
-        noise: Any = None,
-        projection: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the density of the truth.
+    @property
+    def mixture_(self) -> GaussianMixture:
+        """The fitted density, in closed form."""
+        check_is_fitted(self)
+        return GaussianMixture(self.weights_, self.means_, self.covariances_)
 
-        Parameters
-        ----------
-        w
-            ``(N, M)`` measurements; NaN marks a missing value.
-        y
-            Ignored.
-        noise
-            Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
-            0.0 for exact rows, a :class:`~deconflow.noise.Noise` (what is not Gaussian enters as a
-            mixture of Gaussians), or a torch distribution over ``M`` values.
-        projection
-            ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
-        weights
-            ``(N,)`` row weights.
-        """
-        check_settings(self)
-        refuse_noise_as_y(y, noise)
-        with unchanged_on_failure(self), clear_errors():
-            data = self._observe(w, noise, projection, weights, reset=True).with_weight()
-            self.__dict__.pop("selection_", None)
-            rng = check_random_state(self.random_state)
-            counts, floors = several(self.n_components), several(self.floor)
-            settings = as_settings(self, int(counts[0]), float(floors[0]))
-            start = self._start(settings, data.latent_dim)
-            if not start.empty:
-                settings = replace(settings, complete=start.complete)
-            several_settings = [settings] * self.n_average
-            if len(counts) > 1 or len(floors) > 1:
-                several_settings = self._choose(data, settings, counts, floors, rng)
-            self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
-            self._take(self._fit(data, several_settings, start, rng), data.latent_dim)
-        return self
+    @property
+    def density_(self) -> MixtureFit:  # type: ignore[override]
+        """The density of the truth: all answers are closed forms."""
+        return MixtureFit(self.mixtures_, self._names, threads(self))
+
+    @property
+    def mixtures_(self) -> list[GaussianMixture]:
+        """The mixtures that are averaged; a single one without an average."""
+        whole, size = self.mixture_, self.n_components_
+        count = whole.n_components // size
+        parts = (np.split(part, count) for part in (whole.weights, whole.means, whole.covariances))
+        return [GaussianMixture(count * a, b, c) for a, b, c in zip(*parts, strict=True)]
+
+    def predict_proba(
+        self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
+    ) -> Array:
+        """Probability of each component given each measurement, ``(N, K)``."""
+        data = self._observe(w, noise, projection)
+        _, responsibilities = self.density_.memberships(data)
+        assert responsibilities is not None
+        return responsibilities
+
+    def predict(
+        self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """Most probable component of each measurement, ``(N,)``."""
+        return self.predict_proba(w, noise, projection=projection).argmax(1)
+
+    def bic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
+        """Bayesian information criterion on these rows; the lower the better."""
+        log_p = self.score_observations(w, noise, projection=projection)
+        return float(self._n_parameters() * np.log(len(log_p)) - 2 * log_p.sum())
+
+    def aic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
+        """Akaike information criterion on these rows; the lower the better."""
+        log_p = self.score_observations(w, noise, projection=projection)
+        return float(2 * self._n_parameters() - 2 * log_p.sum())
+
+    def convolve(self, noise: Any) -> GaussianMixture:
+        """Return the density of ``v + n``, for one noise law: what a measurement would follow."""
+        check_is_fitted(self)
+        dim = self.n_latent_
+        if not isinstance(noise, Noise) and np.ndim(noise) == 2:
+            noise = np.asarray(noise)[None]
+        parts = as_noise(noise, 1, dim).as_mixture().take()
+        covariances = parts.covariances[0]
+        if parts.diagonal:
+            covariances = covariances[:, :, None] * np.eye(dim)
+        shifts = np.zeros((1, dim)) if parts.means is None else parts.means[0]
+        K, J = len(self.weights_), len(covariances)
+        return GaussianMixture(
+            np.outer(self.weights_, parts.weights[0]).ravel(),
+            np.broadcast_to(self.means_[:, None] + shifts, (K, J, dim)).reshape(-1, dim),
+            (self.covariances_[:, None] + covariances).reshape(-1, dim, dim),
+        )
+
+    def describe(self) -> str:
+        """Say in one line what was fitted."""
+        count = len(self.mixtures_)
+        size = f"{self.n_components_} component{'s' if self.n_components_ > 1 else ''}"
+        if count == 1:
+            return f"Gaussian mixture with {size}."
+        return f"Average of {count} Gaussian mixtures with {size} each."
 
     def partial_fit(
         self,
@@ -242,7 +269,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         *,
         noise: Any = None,
         projection: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Take one gradient step on each batch of these rows; the first call also starts.
 
@@ -252,8 +279,12 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         refuse_noise_as_y(y, noise)
         with unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
-            data = self._observe(w, noise, projection, weights, reset=not fitted).with_weight()
+            reset = not fitted
+            data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
+            if reset:
+                _refuse_unseen(data)
             self._take_steps(data, fitted)
+            self.parameters_ = self.get_params()
         return self
 
     def _take_steps(self, data: Observations, fitted: bool) -> None:
@@ -276,7 +307,7 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         ]
         history = [*getattr(self, "lower_bounds_", []), float(np.mean(values))]
         result = EMResult(self._adam.restored, history[-1], history, False, self._adam.steps)
-        self._take(result, data.latent_dim, warn=False)
+        self._take(result, self._adam.restored.n_components)
 
     def compare_components(
         self,
@@ -285,64 +316,80 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
         *,
         noise: Any = None,
         projection: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-        folds: int | None = 5,
+        sample_weight: ArrayLike | None = None,
+        n_folds: int | None = 5,
     ) -> dict[str, NDArray[Any]]:
         """Compare numbers of components by BIC, AIC and cross-validation, for a table or a plot.
 
         Parameters
         ----------
-        w, noise, projection, weights
+        w, noise, projection, sample_weight
             As for :meth:`fit`.
         n_components
             Numbers to compare.
-        folds
+        n_folds
             Number of folds; None for no cross-validation.
         """
         check_settings(self)
         for count in n_components:
             check_integer("n_components", count, 1)
-        data = clone(self)._observe(w, noise, projection, weights, reset=True).with_weight()
+        twin = clone(self)
+        data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         return compare(
-            data, settings, n_components, n_init=self.n_init, folds=folds,
+            data, settings, n_components, n_init=self.n_init, folds=n_folds,
             random_state=self.random_state,
         )  # fmt: skip
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder, as JSON and safetensors."""
-        check_is_fitted(self)
+    def _check_parameters(self) -> None:
+        check_settings(self)
+
+    def _fit(self, data: Observations) -> None:
+        _refuse_unseen(data)
+        self.__dict__.pop("selection_", None)
+        rng = check_random_state(self.random_state)
+        counts, floors = several(self.n_components), several(self.floor)
+        settings = as_settings(self, int(counts[0]), float(floors[0]))
+        start = self._start(settings, data.latent_dim)
+        if not start.empty:
+            settings = replace(settings, complete=start.complete)
+        each = [settings] * self.n_average
+        with clear_errors():
+            if len(counts) > 1 or len(floors) > 1:
+                each = self._choose(data, settings, counts, floors, rng)
+            self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
+            result = self._fitted(data, each, start, rng)
+        self._take(result, each[0].n_components)
+        if not result.converged and self.tol > 0:
+            advice = f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
+            advice += "or set a floor."
+            if self.method == "minibatch":
+                advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
+            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {
             "converged": bool(self.converged_),
             "n_iter": int(self.n_iter_),
+            "n_components": int(self.n_components_),
             "lower_bound": float(self.lower_bound_),
             "lower_bounds": [float(value) for value in self.lower_bounds_],
             "selection": {k: v.tolist() for k, v in getattr(self, "selection_", {}).items()},
         }
-        arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
-        write_model(path, self, details, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model that :meth:`save` wrote."""
-        return read_model(path, cls, {})
+        return details, {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        """Take what :meth:`save` wrote."""
-        mixture = Mixture(*(arrays[name].numpy() for name in LEARNED))
+        mixture = GaussianMixture(*(arrays[name].numpy() for name in LEARNED))
         value, history = details["lower_bound"], details["lower_bounds"]
         result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
-        self._take(result, self.n_latent_, warn=False)
-        if details["selection"]:
-            self.selection_ = {k: np.array(v) for k, v in details["selection"].items()}
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "means_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a missing value
-        return tags
+        selection = {k: np.array(v) for k, v in details["selection"].items()}
+        if selection:
+            self.selection_ = selection
+        size = details.get("n_components")
+        if size is None:  # a model of version 0.1
+            given = several(self.n_components)[0]
+            size = selection["n_components"][selection["chosen"]][0] if selection else given
+        self._take(result, int(size))
 
     def _start(self, settings: FitSettings, dim: int) -> Start:
         last = getattr(self, "means_", np.empty((0, 0)))
@@ -360,44 +407,40 @@ class XDGMM(MixtureQueries, DensityMixin, BaseEstimator):
     ) -> list[FitSettings]:
         """Choose settings for every fit that is averaged."""
         chosen, self.selection_ = choose(
-            data, settings, counts, floors, n_average=self.n_average, folds=self.folds, rng=rng
+            data, settings, counts, floors, n_average=self.n_average, folds=self.n_folds, rng=rng
         )
         return chosen
 
-    def _fit(
+    def _fitted(
         self,
         data: Observations,
-        several_settings: list[FitSettings],
+        each: list[FitSettings],
         start: Start,
         rng: np.random.RandomState,
     ) -> EMResult:
         if self.method == "minibatch":
-            settings = several_settings[0]
+            settings = each[0]
             adam = Adam.start(data, settings, self.learning_rate, rng)
             return fit_minibatch(
                 adam, data, settings.stopping,
                 epochs=self.epochs, batch_size=self.batch_size, rng=rng,
             )  # fmt: skip
         if self.n_average > 1:
-            return fit_average(data, several_settings, self.average_over, self.n_init, rng)
+            return fit_average(data, each, self.average_over, self.n_init, rng)
         n_init = 1 if start.whole else self.n_init
-        return PreparedData(data).fit_best(several_settings[0], n_init, rng)
+        return PreparedData(data).fit_best(each[0], n_init, rng)
 
-    def _take(self, result: EMResult, dim: int, *, warn: bool = True) -> None:
+    def _take(self, result: EMResult, n_components: int) -> None:
         """Learn what a fit answers."""
         self.weights_ = result.mixture.weights
         self.means_ = result.mixture.means
         self.covariances_ = result.mixture.covariances
+        self.n_components_ = n_components
         self.converged_, self.n_iter_ = result.converged, result.n_iter
         self.lower_bound_, self.lower_bounds_ = result.log_likelihood, np.array(result.history)
-        self.n_latent_ = dim
-        self.parameters_ = self.get_params()
-        if warn and not result.converged and self.tol > 0:
-            advice = f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
-            advice += "or set a floor."
-            if self.method == "minibatch":
-                advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
-            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
+
+    def _n_parameters(self) -> int:
+        return n_parameters(len(self.weights_), self.n_latent_)
 
 
 def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
@@ -406,4 +449,13 @@ def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
         raise ValueError(
             f"Expected a first piece of at least {count} different rows, as many as components, "
             f"that is like the data; got {len(torch.unique(data.w, dim=0))}."
+        )
+
+
+def _refuse_unseen(data: Observations) -> None:
+    seen = data.projections().abs().sum((0, 1))
+    if (seen == 0).any():
+        raise ValueError(
+            "Expected every dimension to be measured in at least one row; "
+            f"got none for column {int(seen.argmin())}. Drop it."
         )

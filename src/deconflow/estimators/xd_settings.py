@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.checks import as_floats
-from deconflow.xd import STARTS, FitSettings, Mixture, Stopping
+from deconflow.checks import as_floats, check_choice, check_integer
+from deconflow.mixtures import GaussianMixture
+from deconflow.xd import STARTS, FitSettings, Stopping
 
 Array = NDArray[np.float64]
 
@@ -37,25 +38,22 @@ def several(value: Any) -> Sequence[Any]:
 def check_settings(model: Any) -> None:
     """Raise where a parameter makes no sense, before any work."""
     for name, known in CHOICES.items():
-        if getattr(model, name) not in known:
-            raise ValueError(
-                f"Expected {name} to be one of {sorted(known)}; got {getattr(model, name)!r}."
-            )
+        check_choice(name, getattr(model, name), known)
     for name, least in COUNTS.items():
-        _check_count(name, getattr(model, name), least)
+        check_integer(name, getattr(model, name), least)
     counts = several(model.n_components)
     for count in counts:
-        _check_count("n_components", count, 1)
+        check_integer("n_components", count, 1)
     if not len(counts) or not len(several(model.floor)):
         raise ValueError("Expected at least one value of n_components and of floor; got none.")
     if model.n_jobs is not None and model.n_jobs != -1:
-        _check_count("n_jobs", model.n_jobs, 1)
+        check_integer("n_jobs", model.n_jobs, 1)
     _check_combinations(model, counts)
     for name in ("tol", "regularisation", "learning_rate", "floor"):
         for value in several(getattr(model, name)):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
-    _check_count("folds", model.folds, 2)
+    check_integer("n_folds", model.n_folds, 2)
     if model.average_over == "folds" and model.n_average == 1:
         raise ValueError('Expected n_average of at least 2 for average_over="folds"; got 1.')
 
@@ -72,11 +70,6 @@ def _check_combinations(model: Any, counts: Sequence[Any]) -> None:
             raise ValueError(
                 f'Expected {name}={plain} with method="minibatch"; got {getattr(model, name)!r}.'
             )
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"Expected {name} as an integer of at least {least}; got {value!r}.")
 
 
 def threads(model: Any) -> int | None:
@@ -134,9 +127,9 @@ class Start:
         """Whether everything is given."""
         return not any(part is None for part in (self.weights, self.means, self.covariances))
 
-    def complete(self, other: Mixture) -> Mixture:
+    def complete(self, other: GaussianMixture) -> GaussianMixture:
         """Fill in from another mixture."""
-        return Mixture(
+        return GaussianMixture(
             other.weights if self.weights is None else self.weights,
             other.means if self.means is None else self.means,
             other.covariances if self.covariances is None else self.covariances,

@@ -1,7 +1,19 @@
 """How good a fitted density is, and how far to trust it."""
 
-from deconflow.evaluation.certificate import Certificate, HeldOut, certify
+from deconflow.evaluation.certify import HeldOut, certify
+from deconflow.evaluation.check import check_fit
 from deconflow.evaluation.likelihood import Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
+from deconflow.evaluation.predictive import predictive_ranks, rank_gaps, simulate_like
 
-__all__ = ["Certificate", "Estimate", "HeldOut", "certify", "estimate_log_likelihood", "pareto_k"]
+__all__ = [
+    "Estimate",
+    "HeldOut",
+    "certify",
+    "check_fit",
+    "estimate_log_likelihood",
+    "pareto_k",
+    "predictive_ranks",
+    "rank_gaps",
+    "simulate_like",
+]

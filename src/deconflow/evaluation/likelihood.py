@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from deconflow.densities.base import Density
-from deconflow.posteriors.defensive import STRETCH, PreparedRows
-from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.densities import Density
+from deconflow.posteriors import STRETCH, RowMixtures, RowsWithProposals
 
 NARROW = 0.85
 REPEATS = 8
@@ -25,34 +26,39 @@ POINTS_AT_ONCE = 2**15
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated log-likelihoods, all ``(N,)``.
+    """Log-likelihoods of rows, with how exact they are; all ``(N,)``.
 
     Attributes
     ----------
-    log_p : Tensor
-        The estimate, corrected for its bias.
-    error : Tensor
-        Its standard error.
-    bias : Tensor
-        How much the uncorrected estimate is too low on average: half the relative variance.
+    log_p : array
+        The log-likelihoods.
+    error : array
+        Their standard errors; zero for a closed form.
+    bias : array
+        How much an estimate of so many draws is too low on average: half the relative variance.
     """
 
-    log_p: Tensor
-    error: Tensor
-    bias: Tensor
+    log_p: NDArray[np.float64]
+    error: NDArray[np.float64]
+    bias: NDArray[np.float64]
 
-    def shifted(self, by: Tensor) -> Estimate:
+    @classmethod
+    def exact(cls, log_p: NDArray[np.float64]) -> Estimate:
+        """Return log-likelihoods without error."""
+        return cls(log_p, np.zeros_like(log_p), np.zeros_like(log_p))
+
+    def shifted(self, by: NDArray[np.float64]) -> Estimate:
         """Return the same in other units."""
         return Estimate(self.log_p + by, self.error, self.bias)
 
     @classmethod
     def joined(cls, parts: list[Estimate]) -> Estimate:
         """Put rows one after another."""
-        return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
 
 @torch.no_grad()
-def estimate_log_likelihood(density: Density, rows: PreparedRows, draws: int) -> Estimate:
+def estimate_log_likelihood(density: Density, rows: RowsWithProposals, draws: int) -> Estimate:
     """Estimate ``log p(w)`` of each row from about ``draws`` points each."""
     points = max(4, draws // REPEATS)
     size = max(1, POINTS_AT_ONCE // (points * REPEATS))
@@ -60,10 +66,10 @@ def estimate_log_likelihood(density: Density, rows: PreparedRows, draws: int) ->
     return Estimate.joined([_estimate(density, rows[lo : lo + size], points) for lo in starts])
 
 
-def _estimate(density: Density, rows: PreparedRows, points: int) -> Estimate:
+def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimate:
     mixtures, data = rows.mixtures, rows.observations.to(dtype=rows.mixtures.means.dtype)
     v = _quasi_random_draws(mixtures, points)  # (R P, n, D)
-    narrow, wide = mixtures.log_prob(v, 1.0, STRETCH)
+    narrow, wide = mixtures.stretched_log_prob(v, 1.0, STRETCH)
     log_q = torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))
     log_w = (density.log_prob(v) + data.log_likelihood(v) - log_q).double()
     top = log_w.amax(0)
@@ -73,7 +79,8 @@ def _estimate(density: Density, rows: PreparedRows, points: int) -> Estimate:
     mean = repeats.mean(0)
     relative = (repeats.var(0) / REPEATS).sqrt() / mean.clamp_min(1e-300)
     bias = 0.5 * relative.square().clamp_max(1.0)
-    return Estimate(mean.clamp_min(1e-300).log() + top + bias, relative, bias)
+    log_p = mean.clamp_min(1e-300).log() + top + bias
+    return Estimate(log_p.numpy(), relative.numpy(), bias.numpy())
 
 
 def _controlled(weights: Tensor, control: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from deconflow.objectives.base import Objective
+from deconflow.objectives import Objective
 
 
 class RunningAverage:

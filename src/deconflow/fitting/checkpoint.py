@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import pickle
 import warnings
 from dataclasses import asdict
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from deconflow.files import replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives.base import RowData
 
@@ -68,10 +69,10 @@ class Checkpoint:
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state, all or nothing."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(self.path.name + ".part")
-        torch.save({"identity": self.identity, **state}, part)
-        os.replace(part, self.path)
+        content = io.BytesIO()  # torch's own writer hides what the disk says
+        torch.save({"identity": self.identity, **state}, content)
+        with replacing(self.path) as part:
+            part.write_bytes(content.getbuffer())
 
 
 def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:

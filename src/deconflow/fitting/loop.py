@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.checkpoint import Checkpoint, identity_of
 from deconflow.fitting.settings import History, Training
-from deconflow.objectives.base import Objective, RowData
+from deconflow.objectives import Objective, RowData
 
 POINTS_AT_ONCE = 10_000
 """Latent points in one pass: few enough for the processor's cache, enough to hide overhead."""

@@ -20,7 +20,7 @@ class Training:
     epochs : int
         Passes through the rows, at most.
     batch_size : int
-        Rows a step.
+        Rows per step.
     learning_rate : float
         Adam's step size, at the start.
     schedule : str

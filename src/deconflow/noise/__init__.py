@@ -1,10 +1,10 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
-from deconflow.noise.base import Noise
-from deconflow.noise.characteristic import characteristic_function
-from deconflow.noise.door import as_noise
-from deconflow.noise.gaussian import GaussianNoise, gaussian
-from deconflow.noise.laws import LawNoise, from_law
+from deconflow.noise.base import Noise, Rows, as_index
+from deconflow.noise.coerce import as_noise
+from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
+from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
+from deconflow.noise.law_noise import LawNoise, from_law
 from deconflow.noise.ready_made import (
     gaussian_mixture,
     laplace,
@@ -13,15 +13,20 @@ from deconflow.noise.ready_made import (
     student_t,
     uniform,
 )
-from deconflow.noise.split_normal import SplitNormal
+from deconflow.noise.split_normal_law import SplitNormal
 
 __all__ = [
+    "HALF_LOG_2PI",
     "GaussianNoise",
+    "IndependentMixture",
+    "JointMixture",
     "LawNoise",
     "Noise",
+    "NoiseMixture",
+    "Rows",
     "SplitNormal",
+    "as_index",
     "as_noise",
-    "characteristic_function",
     "from_law",
     "gaussian",
     "gaussian_mixture",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Transform
+
+from deconflow.checks import as_floats
+from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.gaussian_parts import NoiseMixture
 
 Rows = slice | Tensor | np.ndarray | list[int]
 
@@ -22,19 +27,22 @@ class Noise(ABC):
     Attributes
     ----------
     dim : int
-        Number of measured values a row.
+        Number of measured values per row.
     n_rows : int or None
         Number of rows; None for a shared law that no observations have bound yet.
     shared : bool
         Whether all rows have the same law.
     observed : Tensor or None
         Boolean ``(N, dim)``, if the law is restricted to values that were observed.
+    independent : bool
+        Whether the values of a row have independent noise.
     """
 
     dim: int
     n_rows: int | None
     shared: bool
     observed: Tensor | None
+    independent: bool
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:
@@ -67,6 +75,62 @@ class Noise(ABC):
     @abstractmethod
     def features(self) -> Tensor:
         """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared."""
+
+    @abstractmethod
+    def as_mixture(self) -> NoiseMixture:
+        """Write the law as a mixture of Gaussians, whatever has been observed of it.
+
+        Exact for Gaussian noise and mixtures of Gaussians, close for all other laws. The answer
+        is small; ``.take(rows, columns)`` writes it out for some rows at a time.
+        """
+
+    def core_covariance(self) -> Array:
+        """Return how wide the noise is where rows learn most from it, ``(N or 1, dim, dim)``.
+
+        A Gaussian's covariance. Of a scale mixture the inverse of the mean precision: a few far
+        outliers make a large covariance, yet most rows are as sharp as the law's core.
+        """
+        mixture = self.as_mixture()
+        if mixture.n_parts == 1 or not mixture.centred:
+            return as_array(self.covariance())
+        return mixture.harmonic_covariance()
+
+    def characteristic(self, t: ArrayLike) -> Complex:
+        r"""Characteristic function :math:`E \exp(i t \cdot n)` of each row's noise.
+
+        Parameters
+        ----------
+        t
+            ``(T, dim)`` frequencies.
+
+        Returns
+        -------
+        array
+            ``(N, T)``, or ``(1, T)`` for a law that all rows share.
+
+        Examples
+        --------
+        >>> from deconflow.noise import laplace
+        >>> laplace([0.5]).characteristic([[0.0], [2.0]]).real  # 1 / (1 + scale^2 t^2)
+        array([[1. , 0.5]])
+        """
+        t = as_floats(t, "t")
+        if t.ndim != 2 or t.shape[1] != self.dim:
+            raise ValueError(f"Expected t of shape (T, {self.dim}); got {t.shape}.")
+        if self.independent:
+            return self.value_characteristics(t).prod(-1)
+        return self._row_characteristics(t)
+
+    @abstractmethod
+    def value_characteristics(self, t: Array) -> Complex:
+        """Characteristic function of each value of a row by itself, for independent values.
+
+        ``t`` is ``(T, dim)``, frequencies for each value; the answer is ``(N or 1, T, dim)``.
+        """
+
+    @abstractmethod
+    def _row_characteristics(self, t: Array) -> Complex:
+        """Characteristic function ``(N or 1, T)`` of rows whose values are not independent."""
 
     @abstractmethod
     def restrict(self, observed: Tensor) -> Noise:
@@ -120,6 +184,11 @@ class Noise(ABC):
             raise TypeError("This noise has one law for any number of rows, and no length.")
         return self.n_rows
 
+    __iter__ = None  # rows by index, but no sequence: numpy and `for` would walk through it
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"Expected an array; got {self!r}. A noise law: pass it as noise=...")
+
     @property
     def shape(self) -> tuple[int, int]:
         """Shape ``(N, dim)``, as an array of standard deviations would have; one row if unbound."""
@@ -131,7 +200,10 @@ class Noise(ABC):
 
 
 def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
-    """Turn an index of rows into a slice or a tensor that torch takes."""
+    """Turn an index of rows into a slice or a tensor that torch takes.
+
+    ``n_rows`` is the number of rows; None if there is any number of them.
+    """
     if isinstance(rows, slice) and (rows.step or 1) > 0:
         return rows
     if isinstance(rows, slice):
@@ -141,7 +213,23 @@ def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
     if not isinstance(rows, Tensor):
         rows = np.asarray(rows)
         rows = torch.from_numpy(np.ascontiguousarray(rows if rows.size else rows.astype(np.int64)))
+    if n_rows is not None:
+        _check_bounds(rows, n_rows)
     return rows
+
+
+def _check_bounds(rows: Tensor, n_rows: int) -> None:
+    if rows.dtype == torch.bool and rows.shape != (n_rows,):
+        raise IndexError(
+            f"Expected a flag for each of {n_rows} rows; got shape {tuple(rows.shape)}."
+        )
+    if rows.dtype == torch.bool or rows.numel() == 0:
+        return
+    low, high = int(rows.min()), int(rows.max())
+    if low < -n_rows or high >= n_rows:
+        raise IndexError(
+            f"Expected a row between 0 and {n_rows - 1}; got {low if low < -n_rows else high}."
+        )
 
 
 def count_rows(rows: slice | Tensor, n_rows: int | None) -> int:

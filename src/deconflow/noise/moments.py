@@ -18,6 +18,12 @@ CENTRAL = 0.8413447460685429
 """The normal law's probability of a value below its mean plus one standard deviation."""
 
 
+def finite_mean(distribution: Distribution) -> Tensor:
+    """Mean of each value, zero where the law has none."""
+    mean = distribution.mean
+    return torch.where(mean.isfinite(), mean, 0.0)
+
+
 def finite_covariance(distribution: Distribution) -> Tensor:
     """Covariance of ``(N, D)`` values as ``(N, D, D)``.
 

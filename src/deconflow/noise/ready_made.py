@@ -23,9 +23,9 @@ from torch.distributions import (
 )
 
 from deconflow.checks import as_tensor, first_bad, place
-from deconflow.noise.gaussian import checked_factor
-from deconflow.noise.laws import LawNoise, from_law
-from deconflow.noise.split_normal import SplitNormal
+from deconflow.noise.gaussian_noise import checked_factor
+from deconflow.noise.law_noise import LawNoise, from_law
+from deconflow.noise.split_normal_law import SplitNormal
 
 Array = ArrayLike | Tensor
 

@@ -1,25 +1,26 @@
-"""Objectives: what a fit makes large, row by row."""
+"""Objectives: what a fit maximises, row by row."""
 
 from deconflow.objectives.base import Objective, RowData
 from deconflow.objectives.bounds import ELBO, ImportanceWeighted
+from deconflow.objectives.chains import Chains, NumberedRows, proposing_network
 from deconflow.objectives.coupled import CoupledChains
-from deconflow.objectives.forward_kl import SleepPosterior, WakePosterior, simulate
-from deconflow.objectives.likelihood import MaximumLikelihood, Pairs, PosteriorLikelihood
+from deconflow.objectives.likelihood import MaximumLikelihood, PosteriorLikelihood
+from deconflow.objectives.posterior_steps import SleepPosterior
 from deconflow.objectives.roulette import Roulette
 from deconflow.objectives.wake_sleep import WakeSleep
 
 __all__ = [
     "ELBO",
+    "Chains",
     "CoupledChains",
     "ImportanceWeighted",
     "MaximumLikelihood",
+    "NumberedRows",
     "Objective",
-    "Pairs",
     "PosteriorLikelihood",
     "Roulette",
     "RowData",
     "SleepPosterior",
-    "WakePosterior",
     "WakeSleep",
-    "simulate",
+    "proposing_network",
 ]

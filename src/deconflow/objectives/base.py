@@ -1,4 +1,4 @@
-"""The one abstraction for what is trained: a number for every row, to be made large."""
+"""The one abstraction for what is trained: a number for every row, to be maximised."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Objective(nn.Module, ABC):
     Attributes
     ----------
     draws : int
-        How many points of the latent space a row costs; the loop sizes its chunks by it.
+        Points of the latent space per row; the loop sizes its chunks by it.
     """
 
     draws: int = 1

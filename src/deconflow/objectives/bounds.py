@@ -6,19 +6,19 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density
 from deconflow.objectives.base import Objective
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior, WeightedDraws, weigh
+from deconflow.posteriors import PosteriorModel, WeightedDraws, weigh
 
 
 class _Bound(Objective):
-    """A bound from ``K`` weighted draws a row."""
+    """A bound from ``K`` weighted draws per row."""
 
-    def __init__(self, density: Density, posterior: Posterior, draws: int) -> None:
+    def __init__(self, density: Density, posterior: PosteriorModel, draws: int) -> None:
         super().__init__()
         if draws < 1:
-            raise ValueError(f"Expected at least one draw a row; got {draws}.")
+            raise ValueError(f"Expected at least one draw per row; got {draws}.")
         self.density, self.posterior, self.draws = density, posterior, draws
 
     def forward(self, data: Observations) -> Tensor:

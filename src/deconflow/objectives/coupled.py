@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from deconflow.checks import check_integer
-from deconflow.densities.base import Density
+from deconflow.densities import Density, without_dropout
 from deconflow.objectives.base import Objective
-from deconflow.objectives.forward_kl import undisturbed, weigh_undisturbed
-from deconflow.objectives.proposal_step import proposal_step
+from deconflow.objectives.posterior_steps import proposal_step, weigh_without_dropout
 from deconflow.objectives.wake_sleep import with_gradient_of
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior, couple
+from deconflow.posteriors import PosteriorModel, couple
 
 
 class CoupledChains(Objective):
@@ -24,8 +23,9 @@ class CoupledChains(Objective):
 
     with the expectation estimated without bias by :func:`~deconflow.posteriors.couple`. The
     posterior proposes; it learns by a step of its own
-    (:func:`~deconflow.objectives.proposal_step.proposal_step`), and the better it is, the sooner
-    the chains meet. The number of each row is the importance-weighted bound of ``draws`` draws.
+    (:func:`~deconflow.objectives.posterior_steps.proposal_step`), and the better it is, the
+    sooner the chains meet. The number of each row is the importance-weighted bound of ``draws``
+    draws.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class CoupledChains(Objective):
     def __init__(
         self,
         density: Density,
-        posterior: Posterior,
+        posterior: PosteriorModel,
         draws: int,
         *,
         burn_in: int = 2,
@@ -63,10 +63,10 @@ class CoupledChains(Objective):
         """Return the bound of each row, with the gradients of both steps."""
         density, posterior = self.density, self.posterior
         if not torch.is_grad_enabled():
-            return weigh_undisturbed(density, posterior, data, self.weighed).log_marginal()
+            return weigh_without_dropout(density, posterior, data, self.weighed).log_marginal()
         options = {"burn_in": self.burn_in, "steps": self.steps}
         try:
-            with undisturbed(density, posterior):
+            with without_dropout(density, posterior):
                 found = couple(density, posterior, data, self.weighed, **options)
         except FloatingPointError:  # no number, which the fit loop counts and skips
             return math.nan * density.log_prob(data.w.new_zeros(len(data), data.latent_dim))

@@ -2,17 +2,12 @@ r"""Plain maximum likelihood, of a density or of a posterior."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
-
-import torch
 from torch import Tensor
 
-from deconflow.densities.base import Density
-from deconflow.noise.base import Rows
+from deconflow.densities import Density
 from deconflow.objectives.base import Objective
-from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
+from deconflow.observations import Observations, Pairs
+from deconflow.posteriors import PosteriorModel
 
 
 class MaximumLikelihood(Objective):
@@ -36,39 +31,10 @@ class MaximumLikelihood(Objective):
         return self.density.log_prob(data.w)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Observations, each with a true value ``v`` of shape ``(N, D)``."""
-
-    observations: Observations
-    v: Tensor
-
-    def __post_init__(self) -> None:
-        expected = (len(self.observations), self.observations.latent_dim)
-        if tuple(self.v.shape) != expected:
-            raise ValueError(f"Expected v of shape {expected}; got {tuple(self.v.shape)}.")
-
-    @property
-    def weights(self) -> Tensor | None:
-        """Row weights of the observations."""
-        return self.observations.weights
-
-    def __len__(self) -> int:
-        return len(self.observations)
-
-    def __getitem__(self, rows: Rows) -> Self:
-        return type(self)(self.observations[rows], self.v[rows])
-
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        moved = self.observations.to(dtype=dtype, device=device)
-        return type(self)(moved, self.v.to(dtype=dtype, device=device))
-
-
 class PosteriorLikelihood(Objective):
     r"""The log density :math:`\log q(v | w)` of given pairs, as for simulated or exact ones."""
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: PosteriorModel) -> None:
         super().__init__()
         self.posterior = posterior
 

@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from deconflow.checks import check_number
-from deconflow.densities.base import Density
+from deconflow.densities import Density, without_dropout
 from deconflow.objectives.base import Objective
-from deconflow.objectives.forward_kl import undisturbed
-from deconflow.objectives.proposal_step import proposal_step
+from deconflow.objectives.posterior_steps import proposal_step
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior
+from deconflow.posteriors import PosteriorModel
 
 POINTS_AT_ONCE = 10_000
 """Latent points whose activations are kept at a time; those beyond are computed again."""
@@ -46,8 +45,9 @@ class Roulette(Objective):
     No level is cut off.
 
     The estimate's gradient for the density is that of :math:`\log p(w)`, without bias. Its
-    gradient for the posterior would be zero in the mean; the posterior climbs a bound, or
-    descends the forward KL, instead (:func:`~deconflow.objectives.proposal_step.proposal_step`).
+    gradient for the posterior would be zero in the mean; the posterior ascends a bound, or
+    descends the forward KL, instead
+    (:func:`~deconflow.objectives.posterior_steps.proposal_step`).
     Dropout in the density makes it another, random one: leave it off.
 
     Parameters
@@ -68,11 +68,11 @@ class Roulette(Objective):
     """
 
     def __init__(
-        self, density: Density, posterior: Posterior, draws: int, *, decay: float = 1.5
+        self, density: Density, posterior: PosteriorModel, draws: int, *, decay: float = 1.5
     ) -> None:
         super().__init__()
         if draws < 1:
-            raise ValueError(f"Expected at least one draw a row; got {draws}.")
+            raise ValueError(f"Expected at least one draw per row; got {draws}.")
         check_number("decay", decay, 1, 2, open_low=True)
         self.density, self.posterior = density, posterior
         self.lowest, self.decay = draws, decay
@@ -112,7 +112,7 @@ class Roulette(Objective):
 
     def _part(self, data: Observations, keep: bool) -> Tensor:
         """Weigh draws, with the density's gradient; its activations are kept or made again."""
-        with undisturbed(self.posterior):
+        with without_dropout(self.posterior):
             v, log_q = self.posterior.sample(data, self.lowest)
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():

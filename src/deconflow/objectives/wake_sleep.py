@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 from deconflow.checks import check_number
-from deconflow.densities.base import Density
+from deconflow.densities import Density, simulate
 from deconflow.objectives.base import Objective
-from deconflow.objectives.forward_kl import simulate, weigh_undisturbed, weighted_log_prob
+from deconflow.objectives.posterior_steps import weigh_without_dropout, weighted_log_prob
 from deconflow.observations import Observations
-from deconflow.posteriors import Posterior, WeightedDraws
+from deconflow.posteriors import PosteriorModel, WeightedDraws
 
 
 class WakeSleep(Objective):
-    r"""Reweighted wake-sleep with ``K`` draws a row.
+    r"""Reweighted wake-sleep with ``K`` draws per row.
 
     With draws :math:`v_k \sim q(v | w)` and self-normalised weights :math:`\bar\omega_k`, the
-    density climbs
+    density ascends
 
     .. math:: \sum_k \bar\omega_k \log p(v_k),
 
@@ -44,18 +44,18 @@ class WakeSleep(Objective):
     """
 
     def __init__(
-        self, density: Density, posterior: Posterior, draws: int, *, wake: float = 0.5
+        self, density: Density, posterior: PosteriorModel, draws: int, *, wake: float = 0.5
     ) -> None:
         super().__init__()
         if draws < 2:
-            raise ValueError(f"Expected at least two draws a row to weigh; got {draws}.")
+            raise ValueError(f"Expected at least two draws per row to weigh; got {draws}.")
         if wake != 1:
             check_number("wake", wake, 0, 1)
         self.density, self.posterior, self.draws, self.wake = density, posterior, draws, wake
 
     def forward(self, data: Observations) -> Tensor:
         """Return the bound of each row, with the gradients of both steps."""
-        draws = weigh_undisturbed(self.density, self.posterior, data, self.draws)
+        draws = weigh_without_dropout(self.density, self.posterior, data, self.draws)
         if not torch.is_grad_enabled():
             return draws.log_marginal()
         step = weighted_density(self.density, draws) + self._posterior_step(data, draws)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
@@ -33,7 +34,7 @@ def diagnostics(
     model
         A fitted estimator.
     w, noise
-        Measurements ``(N, D)`` and their noise, as in ``fit``.
+        Measurements ``(N, D)``, NaN where missing, and their noise, as in ``fit``.
     names
         Labels of the dimensions.
     effective_sample_size
@@ -51,7 +52,8 @@ def diagnostics(
         to the grey band, if the model is right. Last column: effective sample sizes.
     """
     w = np.asarray(w, dtype=float)
-    law = as_noise(noise, *w.shape)
+    observed = torch.from_numpy(~np.isnan(w))
+    law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
     words = labels(names, w.shape[1])
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
     grid = panels(axes, 2, w.shape[1] + (sizes is not None))

@@ -9,7 +9,7 @@ import corner
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deconflow.estimators.results import PosteriorSamples
+from deconflow.estimators import Posterior
 from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def corner_figure(
     samples: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    posterior: PosteriorSamples | None = None,
+    posterior: Posterior | None = None,
     rows: Sequence[int] = (),
     errors: ArrayLike | None = None,
 ) -> Figure:
@@ -90,7 +90,7 @@ def _make_room(figure: Figure) -> None:
     figure.axes[0].xaxis.set_label_coords(0.5, -0.12)
 
 
-def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: PosteriorSamples) -> None:
+def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: Posterior) -> None:
     for row, drawn in enumerate(posterior.samples):
         colour = COLOURS[row % len(COLOURS)]
         for y in range(len(axes)):
@@ -99,9 +99,7 @@ def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: PosteriorS
                 _draw_row(axes[y, x], w[row, pair], errors[row, pair], drawn[:, pair], colour)
 
 
-def _draw_only_dimension(
-    axes: Axes, w: NDArray, errors: NDArray, posterior: PosteriorSamples
-) -> None:
+def _draw_only_dimension(axes: Axes, w: NDArray, errors: NDArray, posterior: Posterior) -> None:
     """Draw rows on the one panel there is, at heights of their own."""
     top = axes.get_ylim()[1]
     for row, drawn in enumerate(posterior.samples):

@@ -6,17 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
-from scipy.stats import norm
 
-from deconflow.densities import Ensemble, GaussianMixture, Restored
+from deconflow._types import Array
+from deconflow.estimators import FittedDensity, MixtureFit
 from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
-from deconflow.randomness import isolated_rng
-from deconflow.xd import Mixture, average, take_apart
 
-Array = NDArray[np.float64]
 Curve = Callable[[int, Array], Array]
 """Density of dimension ``d`` at points ``x``."""
 
@@ -58,8 +54,8 @@ def marginals(
     words = labels(names, dim)
     noisy = None if w is None else np.asarray(w, dtype=float)
     row = wrapped(axes, dim)
-    parts = members(model)
-    whole = _curve(_as_mixture(model), draws)
+    parts = model.density_.averaged()
+    whole = _curve(model.density_, draws)
     curves = [_curve(part, _draw(part, random_state)) for part in parts]
     for d, ax in enumerate(row):
         ends = _draw_measured(ax, None if noisy is None else noisy[:, d], draws[:, d])
@@ -73,37 +69,6 @@ def marginals(
     return row
 
 
-def members(model: Any) -> list[Any]:
-    """Return the members of an ensemble, as densities; an empty list for a model that is none.
-
-    Of a :class:`~deconflow.Deconvolver` these are its flows, or its mixtures where it chose XD; of
-    an averaged :class:`~deconflow.XDGMM` its mixtures.
-    """
-    density = getattr(model, "density_", None)
-    if isinstance(density, Restored) and isinstance(density.density, Ensemble):
-        flows = [m for m in density.density.members if not isinstance(m, GaussianMixture)]
-        return [Restored(part, density.standardiser) for part in flows]  # type: ignore[arg-type]
-    if hasattr(model, "mixtures_"):
-        return list(model.mixtures_)
-    if not hasattr(model, "mixture_") or getattr(model, "n_average", 1) == 1:
-        return []
-    return take_apart(model.mixture_, len(model.mixture_.weights) // _components_each(model))
-
-
-def _components_each(model: Any) -> int:
-    selection = getattr(model, "selection_", None)
-    if selection is None:
-        return int(np.ravel(model.n_components)[0])
-    return int(selection["n_components"][selection["chosen"]][0])
-
-
-def _as_mixture(model: Any) -> Any:
-    """Return the mixture that a model is, in the data's units; other models as they are."""
-    if getattr(model, "method_", None) == "xd":
-        return average(model.mixtures_)
-    return getattr(model, "mixture_", model)
-
-
 def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float]:
     """Draw a histogram of what was measured, if it is known, and return the range to show."""
     if w is None:
@@ -114,11 +79,11 @@ def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float
     return ends
 
 
-def _words(parts: Sequence[Any]) -> str:
+def _words(parts: Sequence[FittedDensity]) -> str:
     """Say what the band is the range of."""
     if len(parts) < 2:
         return "no band: a single fit"
-    return f"range of {len(parts)} {'mixtures' if isinstance(parts[0], Mixture) else 'flows'}"
+    return f"range of {len(parts)} {'mixtures' if isinstance(parts[0], MixtureFit) else 'flows'}"
 
 
 def _draw_band(ax: Any, x: Array, curves: list[Array], words: str) -> None:
@@ -129,34 +94,21 @@ def _draw_band(ax: Any, x: Array, curves: list[Array], words: str) -> None:
     ax.fill_between(x, low, high, color=DENSITY, alpha=0.25, lw=0, label=words)
 
 
-def _draw(density: Any, random_state: int) -> Array | None:
+def _draw(density: FittedDensity, random_state: int) -> Array | None:
     """Draw from a member, unless its marginals have a closed form."""
-    if isinstance(density, Mixture):
-        return None
-    with torch.no_grad(), isolated_rng(random_state):
-        return density.sample(DRAWS).cpu().numpy()
+    return None if isinstance(density, MixtureFit) else density.sample(DRAWS, random_state)
 
 
-def _curve(density: Any, draws: Array | None) -> Curve:
+def _curve(density: FittedDensity, draws: Array | None) -> Curve:
     """Return the marginals of a density: in closed form, or from smoothed counts of draws."""
-    if isinstance(density, Mixture):
-        return lambda d, x: _mixture_curve(density, d, x)
+    parts = density.averaged() or [density]
+    mixtures = [part.mixture for part in parts if isinstance(part, MixtureFit)]
+    if mixtures:
+        return lambda d, x: np.mean([mixture.pdf(d, x) for mixture in mixtures], axis=0)
     assert draws is not None
     if draws.shape[1] == 1:
-        return lambda d, x: np.exp(_log_density(density, x[:, None]))
+        return lambda d, x: np.exp(density.log_prob(x[:, None]))
     return lambda d, x: _smoothed_counts(draws[:, d], x)
-
-
-def _mixture_curve(mixture: Mixture, d: int, x: Array) -> Array:
-    sd = np.sqrt(mixture.covariances[:, d, d])
-    return norm.pdf(x[:, None], mixture.means[:, d], sd) @ mixture.weights
-
-
-def _log_density(density: Any, v: Array) -> Array:
-    if hasattr(density, "score_samples"):
-        return density.score_samples(v)
-    with torch.no_grad():
-        return density.log_prob(torch.from_numpy(v)).numpy()
 
 
 def _smoothed_counts(draws: Array, x: Array) -> Array:

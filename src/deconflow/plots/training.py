@@ -86,7 +86,7 @@ def _draw_epochs(ax: Any, record: dict[str, Any]) -> None:
     if record.get("best_epoch") is not None:
         style = {"color": "black", "lw": 0.8, "ls": ":"}
         ax.axvline(record["best_epoch"] + 1, label="best epoch", **style)
-    ax.set(xlabel="epoch", ylabel="objective a row")
+    ax.set(xlabel="epoch", ylabel="objective per row")
 
 
 def _draw_legend(ax: Any) -> None:

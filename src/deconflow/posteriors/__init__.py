@@ -1,23 +1,33 @@
-"""Posteriors ``q(v | w, noise)`` of the truth given a measurement."""
+"""Models ``q(v | w, noise)`` of the truth given a measurement, and draws weighed by the truth."""
 
-from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.coordinates import Whitening
 from deconflow.posteriors.coupled import SignedDraws, couple
-from deconflow.posteriors.linear_gaussian import LinearGaussian
 from deconflow.posteriors.mixture_exact import MixtureExact
 from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.posteriors.noise_kernel import NoiseKernel
+from deconflow.posteriors.proposals import (
+    STRETCH,
+    DefensiveProposal,
+    RowsWithProposals,
+    propose,
+)
 from deconflow.posteriors.recognition import RecognitionFlow
 from deconflow.posteriors.resampling import WeightedDraws, weigh
+from deconflow.posteriors.row_mixtures import RowMixtures
 
 __all__ = [
-    "LinearGaussian",
+    "STRETCH",
+    "DefensiveProposal",
     "MixtureExact",
     "MixtureNetwork",
-    "NoiseKernel",
-    "Posterior",
+    "PosteriorModel",
     "RecognitionFlow",
+    "RowMixtures",
+    "RowsWithProposals",
     "SignedDraws",
     "WeightedDraws",
+    "Whitening",
     "couple",
+    "propose",
     "weigh",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from deconflow.observations import Observations
 
 
-class Posterior(nn.Module, ABC):
+class PosteriorModel(nn.Module, ABC):
     """A law of the truth given what was observed, for every row at once.
 
     Attributes

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from deconflow.checks import check_integer
-from deconflow.densities.base import Density
+from deconflow.densities import Density
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.resampling import WeightedDraws, weigh
 
 MOST_STEPS = 10_000
@@ -50,7 +50,7 @@ class SignedDraws:
 @torch.no_grad()
 def couple(
     density: Density,
-    posterior: Posterior,
+    posterior: PosteriorModel,
     data: Observations,
     k: int,
     *,
@@ -58,7 +58,7 @@ def couple(
     steps: int = 6,
     most_steps: int = MOST_STEPS,
 ) -> SignedDraws:
-    r"""Run two chains a row until they have met, and weigh their points.
+    r"""Run two chains per row until they have met, and weigh their points.
 
     A chain keeps one point; at each step it weighs that and ``k - 1`` fresh draws of the
     posterior, and keeps one by weight (iterated sampling importance resampling), which leaves the
@@ -89,15 +89,15 @@ def couple(
     for draws in (first, second, drawn):
         _refuse_broken(draws)
     pairs = _Pairs.start(first, second)
-    book = _Book(burn_in, steps)
+    points = _Points(burn_in, steps)
     meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
-    book.average(0, pairs)
+    points.average(0, pairs)
     pairs.ahead = pairs.ahead.advance(queue.pop(0))
     for t in range(1, most_steps + 1):
-        book.average(t, pairs)
-        book.correct(t, pairs)
+        points.average(t, pairs)
+        points.correct(t, pairs)
         if t >= steps and bool(pairs.met.all()):
-            return book.close(meeting, first.log_marginal())
+            return points.close(meeting, first.log_marginal())
         if not queue:
             pairs = pairs.take(~pairs.met)
             drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
@@ -108,8 +108,8 @@ def couple(
         pairs = now
     raise RuntimeError(
         f"Expected coupled chains to meet within {most_steps} steps; got {int((~pairs.met).sum())} "
-        "rows whose chains did not. Draw more proposals a step, or use a posterior that is nearer "
-        "to the truth's."
+        "rows whose chains did not. Draw more proposals per step, or use a posterior that is "
+        "nearer to the truth's."
     )
 
 
@@ -219,7 +219,7 @@ class _Pairs:
         )
 
 
-class _Book:
+class _Points:
     """The points of the estimate so far, with their weights and rows."""
 
     def __init__(self, burn_in: int, steps: int) -> None:

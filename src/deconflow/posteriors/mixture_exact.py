@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from deconflow.densities.mixture import GaussianMixture
-from deconflow.noise.gaussian import HALF_LOG_2PI, GaussianNoise
+from deconflow.densities import MixtureDensity
+from deconflow.noise import HALF_LOG_2PI, GaussianNoise
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
-from deconflow.posteriors.linear_gaussian import projection_of
-from deconflow.posteriors.mixture_law import MixtureLaw
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.row_mixtures import RowMixtures
 
 
-class MixtureExact(Posterior):
+class MixtureExact(PosteriorModel):
     r"""The posterior of :math:`v \sim \sum_k \pi_k N(m_k, A_k A_k^T)` given :math:`w = R v + n`.
 
     It is a mixture again. With :math:`S = L L^T`, :math:`B = L^{-1} R A` and
@@ -38,11 +37,11 @@ class MixtureExact(Posterior):
 
     differentiable = False
 
-    def __init__(self, density: GaussianMixture, *, detached: bool = True) -> None:
+    def __init__(self, density: MixtureDensity, *, detached: bool = True) -> None:
         super().__init__()
-        if not isinstance(density, GaussianMixture):
+        if not isinstance(density, MixtureDensity):
             raise TypeError(
-                "Expected a GaussianMixture, whose posterior has a closed form; "
+                "Expected a MixtureDensity, whose posterior has a closed form; "
                 f"got {type(density).__name__}."
             )
         self._shared = (density,)  # a tuple: no module of its own, so that nothing is saved twice
@@ -50,14 +49,14 @@ class MixtureExact(Posterior):
 
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities."""
-        mixture, roots = self._mixture(data)
-        v = mixture.sample(k, roots)
-        log_q = mixture.log_prob(v)
+        mixtures = self._row_mixtures(data)
+        v = mixtures.sample(k)
+        log_q = mixtures.log_prob(v)
         return v, log_q.detach() if self.detached else log_q
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        log_q = self._mixture(data)[0].log_prob(v)
+        log_q = self._row_mixtures(data).log_prob(v)
         return log_q.detach() if self.detached else log_q
 
     def log_marginal(self, data: Observations) -> Tensor:
@@ -65,13 +64,13 @@ class MixtureExact(Posterior):
         _refuse_other_laws(data)
         return torch.logsumexp(self._log_joint(data), -1)
 
-    def _mixture(self, data: Observations) -> tuple[MixtureLaw, Tensor]:
-        """Return the mixture of each row, and the inverses of its whiteners."""
+    def _row_mixtures(self, data: Observations) -> RowMixtures:
+        """Return the mixture of each row."""
         _refuse_other_laws(data)
         density = self._shared[0]
         A, L = density.factors(), data.noise.cholesky().unsqueeze(1)
         eye = torch.eye(density.dim, dtype=A.dtype, device=A.device)
-        B = torch.linalg.solve_triangular(L, projection_of(data).unsqueeze(1) @ A, upper=False)
+        B = torch.linalg.solve_triangular(L, data.projections().unsqueeze(1) @ A, upper=False)
         C = torch.linalg.cholesky(eye + B.mT @ B)
         y = torch.linalg.solve_triangular(L, self._offsets(data).unsqueeze(-1), upper=False)
         u = torch.cholesky_solve(B.mT @ y, C)
@@ -79,12 +78,13 @@ class MixtureExact(Posterior):
         roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
         log_weights = torch.log_softmax(self._log_joint(data), -1)
         means = density.means + (A @ u).squeeze(-1)
-        return MixtureLaw(log_weights, means, whiteners, _log_pivots(C) - _log_pivots(A)), roots
+        log_dets = _log_pivots(A) - _log_pivots(C)
+        return RowMixtures.from_factors(log_weights, means, roots, whiteners, log_dets)
 
     def _log_joint(self, data: Observations) -> Tensor:
         """Log of ``pi_k N(w; R m_k, T_k)`` over the observed values, ``(N, K)``."""
         density = self._shared[0]
-        RA = projection_of(data).unsqueeze(1) @ density.factors()
+        RA = data.projections().unsqueeze(1) @ density.factors()
         factor = torch.linalg.cholesky(RA @ RA.mT + data.noise.covariance().unsqueeze(1))
         offsets = self._offsets(data).unsqueeze(-1)
         white = torch.linalg.solve_triangular(factor, offsets, upper=False).squeeze(-1)

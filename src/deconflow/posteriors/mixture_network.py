@@ -8,18 +8,17 @@ import torch
 from torch import Tensor
 
 from deconflow.checks import check_integer
-from deconflow.densities.networks import ResidualNetwork
+from deconflow.densities import ResidualNetwork
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
-from deconflow.posteriors.coordinates import inwards, network_features, outwards
-from deconflow.posteriors.mixture_law import MixtureLaw
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
 from deconflow.posteriors.row_mixtures import RowMixtures
 
 LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
 
 
-class MixtureNetwork(Posterior):
+class MixtureNetwork(PosteriorModel):
     r"""The posterior :math:`q(v | w, n) = \sum_c \pi_c(w, n) \, N(v; m_c(w, n), V_c(w, n))`.
 
     One pass of a residual network over ``w``, the noise and what is missing gives each row the
@@ -81,24 +80,25 @@ class MixtureNetwork(Posterior):
         """Draw ``(k, N, D)`` with log densities, neither with a derivative."""
         with torch.no_grad():
             mixture = self.mixture(data)
-            z = mixture.sample(k, _inverse(mixture.whiteners))
-            v, outer = outwards(data, z, self.anchored)
+            z = mixture.sample(k)
+            v, outer = to_truth(data, z, self.anchored)
             return v, mixture.log_prob(z) - outer
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        z, outer = inwards(data, v, self.anchored)
+        z, outer = from_truth(data, v, self.anchored)
         return self.mixture(data).log_prob(z) + outer
 
-    def mixture(self, data: Observations) -> MixtureLaw:
+    def mixture(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row, in the network's coordinates."""
         output = self.network(network_features(data, self.n_features))
         parts = output.unflatten(-1, (self.components, -1)).split(self.sizes, -1)
         logits, means, raw, below = parts
         log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
-        factors = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
+        whiteners = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
+        factors = _inverse(whiteners.detach())  # for draws, which carry no derivative
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
-        return MixtureLaw(log_weights, means, factors, log_pivots.sum(-1))
+        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_pivots.sum(-1))
 
     @torch.no_grad()
     def row_mixtures(self, data: Observations) -> RowMixtures:
@@ -108,15 +108,16 @@ class MixtureNetwork(Posterior):
         """
         law = self.mixture(data)
         corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
-        v, _ = outwards(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
-        origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0)
-        means = origin.unsqueeze(1) + (turn.unsqueeze(1) @ law.means.unsqueeze(-1)).squeeze(-1)
-        whiteners = law.whiteners @ torch.linalg.inv(turn).unsqueeze(1)
-        centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
-        log_dets = torch.linalg.slogdet(turn).logabsdet.unsqueeze(1) - law.log_volumes
-        factors = turn.unsqueeze(1) @ _inverse(law.whiteners)
-        flat = whiteners.flatten(1, 2), centres.flatten(1)
-        return RowMixtures(law.log_weights, means, factors, *flat, log_dets)
+        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
+        origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0).unsqueeze(1)
+        whiteners = law.whiteners.unflatten(1, (self.components, -1)) @ torch.linalg.inv(turn)
+        return RowMixtures.from_factors(
+            law.log_weights,
+            origin.unsqueeze(1) + (turn @ law.means.unsqueeze(-1)).squeeze(-1),
+            turn @ law.factors,
+            whiteners,
+            torch.linalg.slogdet(turn).logabsdet + law.log_dets,
+        )
 
     @torch.no_grad()
     def _start(self) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from deconflow.densities.architectures import Architecture, autoregressive_layer, interleave_lu
-from deconflow.densities.networks import ResidualNetwork
-from deconflow.densities.transforms import compose
+from deconflow.densities import (
+    Architecture,
+    Composition,
+    ResidualNetwork,
+    autoregressive_layer,
+    interleave_lu,
+)
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
-from deconflow.posteriors.coordinates import inwards, network_features, outwards
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
 
 
-class RecognitionFlow(Posterior):
+class RecognitionFlow(PosteriorModel):
     r"""An inverse autoregressive flow :math:`v = T(u; c(w, S))` with :math:`u` standard normal.
 
     A residual network embeds ``w`` and the noise features into a context ``c`` that enters
@@ -35,9 +39,9 @@ class RecognitionFlow(Posterior):
         Residual (ResMADE) or plain (MADE) networks in the layers.
     anchored
         If true, the flow describes the truth in the coordinates in which the posterior of a
-        standard normal prior is standard normal (:class:`LinearGaussian`): it then starts
-        right for a Gaussian density, and stays right where the noise is tiny or huge. False
-        is the paper's network to the letter.
+        standard normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`): it
+        then starts right for a Gaussian density, and stays right where the noise is tiny or
+        huge. False is the paper's network to the letter.
 
     References
     ----------
@@ -59,7 +63,7 @@ class RecognitionFlow(Posterior):
         self.embedding = ResidualNetwork(
             n_features, context_dim, hidden=size.hidden, blocks=2, dropout=size.dropout
         )
-        self.layers = nn.ModuleList(
+        self.layers = Composition(
             interleave_lu(
                 dim,
                 size.layers,
@@ -70,16 +74,16 @@ class RecognitionFlow(Posterior):
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities, in one pass."""
         u = torch.randn(k, len(data), self.dim, dtype=data.w.dtype, device=data.w.device)
-        z, ladj = compose(self.layers, self._context(data)).call_and_ladj(u)
-        v, outer = outwards(data, z, self.anchored)
+        z, inner = self.layers(u, self._context(data))
+        v, outer = to_truth(data, z, self.anchored)
         log_normal = -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi))
-        return v, log_normal - ladj - outer
+        return v, log_normal - inner - outer
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``, in one pass for each dimension."""
-        z, outer = inwards(data, v, self.anchored)
-        u, ladj = compose(self.layers, self._context(data)).inv.call_and_ladj(z)
-        return -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi)) + ladj + outer
+        z, outer = from_truth(data, v, self.anchored)
+        u, inner = self.layers.inverse_with_log_det(z, self._context(data))
+        return -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi)) + inner + outer
 
     def _context(self, data: Observations) -> Tensor:
         return self.embedding(network_features(data, self.n_features))

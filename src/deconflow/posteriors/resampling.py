@@ -2,14 +2,15 @@ r"""Sampling-importance-resampling: exact posteriors in the limit, from any prop
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deconflow.densities.base import Density
+from deconflow.densities import Density
 from deconflow.observations import Observations
-from deconflow.posteriors.base import Posterior
+from deconflow.posteriors.base import PosteriorModel
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class WeightedDraws:
 
     def log_marginal(self) -> Tensor:
         """Importance-weighted estimate of ``log p(w)``, ``(N,)``; a lower bound in expectation."""
-        return torch.logsumexp(self.log_weights, 0) - torch.tensor(len(self.v)).log()
+        return torch.logsumexp(self.log_weights, 0) - math.log(len(self.v))
 
     def effective_sample_size(self) -> Tensor:
         """Return ``1 / sum omega^2`` of the normalised weights, ``(N,)``, between 1 and K."""
@@ -45,7 +46,7 @@ class WeightedDraws:
         return torch.einsum("kn,kni,knj->nij", self.normalised, offset, offset)
 
     def split(self, counts: list[int]) -> list[WeightedDraws]:
-        """Part the draws into sets of so many draws a row."""
+        """Part the draws into sets of so many draws per row."""
         pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
         return [WeightedDraws(v, log_weights) for v, log_weights in pairs]
 
@@ -55,8 +56,8 @@ class WeightedDraws:
         return torch.gather(self.v, 0, choice.unsqueeze(-1).expand(-1, -1, self.v.shape[-1]))
 
 
-def weigh(density: Density, posterior: Posterior, data: Observations, k: int) -> WeightedDraws:
-    """Draw ``k`` proposals a row from ``posterior`` and weigh them by the truth.
+def weigh(density: Density, posterior: PosteriorModel, data: Observations, k: int) -> WeightedDraws:
+    """Draw ``k`` proposals per row from ``posterior`` and weigh them by the truth.
 
     References
     ----------

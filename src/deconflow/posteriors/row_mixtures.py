@@ -1,4 +1,4 @@
-r"""A Gaussian mixture for every row, laid out for many draws and densities."""
+r"""A Gaussian mixture per row, in the networks' precision: many draws and densities at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deconflow.noise.base import Rows
-from deconflow.xd import MixturePosterior
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import Rows as RowIndex
 
 NEGLIGIBLE = 1e-300
 
@@ -41,30 +41,42 @@ class RowMixtures:
     log_dets: Tensor
 
     @classmethod
-    def of(cls, posterior: MixturePosterior, most: int) -> RowMixtures:
-        """Lay out the ``most`` heaviest components of each row."""
-        most = min(most, posterior.weights.shape[1])
-        chosen = np.argpartition(-posterior.weights, most - 1, axis=1)[:, :most]
-        row = np.arange(len(posterior))[:, None]
-        weights = posterior.weights[row, chosen]
-        weights = weights / weights.sum(1, keepdims=True)
-        means, factors = posterior.means[row, chosen], _factors(posterior.covariances[row, chosen])
-        whiteners = np.linalg.inv(factors)
-        centres = (whiteners @ means[..., None])[..., 0]
+    def of(cls, mixtures: GaussianMixture) -> RowMixtures:
+        """Take a batch of mixtures in closed form, one per row."""
+        factors = _factors(mixtures.covariances)
         log_dets = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)
-        n, count, dim = means.shape
-        parts = (
-            np.log(np.maximum(weights, NEGLIGIBLE)), means, factors,
-            whiteners.reshape(n, count * dim, dim), centres.reshape(n, -1), log_dets,
-        )  # fmt: skip
-        return cls(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+        log_weights = np.log(np.maximum(mixtures.weights, NEGLIGIBLE))
+        parts = (log_weights, mixtures.means, factors, np.linalg.inv(factors), log_dets)
+        return cls.from_factors(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+
+    @classmethod
+    def from_factors(
+        cls,
+        log_weights: Tensor,
+        means: Tensor,
+        factors: Tensor,
+        whiteners: Tensor,
+        log_dets: Tensor,
+    ) -> RowMixtures:
+        """Make them of factors ``(N or 1, C, D, D)`` of the covariances, and their inverses."""
+        n = len(means)
+        centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
+        flat = whiteners.flatten(1, 2).expand(n, -1, -1)
+        return cls(
+            log_weights,
+            means,
+            factors.expand(n, -1, -1, -1),
+            flat,
+            centres.flatten(1),
+            log_dets.expand(n, -1),
+        )
 
     @classmethod
     def joined(cls, parts: list[RowMixtures]) -> RowMixtures:
         """Put rows one after another."""
         return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
-    def beside(self, other: RowMixtures, share: float) -> RowMixtures:
+    def mixed_with(self, other: RowMixtures, share: float) -> RowMixtures:
         """Mix row by row with the laws of ``other``, which get ``share``."""
         parts = {f.name: [getattr(self, f.name), getattr(other, f.name)] for f in fields(self)}
         ours, theirs = parts["log_weights"]
@@ -74,33 +86,40 @@ class RowMixtures:
     def __len__(self) -> int:
         return len(self.log_weights)
 
-    def __getitem__(self, rows: Rows) -> Self:
+    def __getitem__(self, rows: RowIndex) -> Self:
         return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # never changed, so no copy of an objective needs its own
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
         """Move to another precision or device."""
         parts = (getattr(self, field.name) for field in fields(self))
         return type(self)(*(part.to(dtype=dtype, device=device) for part in parts))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # no copy of an objective needs its own
+    def sample(self, k: int, stretch: Tensor | float | None = None) -> Tensor:
+        """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number.
 
-    def replace_by(self, others: RowMixtures) -> None:
-        """Take the laws of ``others``, in place; they may have more or fewer components."""
-        for field in fields(self):
-            getattr(self, field.name).data = getattr(others, field.name)
+        Draws carry no derivative: the choice of a component has none.
+        """
+        with torch.no_grad():
+            n, _, dim = self.means.shape
+            which = torch.multinomial(self.log_weights.exp(), k, replacement=True).mT  # (k, N)
+            row = torch.arange(n, device=which.device).expand_as(which)
+            means = self.means[row, which]
+            if stretch is None:
+                white = torch.randn_like(means)
+            else:  # another order in memory, hence of the numbers drawn: seeds keep their fits
+                white = stretch * torch.randn(k, n, dim, dtype=means.dtype, device=means.device)
+            turned = (self.factors[row, which] @ white.unsqueeze(-1)).squeeze(-1)
+            return means + turned
 
-    def sample(self, k: int, stretch: Tensor | float = 1.0) -> Tensor:
-        """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number."""
-        n, _, dim = self.means.shape
-        which = torch.multinomial(self.log_weights.exp(), k, replacement=True).mT  # (k, N)
-        row = torch.arange(n, device=which.device).expand_as(which)
-        white = stretch * torch.randn(k, n, dim, dtype=self.means.dtype, device=which.device)
-        turned = (self.factors[row, which] @ white.unsqueeze(-1)).squeeze(-1)
-        return self.means[row, which] + turned
+    def log_prob(self, v: Tensor) -> Tensor:
+        """Log density ``(k, N)`` of ``v`` with shape ``(k, N, D)``."""
+        return self.stretched_log_prob(v, 1.0)[0]
 
-    def log_prob(self, v: Tensor, *stretches: float) -> tuple[Tensor, ...]:
-        """Log densities ``(k, N)`` of ``v`` with shape ``(k, N, D)``, one for each stretch."""
+    def stretched_log_prob(self, v: Tensor, *stretches: float) -> tuple[Tensor, ...]:
+        """Log densities ``(k, N)`` of ``v`` with the components widened by each stretch."""
         n, count, dim = self.means.shape
         white = self.whiteners @ v.permute(1, 2, 0) - self.centres.unsqueeze(-1)
         squares = white.reshape(n, count, dim, -1).square().sum(2)  # (N, C, k)

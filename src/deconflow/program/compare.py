@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -24,8 +24,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.tables import Rows
-from deconflow.tables.specs import split
+from deconflow.tables import Measurements, split_list
 
 Array = NDArray[np.float64]
 
@@ -52,10 +51,12 @@ def compare(
     with one_line_errors():
         names = _checked_methods(methods)
         _, rows = read_table(table, columns, errors, cov, corr, noise, df)
-        scores = {
-            name: _held_out_scores(name, rows, held_out, seed, progress=not quiet) for name in names
+        estimates = {
+            name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
         }
-        typer.echo("\n".join(verdict(scores)))
+        typer.echo("\n".join(verdict({name: each.log_p for name, each in estimates.items()})))
+        for line in about_errors(estimates):
+            typer.echo(line)
 
 
 def verdict(scores: dict[str, Array]) -> Iterator[str]:
@@ -64,18 +65,29 @@ def verdict(scores: dict[str, Array]) -> Iterator[str]:
     width = max(map(len, scores))
     for name, values in scores.items():
         error = values.std() / np.sqrt(len(values))
-        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} a row"
+        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} per row"
     for name, values in scores.items():
         if name == best:
             continue
         gap = scores[best] - values
         error = gap.std() / np.sqrt(len(gap))
         sure = "clearly better than" if gap.mean() > 2 * error else "no clearer than"
-        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} a row"
+        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} per row"
+
+
+def about_errors(estimates: dict[str, Any]) -> Iterator[str]:
+    """Say whose log densities are estimates: an exact one and a lower bound are not the same."""
+    for name, estimate in estimates.items():
+        if estimate.error.any():
+            yield (
+                f"{name}: log p(w) is estimated from draws, with a mean error of "
+                f"{estimate.error.mean():.4f} per row; too few draws make it "
+                f"{estimate.bias.mean():.4f} too low"
+            )
 
 
 def _checked_methods(methods: str) -> Sequence[str]:
-    names = split([methods])
+    names = split_list([methods])
     for name in names:
         if name not in METHODS:
             raise ValueError(f"Expected --methods of {', '.join(METHODS)}; got {name!r}.")
@@ -84,7 +96,7 @@ def _checked_methods(methods: str) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-def _held_out_scores(name: str, rows: Rows, share: float, seed: int, *, progress: bool) -> Array:
+def _held_out(name: str, rows: Measurements, share: float, seed: int, *, progress: bool) -> Any:
     assert rows.noise is not None
     order = np.random.default_rng(seed).permutation(len(rows.w))
     n_test = max(1, round(share * len(order)))
@@ -96,4 +108,4 @@ def _held_out_scores(name: str, rows: Rows, share: float, seed: int, *, progress
     start = time.perf_counter()
     model.fit(rows.w[train], noise=noise[train])
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
-    return model.score_observations(rows.w[test], noise=noise[test])
+    return model.estimate_observations(rows.w[test], noise=noise[test])

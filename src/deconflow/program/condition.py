@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from deconflow.noise import Noise
 from deconflow.program.denoise import PosteriorColumns, parse_shares
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.saved import SavedModel, load
 from deconflow.program.streaming import append_columns, open_for, report_counts
-from deconflow.tables import RowReader, Source
-from deconflow.tables.specs import split
+from deconflow.tables import RowReader, Source, split_list
+
+if TYPE_CHECKING:
+    from deconflow.noise import Noise
 
 Array = NDArray[np.float64]
 
@@ -47,7 +48,7 @@ def condition(
     """
     with one_line_errors():
         saved = load(model)
-        known = _known(saved, split(given, saved.names))
+        known = _known(saved, split_list(given, saved.names))
         source = open_for(table, output)
         reader, columns, compute = (
             _density(saved, source, known)
@@ -61,20 +62,23 @@ def condition(
         typer.echo(f"{report_counts(counts)}; written to {output}")
 
 
-Plan = tuple[RowReader, list[str], Callable[[Array, Noise], Array]]
+Plan = tuple[RowReader, list[str], Callable[[Array, "Noise"], Array]]
 
 
 def _prediction(
-    saved: SavedModel, source: Source, known: list[str], shares: list[float], seed: int
+    saved: ModelFolder, source: Source, known: list[str], shares: list[float], seed: int
 ) -> Plan:
     others = [name for name in saved.names if name not in known]
-    columns = PosteriorColumns(saved.answering, saved.names, shares, targets=others, seed=seed)
-    return saved.reader(source, known), columns.columns, columns
+    reader = saved.reader(source, known)
+    columns = PosteriorColumns(
+        saved.estimator, reader.columns.law, saved.names, shares, targets=others, seed=seed
+    )
+    return reader, columns.columns, columns
 
 
-def _density(saved: SavedModel, source: Source, known: list[str]) -> Plan:
+def _density(saved: ModelFolder, source: Source, known: list[str]) -> Plan:
     dims = [saved.names.index(name) for name in known]
-    compute = ConditionalDensity(saved.answering, dims)
+    compute = ConditionalDensity(saved.estimator, dims)
     return saved.reader(source), ["conditional_log_density"], compute
 
 
@@ -99,7 +103,7 @@ class ConditionalDensity:
         return self.estimator.score_observations(w, noise=noise)
 
 
-def _known(saved: SavedModel, given: list[str]) -> list[str]:
+def _known(saved: ModelFolder, given: list[str]) -> list[str]:
     for name in given:
         if name not in saved.names:
             raise ValueError(

@@ -5,23 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from deconflow.noise import Noise, gaussian
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.posteriors import Answer, answer_posterior
-from deconflow.program.saved import load
 from deconflow.program.streaming import append_columns, open_for, report_counts
-from deconflow.tables.specs import split
+from deconflow.tables import split_list
+
+if TYPE_CHECKING:
+    from deconflow.noise import Noise
 
 Array = NDArray[np.float64]
-DRAWS = 400
+USUAL_DRAWS, DRAWS_FOR_QUANTILES = 100, 400
+"""Draws that weighted answers keep per row: as many as in Python, or more for their quantiles."""
 
 
 def denoise(
@@ -32,7 +33,9 @@ def denoise(
     correlations: Annotated[
         bool, typer.Option("--correlations", help="Also the posterior correlations.")
     ] = False,
-    samples: Annotated[int, typer.Option("--samples", min=0, help="Also as many draws a row.")] = 0,
+    samples: Annotated[
+        int, typer.Option("--samples", min=0, help="Also as many draws per row.")
+    ] = 0,
     prefix: Prefix = "",
     chunk: Chunk = 20_000,
     seed: Seed = 0,
@@ -49,8 +52,8 @@ def denoise(
         saved = load(model)
         reader = saved.reader(open_for(table, output))
         summary = PosteriorColumns(
-            saved.answering, saved.names, parse_shares(quantiles), correlations, samples,
-            seed=seed,
+            saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
+            correlations, samples, seed=seed,
         )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
@@ -65,6 +68,8 @@ class PosteriorColumns:
 
     Attributes
     ----------
+    law : str
+        Kind of the noise: some models are exact under Gaussian noise only.
     names : sequence of str
         Names of all dimensions.
     shares : sequence of float
@@ -78,6 +83,7 @@ class PosteriorColumns:
     """
 
     estimator: Any
+    law: str
     names: Sequence[str]
     shares: Sequence[float] = ()
     correlations: bool = False
@@ -91,6 +97,9 @@ class PosteriorColumns:
         wanted = self.names if self.targets is None else self.targets
         self._dims = [self.names.index(name) for name in wanted]
         self._pairs = list(itertools.combinations(self._dims, 2)) if self.correlations else []
+        self._exact = self.estimator.density_.exact(gaussian_noise=self.law == "gaussian")
+        fewest = DRAWS_FOR_QUANTILES if self.shares else USUAL_DRAWS
+        self._n_samples = max(fewest, self.samples)
 
     @property
     def columns(self) -> list[str]:
@@ -100,44 +109,36 @@ class PosteriorColumns:
         found = [f"{name}_{ending}" for ending in endings for name in wanted]
         found += [f"{self.names[i]}_{self.names[j]}_posterior_corr" for i, j in self._pairs]
         found += [f"{name}_sample_{k}" for k in range(1, self.samples + 1) for name in wanted]
-        if self._weighed:
-            found.append("effective_sample_size")
-        return found
+        return found if self._exact else [*found, "effective_sample_size"]
 
     def __call__(self, w: Array, noise: Noise) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
-        answer = answer_posterior(
-            self.estimator, w, noise, n_draws=max(DRAWS, self.samples), seed=next(self._seeds)
-        )
+        seed = next(self._seeds)
+        answer = self.estimator.posterior(
+            w, noise=noise, n_samples=self._n_samples, random_state=seed,
+            n_proposals=max(1000, self._n_samples),
+        )  # fmt: skip
         parts = [answer.mean, answer.sd, *(answer.quantile(share) for share in self.shares)]
-        columns = [part[:, self._dims] for part in parts] + self._extra(answer)
+        columns = [part[:, self._dims] for part in parts] + self._extra(answer, seed)
         return np.concatenate(columns, axis=1)
 
-    def _extra(self, answer: Answer) -> list[Array]:
+    def _extra(self, answer: Any, seed: int) -> list[Array]:
         columns = []
         if self._pairs:
             i, j = np.array(self._pairs).T
             columns.append(answer.correlation[:, i, j])
         if self.samples:
-            drawn = answer.draws(self.samples)[:, :, self._dims]
+            drawn = answer.sample(self.samples, random_state=seed)[:, :, self._dims]
             columns.append(drawn.reshape(len(drawn), -1))
-        if self._weighed:
-            assert answer.effective_sample_size is not None
+        if not self._exact:
             columns.append(answer.effective_sample_size[:, None])
         return columns
-
-    @cached_property
-    def _weighed(self) -> bool:
-        """Whether posteriors are weighed draws, whose worth is told beside them."""
-        v = self.estimator.sample(100, random_state=0)
-        answer = answer_posterior(self.estimator, v[:1], gaussian(sd=v.std(0)), n_draws=1)
-        return answer.effective_sample_size is not None
 
 
 def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
     shares = []
-    for part in split([text]):
+    for part in split_list([text]):
         try:
             share = float(part)
         except ValueError:

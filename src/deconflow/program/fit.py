@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from deconflow.estimators.persistence import ABOUT_ONE_RUN
-from deconflow.program.certificate import certificate
+from deconflow.certificate import Certificate
+from deconflow.model_files import ABOUT_ONE_RUN
 from deconflow.program.messages import note, one_line_errors
-from deconflow.program.methods import METHODS, can_resume, make_estimator
+from deconflow.program.methods import METHODS, check_method, make_estimator
+from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.options import (
     Correlations,
     Covariances,
@@ -27,9 +28,8 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.program.saved import SavedModel, check_free
-from deconflow.program.waiting import waiting
-from deconflow.tables import Columns, Rows
+from deconflow.program.spinner import waiting
+from deconflow.tables import Columns, Measurements
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -58,8 +58,10 @@ def fit(
 
     Example: deconflow fit stars.csv -c x,y -o model --method xd
     """
-    with one_line_errors(" Go on with --resume." if can_resume(method) else " Start it again."):
-        check_free(output)
+    resumable = method in METHODS and METHODS[method].resumable
+    with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
+        check_method(method)
+        check_writable(output)
         found, rows = read_table(table, columns, errors, cov, corr, noise, df)
         checkpoint = _checkpoint(output, method, resume)
         model = make_estimator(
@@ -67,14 +69,15 @@ def fit(
             random_state=seed, verbose=not quiet, checkpoint=checkpoint,
         )  # fmt: skip
         seconds = _fit(model, rows, f"fitting {method}", quiet)
+        certificate = _checked(model, rows, found)
         about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
-        SavedModel(model, found, about).save(output)
+        save(model, output, found, about | {"certificate": certificate.as_dict()})
         _remove(checkpoint)
-        typer.echo("\n".join(about["certificate"]))
+        typer.echo(f"{model.describe()}\n{certificate.in_words()}")
         typer.echo(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _fit(model: Any, rows: Rows, what: str, quiet: bool) -> float:
+def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
     with waiting(what, shown=not quiet and "verbose" not in model.get_params()):
@@ -82,12 +85,20 @@ def _fit(model: Any, rows: Rows, what: str, quiet: bool) -> float:
     return round(time.perf_counter() - start, 1)
 
 
-def _about(model: Any, table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
-    """Say what a model is kept with, as JSON can hold it."""
+def _checked(model: Any, rows: Measurements, columns: Columns) -> Certificate:
+    from deconflow.evaluation import check_fit
+
     assert rows.noise is not None
+    return check_fit(model, rows.w, rows.noise, columns.names)
+
+
+def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
+    """Say what a model is kept with, as JSON can hold it."""
+    settings = _settings(model)
     return {
-        "certificate": certificate(model, rows.w, rows.noise, columns.names),
-        "settings": _settings(model),
+        "fitted": model.describe(),
+        "settings": settings,
+        "special_settings": special_settings(model, settings),
         "table": _figures(table, columns, rows),
     }
 
@@ -97,7 +108,7 @@ def _settings(model: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
-def _figures(table: Path, columns: Columns, rows: Rows) -> dict[str, Any]:
+def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
     assert rows.noise is not None
     sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
@@ -124,7 +135,7 @@ def _checkpoint(output: Path, method: str, resume: bool) -> Path:
     path = output.parent / f".{output.name}.checkpoint"
     if not resume:
         _remove(path)
-    elif not can_resume(method):
+    elif not METHODS[method].resumable:
         note(f"Fits of --method {method} are short and are not kept half done: starting anew.")
     elif not path.exists():
         note(f"Nothing to resume for {output}: starting anew.")

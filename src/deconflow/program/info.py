@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import typer
 
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model
-from deconflow.program.saved import SavedModel, load, method_of
 
 
 def info(model: Model) -> None:
@@ -20,9 +20,9 @@ def info(model: Model) -> None:
         typer.echo("\n".join(describe(load(model))))
 
 
-def describe(saved: SavedModel) -> Iterator[str]:
+def describe(saved: ModelFolder) -> Iterator[str]:
     """Go through what is known of a model, line by line."""
-    yield f"method     {method_of(saved)} ({type(saved.estimator).__name__})"
+    yield f"method     {saved.method} ({saved.class_name})"
     table = saved.about.get("table", {})
     if table:
         yield f"table      {table['path']}"
@@ -35,13 +35,6 @@ def describe(saved: SavedModel) -> Iterator[str]:
         yield f"noise      {saved.columns.law}"
     if "seconds" in saved.about:
         yield f"seconds    {saved.about['seconds']:g}"
-    for name, value in special_settings(saved).items():
+    for name, value in saved.special_settings().items():
         yield f"setting    {name} = {value}"
-    yield from saved.about.get("certificate", [])
-
-
-def special_settings(saved: SavedModel) -> dict[str, str]:
-    """Parameters of the fit that are not the method's defaults."""
-    plain = type(saved.estimator)().get_params()
-    given = saved.about.get("settings", {})
-    return {name: value for name, value in given.items() if value != repr(plain.get(name))}
+    yield from saved.verdict()

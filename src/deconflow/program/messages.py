@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,11 +14,36 @@ import typer
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
 PIPE_CLOSED = 141
+OPTIONS = {
+    "errors": "--errors",
+    "covariances": "--cov",
+    "correlations": "--corr",
+    "noise": "--noise",
+    "df": "--df",
+}
+"""Arguments of :mod:`deconflow.tables`, and what the program calls them."""
 
 
 def note(message: str) -> None:
     """Say something that is not a result."""
     typer.echo(message, err=True)
+
+
+def as_options(message: str) -> str:
+    """Say a message about arguments in Python in words of the program.
+
+    Examples
+    --------
+    >>> as_options("Name it: errors=['x=COLUMN'], or leave noise= out.")
+    'Name it: --errors x=COLUMN, or leave --noise out.'
+    """
+    value = r"""\[?(?P<quote>['"])(?P<value>.*?)(?P=quote)\]?"""
+    written = rf"\b(?P<name>{'|'.join(OPTIONS)})=(?:{value}|(?=[\s,.;]|$))"
+
+    def option(found: re.Match[str]) -> str:
+        return " ".join(filter(None, [OPTIONS[found["name"]], found["value"]]))
+
+    return re.sub(written, option, message)
 
 
 @contextmanager
@@ -35,7 +61,7 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from error
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
-        _fail(" ".join(str(error).split()))
+        _fail(as_options(" ".join(str(error).split())))
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:

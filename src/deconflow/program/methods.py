@@ -7,52 +7,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import deconflow
-
 COMPONENTS = (1, 2, 4, 8)
-ROWS_A_COMPONENT, ROWS_TO_AVERAGE = 20, 100
+ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator of the library by its class's name, with settings of the program's own."""
+    """An estimator of the library by its class's name, with settings of the program's own.
+
+    Attributes
+    ----------
+    resumable : bool
+        Whether its fits keep checkpoints; those of the others are short.
+    """
 
     class_name: str
     words: str
     settings: dict[str, Any] = field(default_factory=dict)
+    resumable: bool = False
 
 
 METHODS = {
-    "auto": Method("Deconvolver", "mixtures and flows, chosen and mixed on held-out rows"),
+    "auto": Method(
+        "Deconvolver", "mixtures and flows, chosen and mixed on held-out rows", resumable=True
+    ),
     "xd": Method(
         "XDGMM",
         "Extreme Deconvolution: a Gaussian mixture; quick",
         {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"},
     ),
-    "flow": Method("FlowDeconvolver", "one normalizing flow"),
+    "flow": Method("FlowDeconvolver", "one normalizing flow", resumable=True),
     "kde": Method("DeconvolvingKDE", "deconvolving kernel density estimate; up to three columns"),
     "wavelet": Method("WaveletDeconvolver", "wavelets; one column"),
 }
 
 
-def estimator_class(class_name: str) -> Any:
-    """Return a class that a method names; no other is ever looked up."""
+def method_of_class(class_name: str) -> str:
+    """Name the method of an estimator's class; no other class is ever looked up."""
     known = {method.class_name: name for name, method in METHODS.items()}
     if class_name not in known:
         raise ValueError(f"Expected a model of {', '.join(known)}; got {class_name!r}.")
-    found = getattr(deconflow, class_name, None)
-    if found is None:
-        raise ValueError(
-            f"Expected a method of deconflow {deconflow.__version__}; got "
-            f"{known[class_name]!r}, which this version lacks. Take --method xd or flow."
-        )
-    return found
+    return known[class_name]
 
 
-def can_resume(method: str) -> bool:
-    """Whether fits of a method keep checkpoints; those of the others are short."""
-    known = METHODS.get(method)
-    return known is not None and "checkpoint" in estimator_class(known.class_name)().get_params()
+def check_method(method: str) -> Method:
+    """Return a method by its name."""
+    if method not in METHODS:
+        raise ValueError(f"Expected --method as one of {', '.join(METHODS)}; got {method!r}.")
+    return METHODS[method]
 
 
 def make_estimator(
@@ -71,13 +73,14 @@ def make_estimator(
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
     """
-    if method not in METHODS:
-        raise ValueError(f"Expected --method as one of {', '.join(METHODS)}; got {method!r}.")
-    cls = estimator_class(METHODS[method].class_name)
+    from deconflow.estimators import ESTIMATORS
+
+    chosen = check_method(method)
+    cls = ESTIMATORS[chosen.class_name]
     known = cls().get_params()
-    parameters = dict(METHODS[method].settings)
+    parameters = dict(chosen.settings)
     if "n_components" in parameters:
-        most = max(1, n_rows // ROWS_A_COMPONENT)
+        most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deconflow.tables.noise_kinds import KINDS
+from deconflow.program.messages import as_options
+from deconflow.tables import NOISE_KINDS
 
 TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV or VOTable file."
 
@@ -50,7 +51,8 @@ Correlations = Annotated[
 Noise = Annotated[
     str,
     typer.Option(
-        "--noise", help="; ".join(f"{name}: {words}" for name, words in KINDS.items()) + "."
+        "--noise",
+        help=as_options("; ".join(f"{name}: {words}" for name, words in NOISE_KINDS.items())) + ".",
     ),
 ]
 DegreesOfFreedom = Annotated[

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from deconflow.estimators.results import PosteriorSamples
 from deconflow.files import replacing
-from deconflow.noise import Noise
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.program.posteriors import answer_posterior
-from deconflow.program.saved import SavedModel, load
-from deconflow.tables import open_table, read_rows
-from deconflow.tables.formats import need, split_part
-from deconflow.tables.specs import split
+from deconflow.tables import need, open_table, read_rows, split_list, split_part
+
+if TYPE_CHECKING:
+    from deconflow.noise import Noise
 
 Array = NDArray[np.float64]
 KINDS = ("corner", "marginals", "history", "diagnostics")
@@ -72,7 +70,7 @@ class Measured:
         return np.searchsorted(self.places, rows)
 
 
-def measured_rows(saved: SavedModel, table: Path | None) -> Measured | None:
+def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
     """Read a table, or the one that was fitted; None if that is gone."""
     if table is None:
         table = Path(saved.about.get("table", {}).get("path", ""))
@@ -84,7 +82,7 @@ def measured_rows(saved: SavedModel, table: Path | None) -> Measured | None:
 
 
 def draw(
-    saved: SavedModel, kind: str, data: Measured | None, rows: list[int], seed: int = 0
+    saved: ModelFolder, kind: str, data: Measured | None, rows: list[int], seed: int = 0
 ) -> Any:
     """Draw a picture of one kind, as a matplotlib figure."""
     from deconflow import plots
@@ -124,7 +122,7 @@ def need_plots() -> None:
     need("pyarrow")
 
 
-def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> Any:
+def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> Any:
     from deconflow import plots
 
     samples = saved.estimator.sample(DRAWS, random_state=seed)
@@ -132,10 +130,7 @@ def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> An
         return plots.corner_figure(data.some(SHOWN).w, samples, names=saved.labels)
     places = data.named(rows)
     w, noise = data.w[places], data.noise[places]
-    answer = answer_posterior(saved.answering, w, noise, n_draws=300, seed=seed)
-    posterior = PosteriorSamples(
-        answer.draws(300), answer.mean, answer.covariance, np.full(len(rows), np.nan)
-    )
+    posterior = saved.estimator.posterior(w, noise=noise, n_samples=300, random_state=seed)
     others = data.some(SHOWN).w
     return plots.corner_figure(
         np.concatenate([w, others]), samples, names=saved.labels, posterior=posterior,
@@ -143,15 +138,16 @@ def _corner(saved: SavedModel, data: Measured, rows: list[int], seed: int) -> An
     )  # fmt: skip
 
 
-def _checks(saved: SavedModel, data: Measured, seed: int) -> Any:
+def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
     from deconflow import plots
 
     some = data.some(CHECKED)
     few = some.some(300)
-    answer = answer_posterior(saved.answering, few.w, few.noise, n_draws=10, seed=seed)
+    answer = saved.estimator.posterior(few.w, noise=few.noise, n_samples=10, random_state=seed)
+    sizes = answer.effective_sample_size
     grid = plots.diagnostics(
         saved.estimator, some.w, some.noise, names=saved.labels, random_state=seed,
-        effective_sample_size=answer.effective_sample_size,
+        effective_sample_size=None if np.isinf(sizes).all() else sizes,
     )  # fmt: skip
     return grid[0, 0].figure
 
@@ -165,7 +161,7 @@ def _check(output: Path, kind: str) -> None:
 
 def _parse_rows(text: str) -> list[int]:
     try:
-        return [int(part) for part in split([text])]
+        return [int(part) for part in split_list([text])]
     except ValueError as error:
         raise ValueError(
             f"Expected --rows as whole numbers, such as 0,17; got {text!r}."

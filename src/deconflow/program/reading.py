@@ -7,8 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from deconflow.program.messages import note
-from deconflow.tables import Columns, RowReader, Rows, find_columns, open_table, read_rows
-from deconflow.tables.specs import split
+from deconflow.tables import (
+    Columns,
+    Measurements,
+    RowReader,
+    find_columns,
+    open_table,
+    read_rows,
+    split_list,
+)
 
 
 def read_table(
@@ -19,10 +26,10 @@ def read_table(
     corr: list[str] | None,
     noise: str,
     df: float,
-) -> tuple[Columns, Rows]:
+) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows."""
     source = open_table(table, typed=False)
-    names = split(columns, source.names)
+    names = split_list(columns, source.names)
     found = find_columns(
         source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
         noise=noise, df=df,
@@ -33,7 +40,7 @@ def read_table(
     return found, rows
 
 
-def _describe(columns: Columns, rows: Rows) -> list[str]:
+def _describe(columns: Columns, rows: Measurements) -> list[str]:
     lines = [f"{line} ({columns.law})" for line in columns.describe()]
     lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
     reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)

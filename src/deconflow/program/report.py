@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-import deconflow
+from deconflow._version import __version__
+from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
-from deconflow.program.info import special_settings
-from deconflow.program.markup import code, document, figure, paragraph, safe, section, table
+from deconflow.program.html import code, document, figure, paragraph, safe, section, table
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import KINDS, Measured, draw, measured_rows, need_plots
-from deconflow.program.saved import SavedModel, load, method_of
 
 CAPTIONS = {
     "corner": "Measured values in grey, the deconvolved density in blue.",
@@ -25,15 +24,6 @@ CAPTIONS = {
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",
 }
-MEANINGS = {
-    "held-out log p(w)": "rows that a fit had not seen; larger is better",
-    "effective sample size": "how many draws of a row's posterior count; above 10 % is good",
-    "Pareto k": "tails of the weights; above 0.7 a row's answer is rough",
-    "bounds of log p(w)": "the true value lies between two bounds; below 0.1 is good",
-    "flows' gain over XD": "on rows that neither had seen; above two errors it is real",
-    "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
-}
-"""What the figures of a certificate say."""
 
 
 def report(
@@ -61,14 +51,14 @@ def report(
         typer.echo(f"Report written to {output}.")
 
 
-def page(saved: SavedModel, path: Path, data: Measured | None, seed: int = 0) -> str:
+def page(saved: ModelFolder, path: Path, data: Measured | None, seed: int = 0) -> str:
     """Return the page as HTML; all that comes from a table or a model is escaped."""
     title = f"Density of {', '.join(saved.names)}"
-    made = f"Deconvolved by deconflow {deconflow.__version__}, method {method_of(saved)}."
+    made = f"Deconvolved by deconflow {__version__}, method {saved.method}."
     sections = [
         f"<h1>{safe(title)}</h1>",
         paragraph(made),
-        section("How far to trust it", *_trust(saved.about.get("certificate", []))),
+        section("How far to trust it", *_trust(saved)),
         section("Data", *_data(saved)),
         section("Pictures", *(_picture(saved, kind, data, seed) for kind in KINDS)),
         section("Settings", *_settings(saved)),
@@ -77,22 +67,22 @@ def page(saved: SavedModel, path: Path, data: Measured | None, seed: int = 0) ->
     return document(title, sections)
 
 
-def _trust(certificate: list[str]) -> list[str]:
-    """Sentences of a certificate first, then its figures with what they mean."""
-    if not certificate:
-        return [paragraph("Nothing was kept of the fit.")]
-    parts = [re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in certificate]
-    sentences = [part[0] for part in parts if len(part) == 1]
-    figures = [[*part, MEANINGS.get(part[0], "")] for part in parts if len(part) == 2]
+def _trust(saved: ModelFolder) -> list[str]:
+    """Sentences of the certificate first, then its figures with what they mean."""
+    if saved.certificate is None:
+        kept = saved.verdict() or ["Nothing was kept of the fit."]
+        return [paragraph(line) for line in kept]
+    sentences = [saved.about["fitted"], *saved.certificate.sentences()]
     answer = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]
+    figures = [[name, value, MEANINGS[name]] for name, value in saved.certificate.figures().items()]
     return answer + ([table(["figure", "value", "what it says"], figures)] if figures else [])
 
 
-def _data(saved: SavedModel) -> list[str]:
+def _data(saved: ModelFolder) -> list[str]:
     about = saved.about.get("table")
     if about is None or saved.columns is None:
         return [paragraph("The model was saved from Python; nothing is known of its table.")]
-    errors = [line.partition(" with error ")[2] for line in saved.columns.describe()]
+    errors = saved.columns.error_words()
     rows = [
         [label, error, c["measured"], c["mean"], c["sd"], c["median_error"]]
         for label, error, c in zip(saved.labels, errors, about["columns"], strict=True)
@@ -104,26 +94,25 @@ def _data(saved: SavedModel) -> list[str]:
     ]
 
 
-def _settings(saved: SavedModel) -> list[str]:
-    rows = list(special_settings(saved).items())
+def _settings(saved: ModelFolder) -> list[str]:
+    rows = list(saved.special_settings().items())
     seconds = saved.about.get("seconds")
     lines = [table(["parameter", "value"], rows)] if rows else []
     lines.append(paragraph("All others have their defaults." if rows else "All are the defaults."))
     return lines + ([] if seconds is None else [paragraph(f"The fit took {seconds:g} seconds.")])
 
 
-def _picture(saved: SavedModel, kind: str, data: Measured | None, seed: int) -> str:
+def _picture(saved: ModelFolder, kind: str, data: Measured | None, seed: int) -> str:
     try:
         return figure(draw(saved, kind, data, [], seed), CAPTIONS[kind])
     except ValueError as error:  # a table that is gone, or a model without a history
         return paragraph(f"No picture of kind {kind}: {error}")
 
 
-def _code(saved: SavedModel, path: Path) -> str:
-    name = type(saved.estimator).__name__
+def _code(saved: ModelFolder, path: Path) -> str:
     return code(
-        f"from deconflow import {name}\n\n"
-        f"model = {name}.load({str(path)!r})\n"
+        "import deconflow\n\n"
+        f"model = deconflow.load({str(path)!r})\n"
         f"model.sample(1000)  # columns: {', '.join(saved.names)}\n"
         "model.score_samples(v)  # log p(v)\n"
         "model.posterior(w, noise=sd).mean\n"

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
-from deconflow.program.saved import load
-from deconflow.tables import writing
-from deconflow.tables.formats import need
+from deconflow.tables import need, writing
 
 AT_ONCE = 100_000
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from deconflow.noise import Noise
 from deconflow.program.messages import one_line_errors
+from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
-from deconflow.program.saved import load
 from deconflow.program.streaming import (
     answers,
     append_columns,
@@ -22,6 +21,9 @@ from deconflow.program.streaming import (
     report_counts,
 )
 from deconflow.tables import RowReader
+
+if TYPE_CHECKING:
+    from deconflow.noise import Noise
 
 Array = NDArray[np.float64]
 
@@ -46,7 +48,7 @@ def score(
     with one_line_errors():
         saved = load(model)
         reader = saved.reader(open_for(table, output))
-        total = Mean(saved.answering)
+        total = Mean(saved.estimator)
         if output is None:
             counts = _without_output(reader, total, chunk, progress=not quiet)
         else:

@@ -11,25 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from deconflow.noise import Noise
-from deconflow.tables import RowReader, Source, open_table, writing
-from deconflow.tables.formats import format_of, need, split_part
+from deconflow.tables import (
+    RowReader,
+    Source,
+    format_of,
+    need,
+    open_table,
+    split_part,
+    writing,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deconflow.noise import Noise
+
 Array = NDArray[np.float64]
-Compute = Callable[[Array, Noise], Array]
+Compute = Callable[[Array, "Noise"], Array]
 """From ``(n, D)`` measurements and their noise to ``(n, C)`` new columns."""
 
 STATUS = "deconflow_status"
-ROWS_AT_ONCE = 2000
+ROWS_AT_ONCE = 5000
 MOST_FAILURES = 1000
 
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and format_of(output) in ("csv", "tsv")
+    text = output is not None and format_of(output).name in ("csv", "tsv")
     source = open_table(table, typed=not text)
     if output is not None and output.exists() and output.samefile(split_part(table)[0]):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
@@ -88,11 +96,11 @@ def _compute_rows(
     for start in range(0, len(rows.w), ROWS_AT_ONCE):
         assert rows.noise is not None
         part = slice(start, min(start + ROWS_AT_ONCE, len(rows.w)))
-        _carefully(compute, rows.w, rows.noise, part, answers, failures)
+        _bisect_failures(compute, rows.w, rows.noise, part, answers, failures)
     places = np.flatnonzero(rows.usable)
     for row, reason in failures.items():
         status[places[row]] = reason
-    return rows.spread(answers), status
+    return rows.scatter(answers), status
 
 
 def refuse_useless(counts: Counter[str], table: str) -> None:
@@ -110,7 +118,7 @@ def report_counts(counts: Counter[str]) -> str:
     return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
-def _carefully(
+def _bisect_failures(
     compute: Compute,
     w: Array,
     noise: Noise,
@@ -128,8 +136,8 @@ def _carefully(
                 raise
             return
         middle = (part.start + part.stop) // 2
-        _carefully(compute, w, noise, slice(part.start, middle), answers, failures)
-        _carefully(compute, w, noise, slice(middle, part.stop), answers, failures)
+        for half in (slice(part.start, middle), slice(middle, part.stop)):
+            _bisect_failures(compute, w, noise, half, answers, failures)
 
 
 def _with_fields(source: Source, names: Sequence[str]) -> pa.Schema:

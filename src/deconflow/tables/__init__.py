@@ -1,17 +1,34 @@
-"""Tables of people: read and written in chunks, with their columns of errors."""
+"""Tables on disk: read and written in chunks, with their columns of errors as noise.
 
-from deconflow.tables.columns import Columns, find_columns
-from deconflow.tables.doors import open_table, writing
-from deconflow.tables.rows import RowReader, Rows, read_rows
-from deconflow.tables.source import Source
+Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
+"""
+
+from deconflow.tables.columns import (
+    NOISE_KINDS,
+    Columns,
+    correlation_column,
+    error_columns,
+    find_columns,
+)
+from deconflow.tables.io import Sink, Source, format_of, need, open_table, split_part, writing
+from deconflow.tables.measurements import Measurements, RowReader, read_rows
+from deconflow.tables.option_syntax import split_list
 
 __all__ = [
+    "NOISE_KINDS",
     "Columns",
+    "Measurements",
     "RowReader",
-    "Rows",
+    "Sink",
     "Source",
+    "correlation_column",
+    "error_columns",
     "find_columns",
+    "format_of",
+    "need",
     "open_table",
     "read_rows",
+    "split_list",
+    "split_part",
     "writing",
 ]

@@ -1,4 +1,7 @@
-"""Which columns hold the measurements, and which hold their errors."""
+"""Which columns hold the measurements, and which hold their errors.
+
+The conventions stand here and nowhere else; they are about names, whatever holds the columns.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from deconflow.tables.noise_kinds import check_kind
-from deconflow.tables.specs import parse_errors, parse_pairs
+from deconflow.tables.option_syntax import Bar, Bars, Pairs, parse_errors, parse_pairs
 
 SYMMETRIC = ("{}_err", "{}_error", "e_{}", "sigma_{}")
+ASYMMETRIC = ("{}_err_lo", "{}_err_hi")
+CORRELATION = "{}_{}_corr"
 NO_CORRELATIONS = "none"
-UNEVEN = ("{}_err_lo", "{}_err_hi")
-
-Bar = str | float
-"""One side of an error bar: a column, or a number for all rows."""
+NOISE_KINDS = {
+    "gaussian": "the error is the standard deviation",
+    "student-t": "the error is the scale; see df=",
+    "laplace": "the error is the standard deviation",
+    "uniform": "the error is the half width, as from rounding",
+    "split-normal": "asymmetric errors",
+}
+"""Laws of the noise by their names, and what an error means under each."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Columns:
     correlations, covariances : tuple
         Triples of two measured columns and the column that holds what they share.
     noise : str
-        Law of the noise; see :data:`~deconflow.tables.noise_kinds.KINDS`.
+        Law of the noise; see :data:`NOISE_KINDS`.
     df : float
         Degrees of freedom of Student-t noise.
     units : tuple
@@ -39,39 +47,57 @@ class Columns:
     """
 
     names: tuple[str, ...]
-    errors: tuple[tuple[Bar, Bar], ...]
-    correlations: tuple[tuple[str, str, str], ...] = ()
-    covariances: tuple[tuple[str, str, str], ...] = ()
+    errors: tuple[Bars, ...]
+    correlations: Pairs = ()
+    covariances: Pairs = ()
     noise: str = "gaussian"
     df: float = 3.0
     units: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        check_kind(self.noise, self.uneven, bool(self.correlations or self.covariances))
+        kind, asymmetric = self.noise, self.asymmetric
+        if kind not in NOISE_KINDS:
+            raise ValueError(f"Expected noise= as one of {', '.join(NOISE_KINDS)}; got {kind!r}.")
+        if asymmetric and kind not in ("gaussian", "split-normal"):
+            raise ValueError(
+                f"Expected noise='split-normal' for asymmetric errors; got {kind!r}. "
+                "Give one error for each column, or leave noise= out."
+            )
+        if (self.correlations or self.covariances) and (kind != "gaussian" or asymmetric):
+            raise ValueError(
+                "Expected symmetric gaussian errors where columns are correlated; got "
+                f"{'asymmetric errors' if asymmetric else kind}. Leave the correlated columns out."
+            )
 
     @property
-    def uneven(self) -> bool:
+    def asymmetric(self) -> bool:
         """Whether some error bars are asymmetric."""
         return any(lower != upper for lower, upper in self.errors)
 
     @property
     def law(self) -> str:
         """Name of the law of the noise."""
-        return "split-normal" if self.uneven else self.noise
+        return "split-normal" if self.asymmetric else self.noise
+
+    def scales(self, only: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
+        """Columns whose unit follows from others, with these: errors with one, covariances two."""
+        wanted = {*(self.names if only is None else only)}
+        with_variance = {first for first, second, _ in self.covariances if first == second}
+        bars = [
+            (bar, (name,))
+            for name, both in zip(self.names, self.errors, strict=True)
+            if name in wanted - with_variance
+            for bar in both
+            if isinstance(bar, str)
+        ]
+        return bars + [(c, (a, b)) for a, b, c in self.covariances if {a, b} <= wanted]
 
     def needed(self, only: Sequence[str] | None = None) -> list[str]:
         """Columns that a table must have, for all measurements or only some."""
         wanted = self.names if only is None else tuple(only)
-        pairs = [pair for pair in self.correlations + self.covariances if {*pair[:2]} <= {*wanted}]
-        own = {pair[0] for pair in self.covariances if pair[0] == pair[1]}
-        bars = [
-            bar
-            for name, both in zip(self.names, self.errors, strict=True)
-            if name in wanted and name not in own
-            for bar in both
-            if isinstance(bar, str)
-        ]
-        return list(dict.fromkeys([*wanted, *bars, *(pair[2] for pair in pairs)]))
+        shared = [column for a, b, column in self.correlations if {a, b} <= {*wanted}]
+        scales = [column for column, _ in self.scales(only)]
+        return list(dict.fromkeys([*wanted, *scales, *shared]))
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -94,13 +120,18 @@ class Columns:
             raise ValueError(f"Expected a description of columns; got a part: {error}") from error
 
     def describe(self) -> list[str]:
-        """Say in plain words what is measured, and how well; one line a column."""
-        lines = []
+        """Say in plain words what is measured, and how well; one line per column."""
+        pairs = zip(self.names, self.error_words(), strict=True)
+        return [f"{name} with error {words}" for name, words in pairs]
+
+    def error_words(self) -> list[str]:
+        """Say in plain words where each column's errors are."""
+        found = []
         for name, (lower, upper) in zip(self.names, self.errors, strict=True):
             bars = f"{lower}" if lower == upper else f"-{lower} +{upper}"
             shared = [c for a, b, c in self.correlations + self.covariances if name in (a, b)]
-            lines.append(f"{name} with error {bars}" + (f"; {', '.join(shared)}" if shared else ""))
-        return lines
+            found.append("; ".join([bars, ", ".join(shared)] if shared else [bars]))
+        return found
 
 
 def find_columns(
@@ -142,21 +173,51 @@ def find_columns(
     check_available(available, names)
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"Expected one or more columns, each once; got {list(names)}.")
-    said = parse_errors(errors, names, available)
-    cov = parse_pairs(covariances, names, "--cov")
-    corr: tuple[tuple[str, str, str], ...] = ()
+    bars: dict[str, Bars] = dict(parse_errors(errors, names, available))
+    shared = parse_pairs(covariances, names, "covariances")
+    correlated: Pairs = ()
     if list(correlations) != [NO_CORRELATIONS]:
-        corr = parse_pairs(correlations, names, "--corr") or _corr_by_name(available, names, cov)
-    own = {first for first, second, _ in cov if first == second}
-    bars = tuple(
-        said[name] if name in said else (0.0, 0.0) if name in own else _by_name(available, name)
-        for name in names
-    )
+        correlated = parse_pairs(correlations, names, "correlations") or _correlations_by_name(
+            available, names, shared
+        )
+    with_variance = {first for first, second, _ in shared if first == second}
+    for name in names:
+        if name not in bars:
+            bars[name] = (0.0, 0.0) if name in with_variance else _bars_by_name(available, name)
     found = Columns(
-        tuple(names), bars, corr, cov, noise=noise, df=df, units=tuple(units or [None] * len(names))
-    )
+        tuple(names), tuple(bars[name] for name in names), correlated, shared,
+        noise=noise, df=df, units=tuple(units or [None] * len(names)),
+    )  # fmt: skip
     check_available(available, found.needed())
     return found
+
+
+def error_columns(available: Sequence[str], name: str) -> list[tuple[str, str]]:
+    """Find what is named like the error of a column: lower and upper bar, twice the same if one.
+
+    Examples
+    --------
+    >>> error_columns(["x", "e_x", "y", "y_err_lo", "y_err_hi"], "x")
+    [('e_x', 'e_x')]
+    >>> error_columns(["x", "e_x", "y", "y_err_lo", "y_err_hi"], "y")
+    [('y_err_lo', 'y_err_hi')]
+    """
+    symmetric = [form.format(name) for form in SYMMETRIC]
+    lower, upper = (form.format(name) for form in ASYMMETRIC)
+    candidates = [*zip(symmetric, symmetric, strict=True), (lower, upper)]
+    return [bars for bars in candidates if {*bars} <= {*available}]
+
+
+def correlation_column(available: Sequence[str], first: str, second: str) -> str | None:
+    """Find what is named like the correlation of two columns' errors.
+
+    Examples
+    --------
+    >>> correlation_column(["x", "y", "y_x_corr"], "x", "y")
+    'y_x_corr'
+    """
+    either = (CORRELATION.format(first, second), CORRELATION.format(second, first))
+    return next((column for column in either if column in available), None)
 
 
 def check_available(available: Sequence[str], names: Sequence[str], table: str = "") -> None:
@@ -172,41 +233,35 @@ def check_available(available: Sequence[str], names: Sequence[str], table: str =
             )
 
 
-def _by_name(available: Sequence[str], name: str) -> tuple[Bar, Bar]:
-    found: list[tuple[Bar, Bar]] = [
-        (column, column) for column in (form.format(name) for form in SYMMETRIC)
-        if column in available
-    ]  # fmt: skip
-    low, high = (form.format(name) for form in UNEVEN)
-    if low in available and high in available:
-        found.append((low, high))
+def _bars_by_name(available: Sequence[str], name: str) -> Bars:
+    found = error_columns(available, name)
     if len(found) == 1:
         return found[0]
     if found:
-        options = ", ".join(str(low) if low == high else f"{low}:{high}" for low, high in found)
+        several = ", ".join(low if low == high else f"{low}:{high}" for low, high in found)
         raise ValueError(
-            f"Expected one error for column {name!r}; got several: {options}. "
-            f"Name it: --errors {name}={found[0][0]}"
+            f"Expected one error for column {name!r}; got several: {several}. "
+            f"Name it: errors=[{f'{name}={found[0][0]}'!r}]"
         )
     forms = ", ".join(form.format(name) for form in SYMMETRIC)
+    pair = " with ".join(form.format(name) for form in ASYMMETRIC)
     raise ValueError(
-        f"Expected the error of column {name!r} in {forms} or {low} with {high}; got none of them. "
-        f"Name it: --errors {name}=COLUMN, or --errors {name}=0 if it is exact."
+        f"Expected the error of column {name!r} in {forms} or {pair}; got none of them. Name it: "
+        f"errors=[{f'{name}=COLUMN'!r}], or errors=[{f'{name}=0'!r}] if it is exact."
     )
 
 
-def _corr_by_name(
-    available: Sequence[str], names: Sequence[str], cov: Sequence[tuple[str, str, str]]
-) -> tuple[tuple[str, str, str], ...]:
-    known = {frozenset(pair[:2]) for pair in cov}
-    found = []
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            for column in (f"{first}_{second}_corr", f"{second}_{first}_corr"):
-                if column in available and frozenset((first, second)) not in known:
-                    found.append((first, second, column))
-                    break
-    return tuple(found)
+def _correlations_by_name(
+    available: Sequence[str], names: Sequence[str], covariances: Pairs
+) -> Pairs:
+    known = {frozenset(pair[:2]) for pair in covariances}
+    pairs = [
+        (first, second, correlation_column(available, first, second))
+        for i, first in enumerate(names)
+        for second in names[i + 1 :]
+        if frozenset((first, second)) not in known
+    ]
+    return tuple((first, second, column) for first, second, column in pairs if column is not None)
 
 
 def _bar(value: Any) -> Bar:

@@ -27,16 +27,15 @@ from deconflow.xd.fit import SMALLEST_VARIANCE, FitSettings, PreparedData, fit_e
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
-from deconflow.xd.mixture import Mixture, average, take_apart
-from deconflow.xd.posterior import MixturePosterior, posterior, seen_through
+from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 
 __all__ = [
     "CLEARLY", "SMALLEST_VARIANCE", "STARTS", "Adam", "AveragedFit", "Block", "Candidate",
-    "Constraints", "CrossFits", "EMResult", "FitSettings", "Fold", "KernelRows", "Mixture",
-    "MixturePosterior", "PreparedData", "Stopping", "Sums", "average", "choose", "compare", "em",
+    "Constraints", "CrossFits", "EMResult", "FitSettings", "Fold", "KernelRows",
+    "PreparedData", "Stopping", "Sums", "choose", "compare", "em",
     "expectation", "fit_average", "fit_averaged", "fit_exact", "fit_minibatch", "lay_out", "log_p",
     "made_feasible", "maximisation", "mean_log_likelihood", "n_parameters", "paired", "posterior",
-    "row_weights", "seen_through", "split_and_merge", "step_on_batch", "take_apart",
+    "posterior_pieces", "row_weights", "split_and_merge", "step_on_batch",
 ]  # fmt: skip

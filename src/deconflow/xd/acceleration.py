@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.layout import lower_triangle
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.mixture import Mixture
 
 
 class Anderson:
@@ -34,7 +34,7 @@ class Anderson:
         self.befores: list[Array] = []
         self.afters: list[Array] = []
 
-    def propose(self, before: Mixture, after: Mixture) -> Mixture:
+    def propose(self, before: GaussianMixture, after: GaussianMixture) -> GaussianMixture:
         """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
         x, fx = _coordinates(before), _coordinates(after)
         self.befores.append(x)
@@ -62,7 +62,7 @@ def _factors(covariances: Array) -> NDArray[np.floating]:
         return np.linalg.cholesky(with_floor(covariances, 1e-14 * np.eye(covariances.shape[1])))
 
 
-def _coordinates(mixture: Mixture) -> Array:
+def _coordinates(mixture: GaussianMixture) -> Array:
     factors = _factors(mixture.covariances)
     i, j = lower_triangle(mixture.dim, -1)
     diagonal = np.diagonal(factors, axis1=1, axis2=2)
@@ -72,7 +72,7 @@ def _coordinates(mixture: Mixture) -> Array:
     return np.concatenate([part.ravel() for part in parts])
 
 
-def _mixture(x: Array, like: Mixture, constraints: Constraints) -> Mixture | None:
+def _mixture(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture | None:
     K, D = like.means.shape
     i, j = lower_triangle(D, -1)
     log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))

@@ -22,15 +22,15 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.xd.em import EMResult, mean_log_likelihood
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows, lay_out
-from deconflow.xd.mixture import Mixture, average
 
 Table = dict[str, NDArray[Any]]
-Starts = Sequence[Mixture | None]
+Starts = Sequence[GaussianMixture | None]
 STARTS_TO_COMPARE = 4
 FAILED_START = 0.003
 """A start whose mean training log-likelihood is this far below the best is left out."""
@@ -78,9 +78,9 @@ class Candidate:
     held_out: Array
     fits: list[list[EMResult]] = field(default_factory=list)
 
-    def density(self, fold: int) -> Mixture:
+    def density(self, fold: int) -> GaussianMixture:
         """Return the average of the fits without a fold."""
-        return average([result.mixture for result in self.fits[fold]])
+        return mix([result.mixture for result in self.fits[fold]])
 
     def entropy(self, draws: int) -> float:
         """Return the mean entropy of the fits, each from some draws."""
@@ -229,7 +229,7 @@ def fit_average(
     best = max(results, key=lambda result: result.log_likelihood)
     good = results if over == "folds" else _not_stuck(results, settings)
     mixtures = [result.mixture for result in good]
-    return replace(best, mixture=average(mixtures), averaged=mixtures)
+    return replace(best, mixture=mix(mixtures), averaged=mixtures)
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class AveragedFit:
 
     Attributes
     ----------
-    mixtures : list of Mixture
+    mixtures : list of GaussianMixture
         One for each fold that was left out.
     shares : array
         The share of each in the average.
@@ -252,7 +252,7 @@ class AveragedFit:
         See :meth:`CrossFits.table`.
     """
 
-    mixtures: list[Mixture]
+    mixtures: list[GaussianMixture]
     shares: Array
     held_out: Array
     folds: list[Fold]
@@ -260,9 +260,9 @@ class AveragedFit:
     table: Table
 
     @property
-    def mixture(self) -> Mixture:
+    def mixture(self) -> GaussianMixture:
         """The average as one mixture."""
-        return average(self.mixtures, self.shares.tolist())
+        return mix(self.mixtures, self.shares.tolist())
 
 
 def fit_averaged(
@@ -362,7 +362,7 @@ class _Search:
         held_out = np.empty(len(cross.data))
         for f, fold in enumerate(self.folds):
             densities = [each.density(f) for each in used]
-            mixtures.append(average(densities, shares[shares > 0].tolist()))
+            mixtures.append(mix(densities, shares[shares > 0]))
             held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
@@ -441,9 +441,9 @@ def _not_stuck(results: list[EMResult], settings: Sequence[FitSettings]) -> list
     return [result for group in groups for result in successful(group)]
 
 
-def log_p(mixture: Mixture, rows: KernelRows, threads: int | None = None) -> Array:
+def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None) -> Array:
     """Log-likelihood of each row, in the user's units."""
-    mixture = rows.units.mixture(mixture)
+    mixture = rows.units.mixture_to_standard(mixture)
     return expectation(mixture, rows, moments=False, threads=threads).log_p
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.acceleration import Anderson
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, maximisation
-from deconflow.xd.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class EMResult:
 
     Attributes
     ----------
-    mixture : Mixture
+    mixture : GaussianMixture
         In the units of the rows.
     log_likelihood : float
         Mean log-likelihood of ``mixture``'s predecessor: that of the last pass.
@@ -57,16 +57,16 @@ class EMResult:
         Whether the last step gained at most ``tol``.
     n_iter : int
         Number of passes over the rows.
-    averaged : list of Mixture
+    averaged : list of GaussianMixture
         The mixtures that ``mixture`` is the average of, in equal shares; empty for a single fit.
     """
 
-    mixture: Mixture
+    mixture: GaussianMixture
     log_likelihood: float = -np.inf
     history: list[float] = field(default_factory=list)
     converged: bool = False
     n_iter: int = 0
-    averaged: list[Mixture] = field(default_factory=list)
+    averaged: list[GaussianMixture] = field(default_factory=list)
 
 
 def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
@@ -75,7 +75,7 @@ def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
 
 
 def em(
-    mixture: Mixture,
+    mixture: GaussianMixture,
     rows: KernelRows,
     constraints: Constraints,
     stopping: Stopping,

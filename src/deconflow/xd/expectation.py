@@ -23,10 +23,10 @@ import numpy as np
 
 from deconflow._limits import cpus
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
 from deconflow.xd.kernel.compile import WIDTH
 from deconflow.xd.layout import Block, KernelRows, lower_triangle
-from deconflow.xd.mixture import Mixture
 
 PIECES = 16
 """Each block is added up in this many pieces, so that sums do not depend on the threads."""
@@ -67,7 +67,7 @@ class Sums:
 
 
 def expectation(
-    mixture: Mixture,
+    mixture: GaussianMixture,
     rows: KernelRows,
     *,
     moments: bool = True,
@@ -134,7 +134,7 @@ def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
 class _Pass:
     """One block seen by one mixture."""
 
-    def __init__(self, block: Block, mixture: Mixture, moments: bool, keep: bool) -> None:
+    def __init__(self, block: Block, mixture: GaussianMixture, moments: bool, keep: bool) -> None:
         self.block, self.moments = block, moments
         self.mixture = mixture
         self.kernel, self.functions = _kernel(), arithmetic(block)

@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import SMALLEST_JOB
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.mixture import Mixture
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import Starter, mean_noise
 
@@ -43,7 +43,7 @@ class FitSettings:
     split_merge: int = 0
     stopping: Stopping = field(default_factory=Stopping)
     fixed: tuple[NDArray[np.bool_], ...] | None = None
-    complete: Callable[[Mixture], Mixture] | None = None
+    complete: Callable[[GaussianMixture], GaussianMixture] | None = None
     """Puts what the user gives of a start into one that was made, in the user's units."""
 
     def constraints(self, prepared: PreparedData) -> Constraints:
@@ -77,21 +77,24 @@ class PreparedData:
         """The unit of the floor: to find it, some laws are fitted."""
         return mean_noise(self.data, self.rows.units)
 
-    def start(self, settings: FitSettings, rng: np.random.RandomState) -> Mixture:
+    def start(self, settings: FitSettings, rng: np.random.RandomState) -> GaussianMixture:
         """Make a start, in the user's units."""
         if settings.floor not in self._starters:
             floor = settings.constraints(self).floor
             self._starters[settings.floor] = Starter(self.data, self.rows, floor)
         made = self._starters[settings.floor].make(settings.n_components, settings.init, rng)
-        made = self.rows.units.restore_mixture(made)
+        made = self.rows.units.mixture_from_standard(made)
         return made if settings.complete is None else settings.complete(made)
 
-    def begin(self, start: Mixture, constraints: Constraints) -> Mixture:
+    def begin(self, start: GaussianMixture, constraints: Constraints) -> GaussianMixture:
         """Return a start as EM takes it: in the units of the rows, within the constraints."""
-        return made_feasible(self.rows.units.mixture(start), constraints)
+        return made_feasible(self.rows.units.mixture_to_standard(start), constraints)
 
     def fit(
-        self, settings: FitSettings, rng: np.random.RandomState, start: Mixture | None = None
+        self,
+        settings: FitSettings,
+        rng: np.random.RandomState,
+        start: GaussianMixture | None = None,
     ) -> EMResult:
         """Fit once; the answer's mixture is in the user's units."""
         constraints, stopping = settings.constraints(self), settings.stopping
@@ -100,11 +103,14 @@ class PreparedData:
         if settings.split_merge > 0:
             depth = settings.split_merge
             result = split_and_merge(result, self.rows, constraints, stopping, depth, rng)
-        result.mixture = self.rows.units.restore_mixture(result.mixture)
+        result.mixture = self.rows.units.mixture_from_standard(result.mixture)
         return result
 
     def fit_from(
-        self, starts: Sequence[Mixture | None], settings: FitSettings, rng: np.random.RandomState
+        self,
+        starts: Sequence[GaussianMixture | None],
+        settings: FitSettings,
+        rng: np.random.RandomState,
     ) -> list[EMResult]:
         """Fit from several starts; None stands for one to be made.
 
@@ -134,15 +140,15 @@ def _smallest_variance(data: Observations, rows: KernelRows) -> float:
     return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
 
 
-def made_feasible(mixture: Mixture, constraints: Constraints) -> Mixture:
+def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> GaussianMixture:
     """Raise the covariances that are free to the floor, the fixed ones to what is invertible."""
     covariances = with_floor(mixture.covariances, constraints.floor)
     fixed = with_floor(mixture.covariances, SMALLEST_OF_NOISY * np.eye(mixture.dim))
     covariances = np.where(constraints.fixed_covariances[:, None, None], fixed, covariances)
-    return Mixture(mixture.weights, mixture.means, covariances)
+    return GaussianMixture(mixture.weights, mixture.means, covariances)
 
 
-def fit_exact(values: Array, n_components: int, seed: int) -> Mixture:
+def fit_exact(values: Array, n_components: int, seed: int) -> GaussianMixture:
     """Fit a mixture to values without noise, with one thread."""
     exact = gaussian(sd=torch.zeros(values.shape[1], dtype=torch.float64))
     prepared = PreparedData(Observations.from_arrays(values, exact))

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
-from deconflow.xd.noise_parts import IndependentParts, JointParts, noise_parts
 
 Index = NDArray[np.int64]
 LOG_2PI = float(np.log(2 * np.pi))
@@ -39,7 +39,7 @@ class Block:
         What :func:`deconflow.xd.kernel.passes.pass_over` wants.
     projection : array or None
         ``(M, D)`` for all rows, or None for the identity.
-    common : JointParts or None
+    common : JointMixture or None
         The one noise law of all rows, if it is shared.
     log_unit : array
         ``(1,)`` or ``(n,)``: what to add to the kernel's log-likelihood of each row.
@@ -52,7 +52,7 @@ class Block:
     log_share: Array
     omega: Array
     projection: Array | None
-    common: JointParts | None
+    common: JointMixture | None
     log_unit: Array
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
     seen = data.dim if observed is None else observed.sum(1)
     rows = _Rows(
         w=standard.w.numpy(),
-        parts=noise_parts(standard.noise),
+        parts=standard.noise.as_mixture(),
         weights=None if data.weights is None else data.weights.numpy(),
         observed=observed,
         projection=None if standard.projection is None else standard.projection.numpy(),
@@ -117,7 +117,7 @@ class _Rows:
     """All rows in the kernel's units, before they are grouped."""
 
     w: Array
-    parts: JointParts | IndependentParts
+    parts: NoiseMixture
     weights: Array | None
     observed: NDArray[np.bool_] | None
     projection: Array | None
@@ -165,12 +165,12 @@ class _Rows:
     def own_projections(self) -> Block:
         """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
         n, size = self.w.shape
-        parts = self.parts.take(None, None)
+        parts = self.parts.take()
         noise = parts.covariances[..., None] * np.eye(size) if parts.diagonal else parts.covariances
         seen = np.ones((n, size), dtype=bool) if self.observed is None else self.observed
         both = seen[:, None, :, None] & seen[:, None, None, :]
         means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
-        parts = JointParts(parts.weights, means, np.where(both, noise, np.eye(size)))
+        parts = JointMixture(parts.weights, means, np.where(both, noise, np.eye(size)))
         projection = seen[:, :, None] * np.eye(size) if self.projection is None else self.projection
         packed, slopes = _packed(parts.covariances), projection.reshape(n, -1).T
         slopes = np.broadcast_to(slopes, (len(packed), *slopes.shape))
@@ -186,7 +186,7 @@ class _Rows:
         log_share: Array,
         index: Index | None = None,
         projection: Array | None = None,
-        common: JointParts | None = None,
+        common: JointMixture | None = None,
     ) -> Block:
         omega = np.zeros(0) if self.weights is None else self.weights
         log_unit = self.log_unit
@@ -200,7 +200,7 @@ class _Rows:
         return Block(kind, index, w, s, log_share, omega, projection, common, log_unit)
 
 
-def _same_for_all(parts: JointParts) -> JointParts | None:
+def _same_for_all(parts: JointMixture) -> JointMixture | None:
     """Return the one law that all rows have, or None."""
     arrays = [parts.weights, parts.covariances] + ([] if parts.means is None else [parts.means])
     if all(len(a) == 1 or ((a[1] == a[0]).all() and (a == a[0]).all()) for a in arrays):
@@ -208,7 +208,7 @@ def _same_for_all(parts: JointParts) -> JointParts | None:
     return None
 
 
-def _noise_by_row(parts: JointParts, size: int) -> tuple[str, Array]:
+def _noise_by_row(parts: JointMixture, size: int) -> tuple[str, Array]:
     """Lay out noise that differs by row: its kind, and ``s``."""
     if parts.diagonal:
         return "diagonal", parts.covariances.transpose(1, 2, 0)
@@ -223,7 +223,7 @@ def _packed(covariances: Array) -> Array:
     return covariances[..., i, j].transpose(1, 2, 0)
 
 
-def _shifted(values: Array, parts: JointParts) -> Array:
+def _shifted(values: Array, parts: JointMixture) -> Array:
     """Values less the means of the noise's parts, ``(1 or J, M, N)``."""
     if parts.means is None:
         return values.T[None]
@@ -231,7 +231,7 @@ def _shifted(values: Array, parts: JointParts) -> Array:
     return values.T - np.broadcast_to(parts.means, shape).transpose(1, 2, 0)
 
 
-def _log_shares(parts: JointParts, n: int) -> Array:
+def _log_shares(parts: JointMixture, n: int) -> Array:
     """Log weights of the noise's parts, ``(J, N)``; ``(0, 0)`` for a single part."""
     n_parts = parts.weights.shape[1]
     if n_parts == 1:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.expectation import Sums
-from deconflow.xd.mixture import Mixture
 
 Flags = NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ class Constraints:
         none = np.zeros(n_components, dtype=bool)
         return cls(floor, prior, none, none, none)
 
-    def log_prior(self, mixture: Mixture) -> float:
+    def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
 
         The M-step ``(sum + W) / (q0 + 1)`` maximises the likelihood times
@@ -79,16 +79,18 @@ class Constraints:
         total = new[~fixed].sum()
         return old if total <= 0 else np.where(fixed, old, new / total * left)
 
-    def kept(self, old: Mixture, weights: Array, means: Array, covariances: Array) -> Mixture:
+    def kept(
+        self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
+    ) -> GaussianMixture:
         """Return a mixture of new parameters, but for those that are fixed."""
-        return Mixture(
+        return GaussianMixture(
             self.weights(old.weights, weights),
             np.where(self.fixed_means[:, None], old.means, means),
             np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
         )
 
 
-def maximisation(mixture: Mixture, sums: Sums, constraints: Constraints) -> Mixture:
+def maximisation(mixture: GaussianMixture, sums: Sums, constraints: Constraints) -> GaussianMixture:
     r"""Take one M-step.
 
     .. math:: m' = m + V u / q_0, \qquad
@@ -111,7 +113,7 @@ def maximisation(mixture: Mixture, sums: Sums, constraints: Constraints) -> Mixt
     new = with_floor(_even(new), constraints.floor)
     keep = constraints.fixed_covariances | ~alive
     new[keep] = V[keep]
-    return Mixture(constraints.weights(mixture.weights, sums.q0), mixture.means + step, new)
+    return GaussianMixture(constraints.weights(mixture.weights, sums.q0), mixture.means + step, new)
 
 
 def with_floor(covariances: Array, floor: Array | None) -> Array:

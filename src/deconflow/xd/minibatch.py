@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import EMResult, Stopping, mean_log_likelihood
@@ -24,7 +25,6 @@ from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.mixture import Mixture
 
 SMALLEST_GAIN = 1e-4
 """Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""
@@ -36,7 +36,7 @@ class Adam:
 
     Attributes
     ----------
-    mixture : Mixture
+    mixture : GaussianMixture
         In the units of the rows.
     constraints : Constraints
         Floor, and what is fixed.
@@ -46,7 +46,7 @@ class Adam:
         Largest change of a coordinate in one step, about.
     """
 
-    mixture: Mixture
+    mixture: GaussianMixture
     constraints: Constraints
     units: Standardiser
     learning_rate: float = 0.01
@@ -69,9 +69,9 @@ class Adam:
         return cls(begin, constraints, prepared.rows.units, learning_rate)
 
     @property
-    def restored(self) -> Mixture:
+    def restored(self) -> GaussianMixture:
         """The mixture in the user's units."""
-        return self.units.restore_mixture(self.mixture)
+        return self.units.mixture_from_standard(self.mixture)
 
     def step(self, sums: Sums, n: float, rate: float | None = None) -> None:
         """Move along the gradient of the mean log-likelihood of a batch of weight ``n``."""
@@ -97,7 +97,7 @@ class Adam:
         means = np.linalg.solve(L, sums.vu[..., None])[..., 0]  # L' u
         return [(sums.q0 - n * self.mixture.weights) / n, means / n, inner / n]
 
-    def _moved(self, log_weights: Array, means: Array, inner: Array) -> Mixture:
+    def _moved(self, log_weights: Array, means: Array, inner: Array) -> GaussianMixture:
         old = self.mixture
         L = np.linalg.cholesky(old.covariances)
         shifts = np.einsum("kij,kj->ki", L, means)

@@ -1,143 +1,162 @@
 r"""The exact posterior of each row under a mixture: again a mixture.
 
-For component ``k`` and part ``j`` of the noise, with :math:`T = R V_k R^T + S_j`,
+For component ``k`` and part ``j`` of the noise, with :math:`T = R V_k R^T + S_j = L L^T`,
+:math:`B = L^{-1} R V_k` and :math:`y = L^{-1} (w - b_j - R m_k)`,
 
-.. math:: v | w \sim N(m_k + V_k R^T T^{-1} (w - b_j - R m_k), \; V_k - V_k R^T T^{-1} R V_k).
+.. math:: v | w \sim N(m_k + B^T y, \; V_k - B^T B), \quad
+          \log \pi_{kj}(w) = \log \pi_k c_j - \tfrac12 |y|^2 - \log |L| + \text{const}.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.utils import check_random_state
 
+from deconflow._limits import rows_at_once
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture, stack
+from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations
-from deconflow.randomness import RandomState
-from deconflow.xd.mixture import LOG_2PI, Mixture
-from deconflow.xd.noise_parts import JointParts, noise_parts
+from deconflow.xd.expectation import expectation
+from deconflow.xd.layout import lay_out
 
-Array = NDArray[np.float64]
-NUMBERS_AT_ONCE = 4_000_000
+Rows = NDArray[np.int64]
+
+FEW = 32
+"""Mixtures with at most this many components are taken whole."""
+NEGLIGIBLE = 1e-15
+"""Components of less weight than this in a row's posterior are left out of it."""
 
 
-@dataclass(frozen=True, repr=False)
-class MixturePosterior:
-    """A Gaussian mixture for every row.
+def posterior(
+    mixture: GaussianMixture, data: Observations, most: int | None = None
+) -> GaussianMixture:
+    """Return the posterior of every row, as one batch.
 
-    Attributes
-    ----------
-    weights, means, covariances : array
-        ``(N, C)``, ``(N, C, D)`` and ``(N, C, D, D)``.
+    ``most`` keeps only so many of the heaviest components per row, as a proposal does: memory
+    then does not depend on how many the mixture has, or the noise law is made of.
     """
-
-    weights: Array
-    means: Array
-    covariances: Array
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __repr__(self) -> str:
-        rows, components, dim = self.means.shape
-        return f"MixturePosterior({rows} rows, {components} components each, {dim} dimensions)"
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return np.einsum("nc,ncd->nd", self.weights, self.means)
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-        offset = self.means - self.mean[:, None]
-        within = np.einsum("nc,ncij->nij", self.weights, self.covariances)
-        return within + np.einsum("nc,nci,ncj->nij", self.weights, offset, offset)
-
-    @property
-    def sd(self) -> Array:
-        """Posterior standard deviations ``(N, D)``."""
-        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
-
-    def sample(self, n_samples: int, random_state: RandomState = None) -> Array:
-        """Draw ``(N, n_samples, D)``."""
-        rng = check_random_state(random_state)
-        edges = np.cumsum(self.weights, axis=1)
-        u = rng.uniform(size=(len(self), n_samples)) * edges[:, -1:]
-        which = (u[:, :, None] > edges[:, None, :]).sum(2).clip(0, edges.shape[1] - 1)
-        row = np.arange(len(self))[:, None]
-        values, vectors = np.linalg.eigh(self.covariances)
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-        white = rng.standard_normal((len(self), n_samples, self.means.shape[2]))
-        return self.means[row, which] + np.einsum("nsij,nsj->nsi", roots[row, which], white)
+    pieces = _in_pieces(mixture, data, data.noise.as_mixture(), np.arange(len(data)), None)
+    return stack([part if most is None else part.heaviest(most) for _, part in pieces])
 
 
-def posterior(mixture: Mixture, data: Observations) -> MixturePosterior:
-    """Compute the posterior of every row."""
-    parts = noise_parts(data.noise)
-    if not isinstance(parts, JointParts):
-        parts = parts.take(None, None)
-    size = len(mixture) * parts.weights.shape[1] * max(data.dim, data.latent_dim) ** 2
-    step = max(1, NUMBERS_AT_ONCE // size)
-    pieces = [
-        _posterior(mixture, data[lo : lo + step], parts.take(_range(lo, step, len(data)), None))
-        for lo in range(0, len(data), step)
-    ]
-    return MixturePosterior(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+def posterior_pieces(
+    mixture: GaussianMixture, data: Observations
+) -> Iterator[tuple[Rows, GaussianMixture]]:
+    """Walk through the posteriors of all rows, in pieces of bounded memory.
+
+    Each piece has the rows' numbers, not in order, and their mixtures. Of a large mixture a row
+    gets only the components that matter to it, so that an average of hundreds stays cheap.
+    """
+    parts = data.noise.as_mixture()
+    for rows in _blocks(len(data), mixture.n_components):
+        for some, chosen in _relevant(mixture, data, rows):
+            yield from _in_pieces(mixture, data, parts, some, chosen)
 
 
-def _range(lo: int, step: int, n: int) -> NDArray[np.int64]:
-    return np.arange(lo, min(lo + step, n))
+def _blocks(n_rows: int, numbers: int) -> Iterator[Rows]:
+    step = rows_at_once(numbers)
+    for start in range(0, n_rows, step):
+        yield np.arange(start, min(start + step, n_rows))
+
+
+def _relevant(
+    mixture: GaussianMixture, data: Observations, rows: Rows
+) -> Iterator[tuple[Rows, NDArray[np.int64] | None]]:
+    """Group rows by how many components matter to them; give the numbers of these, or None."""
+    if mixture.n_components <= FEW:
+        yield rows, None
+        return
+    laid_out = lay_out(data[rows])
+    sums = expectation(
+        laid_out.units.mixture_to_standard(mixture), laid_out, moments=False, responsibilities=True
+    )
+    assert sums.responsibilities is not None
+    counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
+    sizes = np.minimum(2 ** np.ceil(np.log2(np.maximum(counts, 8))), mixture.n_components)
+    for size in np.unique(sizes).astype(int):
+        some = np.flatnonzero(sizes == size)
+        if size == mixture.n_components:
+            yield rows[some], None
+            continue
+        heavy = np.argpartition(-sums.responsibilities[some], size - 1, axis=1)[:, :size]
+        yield rows[some], heavy
+
+
+def _in_pieces(
+    mixture: GaussianMixture,
+    data: Observations,
+    parts: NoiseMixture,
+    rows: Rows,
+    chosen: NDArray[np.int64] | None,
+) -> Iterator[tuple[Rows, GaussianMixture]]:
+    count = mixture.n_components if chosen is None else chosen.shape[1]
+    numbers = count * parts.n_parts * max(data.dim, data.latent_dim) ** 2
+    for some in _blocks(len(rows), numbers):
+        own = mixture if chosen is None else _gathered(mixture, chosen[some])
+        piece = rows[some]
+        yield piece, _posterior(own, data[piece], parts.take(piece))
+
+
+def _gathered(mixture: GaussianMixture, chosen: NDArray[np.int64]) -> GaussianMixture:
+    return GaussianMixture(
+        mixture.weights[chosen], mixture.means[chosen], mixture.covariances[chosen]
+    )
 
 
 def _posterior(
-    mixture: Mixture, data: Observations, parts: JointParts
-) -> tuple[Array, Array, Array]:
+    mixture: GaussianMixture, data: Observations, parts: JointMixture
+) -> GaussianMixture:
+    """Compute the posterior of some rows; the mixture is common to them, or one per row."""
     n, size = data.w.shape
-    R = seen_through(data)
     noise = parts.covariances
     noise = noise[..., None] * np.eye(size) if parts.diagonal else noise
     if data.observed is not None:
         seen = data.observed.numpy()
         both = seen[:, None, :, None] & seen[:, None, None, :]
         noise = np.where(both, noise, np.eye(size))
-    RV = R[:, None] @ mixture.covariances[None]  # (n or 1, K, M, D)
-    T = (RV @ np.swapaxes(R, 1, 2)[:, None])[:, :, None] + noise[:, None]  # (n, K, J, M, M)
+    means, covariances = mixture.means, mixture.covariances
+    if not mixture.batch_shape:
+        means, covariances = means[None], covariances[None]
+    R = data.projections().numpy()
+    RV = R[:, None] @ covariances  # (n or 1, K, M, D)
+    T = (RV @ np.swapaxes(R, 1, 2)[:, None])[:, :, None] + noise[:, None]  # (n or 1, K, J, M, M)
     shift = np.zeros((1, 1, size)) if parts.means is None else parts.means
-    centre = np.einsum("nmd,kd->nkm", R, mixture.means)[:, :, None] + shift[:, None]
-    offset = data.w.numpy()[:, None, None] - centre
+    centre = (R[:, None] @ means[..., None])[..., 0][:, :, None] + shift[:, None]
+    offset = data.w.numpy()[:, None, None] - centre  # (n, K, J, M)
     if data.observed is not None:
         offset = np.where(data.observed.numpy()[:, None, None], offset, 0.0)
-    gain = np.linalg.solve(T, np.broadcast_to(RV[:, :, None], (*T.shape[:-1], RV.shape[-1])))
-    means = mixture.means[:, None] + np.einsum("nkjmd,nkjm->nkjd", gain, offset)
-    covariances = mixture.covariances[:, None] - np.swapaxes(gain, -1, -2) @ RV[:, :, None]
-    covariances = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
-    weights = _weights(mixture, parts, T, offset)
-    shape = (n, len(mixture) * parts.weights.shape[1])
-    D = mixture.dim
-    return (
-        np.broadcast_to(weights, (n, *weights.shape[1:])).reshape(shape),
-        np.broadcast_to(means, (n, *means.shape[1:])).reshape(*shape, D),
-        np.broadcast_to(covariances, (n, *covariances.shape[1:])).reshape(*shape, D, D),
+    L = np.linalg.cholesky(T)
+    whitener = np.linalg.inv(L)  # once for all rows that share their noise
+    B, y = whitener @ RV[:, :, None], whitener @ offset[..., None]
+    Bt = np.swapaxes(B, -1, -2)
+    left = covariances[:, :, None] - Bt @ B
+    return _flattened(
+        n,
+        _weights(mixture, parts, L, y[..., 0]),
+        means[:, :, None] + (Bt @ y)[..., 0],
+        0.5 * (left + np.swapaxes(left, -1, -2)),
     )
 
 
-def _weights(mixture: Mixture, parts: JointParts, T: Array, offset: Array) -> Array:
-    factor = np.linalg.cholesky(T)
-    white = np.linalg.solve(factor, offset[..., None])[..., 0]
-    log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
-    log_p = -0.5 * (np.square(white).sum(-1) + offset.shape[-1] * LOG_2PI) - log_det
+def _weights(mixture: GaussianMixture, parts: JointMixture, L: Array, y: Array) -> Array:
+    log_det = np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
+    log_p = -0.5 * np.square(y).sum(-1) - log_det
+    weights = mixture.weights if mixture.batch_shape else mixture.weights[None]
     with np.errstate(divide="ignore"):
-        log_p = log_p + np.log(mixture.weights)[:, None] + np.log(parts.weights)[:, None]
+        log_p = log_p + np.log(weights)[:, :, None] + np.log(parts.weights)[:, None]
     return np.exp(log_p - logsumexp(log_p, axis=(1, 2), keepdims=True))
 
 
-def seen_through(data: Observations) -> Array:
-    """Projection of each row, ``(n or 1, M, D)``, zero where a value is missing."""
-    if data.projection is not None:
-        return data.projection.numpy()
-    if data.observed is not None:
-        return data.observed.numpy()[:, :, None] * np.eye(data.dim)
-    return np.eye(data.dim)[None]
+def _flattened(n: int, weights: Array, means: Array, covariances: Array) -> GaussianMixture:
+    """Put components and parts of the noise into one axis; what is common to rows is a view."""
+    shape = (n, weights.shape[1] * weights.shape[2])
+
+    def flat(values: Array) -> Array:
+        joined = values.reshape(len(values), shape[1], *values.shape[3:])
+        return np.broadcast_to(joined, (n, *joined.shape[1:]))
+
+    return GaussianMixture(flat(weights), flat(means), flat(covariances))

@@ -8,13 +8,13 @@ from itertools import islice
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.mixture import Mixture
 
-Fit = Callable[[Mixture, Constraints], EMResult]
+Fit = Callable[[GaussianMixture, Constraints], EMResult]
 
 
 def split_and_merge(
@@ -30,14 +30,14 @@ def split_and_merge(
 
     References
     ----------
-    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for Mixture Models"
+    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for GaussianMixture Models"
     """
 
-    def plain(mixture: Mixture, constraints: Constraints) -> EMResult:
+    def plain(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
         return em(mixture, rows, constraints, stopping)
 
     fit = plain if fit is None else fit
-    if len(result.mixture.weights) < 3:
+    if result.mixture.n_components < 3:
         return result
     improved = True
     while improved:
@@ -56,7 +56,7 @@ def split_and_merge(
     return result
 
 
-def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
+def _moves(mixture: GaussianMixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
     """Triples (merge, merge, split), most promising first."""
     q = sums.responsibilities
     assert q is not None
@@ -70,7 +70,7 @@ def _moves(mixture: Mixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
                 yield i, j, int(k)
 
 
-def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
+def _misfit(mixture: GaussianMixture, q: Array, log_p: Array) -> Array:
     """Divergence of each component's own rows from its density of them."""
     share = q / np.maximum(q.sum(0), 1e-300)
     log_q = np.log(np.maximum(q, 1e-300))
@@ -79,11 +79,11 @@ def _misfit(mixture: Mixture, q: Array, log_p: Array) -> Array:
 
 
 def _move(
-    mixture: Mixture,
+    mixture: GaussianMixture,
     move: tuple[int, int, int],
     constraints: Constraints,
     rng: np.random.RandomState,
-) -> Mixture:
+) -> GaussianMixture:
     i, j, k = move
     weights, means = mixture.weights.copy(), mixture.means.copy()
     covariances = mixture.covariances.copy()
@@ -104,4 +104,4 @@ def _move(
     for flags, mine, before in zip(fixed, new, old, strict=True):
         mine[flags] = before[flags]
         kept.append(mine)
-    return Mixture(*kept)
+    return GaussianMixture(*kept)

@@ -15,14 +15,13 @@ from sklearn.cluster import KMeans
 from threadpoolctl import ThreadpoolController
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.mixture import Mixture
-from deconflow.xd.noise_parts import core_covariance
-from deconflow.xd.posterior import posterior, seen_through
+from deconflow.xd.posterior import posterior
 
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
@@ -35,10 +34,10 @@ def mean_noise(data: Observations, units: Standardiser) -> Array:
     most say little, and are left out.
     """
     some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
-    noise = np.broadcast_to(core_covariance(some.noise), (len(some), some.dim, some.dim))
-    channel = units.channel.numpy()
+    noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
+    channel = units.measured_scale.numpy()
     noise = noise / np.outer(channel, channel)
-    R = seen_through(some) * units.scale.numpy() / channel[:, None]
+    R = some.projections().numpy() * units.scale.numpy() / channel[:, None]
     size = np.einsum("nii->n", noise)
     usual = size <= 10 * np.median(size)
     back = np.linalg.pinv(np.broadcast_to(R, (len(some), *R.shape[1:]))[usual])
@@ -60,7 +59,7 @@ class Starter:
         else:
             self.points = _one_gaussian(some, rows.units, self.floor)
 
-    def make(self, n_components: int, method: str, rng: np.random.RandomState) -> Mixture:
+    def make(self, n_components: int, method: str, rng: np.random.RandomState) -> GaussianMixture:
         """Make one start."""
         if method == "kmeans":
             return self._from_labels(self._clusters(n_components, rng), n_components, rng)
@@ -81,7 +80,7 @@ class Starter:
 
     def _from_labels(
         self, labels: NDArray[np.int64], n_components: int, rng: np.random.RandomState
-    ) -> Mixture:
+    ) -> GaussianMixture:
         start = self._random(n_components, rng)
         weights, means, covariances = start.weights, start.means, start.covariances
         points = self._bounded()
@@ -93,14 +92,14 @@ class Starter:
                 covariances[k] = _covariance(mine)
         empty = np.setdiff1d(np.arange(n_components), labels)
         weights[empty] = 1.0 / len(points)
-        return Mixture(weights / weights.sum(), means, with_floor(covariances, self.floor))
+        return GaussianMixture(weights / weights.sum(), means, with_floor(covariances, self.floor))
 
-    def _random(self, n_components: int, rng: np.random.RandomState) -> Mixture:
+    def _random(self, n_components: int, rng: np.random.RandomState) -> GaussianMixture:
         points = self._bounded()
         chosen = rng.choice(len(points), n_components, replace=len(points) < n_components)
         whole = _covariance(points) / n_components ** (2 / self.dim)
         covariances = np.repeat(with_floor(whole[None], self.floor), n_components, axis=0)
-        return Mixture(np.full(n_components, 1 / n_components), points[chosen], covariances)
+        return GaussianMixture(np.full(n_components, 1 / n_components), points[chosen], covariances)
 
 
 @cache
@@ -116,8 +115,10 @@ def _covariance(points: Array) -> Array:
 def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) -> Array:
     """Posterior means under one Gaussian, for rows that do not show all of the truth."""
     rows = lay_out(some, units)
-    start = Mixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
-    start = Mixture(start.weights, start.means, with_floor(100.0 * start.covariances, floor))
+    start = GaussianMixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
+    start = GaussianMixture(
+        start.weights, start.means, with_floor(100.0 * start.covariances, floor)
+    )
     settings = Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1)
     fitted = em(start, rows, Constraints.free(1, floor), settings).mixture
     return posterior(fitted, units.observations(some)).mean

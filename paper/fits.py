@@ -1,0 +1,368 @@
+"""The fits that make the rows: XD, flows by the paper's bounds, pretrained flows, our default."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.model_selection import KFold
+
+from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
+from deconflow.densities import MixtureDensity
+from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
+from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
+from deconflow.observations import Pairs
+from deconflow.randomness import isolated_rng
+from paper import data
+from paper.data import Array, Sample, exact_posterior
+from paper.numbers import W
+from paper.protocols import EARLY_STOPPING_SHARE, Protocol
+from paper.runs import Job, Outcome
+from paper.scores import noisy_score, outcome, recorded, wine_scores
+
+Settings = dict[str, Any]
+TOY_XD: Settings = {"n_components": 3, "n_init": 5, "tol": 1e-8}
+PRIOR_SHARE, POSTERIOR_SHARE = 2, 4
+"""Pretraining gives half the budget to each flow: a row costs the prior one evaluation, and the
+posterior two, because the density of a given point takes one for each dimension."""
+
+XD_CHOICE: Settings = {"n_components": (4, 8, 16, 32), "floor": (0.05, 0.1, 0.2)}
+XD_AVERAGE: Settings = {"n_average": 5, "average_over": "folds", "max_iter": 300}
+SEARCH_SEED = 0
+"""The split whose training rows the grid search sees."""
+
+
+def fitted(job: Job) -> Outcome:
+    """Fit, from the start if what an earlier attempt left is of other settings or code."""
+    torch.set_num_threads(1)
+    try:
+        return FITS[job.task.row.fit](job)
+    except UnusableCheckpointError:
+        job.clear()
+        return FITS[job.task.row.fit](job)
+
+
+def _train(
+    objective: Objective,
+    rows: RowData,
+    n_held_out: int,
+    training: Training,
+    seed: int,
+    checkpoint: Path,
+) -> History:
+    """Train on the rows that an estimator's fit with the same seed trains on, too."""
+    with isolated_rng(seed):
+        order = torch.randperm(len(rows))
+        held_out, train = rows[order[:n_held_out]], rows[order[n_held_out:]]
+        return fit(objective, train, held_out, training, checkpoint=checkpoint)
+
+
+def default(job: Job) -> Outcome:
+    """Fit our default, on the toy or on a wine."""
+    is_toy = job.task.dataset == "toy"
+    sample = job.toy() if is_toy else job.wine()
+    rows = job.protocol.train_rows if is_toy else None
+    model = Deconvolver(random_state=job.seed, n_jobs=1, checkpoint=job.checkpoint())
+    model.fit(sample.train.w[:rows], noise=sample.noise)
+    details = {"method": model.method_, "summary": model.summary()}
+    return outcome(job, model, sample, {}, details)
+
+
+# The toy
+
+
+def toy_xd(job: Job) -> Outcome:
+    """Fit XD with three components to the training rows."""
+    sample = job.toy()
+    model = XDGMM(**TOY_XD, random_state=job.seed, n_jobs=1)
+    model.fit(sample.train.w[: job.protocol.train_rows], noise=sample.noise)
+    return outcome(job, model, sample, TOY_XD, {"iterations": int(model.n_iter_)})
+
+
+def toy_flow(job: Job) -> Outcome:
+    """Fit a flow, or a mixture, by one of the paper's bounds."""
+    settings = toy_settings(job.protocol, **job.task.row.options)
+    sample = job.toy()
+    model = FlowDeconvolver(**settings, random_state=job.seed, checkpoint=job.checkpoint())
+    if settings["flow"] == "gaussian_mixture":
+        _start_at_clusters(model, sample)
+    model.fit(sample.train.w, noise=sample.noise)
+    return outcome(job, model, sample, settings, recorded(model.history_))
+
+
+def toy_settings(protocol: Protocol, **options: Any) -> Settings:
+    """Return the parameters of a fit: the paper's networks, the protocol's sizes."""
+    is_mixture = options.get("flow") == "gaussian_mixture"
+    flows = 1 if is_mixture else 2
+    rows = protocol.train_rows + protocol.validation_rows
+    return {
+        "flow": "maf",
+        "n_layers": protocol.layers,
+        "posterior_layers": protocol.layers,
+        "hidden": protocol.hidden,
+        "n_blocks": protocol.blocks,
+        "dropout": protocol.dropout,
+        "anchored": False,
+        "batch_size": protocol.batch_size,
+        "learning_rate": (protocol.mixture_learning_rate if is_mixture else protocol.learning_rate),
+        "schedule": protocol.schedule,
+        "clip_norm": protocol.clip_norm,
+        "averaging": None,
+        "validation_fraction": protocol.validation_rows / rows,
+        "epochs": protocol.epochs_for(flows * options["n_draws"], rows),
+        **options,
+    }
+
+
+def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
+    """Let a mixture start at the k-means clusters of the noisy rows, as XD does."""
+    model.set_params(warm_start=True).initialise(sample.train.w, noise=sample.noise)
+    z = model.standardiser_.to_standard(torch.from_numpy(sample.train.w)).numpy()
+    clusters = KMeans(model.base_components, n_init=1, random_state=model.random_state)
+    start = _mixture_of(z, clusters.fit_predict(z))
+    model.density_.density.load_state_dict(start.state_dict())
+
+
+def _mixture_of(z: Array, cluster: NDArray[np.int32]) -> MixtureDensity:
+    parts = [z[cluster == k] for k in np.unique(cluster)]
+    weights = np.array([len(part) / len(z) for part in parts])
+    means = np.array([part.mean(0) for part in parts])
+    covariances = np.array([np.cov(part.T) for part in parts])
+    return MixtureDensity(*map(torch.from_numpy, (weights, means, covariances)))
+
+
+def pretrained(job: Job) -> Outcome:
+    """Train the prior on clean rows and the posterior on pairs, each by itself."""
+    sample = job.toy()
+    model, histories = _pretrain(job, sample)
+    parts = {name: recorded(history) for name, history in histories.items()}
+    seconds = round(sum(part["fit_seconds"] for part in parts.values()), 1)
+    details = {**parts, "fit_seconds": seconds}
+    return outcome(job, model, sample, pretrained_settings(job.protocol), details)
+
+
+def after_pretraining(job: Job) -> Outcome:
+    """Go on from the pretrained flows by the evidence lower bound with K = 50."""
+    sample = job.toy()
+    model = _pretrained_model(job, sample)
+    model.set_params(warm_start=True, checkpoint=job.checkpoint())
+    model.fit(sample.train.w, noise=sample.noise)
+    settings = after_settings(job.protocol)
+    return outcome(job, model, sample, settings, recorded(model.history_))
+
+
+def _pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
+    """Load the pretrained flows of this seed, or train them if they are not those of today."""
+    if _pretrained_path(job).exists():
+        model = FlowDeconvolver.load(_pretrained_path(job))
+        wanted = after_settings(job.protocol).items()
+        if all(getattr(model, name) == value for name, value in wanted):
+            return model
+    return _pretrain(job, sample)[0]
+
+
+def _pretrained_path(job: Job) -> Path:
+    return job.records.work / f"pretrained.{job.seed}.model"
+
+
+def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, History]]:
+    """Train both flows, and keep them for the row that goes on from them."""
+    model = FlowDeconvolver(**after_settings(job.protocol), random_state=job.seed)
+    model.initialise(sample.train.w, noise=sample.noise)
+    prior = MaximumLikelihood(model.density_.density)
+    posterior = PosteriorLikelihood(model.posterior_)
+    clean = model.standardiser_.observations(Observations.from_arrays(sample.train.v, 0.0))
+    pairs = _pairs(model, sample, job.seed)
+    histories = {
+        "prior": _train_part(job, "prior", prior, clean),
+        "posterior": _train_part(job, "posterior", posterior, pairs),
+    }
+    model.save(_pretrained_path(job))
+    return model, histories
+
+
+def _pairs(model: FlowDeconvolver, sample: Sample, seed: int) -> Pairs:
+    """Pair each measurement with a draw from its exact posterior, in the model's units."""
+    noisy = Observations.from_arrays(sample.train.w, sample.noise)
+    drawn = exact_posterior(sample.train.w).sample(1, random_state=seed)[:, 0]
+    v = model.standardiser_.to_standard(torch.from_numpy(drawn))
+    return Pairs(model.standardiser_.observations(noisy), v)
+
+
+def _train_part(job: Job, part: str, objective: Objective, rows: RowData) -> History:
+    protocol = job.protocol
+    training = Training(
+        epochs=pretrained_settings(protocol)["epochs"][part],
+        batch_size=protocol.batch_size,
+        learning_rate=protocol.learning_rate,
+        schedule=protocol.schedule,
+        clip_norm=protocol.clip_norm,
+    )
+    checkpoint = job.checkpoint(part)
+    return _train(objective, rows, protocol.validation_rows, training, job.seed, checkpoint)
+
+
+def after_settings(protocol: Protocol) -> Settings:
+    """Return the parameters of the fit that goes on from pretrained flows."""
+    return toy_settings(protocol, objective="elbo", n_draws=50)
+
+
+def pretrained_settings(protocol: Protocol) -> Settings:
+    """Return the same, with the epochs of either flow's training by itself."""
+    rows = protocol.train_rows + protocol.validation_rows
+    epochs = {
+        "prior": protocol.epochs_for(PRIOR_SHARE, rows),
+        "posterior": protocol.epochs_for(POSTERIOR_SHARE, rows),
+    }
+    return {**after_settings(protocol), "epochs": epochs}
+
+
+SETTINGS: dict[str, Callable[..., Settings]] = {
+    "toy_flow": toy_settings,
+    "pretrained": pretrained_settings,
+    "after_pretraining": after_settings,
+}
+"""The parameters that a row's fit has by the protocol alone, by the name of the fit."""
+
+
+# The wines
+
+
+def wine_flow(job: Job) -> Outcome:
+    """Fit a flow by importance weighting, with early stopping on a tenth of the rows."""
+    sample = job.wine()
+    model = _wine_flow(job, len(sample.train)).fit(sample.train.w, noise=sample.noise)
+    left_out = ("checkpoint", "verbose", "device", "random_state", "warm_start")
+    settings = {name: x for name, x in model.get_params().items() if name not in left_out}
+    return outcome(job, model, sample, settings, recorded(model.history_))
+
+
+def _wine_flow(job: Job, n_rows: int) -> FlowDeconvolver:
+    K = job.task.row.options["n_draws"]
+    return FlowDeconvolver(
+        "made",
+        objective="iw",
+        n_draws=K,
+        anchored=False,
+        batch_size=job.protocol.wine_batch_size,
+        schedule="constant",
+        clip_norm=job.protocol.clip_norm,
+        averaging=None,
+        validation_fraction=EARLY_STOPPING_SHARE,
+        patience=job.protocol.patience,
+        epochs=job.task.row.options.get("epochs") or job.protocol.wine_epochs(2 * K, n_rows),
+        random_state=job.seed,
+        checkpoint=job.checkpoint(),
+        **job.settings,
+    )
+
+
+def wine_plain(job: Job) -> Outcome:
+    """Fit the same flow by maximum likelihood, to noisy or to clean rows as they are."""
+    sample, column = job.wine(), job.task.row.options["fitted"]
+    values = getattr(sample.train, column)
+    training = Training(
+        epochs=job.protocol.wine_epochs(1, len(values)),
+        batch_size=job.protocol.wine_batch_size,
+        learning_rate=job.settings["learning_rate"],
+        schedule="constant",
+        clip_norm=job.protocol.clip_norm,
+        patience=job.protocol.patience,
+    )
+    model = FlowDeconvolver("made", **job.settings, random_state=job.seed)
+    model.initialise(values, noise=0.0)
+    rows = model.standardiser_.observations(Observations.from_arrays(values, 0.0))
+    objective, n_held_out = MaximumLikelihood(model.density_.density), _tenth(rows)
+    history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
+    w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
+    scores = wine_scores(model.score_samples(sample.test.v), w, sample)
+    return Outcome(scores, {**job.settings, "epochs": training.epochs}, recorded(history))
+
+
+def _tenth(rows: Any) -> int:
+    return max(1, round(EARLY_STOPPING_SHARE * len(rows)))
+
+
+def wine_xd(job: Job) -> Outcome:
+    """Fit XD by minibatch gradients, with early stopping on a tenth of the rows."""
+    sample = job.wine()
+    model, epochs = _xd_by_gradients(job, sample.train.w, sample.noise)
+    return outcome(job, model, sample, job.settings, {"epochs": epochs})
+
+
+def _xd_by_gradients(job: Job, w: Array, noise: Array) -> tuple[XDGMM, int]:
+    """Step until the held-out tenth has not improved for so long; return the best."""
+    rng = np.random.default_rng(job.seed)
+    w = w[rng.permutation(len(w))]
+    held_out, train = w[: _tenth(w)], w[_tenth(w) :]
+    batches: Settings = {"batch_size": job.protocol.wine_batch_size, "method": "minibatch"}
+    model = XDGMM(**job.settings, **batches, random_state=job.seed, n_jobs=1)
+    best, best_score, best_epoch, epoch = model, -np.inf, 0, 0
+    longest = job.protocol.wine_epochs(1, len(train))
+    while epoch < longest and epoch - best_epoch < job.protocol.patience:
+        try:
+            model.partial_fit(train[rng.permutation(len(train))], noise=noise)
+        except ValueError as error:
+            if _has_collapsed(error) and hasattr(model, "means_"):
+                break
+            raise
+        epoch, score = epoch + 1, model.score(held_out, noise=noise)
+        if score > best_score:
+            best, best_score, best_epoch = copy.deepcopy(model), score, epoch
+    return best, epoch
+
+
+def _has_collapsed(error: Exception) -> bool:
+    """Say whether a component has lost its covariance."""
+    return isinstance(error.__cause__, np.linalg.LinAlgError)
+
+
+def wine_xd_average(job: Job) -> Outcome:
+    """Fit XD as well as we can: components and floor chosen, five folds averaged."""
+    sample = job.wine()
+    model = XDGMM(**XD_CHOICE, **XD_AVERAGE, random_state=job.seed, n_jobs=1)
+    model.fit(sample.train.w, noise=sample.noise)
+    return outcome(job, model, sample, {**XD_CHOICE, **XD_AVERAGE}, {})
+
+
+def grid_point(job: Job) -> Outcome:
+    """Fit one point of the grid without one fold, and score the noisy rows of that fold.
+
+    The seed of the task is the number of the fold; clean rows play no part.
+    """
+    sample = data.wine(job.task.dataset, SEARCH_SEED, job.data)
+    w = sample.train.w[: job.protocol.wine_rows]
+    folds = KFold(job.protocol.folds, shuffle=True, random_state=SEARCH_SEED)
+    kept, left_out = list(folds.split(w))[job.seed]
+    try:
+        model, details = _grid_fit(job, w[kept], sample.noise)
+    except (NonFiniteError, ValueError) as error:
+        if isinstance(error, ValueError) and not _has_collapsed(error):
+            raise
+        return Outcome({W: math.inf}, job.settings, {"diverged": True})  # it loses
+    score = noisy_score(model, w[left_out], sample.noise, job.protocol.scored_draws)
+    return Outcome({W: score}, job.settings, details)
+
+
+def _grid_fit(job: Job, w: Array, noise: Array) -> tuple[XDGMM | FlowDeconvolver, Settings]:
+    if job.task.row.options["kind"] == "xd":
+        mixture, epochs = _xd_by_gradients(job, w, noise)
+        return mixture, {"epochs": epochs}
+    flow = _wine_flow(job, len(w)).fit(w, noise=noise)
+    return flow, recorded(flow.history_)
+
+
+FITS: dict[str, Callable[[Job], Outcome]] = {
+    f.__name__: f
+    for f in (
+        after_pretraining, default, grid_point, pretrained, toy_flow, toy_xd, wine_flow,
+        wine_plain, wine_xd, wine_xd_average,
+    )
+}  # fmt: skip

@@ -1,0 +1,105 @@
+"""Orderings and differences, on records that are made up."""
+
+import json
+
+import pytest
+
+from paper.check import check
+from paper.findings import ORDERINGS, differences
+from paper.page import UNEXPLAINED, part_in
+from paper.protocols import BUDGET
+from paper.records import Records
+
+
+def run(table, dataset, row, seed, v, w, **others):
+    return {
+        "table": table, "dataset": dataset, "row": row, "seed": seed, "minus_log_p_v": v,
+        "minus_log_p_w": w, "seconds": 60.0, "core_seconds": 60.0, "details": {},
+        "settings": {}, **others,
+    }  # fmt: skip
+
+
+def by_table(*runs):
+    answer = {}
+    for one in runs:
+        key = one["dataset"], one["row"], one["seed"]
+        answer.setdefault(one["table"], {})[key] = one
+    return answer
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: o.words)
+def test_every_ordering_can_hold_and_fail(ordering):
+    def side(place, value):
+        return [run(*place, seed, value, value + 0.01 * seed) for seed in (0, 1)]
+
+    good = by_table(*side(ordering.better, 1.0), *side(ordering.worse, 2.0))
+    bad = by_table(*side(ordering.better, 2.0), *side(ordering.worse, 1.0))
+    assert ordering.verdict(good).startswith("holds: by +1.0000")
+    assert ordering.verdict(bad).startswith("does not hold: by -1.0000")
+    assert ordering.verdict({}) == "not run"
+
+
+def test_an_ordering_within_its_error_says_so():
+    ordering = ORDERINGS[0]
+    pairs = [(1.0, 1.1), (1.0, 0.95), (1.0, 1.05)]
+    runs = [
+        run(*side, seed, 0.0, value)
+        for seed, values in enumerate(pairs)
+        for side, value in zip((ordering.better, ordering.worse), values, strict=True)
+    ]
+    assert "within two standard errors" in ordering.verdict(by_table(*runs))
+
+
+def test_differences_are_those_beyond_two_standard_deviations():
+    near = run("mixture", "toy", "elbo-1", 0, 2.95, 3.609)
+    assert list(differences(by_table(near))) == []
+    far = {**near, "minus_log_p_v": 3.0, "minus_log_p_w": 3.700}
+    title = "Flow, evidence lower bound, K = 1"
+    assert [name for name, *_ in differences(by_table(far))] == [
+        f"{title}, -log p(v)", f"{title}, -log p(w)",
+    ]  # fmt: skip
+    wines = [run("uci", name, "iw-50", 0, 8.0, None) for name in ("white", "red-file")]
+    ((name, ours, paper),) = differences(by_table(*wines))
+    assert name == "white wine, Flow, importance weighted, K = 50, -log p(v)"
+    assert (ours.mean, paper) == (8.0, (8.685, 0.082))
+
+
+def test_a_reason_on_the_page_is_kept_as_long_as_its_numbers_are(paper_again):
+    records = Records(paper_again.results, "mixture", "budget")
+
+    def part(v):
+        records.add(run("mixture", "toy", "elbo-1", 0, v, 3.609))
+        paper_again.write()
+        return part_in(paper_again.document.read_text(), "differences")
+
+    def unexplained():
+        return any("reason is to be written" in words for _, words in paper_again.check(["grid"]))
+
+    assert "no number differs" in part(2.9)
+    assert UNEXPLAINED in part(3.1)
+    assert unexplained()
+    text = paper_again.document.read_text()
+    paper_again.document.write_text(text.replace(UNEXPLAINED, "Dropout, and a long reason."))
+    assert "| Dropout, and a long reason. |" in part(3.1)
+    assert not unexplained()
+    assert UNEXPLAINED in part(3.2)
+
+
+@pytest.mark.parametrize(("excess", "wanted"), [(0.004, True), (0.006, False)])
+def test_the_bar_of_xd(tmp_path, excess, wanted):
+    one = run("mixture", "toy", "xd", 0, 2.669 + excess, 3.603, truth_v=2.669, truth_w=3.603)
+    Records(tmp_path / "results", "mixture", "budget").add(one)
+    findings = check(tmp_path / "results", tmp_path / "no.md", BUDGET, ["mixture"])
+    (good,) = [good for good, words in findings if "of the truth" in words]
+    assert good is wanted
+
+
+def test_records_of_the_repository_are_written_as_they_are(tmp_path, request):
+    paths = list((request.config.rootpath / "results" / "reproduction").glob("*.json"))
+    assert len(paths) == 6
+    for path in paths:
+        records = Records(tmp_path, *path.stem.split("-"))
+        records.folder.mkdir(exist_ok=True)
+        records.path.write_bytes(path.read_bytes())
+        records.add(json.loads(path.read_text())["runs"][0])
+        assert records.path.read_bytes() == path.read_bytes()

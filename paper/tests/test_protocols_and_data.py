@@ -1,0 +1,118 @@
+"""The protocols keep the paper's letter and the budget; the data are what the paper says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paper import data
+from paper.fits import FITS, toy_settings
+from paper.numbers import CHOSEN, GRID
+from paper.protocols import BUDGET, EVALUATIONS, PAPER
+from paper.runs import Job
+from paper.search import describe, rounds
+from paper.tables import MIXTURE, TABLES
+
+EXPECTED_V, EXPECTED_W = 2.666, 3.603
+"""Expectations of -log p(v) and -log p(w) of the toy's true densities, by quadrature."""
+
+
+def test_the_appendix_to_the_letter():
+    settings = toy_settings(PAPER, objective="iw", n_draws=25)
+    wanted = {
+        "flow": "maf", "n_layers": 5, "posterior_layers": 5, "hidden": 128, "n_blocks": 2,
+        "dropout": 0.2, "batch_size": 512, "learning_rate": 1e-4, "schedule": "plateau",
+        "epochs": 300, "validation_fraction": 0.2, "clip_norm": None, "averaging": None,
+        "anchored": False,
+    }  # fmt: skip
+    assert {name: settings[name] for name in wanted} == wanted
+    assert (PAPER.wine_batch_size, PAPER.patience, PAPER.folds, PAPER.rungs) == (100, 30, 5, ())
+
+
+@pytest.mark.parametrize("row", ["elbo-10", "iw-10"])
+def test_the_paper_s_protocol_runs(row, tmp_path):
+    """With its dropout, its plateaus and without a limit on gradients; on fewer rows."""
+    rows = {"train_rows": 80, "validation_rows": 20, "test_rows": 20, "kept_draws": 10}
+    protocol = replace(PAPER, **rows, hidden=8, epochs=2, scored_draws=4)
+    task = MIXTURE.tasks([row], [0])[0]
+    outcome = FITS[task.row.fit](Job(task, protocol, tmp_path))
+    assert outcome.details["epochs"] == 2
+    assert all(np.isfinite(score) for score in outcome.scores.values())
+    assert outcome.draws["prior"].shape == outcome.draws["posterior"].shape == (10, 2)
+
+
+def test_every_flow_row_has_the_same_budget_and_networks():
+    rows = BUDGET.train_rows + BUDGET.validation_rows
+    seen = set()
+    for row in MIXTURE.rows:
+        if "n_draws" not in row.options:
+            continue
+        settings = toy_settings(BUDGET, **row.options)
+        spent = settings["epochs"] * 2 * settings["n_draws"] * rows
+        assert spent == pytest.approx(EVALUATIONS, rel=0.07)
+        seen.add((settings["hidden"], settings["learning_rate"], settings["schedule"]))
+    assert seen == {(64, 2e-3, "cosine")}
+
+
+def test_the_budget_limits_wines_and_the_paper_does_not():
+    assert BUDGET.wine_epochs(100, 4408) == round(EVALUATIONS / 440_800)
+    assert PAPER.wine_epochs(100, 4408) == 10_000
+
+
+def test_the_grid_is_the_paper_s():
+    assert len(rounds("red", "flow", PAPER, {})[0].points) == 108
+    assert len(rounds("red", "xd", BUDGET, {})[0].points) == 15
+    for (_, kind), point in CHOSEN.items():
+        assert all(point[name] in GRID[kind][name] for name in GRID[kind])
+    assert describe(CHOSEN["red", "xd"]) == "lr=0.005 components=20"
+
+
+def test_the_toy_is_the_paper_s():
+    sample = data.toy(40_000, 40_000)
+    assert -data.TRUTH.log_prob(sample.test.v).mean() == pytest.approx(EXPECTED_V, abs=0.015)
+    assert -data.BLURRED.log_prob(sample.test.w).mean() == pytest.approx(EXPECTED_W, abs=0.015)
+    assert np.cov((sample.train.w - sample.train.v).T) == pytest.approx(data.TOY_NOISE, abs=0.03)
+    draws = data.exact_posterior(data.TEST_POINT).sample(2000, random_state=0)[0]
+    low, high = (draws[:, 1] < 0).mean(), (np.abs(draws[:, 1]) < 0.5).mean()
+    assert 0.1 < low < 0.9  # two modes,
+    assert high < 0.01  # and nothing between them
+
+
+def test_wines_are_split_shuffled_or_in_order(tmp_path):
+    rows = np.arange(600.0).reshape(100, 6)
+    np.save(tmp_path / "wine_red.npy", rows)
+    shuffled, again = (data.wine("red", 1, tmp_path) for _ in range(2))
+    assert np.array_equal(shuffled.train.w, again.train.w)
+    assert not np.array_equal(shuffled.test.v, data.wine("red", 2, tmp_path).test.v)
+    ordered = data.wine("red-file", 1, tmp_path)
+    assert np.array_equal(ordered.test.v, rows[90:])
+    assert np.var(ordered.train.w - ordered.train.v) == pytest.approx(0.1, rel=0.2)
+    assert data.without_copy(ordered).all()
+    np.save(tmp_path / "wine_red.npy", np.concatenate([rows[:90], rows[:10]]))
+    assert not data.without_copy(data.wine("red-file", 1, tmp_path)).any()
+
+
+def test_without_the_folder_wines_come_from_openml(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    names = ["free_sulfur_dioxide", *(name.replace(" ", "_") for name in data.ATTRIBUTES)]
+    table = pd.DataFrame(rng.gamma(2.0, size=(50, 10)), columns=names)
+    asked = []
+
+    def fetch(data_id, as_frame):
+        asked.append(data_id)
+        return type("Bunch", (), {"data": table})
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    rows = data.wine_rows("white", tmp_path)
+    assert asked == [44971]
+    assert rows.shape == (50, 9)
+    assert np.allclose(rows.std(0), 1)
+    first = table["fixed_acidity"]
+    assert np.allclose(rows[:, 0], (first - first.mean()) / first.std(ddof=0))
+
+
+def test_wines_need_three_seeds_in_file_order_and_five_shuffled():
+    tasks = TABLES["uci"].tasks()
+    assert len({t.seed for t in tasks if t.dataset == "white"}) == 5
+    assert len({t.seed for t in tasks if t.dataset == "white-file"}) == 3

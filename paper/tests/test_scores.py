@@ -1,0 +1,60 @@
+"""Scores of models, good and bad."""
+
+import math
+
+import numpy as np
+import pytest
+
+from deconflow import FlowDeconvolver
+from deconflow.estimators import OutOfReachError
+from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, toy
+from paper.scores import noisy_score, posterior_draws, toy_scores
+
+
+class Model:
+    """An estimator that knows the toy, or that fails."""
+
+    def __init__(self, error=None):
+        self.error = error
+
+    def score_observations(self, w, noise, n_samples):
+        if self.error:
+            raise self.error
+        return BLURRED.log_prob(w)
+
+
+def test_the_truth_scores_as_the_truth():
+    sample = toy(10, 500)
+    w = noisy_score(Model(), sample.test.w, sample.noise, 100)
+    scores = toy_scores(TRUTH.log_prob(sample.test.v), w, sample)
+    assert scores["minus_log_p_v"] == scores["truth_v"]
+    assert scores["minus_log_p_w"] == scores["truth_w"]
+
+
+def test_a_row_out_of_reach_is_infinite_and_other_errors_are_errors():
+    row = np.zeros((1, 2))
+    assert noisy_score(Model(OutOfReachError()), row, TOY_NOISE, 100) == math.inf
+    with pytest.raises(ValueError, match="something else"):
+        noisy_score(Model(ValueError("something else")), row, TOY_NOISE, 100)
+
+
+def test_draws_of_the_posterior_are_those_that_the_paper_shows():
+    """Of the ELBO the recognition network's own; of importance weighting, resampled by weight."""
+    w = toy(400, 1).train.w
+    small = {"hidden": 8, "n_layers": 1, "posterior_layers": 1, "epochs": 1, "random_state": 0}
+    mixture = {"flow": "gaussian_mixture", "base_components": 3}
+    options = {**small, **mixture, "posterior_family": "exact", "objective": "elbo"}
+    model = FlowDeconvolver(**options).fit(w, noise=TOY_NOISE)
+    z = (TRUTH.means - model.standardiser_.location.numpy()) / model.standardiser_.scale.numpy()
+    model.density_.density.means.data[:] = model.density_.density.means.new_tensor(z)
+    draws = posterior_draws(model, TEST_POINT, TOY_NOISE, 4000)
+    weighted = model.set_params(objective="iw")
+    again = posterior_draws(weighted, TEST_POINT, TOY_NOISE, 4000)
+    assert draws.shape == again.shape == (4000, 2)
+    assert draws.mean(0) == pytest.approx(again.mean(0), abs=0.15)  # exact: weights are all equal
+
+
+def test_a_model_that_cannot_reach_a_row_says_so():
+    model = FlowDeconvolver("gaussian_mixture", epochs=1, random_state=0, hidden=8)
+    model.fit(toy(200, 1).train.w, noise=TOY_NOISE)
+    assert noisy_score(model, np.full((1, 2), 1e25), TOY_NOISE, 8) == math.inf

@@ -1,0 +1,72 @@
+"""Proposals that follow the flow: a mixture fitted to its draws, a network where that is poor."""
+
+from __future__ import annotations
+
+import torch
+
+from deconflow.densities import Density, simulate
+from deconflow.fitting import History, Training, fit
+from deconflow.mixtures import GaussianMixture
+from deconflow.objectives import Chains, PosteriorLikelihood, proposing_network
+from deconflow.observations import Pairs
+from deconflow.posteriors import MixtureNetwork, RowsWithProposals
+from deconflow.xd import fit_exact
+
+AT = (0.25, 0.5)
+"""When, as shares of the training."""
+
+POOR = 0.1
+"""A mean effective sample size, as a share of the draws, below which a network is trained."""
+
+DRAWN, ROWS, DRAWS = 5_000, 300, 32
+NETWORK_ROWS, NETWORK_EPOCHS = 10_000, 5
+
+
+class RefitProposals:
+    """A callback of the fit loop that tries other proposals a few times."""
+
+    def __init__(self, chains: Chains, epochs: int) -> None:
+        self.chains = chains
+        self.epochs = {round(share * epochs) for share in AT}
+
+    def __call__(self, epoch: int, history: History) -> None:
+        """Try others after some epochs, and keep them if they raise the effective sample size."""
+        if epoch not in self.epochs:
+            return
+        chains = self.chains
+        mixture = mixture_of(chains.density, chains.proposing.n_components)
+        efficiency = self._keep_if_better(mixture, chains.network)
+        unbounded = chains.rows.observations.noise.support_map() is None
+        if efficiency < POOR and unbounded:
+            self._keep_if_better(chains.proposing, network_of(chains))
+
+    def _keep_if_better(self, mixture: GaussianMixture, network: MixtureNetwork | None) -> float:
+        """Return the efficiency of what proposes afterwards."""
+        chains = self.chains
+        some = chains.with_proposals(chains.rows[:: max(1, len(chains.rows) // ROWS)])
+        dtype = some.mixtures.means.dtype
+        other = RowsWithProposals.of(some.observations, mixture, dtype, network)
+        after, before = (chains.efficiency(r.to(dtype=dtype), DRAWS) for r in (other, some))
+        if after > before:
+            chains.set_proposal(mixture, network)
+        return max(before, after)
+
+
+@torch.no_grad()
+def mixture_of(density: Density, n_components: int) -> GaussianMixture:
+    """Fit a mixture to draws from a density."""
+    drawn = density.sample(DRAWN).double()
+    drawn = drawn[drawn.isfinite().all(1)]
+    return fit_exact(drawn.numpy(), n_components, seed=int(torch.randint(2**31 - 1, ())))
+
+
+def network_of(chains: Chains) -> MixtureNetwork:
+    """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
+    rows = chains.rows[torch.randperm(len(chains.rows))[:NETWORK_ROWS]]
+    data = rows.observations.to(dtype=chains.latents.dtype)
+    network = proposing_network(rows.observations).to(dtype=chains.latents.dtype)
+    training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)
+    member = int(torch.randint(chains.members, ()))
+    for pairs in (simulate(chains.density, data), Pairs(data, chains.latents[member, rows.row])):
+        fit(PosteriorLikelihood(network), pairs, None, training)
+    return network.requires_grad_(False)

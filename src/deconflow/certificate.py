@@ -1,0 +1,188 @@
+"""The certificate: what a fit can say of itself, as numbers; words are made where it is shown.
+
+Nothing here needs a library, so that a saved certificate is shown at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
+LARGEST_K, MOST_ABOVE = 0.7, 0.1
+LARGEST_GAP = 0.1
+LOWEST_REFRESH = 0.05
+SUSPICIOUS = 0.01
+"""Below this, divided by the number of columns, a p-value says that simulated rows look wrong."""
+LOW_SIZE, MOST_ROUGH = 10, 0.05
+
+MEANINGS = {
+    "held-out log p(w)": "rows that a fit had not seen; larger is better",
+    "effective sample size": "how many draws of a row's posterior count; above 10 % is good",
+    "Pareto k": "tails of the weights; above 0.7 a row's answer is rough",
+    "bounds of log p(w)": "the true value lies between two bounds; below 0.1 is good",
+    "flows' gain over XD": "on rows that neither had seen; above two errors it is real",
+    "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
+}
+"""What the figures say."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a fitted density can be trusted; None stands for what was not looked at.
+
+    Attributes
+    ----------
+    held_out, held_out_error : float or None
+        Mean ``log p(w)`` of rows by fits that have not seen them, and its standard error.
+    gain, gain_error : float or None
+        How much of that is the flows' gain over the mixtures, row by row; zero without flows.
+    efficiency : tuple of float or None
+        Effective sample size of the proposals, as a share of the draws: the 5 % quantile of the
+        rows, and the median.
+    refresh_rate : tuple of float or None
+        How often the rows' chains moved: 5 % quantile and median; ones without chains.
+    pareto_k : tuple of float or None
+        Tail of the importance weights: the median, and the share of rows above 0.7.
+    gap, gap_error : float or None
+        Upper less lower bound of ``log p(w)`` on simulated rows.
+    fitted, fitted_error : float or None
+        Mean ``log p(w)`` of rows that were fitted, and its standard error.
+    fitted_rows : int or None
+        How many these were.
+    converged : bool or None
+        Whether the fit converged.
+    posterior_size : tuple of float or None
+        Effective sample size of the rows' posteriors: the median, and the share of rows below 10.
+    ranks : dict of float
+        For each column the p-value of ranks of real measurements among simulated ones.
+    """
+
+    held_out: float | None = None
+    held_out_error: float | None = None
+    gain: float | None = None
+    gain_error: float | None = None
+    efficiency: tuple[float, float] | None = None
+    refresh_rate: tuple[float, float] | None = None
+    pareto_k: tuple[float, float] | None = None
+    gap: float | None = None
+    gap_error: float | None = None
+    fitted: float | None = None
+    fitted_error: float | None = None
+    fitted_rows: int | None = None
+    converged: bool | None = None
+    posterior_size: tuple[float, float] | None = None
+    ranks: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with the fit's own draws, in words; empty if nothing is."""
+        found = []
+        if self.efficiency is not None and self.efficiency[1] < LOWEST_EFFICIENCY:
+            found.append(
+                f"half of the rows have an effective sample size under {self.efficiency[1]:.1%} "
+                "of their draws: posteriors and log p(w) are rough"
+            )
+        if self._heavy_tails():
+            assert self.pareto_k is not None
+            found.append(
+                f"the importance weights of {self.pareto_k[1]:.0%} of the rows have a heavy tail "
+                "(Pareto k above 0.7): ask for more draws there, or look at those rows"
+            )
+        if self.gap is not None and self.gap > LARGEST_GAP:
+            found.append(
+                f"lower and upper bound of log p(w) differ by {self.gap:.2f} on simulated rows: "
+                "the posterior is not resolved"
+            )
+        if self.refresh_rate is not None and self.refresh_rate[0] < LOWEST_REFRESH:
+            found.append(
+                f"the chains of one row in twenty moved at under {self.refresh_rate[0]:.1%} of "
+                "their visits: the fit may still carry its start"
+            )
+        return found
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.warnings
+
+    def figures(self) -> dict[str, str]:
+        """Return what was measured of the fit, by name; :data:`MEANINGS` says what it means."""
+        found = {}
+        if self.held_out is not None:
+            error = f"+- {self.held_out_error:.4f} per row"
+            found["held-out log p(w)"] = f"{self.held_out:.4f} {error}"
+        if self.efficiency is not None:
+            low, median = self.efficiency
+            found["effective sample size"] = (
+                f"{median:.0%} of the draws (median), {low:.0%} (worst twentieth)"
+            )
+        if self.pareto_k is not None:
+            k, share = self.pareto_k
+            found["Pareto k"] = f"{k:.2f} (median), above 0.7 in {share:.1%} of rows"
+        if self.gap is not None:
+            apart = f"{self.gap:.4f} +- {self.gap_error:.4f} apart"
+            found["bounds of log p(w)"] = f"{apart}, simulated rows"
+        if self.gain_error and self.refresh_rate is not None:
+            found["flows' gain over XD"] = f"{self.gain:+.4f} +- {self.gain_error:.4f} per row"
+            low, median = self.refresh_rate
+            found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
+        return found
+
+    def sentences(self) -> list[str]:
+        """Return the verdicts, in words."""
+        found = [f"CAUTION: {warning}." for warning in self.warnings]
+        if self.held_out is not None and not found:
+            found.append("No reason for doubt was found.")
+        if self.fitted is not None:
+            found.append(
+                f"Mean log p(w) of {self.fitted_rows} fitted rows: "
+                f"{self.fitted:.4f} +- {self.fitted_error:.4f}."
+            )
+        if self.converged is False:
+            found.append("The fit did not converge: raise max_iter.")
+        if self.ranks:
+            found.append(self._about_ranks())
+        if self.posterior_size is not None:
+            median, rough = self.posterior_size
+            usable = "can be used" if rough < MOST_ROUGH else "are rough in many rows"
+            found.append(
+                f"Effective sample size of posteriors: median {median:.0f}, below {LOW_SIZE} in "
+                f"{rough:.0%} of rows; they {usable}{'' if rough < MOST_ROUGH else _ANOTHER}."
+            )
+        return found
+
+    def in_words(self) -> str:
+        """Say it in a few lines: figures, then sentences."""
+        lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
+        return "\n".join(lines + self.sentences())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Certificate:
+        """Take what :meth:`as_dict` gave; an older version may lack some of it."""
+        names = [each.name for each in fields(cls) if each.name in values]
+        known: dict[str, Any] = {name: values[name] for name in names}
+        for name, value in known.items():
+            known[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**known)
+
+    def _heavy_tails(self) -> bool:
+        if self.pareto_k is None or self.efficiency is None:
+            return False
+        return self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY
+
+    def _about_ranks(self) -> str:
+        bad = [name for name, p in self.ranks.items() if p < SUSPICIOUS / len(self.ranks)]
+        if not bad:
+            return "Simulated measurements look like the real ones in every column."
+        return (
+            f"Simulated measurements do not look like the real ones in {', '.join(bad)}: the "
+            "errors may be wrong, or the model too simple. See `deconflow plot --kind diagnostics`."
+        )
+
+
+_ANOTHER = ": try another method"

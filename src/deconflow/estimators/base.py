@@ -1,0 +1,302 @@
+"""The one contract of all estimators: how a fit goes, and every question, once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from deconflow.checks import as_floats, check_integer
+from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.posterior import Posterior, column_numbers
+from deconflow.estimators.validation import (
+    observe,
+    refuse_noise_as_y,
+    true_values,
+    unchanged_on_failure,
+)
+from deconflow.evaluation import Estimate
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+
+Array = NDArray[np.float64]
+MEASURED = {"w": UNUSED, "noise": True, "projection": True}
+
+
+class DensityEstimator(DensityMixin, BaseEstimator, ABC):
+    """An estimator of the density of the truth, from measurements with known noise.
+
+    A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
+    ``_restore``; all questions are answered by its ``density_``.
+
+    Attributes
+    ----------
+    density_ : FittedDensity
+        The density of the truth, in the units of the data.
+    n_features_in_ : int
+        Number of columns of ``w``.
+    """
+
+    density_: FittedDensity
+    n_features_in_: int
+    n_latent_: int
+    noise_given_: bool
+    parameters_: dict[str, Any]
+
+    __metadata_request__fit = {**MEASURED, "sample_weight": True}
+    __metadata_request__score = {**MEASURED, "n_samples": UNUSED}
+
+    _takes_missing_values = True
+    _takes_projections = True
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise where a parameter makes no sense, before any work."""
+
+    @abstractmethod
+    def _fit(self, data: Observations) -> None:
+        """Learn from checked rows, all of positive weight."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: details that JSON holds, and arrays."""
+
+    @abstractmethod
+    def _restore(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
+        """Take what :meth:`_state` gave."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in one line what was fitted."""
+
+    def fit(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the density of the truth.
+
+        Parameters
+        ----------
+        w
+            ``(N, M)`` measurements; NaN marks a missing value, where the estimator takes these.
+        y
+            Ignored.
+        noise
+            Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
+            0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
+            ``M`` values.
+        projection
+            ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
+        sample_weight
+            ``(N,)`` row weights.
+        """
+        self._check_parameters()
+        refuse_noise_as_y(y, noise)
+        with unchanged_on_failure(self):
+            data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
+            self._fit(data)
+            self.parameters_ = self.get_params()
+        return self
+
+    def score_samples(self, v: ArrayLike) -> Array:
+        """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
+
+        The density of *measurements* is :meth:`score_observations`.
+        """
+        return self.density_.log_prob(true_values(self, v).numpy())
+
+    def score_observations(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        n_samples: int | None = None,
+        random_state: RandomState = 0,
+    ) -> Array:
+        """Log density ``log p(w)`` of each measurement; see :meth:`estimate_observations`."""
+        return self.estimate_observations(
+            w, noise, projection=projection, n_samples=n_samples, random_state=random_state
+        ).log_p
+
+    def estimate_observations(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        n_samples: int | None = None,
+        random_state: RandomState = 0,
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each measurement, with its standard error and bias.
+
+        Parameters
+        ----------
+        w, noise, projection
+            As for :meth:`fit`.
+        n_samples
+            Draws or points per row, for answers that are not exact; None for the usual number.
+        random_state
+            Seed of the draws.
+        """
+        if n_samples is not None:
+            check_integer("n_samples", n_samples, 1)
+        data = self._observe(w, noise, projection)
+        return self.density_.log_marginal(data, n_samples, random_state)
+
+    def score(
+        self,
+        w: ArrayLike,
+        y: None = None,
+        *,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        n_samples: int | None = None,
+    ) -> float:
+        """Mean of ``log p(w)`` over the measurements; not that of ``log p(v)``."""
+        refuse_noise_as_y(y, noise)
+        scores = self.score_observations(w, noise, projection=projection, n_samples=n_samples)
+        return float(scores.mean())
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draw true values ``(n_samples, D)`` from the density."""
+        check_is_fitted(self)
+        check_integer("n_samples", n_samples, 1)
+        return self.density_.sample(n_samples, random_state)
+
+    def posterior(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value, exact where there is a closed form.
+
+        Parameters
+        ----------
+        w, noise, projection
+            As for :meth:`fit`.
+        n_samples
+            Draws to keep for each row, if the answer is made of draws.
+        n_proposals
+            Draws that are weighed for each row, if the answer is made of draws.
+        random_state
+            Seed of the draws.
+        """
+        check_integer("n_samples", n_samples, 1)
+        check_integer("n_proposals", n_proposals, 1)
+        data = self._observe(w, noise, projection)
+        return self.density_.posterior(data, n_samples, n_proposals, random_state)
+
+    def condition(
+        self,
+        values: ArrayLike,
+        columns: Any,
+        *,
+        noise: Any = 0.0,
+        n_samples: int = 100,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Density of the other columns given some, for many rows at once.
+
+        Parameters
+        ----------
+        values
+            ``(N, d)`` known values; NaN for one that a row does not know.
+        columns
+            Which ``d`` columns these are, by name or number.
+        noise
+            Their noise, as in :meth:`fit`; 0.0 if they are exact.
+        n_samples, random_state
+            As for :meth:`posterior`.
+
+        Returns
+        -------
+        Posterior
+            Over the other columns, in their order.
+        """
+        check_is_fitted(self)
+        given = column_numbers(columns, self.density_.names)
+        if len(given) == self.density_.dim:
+            raise ValueError("Expected some columns, but not all, to condition on; got all.")
+        data = Observations.from_arrays(as_floats(values, "values"), noise)
+        if data.dim != len(given):
+            raise ValueError(
+                f"Expected values of shape (N, {len(given)}), one per column that is given; "
+                f"got {tuple(data.w.shape)}."
+            )
+        return self.density_.condition(data, given, n_samples, random_state)
+
+    def marginal(self, columns: Any) -> FittedDensity:
+        """Return the density of some columns, by name or number, in the order given."""
+        check_is_fitted(self)
+        return self.density_.marginal(column_numbers(columns, self.density_.names))
+
+    def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
+        """Write the fitted model to a folder, as JSON and safetensors.
+
+        ``extra_files``, texts by their names, are put beside these.
+        """
+        check_is_fitted(self)
+        write_model(path, self, *self._state(), extra_files or {})
+
+    @classmethod
+    def load(cls, path: str | Path, **changes: Any) -> Self:
+        """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
+        return read_model(path, cls, changes)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "parameters_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing_values
+        return tags
+
+    @property
+    def _names(self) -> list[str]:
+        """Names of the truth's dimensions."""
+        given = getattr(self, "feature_names_in_", None)
+        if given is None or len(given) != self.n_latent_:
+            return [f"v{d}" for d in range(self.n_latent_)]
+        return [str(name) for name in given]
+
+    def _observe(
+        self,
+        w: ArrayLike,
+        noise: Any,
+        projection: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        reset: bool = False,
+    ) -> Observations:
+        name = type(self).__name__
+        if projection is not None and not self._takes_projections:
+            raise ValueError(
+                f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
+            )
+        data = observe(self, w, noise, projection, sample_weight, reset=reset)
+        if data.observed is not None and not self._takes_missing_values:
+            raise ValueError(
+                f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
+                "which takes missing values."
+            )
+        return data

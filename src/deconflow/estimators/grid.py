@@ -1,0 +1,140 @@
+"""What the kernel and the wavelet estimator share: rows for Fourier sums, a density on a grid."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deconflow.checks import check_number
+from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
+from deconflow.estimators.base import DensityEstimator
+from deconflow.estimators.fitted import GridFit
+from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
+
+Array = NDArray[np.float64]
+
+LARGEST_ERROR = 0.5
+"""A fit with more error for its signal than this warns."""
+GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
+
+
+class GridEstimator(DensityEstimator):
+    """An estimator whose density lives on a grid.
+
+    Attributes
+    ----------
+    density_ : FittedDensity
+        The density; ``density_.grid`` has its values.
+    relative_error_ : float
+        Integrated squared error that comes from the noise, over the density's integrated square.
+    """
+
+    density_: GridFit
+    relative_error_: float
+    background: float
+
+    _takes_missing_values = False
+    _takes_projections = False
+
+    @abstractmethod
+    def _learned(self) -> dict[str, Any]:
+        """Return what is saved beside the density."""
+
+    @abstractmethod
+    def _learn(self, learned: dict[str, Any]) -> None:
+        """Take what :meth:`_learned` gave."""
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        grid = self.density_.grid
+        arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
+        details = {
+            "background": grid.background,
+            "relative_error": self.relative_error_,
+            "learned": self._learned(),
+        }
+        return details, arrays
+
+    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
+        values = {name: arrays[name].numpy() for name in GRID_ARRAYS}
+        grid = GridDensity(background=details["background"], **values)
+        self.density_ = GridFit(grid, self._names)
+        self.relative_error_ = details["relative_error"]
+        self._learn(details["learned"])
+
+    def _check_background(self) -> None:
+        """Check the share of the normal law behind the grid."""
+        check_number("background", self.background, 0, 1)
+
+    def _take(self, fit: FourierFit, location: Array, spread: Array) -> None:
+        """Make the density of a fit, and say so if it is mostly noise."""
+        values = fit.lattice.density(fit.characteristic)
+        step = fit.lattice.length / np.array(values.shape)
+        grid = GridDensity(
+            low=fit.lattice.low,
+            step=step,
+            values=clip_and_normalise(values, float(step.prod())),
+            background=1 - (1 - float(self.background)) * (1 - float(fit.far_weights.sum())),
+            mean=location,
+            factor=np.diag(spread),
+        )
+        self.density_ = GridFit(grid, self._names)
+        self.relative_error_ = fit.relative_error
+        _warn_of(fit)
+
+
+def _warn_of(fit: FourierFit) -> None:
+    if len(fit.far_weights):
+        ends = (end.tolist() for end in (fit.lattice.low, fit.lattice.low + fit.lattice.length))
+        low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
+        warnings.warn(
+            f"{len(fit.far_weights)} of the rows lie too far out for a grid, which is between "
+            f"{low} and {high}: a normal law behind it has their share. Drop them, raise the "
+            "bandwidth, or use XDGMM.",
+            stacklevel=5,
+        )
+    if fit.relative_error > LARGEST_ERROR:
+        warnings.warn(
+            f"The noise hides the density at this resolution: error is {fit.relative_error:.2g}"
+            " times the signal. Check the noise, smooth more, or bring more rows.",
+            stacklevel=5,
+        )
+
+
+def measured_spread(data: Observations, standardiser: Standardiser) -> Array:
+    """Return how widely measurements scatter, ``(D,)``; rows that tell nothing do not count."""
+    variance = data.noise.variance().numpy()
+    if data.noise.shared:
+        typical = variance[0]
+    else:
+        weights = None if data.weights is None else data.weights.numpy()
+        with np.errstate(divide="ignore"):  # an exact row has all precision that there is
+            typical = 1 / np.average(1 / variance, axis=0, weights=weights)
+    return np.sqrt(np.square(standardiser.scale.numpy()) + typical)
+
+
+def fourier_rows(data: Observations, name: str, most_dimensions: int) -> FourierRows:
+    """Check what only a classical estimator cannot take, and make its rows."""
+    n, dim = data.w.shape
+    if n < 2:
+        raise ValueError(f"Expected at least 2 rows to fit a density; got n_samples = {n}.")
+    if dim > most_dimensions:
+        word = "one column" if most_dimensions == 1 else f"at most {most_dimensions} columns"
+        raise ValueError(
+            f"Expected {word} in w with {name}; got {dim}. "
+            "Use XDGMM or FlowDeconvolver in more dimensions."
+        )
+    w = data.w.numpy()
+    constant = np.ptp(w, axis=0) == 0
+    if constant.any():
+        raise ValueError(
+            "Expected values that differ in every column of w; "
+            f"got one value in column {int(constant.argmax())}. Drop it."
+        )
+    weights = np.ones(n) if data.weights is None else data.weights.numpy()
+    return FourierRows(w, data.noise, weights / weights.sum())

@@ -1,0 +1,301 @@
+"""What a row's measurement says about its true value, exact or by weighted draws."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from deconflow.checks import check_integer, check_number
+from deconflow.mixtures import GaussianMixture, stack
+from deconflow.randomness import RandomState
+
+Array = NDArray[np.float64]
+Piece = tuple[NDArray[np.int64], GaussianMixture]
+USUAL_DRAWS = 100
+
+
+class Posterior(ABC):
+    """The posterior of each row's true value.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the dimensions.
+    mean, sd : array
+        ``(N, D)``.
+    covariance, correlation : array
+        ``(N, D, D)``; correlations are zero where a value is exact.
+    samples : array
+        ``(N, S, D)`` draws.
+    effective_sample_size : array
+        ``(N,)``: how many exact draws the answer for a row is worth; infinite for a closed form.
+        Below about 10 the answer is rough: ask for more ``n_proposals``.
+
+    Examples
+    --------
+    >>> from deconflow import XDGMM
+    >>> w = np.random.default_rng(0).normal(size=(500, 2))
+    >>> posterior = XDGMM(1).fit(w, noise=[0.5, 0.5]).posterior([[1.0, 2.0]], noise=[0.5, 0.5])
+    >>> low, high = posterior.interval(0.9)
+    >>> bool((low < posterior.mean).all() and (posterior.mean < high).all())
+    True
+    """
+
+    names: list[str]
+
+    @property
+    @abstractmethod
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+
+    @property
+    @abstractmethod
+    def effective_sample_size(self) -> Array:
+        """How many exact draws each row's answer is worth, ``(N,)``."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``, the same at every call."""
+
+    @abstractmethod
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``."""
+
+    @abstractmethod
+    def __getitem__(self, rows: Any) -> Self:
+        """Take some rows; a single number gives a posterior of one row."""
+
+    @abstractmethod
+    def marginal(self, columns: Any) -> Self:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+
+    @abstractmethod
+    def _quantile(self, share: float) -> Array:
+        """Quantile of each value, ``(N, D)``."""
+
+    def quantile(self, q: float | Sequence[float]) -> Array:
+        """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
+        shares = np.atleast_1d(np.asarray(q, dtype=float))
+        if shares.ndim != 1 or not ((shares > 0) & (shares < 1)).all():
+            raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
+        found = [self._quantile(float(share)) for share in shares]
+        return found[0] if np.ndim(q) == 0 else np.stack(found)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Lower and upper end, each ``(N, D)``, of the central interval with this probability."""
+        check_number("level", level, 0, 1)
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    @property
+    def sd(self) -> Array:
+        """Posterior standard deviations ``(N, D)``."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
+
+    @property
+    def correlation(self) -> Array:
+        """Posterior correlations ``(N, D, D)``, zero where a value is exact."""
+        size = self.sd[:, :, None] * self.sd[:, None, :]
+        return np.divide(self.covariance, size, out=np.zeros_like(size), where=size > 0)
+
+    def to_frame(self, q: Sequence[float] = ()) -> Any:
+        """Return a pandas data frame: mean, standard deviation and quantiles of each column."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                "Expected pandas to be installed, because data frames need it; got none. "
+                "Run: pip install 'deconflow[tables]'",
+                name="pandas",
+            ) from error
+        parts = {"mean": self.mean, "sd": self.sd}
+        parts |= {f"q{100 * share:g}".replace(".", "_"): self._quantile(share) for share in q}
+        columns = {
+            f"{name}_{ending}": values[:, d]
+            for ending, values in parts.items()
+            for d, name in enumerate(self.names)
+        }
+        if np.isfinite(self.effective_sample_size).all():
+            columns["effective_sample_size"] = self.effective_sample_size
+        return pd.DataFrame(columns)
+
+    def __len__(self) -> int:
+        return len(self.effective_sample_size)
+
+    def __iter__(self) -> Any:
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        kind = "exact" if np.isinf(self.effective_sample_size).all() else "by weighted draws"
+        return f"Posterior({len(self)} rows of {', '.join(self.names)}; {kind})"
+
+
+class ExactPosterior(Posterior):
+    """A Gaussian mixture per row, in pieces of rows to which as many components matter."""
+
+    def __init__(self, pieces: list[Piece], names: list[str]) -> None:
+        self.pieces, self.names = pieces, names
+        self._n_rows = sum(len(rows) for rows, _ in pieces)
+
+    @cached_property
+    def mixture(self) -> GaussianMixture:
+        """The mixtures of all rows, as one batch; who needs fewer components has empty ones."""
+        order = np.argsort(np.concatenate([rows for rows, _ in self.pieces]), kind="stable")
+        return stack([mixture for _, mixture in self.pieces])[order]
+
+    @cached_property
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+        return self._joined([mixture.mean for _, mixture in self.pieces])
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+        return self._joined([mixture.covariance for _, mixture in self.pieces])
+
+    @property
+    def effective_sample_size(self) -> Array:
+        """Infinite: nothing was drawn."""
+        return np.full(self._n_rows, np.inf)
+
+    @cached_property
+    def samples(self) -> Array:
+        """Draws ``(N, 100, D)``, the same at every call."""
+        return self.sample(USUAL_DRAWS, random_state=0)
+
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``."""
+        check_integer("n_samples", n_samples, 1)
+        rng = check_random_state(random_state)
+        return self._joined([mixture.sample(n_samples, rng) for _, mixture in self.pieces])
+
+    def __getitem__(self, rows: Any) -> ExactPosterior:
+        chosen = np.atleast_1d(np.arange(self._n_rows)[rows])
+        pieces = []
+        for owned, mixture in self.pieces:
+            place = np.full(self._n_rows, -1)
+            place[owned] = np.arange(len(owned))
+            here = np.flatnonzero(place[chosen] >= 0)
+            if len(here):
+                pieces.append((here, mixture[place[chosen[here]]]))
+        return ExactPosterior(pieces, self.names)
+
+    def marginal(self, columns: Any) -> ExactPosterior:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        pieces = [(rows, mixture.marginal(keep)) for rows, mixture in self.pieces]
+        return ExactPosterior(pieces, [self.names[d] for d in keep])
+
+    def _quantile(self, share: float) -> Array:
+        return self._joined([mixture.quantile(share) for _, mixture in self.pieces])
+
+    def _joined(self, parts: list[Array]) -> Array:
+        answer = np.empty((self._n_rows, *parts[0].shape[1:]))
+        for (rows, _), part in zip(self.pieces, parts, strict=True):
+            answer[rows] = part
+        return answer
+
+
+class WeightedPosterior(Posterior):
+    """Draws by weight, with the moments of all that were weighed."""
+
+    def __init__(
+        self, samples: Array, mean: Array, covariance: Array, size: Array, names: list[str]
+    ) -> None:
+        self._samples, self._mean, self._covariance, self._size = samples, mean, covariance, size
+        self.names = names
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+        return self._mean
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+        return self._covariance
+
+    @property
+    def effective_sample_size(self) -> Array:
+        """How many exact draws the weighted proposals of each row are worth, ``(N,)``."""
+        return self._size
+
+    @property
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``."""
+        return self._samples
+
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)`` from the draws that are there; more of them repeat."""
+        check_integer("n_samples", n_samples, 1)
+        rng = check_random_state(random_state)
+        count = self._samples.shape[1]
+        chosen = rng.permutation(count)[:n_samples]
+        if n_samples > count:
+            chosen = rng.randint(count, size=n_samples)
+        return self._samples[:, chosen]
+
+    def __getitem__(self, rows: Any) -> WeightedPosterior:
+        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        return WeightedPosterior(
+            self._samples[chosen],
+            self._mean[chosen],
+            self._covariance[chosen],
+            self._size[chosen],
+            self.names,
+        )
+
+    def marginal(self, columns: Any) -> WeightedPosterior:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        return WeightedPosterior(
+            self._samples[:, :, keep],
+            self._mean[:, keep],
+            self._covariance[:, keep[:, None], keep],
+            self._size,
+            [self.names[d] for d in keep],
+        )
+
+    def _quantile(self, share: float) -> Array:
+        return np.quantile(self._samples, share, axis=1)
+
+
+def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64]:
+    """Turn column names or numbers into numbers, each once.
+
+    Examples
+    --------
+    >>> column_numbers(["y", "x"], ["x", "y", "z"]).tolist()
+    [1, 0]
+    """
+    given = np.atleast_1d(np.asarray(columns, dtype=object))
+    last = len(names) - 1
+    known = {name: d for d, name in enumerate(names)}
+    found = []
+    for column in given.ravel():
+        whole = isinstance(column, int | np.integer) and not isinstance(column, bool | np.bool_)
+        if whole and 0 <= column <= last:
+            found.append(int(column))
+        elif isinstance(column, str) and column in known:
+            found.append(known[column])
+        else:
+            raise ValueError(
+                f"Expected columns among {', '.join(names)}, or numbers between 0 and {last}; "
+                f"got {column!r}."
+            )
+    if given.ndim != 1 or not found:
+        raise ValueError(f"Expected one or more columns; got {columns!r}.")
+    if len(set(found)) < len(found):
+        raise ValueError(f"Expected each column once; got {columns!r}.")
+    return np.array(found)

@@ -1,0 +1,115 @@
+"""What all estimators do with the arrays that users hand them."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+from torch.distributions import Distribution
+
+from deconflow.checks import as_tensor, first_bad, place, refuse_text
+from deconflow.estimators.frames import plain_table, plain_tables
+from deconflow.noise import Noise
+from deconflow.observations import Observations
+
+
+def observe(
+    estimator: Any,
+    w: ArrayLike,
+    noise: Any,
+    projection: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    reset: bool = False,
+) -> Observations:
+    """Check measurements; ``reset`` is for ``fit``, which learns names and dimensions."""
+    if not reset:
+        check_is_fitted(estimator)
+    w, noise = plain_tables(w, noise)
+    refuse_text(w, "w")
+    w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    if noise is None and not reset and estimator.noise_given_:
+        raise ValueError("Expected noise, because the model was fitted with noise; got none.")
+    if reset:
+        estimator.noise_given_ = noise is not None
+    if noise is None:
+        warnings.warn(
+            "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so.",
+            stacklevel=4,
+        )
+        noise = 0.0
+    data = Observations.from_arrays(w, noise, projection=projection, weights=sample_weight)
+    if reset:
+        estimator.n_latent_ = data.latent_dim
+    elif data.latent_dim != estimator.n_latent_:
+        raise ValueError(
+            f"Expected a truth of {estimator.n_latent_} dimensions, as in fit; "
+            f"got a projection from {data.latent_dim}."
+        )
+    return data
+
+
+def refuse_noise_as_y(y: Any, noise: Any) -> None:
+    """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
+    if noise is not None or y is None:
+        return
+    if isinstance(y, Noise | Distribution | float) or _holds_floats(y):
+        raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
+
+
+def _holds_floats(y: Any) -> bool:
+    try:
+        array = np.asarray(y)
+    except (TypeError, ValueError):
+        return True  # nothing that labels would be
+    return array.ndim >= 2 or array.dtype.kind == "f"
+
+
+def check_resumable(estimator: Any) -> None:
+    """Raise if a fit that keeps checkpoints could not be made again to go on from one."""
+    if estimator.checkpoint is None or isinstance(estimator.random_state, numbers.Integral):
+        return
+    raise ValueError(
+        "Expected an integer random_state for a checkpoint, so that the fit can go on; "
+        f"got {estimator.random_state!r}."
+    )
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Give an estimator its state back if the block fails or is interrupted."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def true_values(estimator: Any, v: ArrayLike) -> Tensor:
+    """Check points ``(N, D)`` of the latent space."""
+    check_is_fitted(estimator)
+    v = plain_table(v)
+    refuse_text(v, "v")
+    if estimator.n_latent_ == estimator.n_features_in_:
+        v = validate_data(estimator, v, reset=False, dtype=np.float64, ensure_all_finite=False)
+    values = as_tensor(v, "v")
+    if values.dim() != 2 or values.shape[1] != estimator.n_latent_:
+        raise ValueError(
+            f"Expected v of shape (N, {estimator.n_latent_}); got {tuple(values.shape)}."
+        )
+    position = first_bad(~values.isfinite())
+    if position is not None:
+        raise ValueError(
+            f"Expected finite values in v; got NaN or inf at {place(position)}. "
+            "A density has no value there."
+        )
+    return values

@@ -1,0 +1,97 @@
+"""Looking at a fitted density by its own draws, on real rows and on rows simulated like them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deconflow.certificate import LARGEST_K, Certificate
+from deconflow.densities import Density, simulate
+from deconflow.evaluation.pareto import pareto_k
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows by fits that have not seen them.
+
+    Attributes
+    ----------
+    log_p, weights : Tensor
+        ``(N,)`` log-likelihood and weight of each row.
+    gain : Tensor or None
+        How much of its log-likelihood is the flows' gain over the mixture.
+    """
+
+    log_p: Tensor
+    weights: Tensor
+    gain: Tensor | None = None
+
+
+@torch.no_grad()
+def certify(
+    density: Density,
+    mixture: GaussianMixture,
+    data: Observations,
+    held_out: HeldOut,
+    *,
+    draws: int,
+    refresh_rate: Tensor | None,
+) -> Certificate:
+    """Look at a density in standardised units, on ``data`` and on rows simulated like them."""
+    like = next(density.parameters()).dtype
+    proposal = DefensiveProposal()
+    rows = RowsWithProposals.of(data, mixture, like).to(dtype=like)
+    seen = proposal.weigh(density, rows, proposal.sample(rows, draws))
+    gaps = _gap(density, proposal, mixture, data.to(dtype=like), draws)
+    gap = _mean_and_error(gaps, torch.ones_like(gaps))
+    efficiency = seen.effective_sample_size() / draws
+    k = pareto_k(seen.log_weights)
+    gain = torch.zeros_like(held_out.log_p) if held_out.gain is None else held_out.gain
+    return Certificate(
+        *_mean_and_error(held_out.log_p, held_out.weights),
+        *_mean_and_error(gain, held_out.weights),
+        efficiency=_low_and_median(efficiency),
+        refresh_rate=(1.0, 1.0) if refresh_rate is None else _low_and_median(refresh_rate),
+        pareto_k=(float(k.median()), float((k > LARGEST_K).double().mean())),
+        gap=gap[0],
+        gap_error=gap[1],
+    )
+
+
+def _gap(
+    density: Density,
+    proposal: DefensiveProposal,
+    mixture: GaussianMixture,
+    data: Observations,
+    draws: int,
+) -> Tensor:
+    """Return upper less lower bound of ``log p(w)`` for each simulated row, ``(N,)``.
+
+    Both are importance-weighted averages. The upper one has the true value of the row, which is an
+    exact draw from its posterior, among its draws (Sobolev and Vetrov 2019,
+    https://arxiv.org/abs/1905.03290).
+    """
+    pairs = simulate(density, data)
+    rows = RowsWithProposals.of(pairs.observations.to(dtype=torch.float64), mixture, data.w.dtype)
+    rows = rows.to(dtype=data.w.dtype)
+    drawn = proposal.sample(rows, draws)
+    weighed = proposal.weigh(density, rows, torch.cat([pairs.v[None], drawn]))
+    lower = WeightedDraws(weighed.v[1:], weighed.log_weights[1:]).log_marginal()
+    upper = WeightedDraws(weighed.v[:-1], weighed.log_weights[:-1]).log_marginal()
+    return upper - lower
+
+
+def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
+    values, shares = values.double(), weights.double() / weights.double().sum()
+    mean = (shares * values).sum()
+    return float(mean), float((shares * (values - mean)).square().sum().sqrt())
+
+
+def _low_and_median(values: Tensor) -> tuple[float, float]:
+    values = values.double()
+    return float(values.quantile(0.05)), float(values.median())

@@ -1,0 +1,244 @@
+r"""Gaussian mixtures in closed form, one or many at once: the answers that need no draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp, ndtr, ndtri
+from sklearn.utils import check_random_state
+
+from deconflow.randomness import RandomState
+
+Array = NDArray[np.float64]
+
+LOG_2PI = float(np.log(2 * np.pi))
+HALVINGS = 60
+"""Halvings of the interval that holds a quantile: to the last digit of a double."""
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianMixture:
+    r"""The density :math:`p(v) = \sum_k \pi_k \, N(v; m_k, V_k)`, or one per row.
+
+    Leading axes ``B`` are those of a batch: none for one mixture, ``(N,)`` for a mixture per row.
+
+    Attributes
+    ----------
+    weights, means, covariances : array
+        ``(*B, K)``, ``(*B, K, D)`` and ``(*B, K, D, D)``.
+
+    Examples
+    --------
+    >>> mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    >>> mixture.log_prob(np.zeros((1, 2))).round(4)
+    array([-1.8379])
+    >>> mixture.quantile(0.975).round(2)
+    array([1.96, 1.96])
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array
+
+    def __repr__(self) -> str:
+        rows = f"{self.batch_shape[0]} rows, " if self.batch_shape else ""
+        return f"GaussianMixture({rows}{self.n_components} components, {self.dim} dimensions)"
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape ``B`` of the batch; empty for a single mixture."""
+        return self.weights.shape[:-1]
+
+    @property
+    def n_components(self) -> int:
+        """Number of Gaussians."""
+        return self.weights.shape[-1]
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.means.shape[-1]
+
+    def __getitem__(self, rows: Any) -> GaussianMixture:
+        """Take some mixtures of a batch."""
+        if not self.batch_shape:
+            raise TypeError("Expected a mixture per row to take rows of; got a single mixture.")
+        return GaussianMixture(self.weights[rows], self.means[rows], self.covariances[rows])
+
+    @property
+    def mean(self) -> Array:
+        """Means ``(*B, D)``."""
+        return np.einsum("...k,...kd->...d", self.weights, self.means)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariances ``(*B, D, D)``."""
+        offset = self.means - self.mean[..., None, :]
+        within = np.einsum("...k,...kij->...ij", self.weights, self.covariances)
+        return within + np.einsum("...k,...ki,...kj->...ij", self.weights, offset, offset)
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations ``(*B, D)``."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=-2, axis2=-1), 0.0))
+
+    def log_joint(self, v: Array) -> Array:
+        """Log of ``pi_k N(v; m_k, V_k)``, ``(..., *B, K)`` for ``v`` of shape ``(..., *B, D)``."""
+        answer = np.empty((*np.broadcast_shapes(v.shape[:-1], self.batch_shape), self.n_components))
+        for k in range(self.n_components):
+            factor = self._factors[..., k, :, :]
+            white = _solve(factor, v - self.means[..., k, :])
+            log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+            answer[..., k] = -0.5 * (np.square(white).sum(-1) + self.dim * LOG_2PI) - log_det
+        with np.errstate(divide="ignore"):
+            return answer + np.log(self.weights)
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density ``(..., *B)`` of ``v`` with shape ``(..., *B, D)``."""
+        return logsumexp(self.log_joint(v), axis=-1)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(*B, n, D)``, in random order."""
+        rng = check_random_state(random_state)
+        u = rng.uniform(size=(*self.batch_shape, n))
+        which = _picked(self.weights, u)
+        white = rng.standard_normal((*self.batch_shape, n, self.dim))
+        if self.batch_shape:
+            row = np.indices(which.shape)[:-1]
+            turned = (self._roots[(*row, which)] @ white[..., None])[..., 0]
+            return self.means[(*row, which)] + turned
+        drawn = np.empty((n, self.dim))
+        for k in np.unique(which):
+            mine = which == k
+            drawn[mine] = self.means[k] + white[mine] @ self._roots[k].T
+        return drawn
+
+    def marginal(self, dimensions: ArrayLike) -> GaussianMixture:
+        """Return the density of some dimensions, in the order given."""
+        keep = np.atleast_1d(np.asarray(dimensions, dtype=int))
+        square = self.covariances[..., keep[:, None], keep[None, :]]
+        return GaussianMixture(self.weights, self.means[..., keep], square)
+
+    def in_units(self, location: ArrayLike, scale: ArrayLike) -> GaussianMixture:
+        """Return the density of ``location + scale v``."""
+        s = np.asarray(scale)
+        covariances = self.covariances * s[:, None] * s
+        return GaussianMixture(self.weights, np.asarray(location) + s * self.means, covariances)
+
+    def pdf(self, dimension: int, x: Array) -> Array:
+        """Density of one dimension at points ``x``, of the shape of ``x``."""
+        white, sd = self._whitened(dimension, x)
+        density = np.exp(-0.5 * np.square(white)) / (sd * np.sqrt(2 * np.pi))
+        return (density * self.weights).sum(-1)
+
+    def cdf(self, dimension: int, x: Array) -> Array:
+        """Probability that one dimension is below ``x``, of the shape of ``x``."""
+        white, _ = self._whitened(dimension, x)
+        return (ndtr(white) * self.weights).sum(-1)
+
+    def quantile(self, share: float) -> Array:
+        """Quantile of each dimension, ``(*B, D)``, by halving an interval that holds it."""
+        sd = np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=-2, axis2=-1), 1e-300))
+        each = self.means + sd * ndtri(share)  # the quantile lies among those of the components
+        used = self.weights[..., None] > 0
+        low = np.where(used, each, np.inf).min(-2)
+        high = np.where(used, each, -np.inf).max(-2)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            inside = ndtr((middle[..., None, :] - self.means) / sd)
+            below = np.einsum("...k,...kd->...d", self.weights, inside) < share
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def heaviest(self, most: int) -> GaussianMixture:
+        """Return the ``most`` heaviest components, with weights that sum to one again."""
+        most = min(most, self.n_components)
+        chosen = np.argpartition(-self.weights, most - 1, axis=-1)[..., :most]
+        weights = np.take_along_axis(self.weights, chosen, -1)
+        return GaussianMixture(
+            weights / weights.sum(-1, keepdims=True),
+            np.take_along_axis(self.means, chosen[..., None], -2),
+            np.take_along_axis(self.covariances, chosen[..., None, None], -3),
+        )
+
+    def entropy(self, n: int = 20_000, seed: int = 0) -> float:
+        """Entropy in nats, from ``n`` draws."""
+        return -float(self.log_prob(self.sample(n, seed)).mean())
+
+    @cached_property
+    def _factors(self) -> Array:
+        return np.asarray(np.linalg.cholesky(self.covariances), dtype=np.float64)
+
+    @cached_property
+    def _roots(self) -> Array:
+        """Roots of the covariances, which may be singular: a row's value may be known exactly."""
+        if not self.batch_shape:
+            return self._factors
+        values, vectors = np.linalg.eigh(self.covariances)
+        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+    def _whitened(self, dimension: int, x: Array) -> tuple[Array, Array]:
+        sd = np.sqrt(self.covariances[..., dimension, dimension])
+        return (np.asarray(x)[..., None] - self.means[..., dimension]) / sd, sd
+
+
+def mix(mixtures: Sequence[GaussianMixture], shares: ArrayLike | None = None) -> GaussianMixture:
+    """Return the average of mixtures, equal or by shares, as one mixture of all components."""
+    if shares is None:
+        shares = np.full(len(mixtures), 1.0 / len(mixtures))
+    pairs = zip(mixtures, np.asarray(shares), strict=True)
+    return GaussianMixture(
+        np.concatenate([share * mixture.weights for mixture, share in pairs], axis=-1),
+        np.concatenate([mixture.means for mixture in mixtures], axis=-2),
+        np.concatenate([mixture.covariances for mixture in mixtures], axis=-3),
+    )
+
+
+def stack(parts: Sequence[GaussianMixture]) -> GaussianMixture:
+    """Put the rows of batches one after another; who has fewer components gets empty ones."""
+    most = max(part.n_components for part in parts)
+    padded = [_padded(part, most) for part in parts]
+    return GaussianMixture(
+        np.concatenate([part.weights for part in padded]),
+        np.concatenate([part.means for part in padded]),
+        np.concatenate([part.covariances for part in padded]),
+    )
+
+
+def _padded(mixture: GaussianMixture, most: int) -> GaussianMixture:
+    """Add components of weight zero, copies of the first."""
+    missing = most - mixture.n_components
+    if missing == 0:
+        return mixture
+    index = np.r_[np.arange(mixture.n_components), np.zeros(missing, int)]
+    weights = mixture.weights[..., index]
+    weights[..., mixture.n_components :] = 0.0
+    return GaussianMixture(
+        weights, mixture.means[..., index, :], mixture.covariances[..., index, :, :]
+    )
+
+
+def _solve(factor: Array, offset: Array) -> Array:
+    """Whiten ``(..., *B, D)`` by triangular factors ``(*B, D, D)``."""
+    if factor.ndim == 2:
+        flat = offset.reshape(-1, offset.shape[-1])
+        return solve_triangular(factor, flat.T, lower=True).T.reshape(offset.shape)
+    return np.asarray(np.linalg.solve(factor, offset[..., None])[..., 0], dtype=np.float64)
+
+
+def _picked(weights: Array, u: Array) -> NDArray[np.int64]:
+    """Component of each uniform number ``(*B, n)``, by weights ``(*B, K)``."""
+    edges = np.cumsum(weights, axis=-1)
+    edges /= edges[..., -1:]
+    if weights.ndim == 1:
+        return edges.searchsorted(u, side="right").clip(max=len(edges) - 1)
+    # All rows in one search: row i owns the numbers from i to i + 1.
+    row = np.arange(edges[..., 0].size).reshape(*edges.shape[:-1], 1)
+    found = (edges + row).ravel().searchsorted((u + row).ravel(), side="right").reshape(u.shape)
+    return (found - row * edges.shape[-1]).clip(0, edges.shape[-1] - 1)

@@ -1,0 +1,79 @@
+"""Whatever users call noise becomes a Noise here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from deconflow.checks import as_tensor
+from deconflow.noise.base import Noise
+from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.ready_made import same_for_all
+
+ACCEPTED = (
+    "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "
+    "or a torch distribution"
+)
+
+
+def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) -> Noise:
+    """Turn ``noise`` into a Noise bound to ``n_rows`` rows of ``dim`` values.
+
+    ``(D,)`` and ``(N, D)`` are standard deviations, ``(D, D)`` and ``(N, D, D)`` covariances, a
+    single number is one standard deviation for everything. NaN is allowed where ``observed``
+    (boolean ``(N, D)``) says that the value is missing.
+    """
+    if isinstance(noise, Distribution):
+        noise = same_for_all(noise)
+    if noise is None or isinstance(noise, str):
+        raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
+    if callable(noise):
+        raise TypeError(
+            f"Expected noise as {ACCEPTED}; got the law {noise!r} without parameters. "
+            "Use deconflow.noise.from_law(law, ...)."
+        )
+    if not isinstance(noise, Noise):
+        noise = _from_array(as_tensor(noise, "noise"), n_rows, dim, observed)
+    if noise.observed is not None:
+        raise ValueError(
+            "Expected noise of whole rows; got noise restricted to the values that other data "
+            "observed, without its missing values. Pass the noise you made those data from."
+        )
+    if noise.dim != dim:
+        raise ValueError(f"Expected noise for {dim} values a row; got {noise.dim}.")
+    bound = noise.bind(n_rows)
+    return bound if observed is None else bound.restrict(observed)
+
+
+def _from_array(array: Tensor, n_rows: int, dim: int, observed: Tensor | None) -> Noise:
+    shape = tuple(array.shape)
+    if shape == ():
+        return gaussian(sd=array.expand(dim))
+    if shape == (dim, dim) and n_rows == dim:
+        raise ValueError(
+            f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
+            "values, which could be standard deviations or one covariance. "
+            "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...)."
+        )
+    if shape == (dim,):
+        return gaussian(sd=array)
+    if shape == (n_rows, dim):
+        return gaussian(sd=_fill_missing(array, observed, torch.ones_like(array)))
+    if shape == (dim, dim):
+        return gaussian(covariance=array)
+    if shape == (n_rows, dim, dim):
+        both = None if observed is None else observed.unsqueeze(-1) & observed.unsqueeze(-2)
+        eye = torch.eye(dim, dtype=array.dtype).expand_as(array)
+        return gaussian(covariance=_fill_missing(array, both, eye))
+    hint = " Reshape it to (N, 1)." if shape == (n_rows,) and dim == 1 else ""
+    raise ValueError(
+        f"Expected noise as {ACCEPTED}, with N = {n_rows} and D = {dim}; got shape {shape}.{hint}"
+    )
+
+
+def _fill_missing(array: Tensor, observed: Tensor | None, idle: Tensor) -> Tensor:
+    """Put idle values where nothing was observed, whatever stands there."""
+    return array if observed is None else torch.where(observed, array, idle)

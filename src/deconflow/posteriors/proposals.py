@@ -1,0 +1,134 @@
+r"""Where draws for each row come from: a mixture's posterior, widened copies, the noise kernel.
+
+Where these are poor, a network's mixture beside that of the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from deconflow.densities import Density
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import Rows as RowIndex
+from deconflow.observations import Observations
+from deconflow.posteriors.mixture_network import MixtureNetwork
+from deconflow.posteriors.resampling import WeightedDraws
+from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.xd import posterior
+
+STRETCH = 2.0
+"""How much wider the inflated copy is."""
+
+NUMBERS = 2**27
+"""Memory for the rows' mixtures, in numbers: half a GiB in single precision."""
+
+NETWORK_SHARE = 0.5
+"""What a network gets of the narrow part, if there is one."""
+
+MOST_COMPONENTS = 12
+DRAWS_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class RowsWithProposals:
+    """Observations, with the mixture that proposes for each."""
+
+    observations: Observations
+    mixtures: RowMixtures
+
+    @classmethod
+    def of(
+        cls,
+        data: Observations,
+        mixture: GaussianMixture,
+        dtype: torch.dtype,
+        network: MixtureNetwork | None = None,
+    ) -> RowsWithProposals:
+        """Compute every row's posterior under ``mixture``; a network may propose beside it."""
+        return cls(data, propose(data, mixture, dtype, network))
+
+    def __len__(self) -> int:
+        return len(self.mixtures)
+
+    def __getitem__(self, rows: RowIndex) -> Self:
+        return replace(self, observations=self.observations[rows], mixtures=self.mixtures[rows])
+
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """Move to another precision or device."""
+        return replace(
+            self,
+            observations=self.observations.to(dtype=dtype, device=device),
+            mixtures=self.mixtures.to(dtype=dtype, device=device),
+        )
+
+
+def propose(
+    data: Observations,
+    mixture: GaussianMixture,
+    dtype: torch.dtype,
+    network: MixtureNetwork | None = None,
+) -> RowMixtures:
+    """Compute every row's posterior under ``mixture``, with as many components as memory allows."""
+    dim = data.latent_dim
+    most = max(2, min(MOST_COMPONENTS, NUMBERS // (len(data) * 2 * (dim**2 + dim + 1))))
+    mixtures = RowMixtures.of(posterior(mixture, data, most)).to(dtype=dtype)
+    if network is None:
+        return mixtures
+    return mixtures.mixed_with(network.row_mixtures(data.to(dtype=dtype)), NETWORK_SHARE)
+
+
+class DefensiveProposal:
+    r"""The law :math:`a_1 q_{XD} + a_2 q_{wide} + a_3 q_{kernel}` of each row.
+
+    The wide copy and the noise kernel bound the weights where the mixture is wrong. The kernel
+    needs complete rows; without them the wide copy takes its share.
+
+    Parameters
+    ----------
+    shares
+        ``a``, which sum to one.
+    """
+
+    def __init__(self, shares: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> None:
+        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise ValueError(f"Expected shares that sum to one; got {shares}.")
+        self.shares = shares
+
+    def sample(self, data: RowsWithProposals, k: int) -> Tensor:
+        """Draw ``(k, N, D)``."""
+        narrow, _, kernel = self._shares(data)
+        u = torch.rand(k, len(data), 1, dtype=data.mixtures.means.dtype)
+        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH))
+        if kernel == 0:
+            return v
+        observed = data.observations
+        return torch.where(u < 1 - kernel, v, observed.w - observed.noise.sample(k))
+
+    def log_prob(self, data: RowsWithProposals, v: Tensor, log_likelihood: Tensor) -> Tensor:
+        """Log density ``(k, N)``; ``log_likelihood`` is that of ``v``, which the kernel needs."""
+        shares = self._shares(data)
+        parts = [*data.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
+        logs = [
+            part + math.log(share) for part, share in zip(parts, shares, strict=True) if share > 0
+        ]
+        return torch.logsumexp(torch.stack(logs), 0)
+
+    def log_ratio(self, data: RowsWithProposals, v: Tensor) -> Tensor:
+        """Log of ``p(w given v) / q(v)``, ``(k, N)``: a weight but for the density."""
+        log_likelihood = data.observations.log_likelihood(v)
+        return log_likelihood - self.log_prob(data, v, log_likelihood)
+
+    def weigh(self, density: Density, data: RowsWithProposals, v: Tensor) -> WeightedDraws:
+        """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
+        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
+        return WeightedDraws(v, log_p + self.log_ratio(data, v))
+
+    def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
+        complete = data.observations.observed is None and data.observations.projection is None
+        narrow, wide, kernel = self.shares
+        return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)

@@ -1,0 +1,133 @@
+"""A model on disk: the estimator's own folder, with a file about the table beside its weights."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deconflow.certificate import Certificate
+from deconflow.files import clear_write_errors
+from deconflow.model_files import check_free, read_description, read_json
+from deconflow.program.methods import method_of_class
+from deconflow.tables import Columns, RowReader, Source, find_columns
+
+TABLE, FORMAT = "table.json", 1
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a model's folder says; the estimator itself is read when it is asked for.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    description : dict
+        What the estimator wrote of itself.
+    columns : Columns or None
+        Names, errors and noise; None for a model that was saved from Python.
+    about : dict
+        What ``fit`` wrote of the method, the table and the fit, for people.
+    """
+
+    path: Path
+    description: dict[str, Any]
+    columns: Columns | None
+    about: dict[str, Any]
+
+    @cached_property
+    def estimator(self) -> Any:
+        """The fitted estimator."""
+        from deconflow.estimators import load
+
+        return load(self.path)
+
+    @property
+    def class_name(self) -> str:
+        """Name of the estimator's class."""
+        return str(self.description.get("class"))
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return method_of_class(self.class_name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        if self.columns is not None:
+            return self.columns.names
+        given = self.description.get("feature_names_in")
+        return tuple(given or (f"v{d}" for d in range(self.description["n_features_in"])))
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the dimensions with their units, where these are known."""
+        units = self.columns.units if self.columns else ()
+        known = units or (None,) * len(self.names)
+        pairs = zip(self.names, known, strict=True)
+        return [f"{name} [{unit}]" if unit else name for name, unit in pairs]
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate of the fit, if it was kept."""
+        kept = self.about.get("certificate")
+        return Certificate.from_dict(kept) if isinstance(kept, dict) else None
+
+    def verdict(self) -> list[str]:
+        """Say what was fitted and how far to trust it; version 0.1 kept sentences, not numbers."""
+        if self.certificate is None:
+            return list(self.about.get("certificate", []))
+        return [self.about["fitted"], *self.certificate.in_words().splitlines()]
+
+    def special_settings(self) -> dict[str, str]:
+        """Parameters of the fit that are not the estimator's defaults."""
+        if "special_settings" in self.about:
+            return self.about["special_settings"]
+        return special_settings(self.estimator, self.about.get("settings", {}))
+
+    def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
+        """Return what reads this model's measurements from a table."""
+        columns = self.columns or find_columns(source.names, self.names)
+        return RowReader(columns, source, only)
+
+
+def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:
+    """Return those of the written settings that differ from the estimator's defaults."""
+    plain = type(estimator)().get_params()
+    return {name: value for name, value in given.items() if value != repr(plain.get(name))}
+
+
+def save(estimator: Any, path: Path, columns: Columns, about: dict[str, Any]) -> None:
+    """Write a model's folder, all or nothing."""
+    content = {"format": FORMAT, **about, "columns": columns.as_dict()}
+    estimator.save(path, extra_files={TABLE: json.dumps(content, indent=1) + "\n"})
+
+
+def check_writable(path: Path) -> None:
+    """Raise, before any work, if a model cannot be written there."""
+    check_free(path)
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+
+
+def load(path: Path) -> ModelFolder:
+    """Read what a model's folder says of itself; nothing in it is executed."""
+    if not path.exists():
+        raise FileNotFoundError(f"Expected a model's folder at {path}; got none. Fit one first.")
+    description = read_description(path)
+    method_of_class(str(description.get("class")))
+    about = read_json(path / TABLE) if (path / TABLE).is_file() else {}
+    if about and about.pop("format", None) != FORMAT:
+        raise ValueError(
+            f"Expected {TABLE} of format {FORMAT} at {path}; got another. "
+            "Load it with the version of deconflow that wrote it."
+        )
+    columns = about.pop("columns", None)
+    known = None if columns is None else Columns.from_dict(columns)
+    return ModelFolder(path, description, known, about)

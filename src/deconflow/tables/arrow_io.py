@@ -1,0 +1,211 @@
+"""CSV, TSV and Parquet by pyarrow, in chunks; and what cells of text mean."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from deconflow.tables.io import Sink, Source, row_name, slices
+
+MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
+"""What people write for a missing value, in any case of letters."""
+TYPES = (pa.int64(), pa.float64(), pa.bool_())
+"""What a column of text may turn out to be, the narrowest first."""
+WORDS = "^(?i:true|false)$"
+LEADING_ZERO = "^[+-]?0[0-9]+$"
+"""Such a cell is a name, not a number."""
+ROWS_AT_ONCE = 100_000
+
+
+class TextSource(Source):
+    """A table in text, all of whose cells are read as text; :meth:`typed` finds types."""
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        self.path, self.name = path, path.name
+        self._comments, header = _above_the_rows(path)
+        semicolons = delimiter == "," and b";" in header and b"," not in header
+        self.delimiter = ";" if semicolons else delimiter
+        with self._clear_errors():
+            self._written = list(self._reader().schema.names)
+        self.schema = pa.schema([(name.strip(), pa.string()) for name in self._written])
+
+    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Walk through the rows."""
+        return map(self._with_types, self._text(size, columns))
+
+    def _text(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        names = self.names if columns is None else list(columns)
+        written = [self._written[self.names.index(name)] for name in names]
+        text = dict.fromkeys(self._written, pa.string())
+        with self._clear_errors():
+            for batch in self._reader(column_types=text, include_columns=written):
+                for table in slices(pa.Table.from_batches([batch]), size):
+                    yield table.rename_columns(names)
+
+    def typed(self) -> Self:
+        """Take the narrowest type for each column that fits all rows."""
+        left = {name: list(TYPES) for name in self.names}
+        for table in self._text(ROWS_AT_ONCE):
+            for name, kinds in left.items():
+                left[name] = [kind for kind in kinds if _fits(table[name], kind)]
+        self.schema = pa.schema([(name, [*kinds, pa.string()][0]) for name, kinds in left.items()])
+        return self
+
+    def _with_types(self, table: pa.Table) -> pa.Table:
+        for i, name in enumerate(table.column_names):
+            kind = self.schema.field(name).type
+            if kind != pa.string():
+                table = table.set_column(i, name, _present(table[name]).cast(kind))
+        return table
+
+    def _reader(self, **conversion: Any) -> arrow_csv.CSVStreamingReader:
+        return arrow_csv.open_csv(
+            self.path,
+            read_options=arrow_csv.ReadOptions(skip_rows=self._comments),
+            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
+        )
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+                raise ValueError(
+                    f"Expected text in UTF-8 in {self.name}; got other bytes. Convert it, for "
+                    f"example: iconv -f latin1 -t utf-8 {self.name}"
+                ) from error
+            raise ValueError(
+                f"Expected a header and rows of as many cells in {self.name}; got: {error}"
+            ) from error
+
+
+class ParquetSource(Source):
+    """A Parquet file, read by batches of its row groups."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        try:
+            with pq.ParquetFile(path) as file:
+                self.schema = file.schema_arrow.remove_metadata()
+                self.n_rows = file.metadata.num_rows
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"Expected a Parquet file at {path}; got: {error}") from error
+
+    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Walk through the rows."""
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            wanted = None if columns is None else list(columns)
+            for batch in file.iter_batches(size, columns=wanted, use_threads=False):
+                yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def write_text(path: Path, schema: pa.Schema, delimiter: str) -> Iterator[Sink]:
+    """Write text by Python's own writer: that of pyarrow would put quotes around every text."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(schema.names)
+
+        def write(table: pa.Table) -> None:
+            columns = [map(_as_written, column.to_pylist()) for column in table.columns]
+            writer.writerows(zip(*columns, strict=True))
+
+        yield Sink(write)
+
+
+@contextmanager
+def write_parquet(path: Path, schema: pa.Schema) -> Iterator[Sink]:
+    """Write a row group for each chunk."""
+    with pq.ParquetWriter(path, schema) as writer:
+        yield Sink(lambda table: writer.write_table(table.cast(schema)))
+
+
+def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float64]:
+    """Turn a column into float64, NaN where missing; ``first_row`` is where the chunk begins."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_numbers(column.cast(kind.value_type), name, first_row)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        numbers = _parsed(_present(column.cast(pa.string())), name, first_row)
+    elif _is_number(kind):
+        numbers = column.cast(pa.float64(), safe=False)
+    else:
+        raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
+    return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kinds: tuple[Any, ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(check(kind) for check in (*kinds, pa.types.is_boolean, pa.types.is_null))
+
+
+def _parsed(present: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedArray:
+    try:
+        return present.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        row, cell = next(
+            (row, cell) for row, cell in enumerate(present.to_pylist())
+            if not _can_be(pa.array([cell], pa.string()), pa.float64())
+        )  # fmt: skip
+        comma = re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE)
+        advice = "Correct it, or leave the cell empty for a missing value."
+        raise ValueError(
+            f"Expected numbers in column {name!r}; got {cell!r} in {row_name(first_row + row)}. "
+            f"{'Write a point for the comma.' if comma else advice}"
+        ) from error
+
+
+def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Trim cells of text, and take away what stands for a missing value."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
+
+
+def _fits(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether all cells can have a type, and look the same when they are written again."""
+    present = _present(column)
+    if pa.types.is_boolean(kind):
+        return bool(pc.all(pc.match_substring_regex(present, WORDS), min_count=0).as_py())
+    if pc.any(pc.match_substring_regex(present, LEADING_ZERO), min_count=0).as_py():
+        return False
+    return _can_be(present, kind)
+
+
+def _can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    try:
+        cells.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _above_the_rows(path: Path) -> tuple[int, bytes]:
+    """Count the comments above the header, and return it."""
+    count = 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.startswith(b"#"):
+                return count, line
+            count += 1
+    return count, b""
+
+
+def _as_written(cell: Any) -> Any:
+    """Leave missing cells empty; arrays inside cells are written as Python writes them."""
+    if cell is None or cell != cell:
+        return ""
+    return cell.decode(errors="replace") if isinstance(cell, bytes) else cell

@@ -1,0 +1,296 @@
+"""FITS, ECSV and VOTable by astropy.
+
+FITS is read by slices of the mapped file, and may be larger than memory; so may FITS output. ECSV
+and VOTable are read and written at once.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deconflow.tables.arrow_io import ParquetSource, write_parquet
+from deconflow.tables.io import Sink, Source, need, slices
+
+ASTROPY_FORMATS = {"ecsv": "ascii.ecsv", "votable": "votable"}
+READ_OPTIONS = {"votable": {"use_names_over_ids": True}}
+"""Names as people gave them, not as XML wants them."""
+FITS_NUMBERS = {
+    pa.int8(): pa.int16(), pa.int16(): pa.int16(), pa.int32(): pa.int32(), pa.int64(): pa.int64(),
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(), pa.float32(): pa.float32(), pa.float64(): pa.float64(),
+}  # fmt: skip
+"""Which of FITS's types holds a type of numbers."""
+FITS_FORMS = {
+    pa.int16(): "I", pa.int32(): "J", pa.int64(): "K", pa.float32(): "E", pa.float64(): "D",
+}  # fmt: skip
+BLOCK = 2880
+ROWS_AT_ONCE = 50_000
+
+
+class FitsSource(Source):
+    """A table of a FITS file: that of a name or number, or the first."""
+
+    def __init__(self, path: Path, part: str | None = None) -> None:
+        self.path, self.part = path, part
+        self.name = path.name if part is None else f"{path.name}[{part}]"
+        with self._table() as hdu:
+            self.n_rows: int = hdu.header["NAXIS2"]
+            self.schema = pa.schema([
+                _field(column.name, _fits_cells(hdu, column, 0, 1).type, column.unit)
+                for column in hdu.columns
+            ])  # fmt: skip
+
+    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Walk through the rows."""
+        names = self.names if columns is None else list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        with self._table() as hdu:
+            for start in range(0, self.n_rows, size):
+                stop = start + size
+                arrays = [_fits_cells(hdu, hdu.columns[name], start, stop) for name in names]
+                yield pa.table(arrays, schema=schema)
+
+    @contextmanager
+    def _table(self) -> Iterator[Any]:
+        fits = need("astropy.io.fits")
+        try:
+            file = fits.open(self.path, memmap=True)
+        except OSError as error:
+            raise ValueError(f"Expected a FITS file at {self.path}; got: {error}") from error
+        with file:
+            kinds = fits.BinTableHDU | fits.TableHDU
+            tables = {str(i): hdu for i, hdu in enumerate(file) if isinstance(hdu, kinds)}
+            if not tables:
+                raise ValueError(f"Expected a table in {self.path}; got images only.")
+            yield self._choose(tables)
+
+    def _choose(self, tables: dict[str, Any]) -> Any:
+        """Choose by name or number; the first, with a word about the others, if none is said."""
+        names = ", ".join(hdu.name or number for number, hdu in tables.items())
+        if self.part is None:
+            if len(tables) > 1:
+                warnings.warn(
+                    f"{self.name} has the tables {names}; the first is taken. Name another as "
+                    f"{self.name}[NAME].",
+                    stacklevel=2,
+                )
+            return next(iter(tables.values()))
+        for number, hdu in tables.items():
+            if self.part == number or self.part.upper() == hdu.name.upper():
+                return hdu
+        raise ValueError(f"Expected a table in {self.path.name}: {names}; got {self.part!r}.")
+
+
+class InMemorySource(Source):
+    """A table that astropy reads at once: ECSV or VOTable."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.name = path.name
+        self._table = _as_pyarrow(_read(path, kind))
+        self.schema = self._table.schema
+        self.n_rows = self._table.num_rows
+
+    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Walk through the rows."""
+        return slices(self._table if columns is None else self._table.select(list(columns)), size)
+
+
+@contextmanager
+def write_at_once(path: Path, schema: pa.Schema, kind: str) -> Iterator[Sink]:
+    """Keep all rows in memory until they are written, as ECSV or VOTable."""
+    parts = [schema.empty_table()]
+    yield Sink(lambda table: parts.append(table.cast(schema)))
+    table = _as_astropy(pa.concat_tables(parts))
+    with warnings.catch_warnings(action="ignore"):
+        table.write(path, format=ASTROPY_FORMATS[kind], overwrite=True)
+
+
+@contextmanager
+def write_fits(path: Path, schema: pa.Schema) -> Iterator[Sink]:
+    """Write a binary table; memory holds one chunk of it.
+
+    The header comes first but needs what only the last row tells: the number of rows, the width
+    of texts, whether integers are missing. So rows wait, encoded, in a Parquet file beside.
+    """
+    _refuse_names(schema.names)
+    waiting = path.with_name(path.name + ".parquet")
+    encoded = pa.schema([(f.name, _encode(pa.chunked_array([], f.type)).type) for f in schema])
+    widths, with_nulls = dict.fromkeys(schema.names, 1), set()
+    try:
+        with write_parquet(waiting, encoded) as rows:
+
+            def write(table: pa.Table) -> None:
+                columns = [_encode(column) for column in table.columns]
+                for name, column, before in zip(schema.names, columns, table.columns, strict=True):
+                    if before.null_count:
+                        with_nulls.add(name)
+                    if pa.types.is_binary(column.type) and len(column):
+                        width = pc.max(pc.binary_length(column)).as_py()
+                        widths[name] = max(widths[name], width)
+                rows.write(pa.table(columns, schema=encoded))
+
+            yield Sink(write)
+        _write_binary_table(path, ParquetSource(waiting), schema, widths, with_nulls)
+    finally:
+        waiting.unlink(missing_ok=True)
+
+
+def _write_binary_table(
+    path: Path, rows: ParquetSource, schema: pa.Schema, widths: dict[str, int], nulls: set[str]
+) -> None:
+    """Write headers by astropy, then the rows, byte by byte as the header says."""
+    fits = need("astropy.io.fits")
+    columns, dtypes = [], []
+    for field, kind in zip(schema, rows.schema.types, strict=True):
+        form, dtype = _layout(kind, widths[field.name])
+        null = _least(kind) if pa.types.is_integer(kind) and field.name in nulls else None
+        form = "L" if pa.types.is_boolean(field.type) else form
+        columns.append(fits.Column(field.name, form, unit=_unit(field), null=null))
+        dtypes.append(dtype)
+    header = fits.BinTableHDU.from_columns(columns, nrows=0).header
+    header["NAXIS2"] = rows.n_rows
+    primary = fits.PrimaryHDU().header
+    primary["EXTEND"] = True
+    record = np.dtype([(f"f{i}", dtype) for i, dtype in enumerate(dtypes)])
+    with path.open("wb") as file:
+        file.write((primary.tostring() + header.tostring()).encode("ascii"))
+        for table in rows.chunks(ROWS_AT_ONCE):
+            packed = np.zeros(table.num_rows, record)
+            for i, column in enumerate(table.columns):
+                text = pa.types.is_binary(column.type)
+                packed[f"f{i}"] = column.to_pylist() if text else _as_numpy(column)
+            file.write(packed.tobytes())
+        file.write(b"\0" * (-(rows.n_rows or 0) * record.itemsize % BLOCK))
+
+
+def _encode(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Turn cells into what FITS has: big enough numbers, or bytes; nothing is null afterwards."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, pa.scalar(b"T"), pa.scalar(b"F")).fill_null(b"\0")
+    if kind in FITS_NUMBERS:
+        number = FITS_NUMBERS[kind]
+        return column.cast(number).fill_null(_least(number))
+    if pa.types.is_fixed_size_list(kind) and kind.value_type in FITS_NUMBERS:
+        return column.cast(pa.list_(FITS_NUMBERS[kind.value_type], kind.list_size))
+    if pa.types.is_string(kind):
+        return column.cast(pa.binary()).fill_null(b"")
+    return pa.chunked_array([[_text(cell).encode() for cell in column.to_pylist()]], pa.binary())
+
+
+def _least(number: pa.DataType) -> float:
+    """Return what stands for a missing number."""
+    return float("nan") if pa.types.is_floating(number) else -(2 ** (number.bit_width - 1))
+
+
+def _layout(kind: pa.DataType, width: int) -> tuple[str, Any]:
+    """Return FITS's name of an encoded type, and numpy's."""
+    if pa.types.is_binary(kind):
+        return f"{width}A", f"S{width}"
+    if pa.types.is_fixed_size_list(kind):
+        form, dtype = _layout(kind.value_type, width)
+        return f"{kind.list_size}{form}", (dtype, (kind.list_size,))
+    return FITS_FORMS[kind], np.dtype(kind.to_pandas_dtype()).newbyteorder(">")
+
+
+def _refuse_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not (name.isascii() and name.isprintable()):
+            raise ValueError(
+                f"Expected columns named in ASCII for a FITS file; got {name!r}. "
+                "Write .parquet, .ecsv or .vot instead, or rename it."
+            )
+
+
+def _fits_cells(hdu: Any, column: Any, start: int, stop: int) -> pa.Array:
+    if hdu.data is None:
+        return _as_arrow(np.empty(0, column.dtype))
+    values = np.asarray(hdu.data[start:stop][column.name])
+    if column.null is None or values.dtype.kind not in "iu":
+        return _as_arrow(values)
+    return _as_arrow(values, values == column.null)
+
+
+def _read(path: Path, kind: str) -> Any:
+    table_type = need("astropy.table").Table
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return table_type.read(path, format=ASTROPY_FORMATS[kind], **READ_OPTIONS.get(kind, {}))
+    except (ValueError, IndexError, TypeError, KeyError, StopIteration) as error:
+        raise ValueError(f"Expected a {kind} table at {path}; got: {error}") from error
+
+
+def _as_pyarrow(table: Any) -> pa.Table:
+    """Turn an astropy table into one of pyarrow; units become metadata of the fields."""
+    arrays, fields = [], []
+    for column in table.itercols():
+        values = np.asarray(column.filled() if hasattr(column, "filled") else column)
+        mask = getattr(column, "mask", None)
+        arrays.append(_as_arrow(values, None if mask is None else np.asarray(mask)))
+        unit = str(column.unit) if column.unit else None
+        fields.append(_field(column.info.name, arrays[-1].type, unit))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _as_astropy(table: pa.Table) -> Any:
+    """Turn a pyarrow table into one of astropy."""
+    result = need("astropy.table").Table()
+    for field, column in zip(table.schema, table.columns, strict=True):
+        result[field.name] = _as_numpy(column)
+        result[field.name].unit = _unit(field)
+    return result
+
+
+def _field(name: str, kind: pa.DataType, unit: str | None) -> pa.Field:
+    return pa.field(name, kind, metadata={"unit": unit} if unit else None)
+
+
+def _unit(field: pa.Field) -> str | None:
+    return (field.metadata or {}).get(b"unit", b"").decode() or None
+
+
+def _as_arrow(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Turn a column of numpy into one of pyarrow; arrays in cells become lists."""
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    elif values.dtype.kind == "c":  # which pyarrow does not know
+        values = values.astype(str)
+    values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    if values.ndim == 1:
+        return pa.array(values, mask=mask)
+    width = math.prod(values.shape[1:])
+    flat = values.reshape(len(values), width)  # more than two dimensions are flattened
+    if values.dtype.kind == "U" or width == 0:
+        return pa.array([str(row.tolist()) for row in flat], pa.string())
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), width)
+
+
+def _as_numpy(column: pa.ChunkedArray) -> Any:
+    """Turn a column of pyarrow into one of numpy, masked where integers are null."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind):
+        return np.asarray(column.combine_chunks().flatten()).reshape(-1, kind.list_size)
+    if pa.types.is_floating(kind):
+        return column.fill_null(float("nan")).to_numpy()
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        missing = column.is_null().to_numpy()
+        values = column.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy()
+        return np.ma.array(values, mask=missing) if missing.any() else values
+    return np.array([_text(cell) for cell in column.to_pylist()], dtype=str)
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)

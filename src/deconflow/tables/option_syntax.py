@@ -1,0 +1,105 @@
+"""What people write for errors, covariances and correlations: ``x=column``, ``x:y=column``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Bar = str | float
+"""One side of an error bar: a column, or a number for all rows."""
+Bars = tuple[Bar, Bar]
+Pairs = tuple[tuple[str, str, str], ...]
+"""Two measured columns, and the column that holds what they share."""
+
+
+def parse_errors(
+    items: Sequence[str], names: Sequence[str], available: Sequence[str]
+) -> dict[str, Bars]:
+    """Read ``x=column``, ``x=0.1``, ``x=lower:upper``, or plain columns in the order of names."""
+    parts = split_list(items, available, names)
+    if parts and not any("=" in part and part not in available for part in parts):
+        if len(parts) != len(names):
+            raise ValueError(
+                f"Expected {len(names)} columns after errors=, one for each of "
+                f"{', '.join(names)}; got {len(parts)}. Or say which: "
+                f"errors=[{f'{names[0]}=COLUMN'!r}]"
+            )
+        parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
+    found: dict[str, Bars] = {}
+    for part in parts:
+        name, said = _split_at(part, names)
+        if not said:
+            raise ValueError(
+                f"Expected errors= as NAME=COLUMN, with NAME one of {', '.join(names)}; "
+                f"got {part!r}."
+            )
+        if name in found:
+            raise ValueError(f"Expected one error for column {name!r}; got two in errors=.")
+        found[name] = _bars(said, available)
+    return found
+
+
+def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pairs:
+    """Read ``x:y=column``; only a covariance is of a column with itself, as its variance."""
+    pairs = {
+        f"{first}:{second}": (first, second)
+        for first in names
+        for second in names
+        if first != second or argument == "covariances"
+    }
+    found = []
+    for part in split_list(items, names=list(pairs)):
+        pair, column = _split_at(part, list(pairs))
+        if not column:
+            raise ValueError(
+                f"Expected {argument}= as FIRST:SECOND=COLUMN, with two of {', '.join(names)}; "
+                f"got {part!r}."
+            )
+        found.append((*pairs[pair], column))
+    return tuple(found)
+
+
+def split_list(
+    items: Sequence[str], whole: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[str]:
+    """Split lists that are written with commas.
+
+    What is one of ``whole`` is not split, nor what begins with ``NAME=`` of a name with a comma.
+
+    Examples
+    --------
+    >>> split_list(["x,y", "z"])
+    ['x', 'y', 'z']
+    >>> split_list(["x,y", "z"], whole=["x,y"])
+    ['x,y', 'z']
+    """
+    with_comma = [name for name in names if "," in name]
+    parts: list[str] = []
+    for item in items:
+        one = item.strip() in whole or _split_at(item, with_comma)[0]
+        parts += [item] if one else item.split(",")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _split_at(part: str, names: Sequence[str]) -> tuple[str, str]:
+    """Split ``NAME=...`` after the longest name that fits; two empty texts if none does."""
+    name = max((name for name in names if part.startswith(f"{name}=")), key=len, default=None)
+    return ("", "") if name is None else (name, part[len(name) + 1 :])
+
+
+def _bars(said: str, available: Sequence[str]) -> Bars:
+    lower, colon, upper = said.partition(":")
+    if colon and said not in available:
+        return _bar(lower, available), _bar(upper, available)
+    return (_bar(said, available),) * 2
+
+
+def _bar(said: str, available: Sequence[str]) -> Bar:
+    if said in available:
+        return said
+    try:
+        value = float(said)
+    except ValueError:
+        return said  # a column that is missing: said so where columns are checked
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"Expected an error of at least 0 in errors=; got {said}.")
+    return value

@@ -1,0 +1,188 @@
+"""The floor plan: layers, fronts of packages, one contract for all estimators, a quick start."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deconflow
+from deconflow.estimators import DensityEstimator
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "deconflow"
+ESTIMATORS = [
+    getattr(deconflow, name)
+    for name in deconflow.__all__
+    if inspect.isclass(getattr(deconflow, name))
+    and issubclass(getattr(deconflow, name), DensityEstimator)
+]
+QUERIES = (
+    "fit", "score_samples", "score_observations", "estimate_observations", "score", "sample",
+    "posterior", "condition", "marginal", "save", "load",
+)  # fmt: skip
+HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
+
+
+def layers():
+    """The layers as `docs/architecture.md` draws them, lowest first."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = re.search(r"<!-- layers -->\n```\n(.*?)```", text, re.DOTALL)
+    assert drawn, "docs/architecture.md has no drawing of the layers"
+    return [line.split("#")[0].split() for line in drawn[1].splitlines() if line.strip()]
+
+
+def modules():
+    return {
+        ".".join(("deconflow", *path.relative_to(SOURCE).with_suffix("").parts)): path
+        for path in SOURCE.rglob("*.py")
+    }
+
+
+def imports(path):
+    """Own modules that a file imports anywhere, also inside functions, with the names taken."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names if _own(alias.name))
+        elif isinstance(node, ast.ImportFrom) and _own(node.module or ""):
+            yield node.module, tuple(alias.name for alias in node.names)
+
+
+def _own(name):
+    return name == "deconflow" or name.startswith("deconflow.")
+
+
+def room(module):
+    """The package, or the file at the top, that a module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def edges():
+    """Imports from module to module; a name that is itself a module counts as that module."""
+    known = modules()
+    for module, path in known.items():
+        for target, names in imports(path):
+            inner = [f"{target}.{name}" for name in names if f"{target}.{name}" in known]
+            for found in inner or [target]:
+                package = f"{found}.__init__"
+                yield module.removesuffix(".__init__"), package if package in known else found
+
+
+def test_every_room_is_drawn_once():
+    drawn = [name for layer in layers() for name in layer]
+    assert sorted(drawn) == sorted({room(module) for module in modules()})
+
+
+def test_imports_point_to_lower_layers_only():
+    level = {name: i for i, layer in enumerate(layers()) for name in layer}
+    wrong = [
+        f"{module} imports {target}"
+        for module, target in edges()
+        if room(module) != room(target)
+        and level[room(target)] >= level[room(module)]
+        and room(module) != "__init__"
+    ]
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_imports_across_packages_are_from_the_front():
+    known = modules()
+    wrong = [
+        f"{module} imports {target}"
+        for module, target in edges()
+        if room(module) != room(target)
+        and f"deconflow.{room(target)}.__init__" in known
+        and target != f"deconflow.{room(target)}.__init__"
+    ]
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_no_cycles():
+    graph = {}
+    for module, target in edges():
+        graph.setdefault(module, set()).add(target.removesuffix(".__init__"))
+    assert find_cycle(graph) is None
+
+
+def test_a_cycle_would_be_found():
+    """The negative twin."""
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) is not None
+    assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) is None
+
+
+def find_cycle(graph):
+    """Return modules that import each other in a circle; a front and its own files are one.
+
+    A file may import the front of a lower package, whose front imports its files; a package's own
+    files never import its front.
+    """
+    state = {}
+
+    def visit(node, path):
+        state[node] = "open"
+        for target in sorted(graph.get(node, ())):
+            if state.get(target) == "open":
+                return [*path, node, target]
+            if target not in state and (found := visit(target, [*path, node])):
+                return found
+        state[node] = "done"
+        return None
+
+    for node in sorted(graph):
+        if node not in state and (found := visit(node, [])):
+            return found
+    return None
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_estimators_have_equal_signatures(name):
+    signatures = {str(inspect.signature(getattr(cls, name))) for cls in ESTIMATORS}
+    assert len(ESTIMATORS) >= 5
+    assert len(signatures) == 1, signatures
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_estimator_writes_a_question_again(name):
+    assert [cls.__name__ for cls in ESTIMATORS if name in vars(cls)] == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["fit", "--help"], ["fti"]])
+def test_the_program_starts_at_once(words):
+    code = (
+        "import sys; from deconflow.__main__ import main\n"
+        f"sys.argv = ['deconflow', *{words!r}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_info_starts_at_once(tmp_path):
+    folder = ROOT / "tests" / "data" / "model_format_1"
+    models = sorted(path.parent for path in folder.rglob("table.json"))
+    assert models
+    code = (
+        "import sys; from deconflow.__main__ import main\n"
+        f"sys.argv = ['deconflow', 'info', {str(models[0])!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "method" in done.stdout
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
