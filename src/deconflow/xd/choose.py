@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
@@ -83,10 +82,9 @@ class Candidate:
         """Return the average of the fits without a fold."""
         return mix([result.mixture for result in self.fits[fold]])
 
-    @cached_property
-    def entropy(self) -> float:
-        """Mean entropy of the fits, when all folds have one."""
-        return float(np.mean([self.density(f).entropy() for f in range(len(self.fits))]))
+    def entropy(self, draws: int) -> float:
+        """Return the mean entropy of the fits, each from some draws."""
+        return float(np.mean([self.density(f).entropy(draws) for f in range(len(self.fits))]))
 
 
 class CrossFits:
@@ -143,7 +141,7 @@ class CrossFits:
         shares[among] = wins / BOOTSTRAPS
         return shares
 
-    def table(self, candidates: Sequence[Candidate], shares: Array) -> Table:
+    def table(self, candidates: Sequence[Candidate], shares: Array, entropy: ArrayLike) -> Table:
         """Say what a choice was based on.
 
         Returns
@@ -162,7 +160,7 @@ class CrossFits:
             "held_out": np.array([self.mean(each) for each in candidates]),
             "behind_best": behind,
             "behind_best_se": error,
-            "entropy": np.array([each.entropy for each in candidates]),
+            "entropy": np.asarray(entropy),
             "share": shares,
             "chosen": shares > 0,
         }
@@ -197,16 +195,16 @@ def choose(
         for candidate in candidates:
             cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
     behind, error = cross.behind(candidates)
+    entropy = [each.entropy(20_000) for each in candidates]
     if n_average > 1:
         counts = np.array([each.settings.n_components for each in candidates])
         shares = cross.wins(candidates, counts == counts[behind <= error].min())
     else:
-        entropy = [each.entropy for each in candidates]
         shares = np.eye(len(candidates))[np.argmax(np.where(behind <= error, entropy, -np.inf))]
     edges = np.cumsum(shares)
     places = (np.arange(n_average) + 0.5) / n_average * edges[-1]
     chosen = [candidates[i].settings for i in np.searchsorted(edges, places)]
-    return chosen, cross.table(candidates, shares)
+    return chosen, cross.table(candidates, shares, entropy)
 
 
 def fit_average(
@@ -367,7 +365,7 @@ class _Search:
             mixtures.append(mix(densities, shares[shares > 0]))
             held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
-        table = cross.table(tried, shares)
+        table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
         return AveragedFit(mixtures, equal, held_out, cross.folds, settings, table)
 
 
