@@ -4,17 +4,14 @@ from pathlib import Path
 
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
-from deconflow.estimators.fitted import (
-    FittedDensity,
-    GridFit,
-    MixtureFit,
-    OutOfReachError,
-    WeightedFit,
-)
+from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.flow import FlowDeconvolver
+from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.kde import DeconvolvingKDE
+from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
+from deconflow.estimators.weighted_fit import OutOfReachError, WeightedFit
 from deconflow.estimators.xd import XDGMM
 from deconflow.model_files import read_description
 

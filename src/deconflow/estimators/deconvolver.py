@@ -19,14 +19,10 @@ from deconflow.certificate import Certificate
 from deconflow.checks import check_integer
 from deconflow.densities import Architecture
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.fitted import (
-    BlendFit,
-    MixtureFit,
-    ProposedByMixture,
-    WeightedFit,
-    standardised,
-)
+from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.validation import check_resumable, true_values
+from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, standardised
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
@@ -93,7 +89,7 @@ class Deconvolver(DensityEstimator):
     (5, 2)
     """
 
-    density_: BlendFit
+    density_: FittedDensity
 
     def __init__(
         self,
@@ -131,13 +127,15 @@ class Deconvolver(DensityEstimator):
 
     def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
-        return self.density_.mixtures.log_prob(true_values(self, v).numpy())
+        values = true_values(self, v).numpy()
+        return MixtureFit(self.mixtures_, self._names).log_prob(values)
 
     @property
     def mixtures_(self) -> list[GaussianMixture]:
         """The mixtures that are averaged, one for each fold left out, in the units of the data."""
         check_is_fitted(self)
-        return self.density_.mixtures.members
+        units = self.standardiser_
+        return [units.mixture_from_standard(mixture) for mixture in self._fitted.mixtures]
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -197,15 +195,13 @@ class Deconvolver(DensityEstimator):
     def _take(self, fitted: Fitted, size: Architecture) -> None:
         """Learn what a fit has found, or what was saved of it."""
         self._fitted, self._size = fitted, size
-        units = (self.standardiser_.location.numpy(), self.standardiser_.scale.numpy())
-        members = [mixture.in_units(*units) for mixture in fitted.mixtures]
         density = blend_of(fitted.mixtures, fitted.members, size)
         proposing = ProposedByMixture(fitted.proposing)
-        self.density_ = BlendFit(
-            MixtureFit(members, self._names, self._n_jobs()),
-            WeightedFit(density, self.standardiser_, proposing, self._names),
-            has_flows=bool(fitted.members),
-        )
+        self.density_ = WeightedFit(density, self.standardiser_, proposing, self._names)
+        if not fitted.members:
+            units = self.standardiser_
+            members = [units.mixture_from_standard(mixture) for mixture in fitted.mixtures]
+            self.density_ = MixtureFit(members, self._names, self._n_jobs(), self.density_)
         self.method_ = "flow" if fitted.members else "xd"
         self.selection_ = fitted.table
         self.histories_ = [member.history for member in fitted.members]

@@ -16,8 +16,8 @@ from deconflow.checks import check_choice, check_integer, check_number
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.fitted import ProposedByModel, WeightedFit, standardised
 from deconflow.estimators.validation import check_resumable, unchanged_on_failure
+from deconflow.estimators.weighted_fit import ProposedByModel, WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import (
     ELBO,

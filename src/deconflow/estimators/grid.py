@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deconflow.checks import check_number
 from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.fitted import GridFit
+from deconflow.estimators.grid_fit import GridFit
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow._types import Array
 from deconflow.checks import check_integer
 from deconflow.estimators.base import MEASURED, DensityEstimator
-from deconflow.estimators.fitted import MixtureFit, clear_errors
+from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
     Start,

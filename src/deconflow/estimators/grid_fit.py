@@ -1,0 +1,86 @@
+"""Densities on a grid, for complete rows in few dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.classical import GridDensity, condition_on_grid, resample, weighted_points
+from deconflow.estimators.fitted import Columns, FittedDensity
+from deconflow.estimators.posterior import Posterior, WeightedPosterior
+from deconflow.evaluation import Estimate
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+
+
+class GridFit(FittedDensity):
+    """A density on a grid, for complete rows in few dimensions."""
+
+    def __init__(self, grid: GridDensity, names: list[str]) -> None:
+        self.grid, self.names = grid, names
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``."""
+        return self.grid.log_prob(v)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        return self.grid.sample(n, random_state)
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row.
+
+        Rows with noise wider than the grid's cells are summed over the grid, and over ``n_draws``
+        draws of their noise for the law behind it; the others over draws alone.
+        """
+        log_p, error = np.empty(len(data)), np.empty(len(data))
+        n_draws = 1000 if n_draws is None else n_draws
+        for weighed in weighted_points(self.grid, data, n_draws, random_state):
+            log_p[weighed.rows] = weighed.log_marginal()
+            error[weighed.rows] = weighed.relative_error()
+        return Estimate(log_p, error, 0.5 * np.square(error))
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value, at grid points and draws of its noise."""
+        n, dim = len(data), self.dim
+        arrays = (
+            np.empty((n, n_samples, dim)),
+            np.empty((n, dim)),
+            np.empty((n, dim, dim)),
+            np.empty(n),
+        )
+        rng = check_random_state(random_state)
+        for weighed in weighted_points(self.grid, data, n_proposals, rng):
+            parts = resample(self.grid, weighed, n_samples, rng)
+            for array, part in zip(arrays, parts, strict=True):
+                array[weighed.rows] = part
+        return WeightedPosterior(*arrays, self.names)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Return False: draws of the noise are involved."""
+        return False
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return nothing: a single fit."""
+        return []
+
+    def marginal(self, columns: Columns) -> GridFit:
+        """Return the density of some dimensions, in the order given."""
+        return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, on their grid, given draws of the noise."""
+        others = self._others(given)
+        answer = condition_on_grid(self.grid, data, given, others, n_samples, random_state)
+        return WeightedPosterior(*answer, [self.names[d] for d in others])

@@ -1,0 +1,125 @@
+"""Averages of Gaussian mixtures: answers in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import numpy as np
+
+from deconflow._limits import rows_at_once
+from deconflow._types import Array
+from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.posterior import ExactPosterior, Posterior
+from deconflow.evaluation import Estimate
+from deconflow.mixtures import GaussianMixture, mix
+from deconflow.noise import GaussianNoise
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+from deconflow.xd import expectation, lay_out
+
+
+class MixtureFit(FittedDensity):
+    """An average of Gaussian mixtures: every answer is a closed form.
+
+    Attributes
+    ----------
+    members : list of GaussianMixture
+        What is averaged.
+    mixture : GaussianMixture
+        All their components as one.
+    other_laws : FittedDensity or None
+        What answers under noise that is not Gaussian; None to take it as a mixture of Gaussians.
+    """
+
+    def __init__(
+        self,
+        members: list[GaussianMixture],
+        names: list[str],
+        threads: int | None = None,
+        other_laws: FittedDensity | None = None,
+    ) -> None:
+        self.members, self.names, self.threads = members, names, threads
+        self.other_laws = other_laws
+
+    @cached_property
+    def mixture(self) -> GaussianMixture:
+        """The average, as one mixture of all components."""
+        return self.members[0] if len(self.members) == 1 else mix(self.members)
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``."""
+        step = rows_at_once(self.mixture.n_components)
+        parts = [self.mixture.log_prob(v[lo : lo + step]) for lo in range(0, len(v), step)]
+        return np.concatenate(parts)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        return self.mixture.sample(n, random_state)
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row; there is no error."""
+        if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
+            return self.other_laws.log_marginal(data, n_draws, random_state)
+        return Estimate.exact(self.memberships(data, responsibilities=False)[0])
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value: a mixture per row."""
+        if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
+            return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
+        with clear_errors():
+            return ExactPosterior(self.mixture, data, self.names)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""
+        return gaussian_noise or self.other_laws is None
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return the mixtures that are averaged."""
+        if len(self.members) == 1:
+            return []
+        return [MixtureFit([member], self.names, self.threads) for member in self.members]
+
+    def marginal(self, columns: Columns) -> MixtureFit:
+        """Return the density of some dimensions, in the order given."""
+        members = [member.marginal(columns) for member in self.members]
+        return MixtureFit(members, [self.names[d] for d in columns], self.threads)
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        return self.posterior(seen_through(data, given, self.dim)).marginal(self._others(given))
+
+    def memberships(
+        self, data: Observations, *, responsibilities: bool = True
+    ) -> tuple[Array, Array | None]:
+        """Log density ``(N,)`` of each row, and the probability ``(N, K)`` of each component."""
+        rows = lay_out(data)
+        with clear_errors():
+            sums = expectation(
+                rows.units.mixture_to_standard(self.mixture), rows, moments=False,
+                responsibilities=responsibilities, threads=self.threads,
+            )  # fmt: skip
+        return sums.log_p, sums.responsibilities
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Say what a singular matrix means to a user."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "Expected rows whose values are not exact copies of each other; got exact rows that "
+            "measure the same combination twice. Drop a column, or give it noise."
+        ) from error

@@ -1,0 +1,311 @@
+"""Densities without closed forms: answers about rows by weighted draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.checks import first_bad
+from deconflow.densities import Density, Ensemble, MixtureDensity
+from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.posterior import Posterior, WeightedPosterior
+from deconflow.evaluation import Estimate, estimate_log_likelihood
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import GaussianNoise, gaussian
+from deconflow.observations import Observations
+from deconflow.posteriors import (
+    DefensiveProposal,
+    PosteriorModel,
+    RowsWithProposals,
+    WeightedDraws,
+    weigh,
+)
+from deconflow.randomness import RandomState, isolated_rng
+from deconflow.standardising import Standardiser
+
+POINTS_AT_ONCE = 2**14
+SMALLEST_NOISE = 1e-3
+"""Exact values are taken to be known to this share of the truth's standard deviation."""
+
+
+class OutOfReachError(ValueError):
+    """A measurement to which the model gives no density at all."""
+
+
+class Proposing(Protocol):
+    """Where the draws of a weighted answer come from."""
+
+    @property
+    def advice(self) -> str:
+        """What else a user may do about a row that no draw reaches."""
+
+    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
+        """Draw and weigh for standardised rows."""
+
+    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
+        """Estimate ``log p(w)`` of standardised rows."""
+
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
+        """Turn rows that measure only some dimensions into rows that draws can be made for."""
+
+
+@dataclass(frozen=True)
+class ProposedByModel:
+    """Draws from a trained posterior; the estimate is the importance-weighted bound."""
+
+    model: PosteriorModel
+    advice: str = ", or use dtype='float64'"
+
+    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
+        """Draw and weigh for standardised rows."""
+        like = next(density.parameters())
+        return weigh(density, self.model, data.to(dtype=like.dtype, device=like.device), n_draws)
+
+    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
+        """Estimate a lower bound of ``log p(w)``; its bias is told, not taken off."""
+        draws = self.weigh(density, data, n_draws)
+        relative = (draws.normalised.double() * n_draws).var(0, unbiased=False).div(n_draws).sqrt()
+        parts = (draws.log_marginal(), relative, 0.5 * relative.square())
+        return Estimate(*(part.double().cpu().numpy() for part in parts))
+
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
+        """Leave the other dimensions missing: networks know rows of one width only."""
+        return missing_others(data, given, dim)
+
+
+@dataclass(frozen=True)
+class ProposedByMixture:
+    """Draws around the posterior of a mixture, for any density near it."""
+
+    mixture: GaussianMixture
+    advice: str = ""
+
+    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
+        """Draw and weigh for standardised rows."""
+        dtype, proposal = next(density.parameters()).dtype, DefensiveProposal()
+        rows = RowsWithProposals.of(data, self.mixture, dtype).to(dtype=dtype)
+        return proposal.weigh(density, rows, proposal.sample(rows, n_draws))
+
+    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
+        """Estimate ``log p(w)`` by quasi-random points, without bias."""
+        dtype = next(density.parameters()).dtype
+        rows = RowsWithProposals.of(data, self.mixture, dtype)
+        return estimate_log_likelihood(density, rows, n_draws)
+
+    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
+        """Project the truth onto the dimensions given, which takes any law of the noise."""
+        return seen_through(data, given, dim)
+
+
+class WeightedFit(FittedDensity):
+    """A density in standardised units, with answers about rows by weighted draws.
+
+    Attributes
+    ----------
+    density : Density
+        In standardised units.
+    standardiser : Standardiser
+        The change of units.
+    proposing : Proposing
+        Where draws come from.
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        standardiser: Standardiser,
+        proposing: Proposing,
+        names: list[str],
+    ) -> None:
+        self.density, self.standardiser, self.proposing = density, standardiser, proposing
+        self.names = names
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``."""
+        like = next(self.density.parameters())
+        with torch.no_grad():
+            parts = [
+                self.density.log_prob(self.standardiser.to_standard(part).to(like)).double().cpu()
+                for part in torch.from_numpy(v).split(POINTS_AT_ONCE)
+            ]
+        return (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        with torch.no_grad(), isolated_rng(random_state):
+            counts = [min(POINTS_AT_ONCE, n - start) for start in range(0, n, POINTS_AT_ONCE)]
+            parts = [
+                self.standardiser.from_standard(self.density.sample(count)).cpu()
+                for count in counts
+            ]
+        return torch.cat(parts).numpy()
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row, estimated from so many draws or points."""
+        n_draws = 100 if n_draws is None else n_draws
+        parts: list[Estimate] = []
+        for part, ready in self._standardised_chunks(data, n_draws, random_state):
+            estimate = self.proposing.estimate(self.density, ready, n_draws)
+            first = sum(len(done.log_p) for done in parts)
+            self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
+            volume = self.standardiser.log_observed_volume(part).numpy()
+            parts.append(estimate.shifted(-volume))
+        return Estimate.joined(parts)
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value, by sampling-importance-resampling."""
+        parts: list[tuple[torch.Tensor, ...]] = []
+        for _, ready in self._standardised_chunks(data, n_proposals, random_state):
+            draws = self.proposing.weigh(self.density, ready, n_proposals)
+            unreached = ~draws.log_weights.amax(0).isfinite()
+            self._refuse_out_of_reach(unreached.cpu().numpy(), sum(len(p[1]) for p in parts))
+            scale = self.standardiser.scale.to(draws.v.device)
+            parts.append((
+                self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
+                self.standardiser.from_standard(draws.mean()),
+                draws.covariance().double() * torch.outer(scale, scale),
+                draws.effective_sample_size(),
+            ))  # fmt: skip
+        samples, mean, covariance, size = (
+            torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True)
+        )
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Return False."""
+        return False
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
+        if not isinstance(self.density, Ensemble):
+            return []
+        return [
+            WeightedFit(member, self.standardiser, self.proposing, self.names)
+            for member in self.density.densities()
+            if not isinstance(member, MixtureDensity)
+        ]
+
+    def marginal(self, columns: Columns) -> MarginalFit:
+        """Return the density of some dimensions, in the order given."""
+        return MarginalFit(self, columns)
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        rows = self.proposing.embed(data, given, self.dim)
+        whole = self.posterior(rows, n_samples, random_state=random_state)
+        return whole.marginal(self._others(given))
+
+    def _standardised_chunks(
+        self, data: Observations, n_draws: int, random_state: RandomState
+    ) -> Iterator[tuple[Observations, Observations]]:
+        """Walk through the rows in chunks of bounded memory, as they are and standardised."""
+        with torch.no_grad(), isolated_rng(random_state):
+            for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
+                yield part, standardised(self.standardiser, part)
+
+    def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
+        """Raise where no draw of a row has a density above zero."""
+        position = first_bad(unreached)
+        if position is not None:
+            dtype = next(self.density.parameters()).dtype
+            raise OutOfReachError(
+                "Expected measurements that the model can reach; "
+                f"got row {first_row + position[0]} of w, whose density is zero in {dtype}. "
+                f"Look at that row{self.proposing.advice}."
+            )
+
+
+class MarginalFit(FittedDensity):
+    """Some dimensions of a density that has no closed form: the others count as not measured."""
+
+    def __init__(self, parent: WeightedFit, columns: Columns) -> None:
+        self.parent, self.columns = parent, columns
+        self.names = [parent.names[d] for d in columns]
+
+    def log_prob(self, v: Array) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``, estimated from 1,000 points each."""
+        exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
+        return self.log_marginal(exact, 1000).log_p
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        return self.parent.sample(n, random_state)[:, self.columns]
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row."""
+        return self.parent.log_marginal(self._embedded(data), n_draws, random_state)
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value."""
+        rows = self._embedded(data)
+        return self.parent.posterior(rows, n_samples, n_proposals, random_state).marginal(
+            self.columns
+        )
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Return False."""
+        return False
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return nothing: a single fit."""
+        return []
+
+    def marginal(self, columns: Columns) -> MarginalFit:
+        """Return the density of some dimensions, in the order given."""
+        return MarginalFit(self.parent, self.columns[columns])
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        rows = self.parent.proposing.embed(data, self.columns[given], self.parent.dim)
+        whole = self.parent.posterior(rows, n_samples, random_state=random_state)
+        return whole.marginal(self.columns[self._others(given)])
+
+    def _embedded(self, data: Observations) -> Observations:
+        return self.parent.proposing.embed(data, self.columns, self.parent.dim)
+
+
+def standardised(standardiser: Standardiser, data: Observations) -> Observations:
+    """Change the units of rows, and give exact values a little noise."""
+    data = standardiser.observations(data)
+    return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+
+
+def missing_others(data: Observations, given: Columns, dim: int) -> Observations:
+    """Widen rows that measure only some dimensions by missing values."""
+    if data.projection is not None or not isinstance(data.noise, GaussianNoise):
+        raise ValueError(
+            "Expected Gaussian noise of some columns, because a network knows rows of one width "
+            f"only; got {data.noise!r}. Use Deconvolver or XDGMM for other laws."
+        )
+    w = np.full((len(data), dim), np.nan)
+    w[:, given] = data.measured()
+    covariance = np.broadcast_to(np.eye(dim), (len(data.noise.covariance()), dim, dim)).copy()
+    covariance[:, given[:, None], given] = data.noise.covariance().numpy()
+    law = gaussian(covariance=covariance if len(covariance) > 1 else covariance[0])
+    return Observations.from_arrays(w, law)
