@@ -13,9 +13,8 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.utils import check_random_state
 
+from deconflow._types import Array
 from deconflow.randomness import RandomState
-
-Array = NDArray[np.float64]
 
 LOG_2PI = float(np.log(2 * np.pi))
 HALVINGS = 60

@@ -26,9 +26,9 @@ from collections.abc import Callable
 from math import factorial, pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from deconflow._types import Array
 from deconflow.classical.empirical import (
     EmpiricalCharacteristic,
     FourierRows,
@@ -37,7 +37,6 @@ from deconflow.classical.empirical import (
 from deconflow.classical.kernels import SMOOTH_VARIANCE, smooth
 from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
 
-Array = NDArray[np.float64]
 Kernel = Callable[[Array], Array]
 
 RULES = ("plug_in", "normal_reference", "cv")

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._types import Array
 from deconflow.classical.grid import GridDensity
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 
-Array = NDArray[np.float64]
 Dimensions = NDArray[np.int64]
 
 NOISE_DRAWS = 200

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.classical.lattice import Lattice
 from deconflow.noise import GaussianNoise, Noise
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 INFORMATIVE = 2.0

@@ -17,9 +17,8 @@ from scipy.ndimage import map_coordinates
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
+from deconflow._types import Array
 from deconflow.randomness import RandomState
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.classical.bandwidths import (
     FACTORS,
     by_dimension,
@@ -26,7 +27,6 @@ from deconflow.classical.empirical import (
 from deconflow.classical.kernels import KERNELS
 from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 

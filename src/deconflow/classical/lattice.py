@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 
-Array = NDArray[np.float64]
+from deconflow._types import Array
+
 Complex = NDArray[np.complex128]
 
 MOST_ORDERS = {1: 4096, 2: 128, 3: 32}

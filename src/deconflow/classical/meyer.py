@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from deconflow._types import Array
+
 Complex = NDArray[np.complex128]
 
 

@@ -16,11 +16,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from deconflow._types import Array
 from deconflow.classical.grid import GridDensity
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
-
-Array = NDArray[np.float64]
 
 AT_ONCE = 2_000_000
 """Largest number of points, over rows, in memory at once."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.classical.empirical import AT_ONCE, FourierRows, empirical_characteristic
 from deconflow.classical.kde import FourierFit
 from deconflow.classical.lattice import Lattice
 from deconflow.classical.meyer import analyse, order_of, synthesise
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 COARSEST, FINEST = 1, 10

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.persistence import read_model, write_model
@@ -28,7 +28,6 @@ from deconflow.evaluation import Estimate
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
-Array = NDArray[np.float64]
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.checks import check_number
 from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.grid_fit import GridFit
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
-
-Array = NDArray[np.float64]
 
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.checks import as_floats, check_choice, check_integer
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd import STARTS, FitSettings, Stopping
-
-Array = NDArray[np.float64]
 
 CHOICES = {
     "method": ("anderson", "em", "minibatch"),

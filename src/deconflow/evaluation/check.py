@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.certificate import LOW_SIZE, Certificate
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps
 from deconflow.noise import Noise
-
-Array = NDArray[np.float64]
 
 ROWS, POSTERIOR_ROWS = 1000, 200
 

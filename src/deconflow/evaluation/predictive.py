@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from deconflow._types import Array
 from deconflow.noise import Noise
 from deconflow.randomness import isolated_rng
-
-Array = NDArray[np.float64]
 
 
 def simulate_like(model: Any, w: Array, noise: Noise, random_state: int = 0) -> Array:

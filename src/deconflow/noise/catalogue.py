@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import special
 from torch.distributions import Cauchy, Distribution, Laplace, Normal, StudentT, Uniform
 
+from deconflow._types import Array
 from deconflow.noise.split_normal_law import SplitNormal
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 LARGEST_LOG_RATIO = 3.0

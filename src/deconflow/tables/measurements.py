@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.tables.columns import Columns, check_available
 from deconflow.tables.io import Source, need, row_name
 from deconflow.tables.option_syntax import Bar, Pairs
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from deconflow.noise import Noise
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 ROWS_AT_ONCE = 100_000
 NO_COVARIANCE = "errors and correlations make no covariance"
