@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def layers():
     return [line.split("#")[0].split() for line in drawn[1].splitlines() if line.strip()]
 
 
+@cache
 def modules():
     return {
         ".".join(("deconflow", *path.relative_to(SOURCE).with_suffix("").parts)): path
@@ -36,6 +38,7 @@ def modules():
     }
 
 
+@cache
 def imports(path):
     """Own modules that a file imports anywhere, also inside functions, with the names taken."""
     tree = ast.parse(path.read_text())
@@ -45,13 +48,15 @@ def imports(path):
         if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
+    found = []
     for node in ast.walk(tree):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
-            yield from ((alias.name, ()) for alias in node.names if _own(alias.name))
+            found += [(alias.name, ()) for alias in node.names if _own(alias.name)]
         elif isinstance(node, ast.ImportFrom) and _own(node.module or ""):
-            yield node.module, tuple(alias.name for alias in node.names)
+            found.append((node.module, tuple(alias.name for alias in node.names)))
+    return found
 
 
 def _own(name):

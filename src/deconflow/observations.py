@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
-from deconflow.noise import Noise, Rows, as_index, as_noise
+from deconflow.noise import Noise, RowIndex, as_index, as_noise
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Observations:
     def __len__(self) -> int:
         return len(self.w)
 
-    def __getitem__(self, rows: Rows) -> Self:
+    def __getitem__(self, rows: RowIndex) -> Self:
         """Take rows: a slice is a view, indices copy just the rows they name."""
         rows = as_index(rows, len(self))
         return replace(
@@ -199,7 +199,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.observations)
 
-    def __getitem__(self, rows: Rows) -> Self:
+    def __getitem__(self, rows: RowIndex) -> Self:
         return type(self)(self.observations[rows], self.v[rows])
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:

@@ -15,7 +15,7 @@ from deconflow.checks import as_floats
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import NoiseMixture
 
-Rows = slice | Tensor | np.ndarray | list[int]
+RowIndex = slice | Tensor | np.ndarray | list[int]
 
 
 class Noise(ABC):
@@ -148,7 +148,7 @@ class Noise(ABC):
         """Move to another precision or device."""
 
     @abstractmethod
-    def _take(self, rows: Rows, n_rows: int) -> Self:
+    def _take(self, rows: RowIndex, n_rows: int) -> Self:
         """Return the law of some rows."""
 
     def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from deconflow.checks import as_tensor, first_bad, place
 from deconflow.noise import fourier
-from deconflow.noise.base import Noise, Rows, flatten_cholesky
+from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import JointMixture
 
@@ -146,7 +146,7 @@ class GaussianNoise(Noise):
         observed = self.observed if self.observed is None else self.observed.to(device=device)
         return replace(self, factor=self.factor.to(dtype=dtype, device=device), observed=observed)
 
-    def _take(self, rows: Rows, n_rows: int) -> Self:
+    def _take(self, rows: RowIndex, n_rows: int) -> Self:
         if self.shared:
             return self if n_rows == self.n_rows else replace(self, n_rows=n_rows)
         observed = None if self.observed is None else self.observed[rows]

@@ -14,7 +14,7 @@ from torch.distributions import Distribution, Independent, Transform, biject_to
 
 from deconflow.checks import as_tensor, first_bad, place
 from deconflow.noise import fourier
-from deconflow.noise.base import Noise, Rows, flatten_cholesky
+from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
 from deconflow.noise.gaussian_parts import NoiseMixture
@@ -174,7 +174,7 @@ class LawNoise(Noise):
         law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
         return replace(self, law=law, parameters=moved, unit=unit, observed=observed, _made={})
 
-    def _take(self, rows: Rows, n_rows: int) -> Self:
+    def _take(self, rows: RowIndex, n_rows: int) -> Self:
         observed = None if self.observed is None else self.observed[rows]
         if self.shared:
             return replace(self, n_rows=n_rows, observed=observed)

@@ -30,7 +30,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from deconflow.checks import check_integer
 from deconflow.densities import Density, Dropout, Stack, without_dropout
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Rows as RowIndex
+from deconflow.noise import RowIndex
 from deconflow.objectives.base import Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import (

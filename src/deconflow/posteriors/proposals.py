@@ -14,7 +14,7 @@ from torch import Tensor
 
 from deconflow.densities import Density
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Rows as RowIndex
+from deconflow.noise import RowIndex
 from deconflow.observations import Observations
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.resampling import WeightedDraws

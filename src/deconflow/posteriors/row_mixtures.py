@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Rows as RowIndex
+from deconflow.noise import RowIndex
 
 NEGLIGIBLE = 1e-300
 
