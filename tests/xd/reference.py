@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from deconflow.xd import Mixture
+from deconflow.mixtures import GaussianMixture
 
 
 def log_joint(mixture, w, R, S):
@@ -46,4 +46,4 @@ def em_step(mixture, w, R, S, omega=None, prior=None):
         else:
             covariances[k] = (scatter + prior * np.eye(D)) / (q[:, k].sum() + 1)
     weights = q.sum(0) / q.sum()
-    return Mixture(weights, means, covariances), log_p
+    return GaussianMixture(weights, means, covariances), log_p
