@@ -217,7 +217,7 @@ XD_CASES |= {
         Rows(),
         XD | {"n_components": [2, 3], "n_average": 5, "average_over": "folds"},
     ),
-    "minibatch": (Rows(), XD | {"method": "minibatch", "batch_size": 50, "epochs": 5}),
+    "minibatch": (Rows(), XD | {"method": "minibatch", "batch_size": 50, "epochs": 5, "tol": 0.0}),
     "given_start": (
         Rows(),
         XD | {"means_init": np.array([[-2.0, 0.0], [1.5, 2.0], [2.0, -2.5]]), "fixed_means": True},

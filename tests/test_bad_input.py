@@ -116,7 +116,7 @@ BAD_NOISE = {
     "Noise of other rows": (lambda: observe(gaussian(sd=np.ones((N - 1, D)))),
         ValueError, r"noise for 30 rows.*got 29"),
     "Noise of other width": (lambda: observe(laplace([1.0, 1.0, 1.0])),
-        ValueError, r"noise for 2 values a row; got 3"),
+        ValueError, r"noise for 2 values per row; got 3"),
     "distribution by row": (lambda: observe(Normal(torch.zeros(N, D), torch.ones(N, D))),
         ValueError, r"over shape \(D,\); got \(30, 2\).*from_law"),
     # constructors

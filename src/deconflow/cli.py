@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-import deconflow
+from deconflow._version import __version__
 from deconflow.program.compare import compare
 from deconflow.program.condition import condition
 from deconflow.program.demo import demo
@@ -33,7 +33,7 @@ for command in COMMANDS:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"deconflow {deconflow.__version__}")
+        typer.echo(f"deconflow {__version__}")
         raise typer.Exit
 
 

@@ -10,6 +10,8 @@ FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
 ABOUT_ONE_RUN = ("checkpoint", "verbose")
 """Parameters that are not part of a model."""
+RENAMED = {"members": "n_members", "folds": "n_folds"}
+"""Parameters that models of version 0.1 know by another name."""
 
 
 def check_free(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The door: which array is which noise, and who is sent away."""
+"""Which array is which noise, and who is sent away."""
 
 import numpy as np
 import pandas as pd

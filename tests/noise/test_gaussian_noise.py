@@ -357,6 +357,17 @@ def test_sd_is_a_copy_of_the_users_array():
     assert (sd.ravel()[1:] == 1.0).all()
 
 
+def test_a_covariance_is_multiplied_out_once():
+    noise, dense = make("per-row covariance", 3)
+    assert noise.covariance() is noise.covariance()
+    some = noise[1:4]
+    assert some.covariance().untyped_storage().data_ptr() == (
+        noise.covariance().untyped_storage().data_ptr()
+    )
+    np.testing.assert_allclose(some.covariance(), dense[1:4], atol=1e-12)
+    np.testing.assert_allclose(noise.divide(torch.full((3,), 2.0)).covariance(), dense / 4)
+
+
 def test_what_it_is_called():
     assert repr(gaussian(sd=[1.0])) == "GaussianNoise(rows=any number of, dim=1, shared=True)"
     assert isinstance(gaussian(sd=[1.0]), GaussianNoise)

@@ -1,10 +1,13 @@
+import functools
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch.distributions import Gumbel, MultivariateNormal
+from torch.distributions import Gamma, Gumbel, Laplace, MultivariateNormal, StudentT
 
 from deconflow import XDGMM, noise
+from deconflow.noise import law_fits
 from deconflow.observations import Observations
 from deconflow.xd import fit as xd_fit
 
@@ -19,9 +22,9 @@ def density(parts):
     return (joint.weights[0] * stats.norm.pdf(X[:, None], means, sd)).sum(1)
 
 
-def divergence(p, q):
+def divergence(p, q, x=X):
     log_p, log_q = (np.log(np.maximum(density, 1e-300)) for density in (p, q))
-    return np.sum(p * (log_p - log_q)) * (X[1] - X[0])
+    return np.sum(p * (log_p - log_q)) * (x[1] - x[0])
 
 
 LAWS = {
@@ -117,14 +120,163 @@ def test_missing_values_under_a_law():
     assert np.isfinite(model.posterior(w[:99], noise=noise.laplace([0.5, 0.5])).mean).all()
 
 
-def test_too_many_laws_or_dimensions_are_refused():
-    def gumbel(scale):
-        return Gumbel(torch.zeros_like(scale), scale)
+def gumbel(scale):
+    return Gumbel(torch.zeros_like(scale), scale)
 
-    with pytest.raises(ValueError, match="at most 20000 values with a noise law of their own"):
-        noise_parts(noise.from_law(gumbel, scale=np.ones((20_001, 1))))
-    with pytest.raises(ValueError, match="at most 5 values a row"):
-        noise_parts(noise.laplace(np.ones(6)))
+
+def gamma(concentration):
+    return Gamma(concentration, torch.ones_like(concentration))
+
+
+def value_density(mixture, row, x):
+    weights, means, variances = (table[0, 0] for table in mixture.by_value(np.array([row])))
+    return (weights * stats.norm.pdf(x[:, None], means, np.sqrt(variances))).sum(1)
+
+
+def test_very_many_laws_share_their_shapes(monkeypatch):
+    monkeypatch.setattr(law_fits, "LARGEST_FITS", 50)
+    monkeypatch.setattr(law_fits, "MOST_SHAPES", 20)
+    scale = np.linspace(0.1, 3.0, 300)[:, None]
+    alike = noise.from_law(gumbel, scale=scale).as_mixture()
+    assert len(alike.shapes[0]) == 1
+    x = np.linspace(-10, 40, 20_001)
+    for row in (0, 150, 299):
+        p = stats.gumbel_r(scale=scale[row]).pdf(x)
+        assert divergence(p, value_density(alike, row, x), x) < 0.005
+        assert divergence(p, value_density(alike, (row + 100) % 300, x), x) > 0.05
+    concentration = np.linspace(1.5, 9.0, 300)[:, None]
+    varied = noise.from_law(gamma, concentration=concentration).as_mixture()
+    assert len(varied.shapes[0]) == 20
+    for row in (0, 150, 299):
+        p = stats.gamma(concentration[row]).pdf(x)
+        assert divergence(p, value_density(varied, row, x), x) < 0.02
+
+
+def moments(joint):
+    """Mean and covariance of the first row's mixture."""
+    weights, dim = joint.weights[0], joint.covariances.shape[2]
+    means = np.zeros((len(weights), dim)) if joint.means is None else joint.means[0]
+    mean = weights @ means
+    within = joint.covariances[0]
+    within = within[..., None] * np.eye(dim) if joint.diagonal else within
+    offset = means - mean
+    return mean, np.einsum("j,jab->ab", weights, within) + (weights * offset.T) @ offset
+
+
+WIDE = {
+    "student_t": lambda scale: noise.student_t(scale, df=5.0),
+    "student_t of different tails": lambda scale: noise.student_t(scale, 2.5 + 3 * scale),
+    "laplace": noise.laplace,
+    "uniform": noise.uniform,
+    "split_normal": lambda scale: noise.split_normal(scale, 1.0),
+    "gumbel": lambda scale: noise.from_law(gumbel, scale=np.atleast_2d(scale)),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_more_than_five_columns_have_few_parts_of_the_right_moments(name):
+    scale = np.random.default_rng(0).uniform(0.5, 2.0, (3, 7))
+    mixture = WIDE[name](scale).as_mixture()
+    assert mixture.n_parts == 256
+    for row in range(3):
+        joint = mixture.take(np.array([row]))
+        assert joint.weights.shape == (1, 256)
+        assert joint.weights.sum() == pytest.approx(1.0)
+        weights, means, variances = mixture.by_value(np.array([row]))
+        means = np.zeros_like(weights) if means is None else means
+        centre = (weights * means).sum(-1)
+        spread = (weights * (variances + (means - centre[..., None]) ** 2)).sum(-1)
+        mean, covariance = moments(joint)
+        np.testing.assert_allclose(mean, centre[0], atol=1e-12)
+        np.testing.assert_allclose(covariance, np.diag(spread[0]), atol=1e-10)
+    few = mixture.take(np.array([0]), np.array([1, 5]))
+    assert few.weights.shape == (1, 16)  # all products, where these are few
+
+
+@pytest.mark.parametrize(("dim", "bar"), [(6, 0.01), (8, 0.06), (12, 0.25)])
+def test_the_density_of_student_t_noise_in_many_columns(dim, bar):
+    scale = np.linspace(0.5, 2.0, dim)
+    law = noise.student_t(scale, df=3.0).bind(4000)
+    n = law.sample(1)[0].numpy()
+    joint = law.as_mixture().take()
+    log_p = law.log_prob(torch.from_numpy(n)).numpy()
+
+    def loss(weights, variances):
+        squares = np.square(n) @ (1 / variances).T
+        log_parts = np.log(weights) - 0.5 * (np.log(2 * np.pi * variances).sum(1) + squares)
+        return np.mean(log_p - np.logaddexp.reduce(log_parts, axis=1))
+
+    assert -0.01 < loss(joint.weights[0], joint.covariances[0]) < bar
+    assert loss(np.ones(1), 3 * scale[None] ** 2) > 0.1 * dim  # one Gaussian of the same covariance
+
+
+def test_xd_in_more_than_five_columns_of_student_t_noise():
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.3, 0.6, (150, 6))
+    w = rng.normal(size=(150, 6)) + scale * rng.standard_t(3, size=(150, 6))
+    law = noise.student_t(scale, df=3.0)
+    model = XDGMM(1, random_state=0).fit(w, noise=law)
+    assert np.abs(model.covariances_[0] - np.eye(6)).mean() < 0.2
+    # log p(w) against an average over draws of the noise
+    draws = law[:20].sample(20_000).numpy()
+    offset = w[:20] - draws - model.means_[0]
+    white = np.linalg.solve(np.linalg.cholesky(model.covariances_[0]), offset[..., None])[..., 0]
+    log_p = -0.5 * np.square(white).sum(-1)
+    log_p = np.logaddexp.reduce(log_p, axis=0) - np.log(20_000)
+    log_p -= 3 * np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(model.covariances_[0])[1]
+    near = np.abs(w[:20]).max(1) < 3  # where the draws are enough
+    exact = model.score_observations(w[:20], noise=law[:20])
+    np.testing.assert_allclose(exact[near], log_p[near], atol=0.2)
+    assert np.isfinite(model.posterior(w[:20], noise=law[:20]).mean).all()
+
+
+def test_chunks_of_rows_are_written_out_alone():
+    scale = np.random.default_rng(0).uniform(0.5, 2.0, (50, 3))
+    mixture = noise.split_normal(scale, 1.0).as_mixture()
+    everything = mixture.take()
+    for rows in (slice(10, 20), np.array([7, 7, 0])):
+        some = mixture.take(rows)
+        np.testing.assert_array_equal(some.weights, everything.weights[rows])
+        np.testing.assert_array_equal(some.means, everything.means[rows])
+        np.testing.assert_array_equal(some.covariances, everything.covariances[rows])
+    assert mixture.n_parts == everything.n_parts == 125
+
+
+def test_a_law_is_found_by_what_it_is_not_by_its_name():
+    made = noise.student_t([[0.5, 2.0]], 3.0)
+
+    @functools.wraps(made.law)
+    def renamed(**parameters):
+        return made.law(**parameters)
+
+    renamed.__name__ = "anything"
+    again = noise.from_law(renamed, **made.parameters)
+    torch_law = noise.same_for_all(StudentT(3.0, torch.zeros(2), torch.tensor([0.5, 2.0])))
+    for law in (again, torch_law):
+        for mine, theirs in zip(
+            law.as_mixture().by_value(), made.as_mixture().by_value(), strict=True
+        ):
+            np.testing.assert_equal(mine, theirs)
+        t = np.array([[0.5, -0.2]])
+        np.testing.assert_array_equal(law.characteristic(t), made.characteristic(t))
+
+
+def test_located_laws_are_shifted():
+    here, there = (
+        noise.same_for_all(Laplace(torch.full((2,), loc), torch.ones(2))) for loc in (0.0, 3.0)
+    )
+    np.testing.assert_allclose(there.as_mixture().take().means, 3.0)
+    weights, _, variances = there.as_mixture().by_value()
+    np.testing.assert_array_equal(weights, here.as_mixture().by_value()[0])
+    np.testing.assert_array_equal(variances, here.as_mixture().by_value()[2])
+
+
+def test_fits_are_shared_by_all_units_of_a_law(monkeypatch):
+    law = noise.same_for_all(Gumbel(torch.zeros(1), torch.ones(1))).bind(5)
+    first = law.as_mixture()
+    monkeypatch.setattr(law_fits, "_fit_tables", None)
+    halved = law[1:3].divide(torch.tensor([2.0])).as_mixture()
+    np.testing.assert_allclose(halved.take().covariances, first.take().covariances / 4)
 
 
 def test_core_of_a_gaussian_is_its_covariance():

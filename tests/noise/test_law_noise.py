@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
-from torch.distributions import Beta, Gumbel, Normal, StudentT, Uniform
+from torch.distributions import (
+    Beta,
+    Gumbel,
+    HalfCauchy,
+    Independent,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+    Uniform,
+)
 
+from deconflow import XDGMM
 from deconflow.noise import (
     SplitNormal,
     from_law,
@@ -211,15 +221,113 @@ def test_rows_by_index_carry_what_is_observed(name):
         torch.testing.assert_close(noise[taken].log_prob(r[:, taken]), noise.log_prob(r)[:, taken])
 
 
-@pytest.mark.parametrize("name", ["gaussian sd, row by row", "laplace, shared"])
-def test_one_row_by_a_plain_number_is_one_row_or_a_clear_error(name):
+@all_noises
+def test_one_row_by_a_plain_number(name):
     noise = make(name)
-    try:
-        part = noise[1]
-    except (TypeError, IndexError) as error:
-        assert "row" in str(error)  # noqa: PT017
-    else:
-        assert len(part) == 1
+    assert len(noise[1]) == len(noise[-N]) == 1
+    for beyond in (N, 99, -N - 1, [0, N], np.array([99])):
+        with pytest.raises(IndexError, match=f"row between 0 and {N - 1}; got"):
+            noise[beyond]
+    with pytest.raises(IndexError, match=f"flag for each of {N} rows"):
+        noise[np.ones(N + 1, dtype=bool)]
+
+
+@all_noises
+def test_a_noise_is_no_sequence(name):
+    for noise in (NOISES[name](2), make(name)):
+        with pytest.raises(TypeError, match="not iterable"):
+            iter(noise)
+        for walk in (np.ndim, np.asarray, lambda n: np.asarray(n, dtype=float)):
+            with pytest.raises(TypeError, match=r"pass it as noise=\.\.\."):
+                walk(noise)
+
+
+def test_a_noise_in_place_of_y_is_refused_at_once():
+    w = RNG.normal(size=(2000, 2))
+    for law in (laplace(np.ones((2000, 2))), laplace([1.0, 1.0]), gaussian(sd=np.ones((2000, 2)))):
+        with pytest.raises(TypeError, match="noise="):
+            XDGMM(1).fit(w, law)
+
+
+@pytest.mark.parametrize("name", ["uniform, row by row", "uniform, shared"])
+def test_the_density_of_a_bounded_law_draws_nothing(name, monkeypatch):
+    noise = make(name)
+    r = drawn_residuals(noise)
+    monkeypatch.setattr(type(noise.distribution), "sample", None)
+    assert noise.log_prob(r).isfinite().all()
+    assert (noise.log_prob(100 * r) == -torch.inf).any()
+
+
+def test_a_bounded_law_without_a_mean_has_a_density():
+    noise = same_for_all(HalfCauchy(torch.ones(1, dtype=torch.float64))).bind(2)
+    r = torch.tensor([[-1.0], [1.0]], dtype=torch.float64, requires_grad=True)
+    log_p = noise.log_prob(r)
+    assert log_p[0] == -torch.inf
+    log_p[1].backward()
+    assert r.grad.isfinite().all()
+
+
+def test_values_wrapped_as_one_event_are_independent():
+    wrapped = same_for_all(Independent(Normal(torch.zeros(2), torch.tensor([1.0, 2.0])), 1)).bind(N)
+    plain = same_for_all(Normal(torch.zeros(2), torch.tensor([1.0, 2.0]))).bind(N)
+    r = torch.randn(K, N, 2)
+    torch.testing.assert_close(wrapped.log_prob(r), plain.log_prob(r))
+    observed = torch.tensor([[True, False]] * N)
+    torch.testing.assert_close(
+        wrapped.restrict(observed).log_prob(r), plain.restrict(observed).log_prob(r)
+    )
+
+
+# -- every law's other two forms ----------------------------------------------------------------
+
+
+def mixture_log_prob(joint, r):
+    """Log density of residuals ``(K, N, D)`` under each row's mixture."""
+    dim = r.shape[-1]
+    covariances = joint.covariances
+    covariances = covariances[..., None] * np.eye(dim) if joint.diagonal else covariances
+    means = np.zeros((1, 1, dim)) if joint.means is None else joint.means
+    offset = r.unsqueeze(2) - torch.tensor(means)
+    parts = MultivariateNormal(torch.zeros(dim).double(), torch.tensor(covariances))
+    return torch.logsumexp(parts.log_prob(offset) + torch.tensor(joint.weights).log(), -1)
+
+
+@all_noises
+@one_and_two
+def test_every_law_is_a_mixture_of_gaussians(name, dim):
+    noise = make(name, dim)
+    joint = noise.as_mixture().take()
+    np.testing.assert_allclose(joint.weights.sum(1), 1.0)
+    r = drawn_residuals(noise, 3000)
+    seen = (r.abs() < 100 * noise.variance().sqrt()).all(-1)  # no mixture has a Cauchy law's tails
+
+    def loss(joint):
+        return float((noise.log_prob(r) - mixture_log_prob(joint, r))[seen].mean())
+
+    assert -0.01 < loss(joint) < 0.03 * dim
+    narrow = noise.divide(torch.full((dim,), 2.0, dtype=torch.float64)).as_mixture().take()
+    assert loss(narrow) > 0.1  # negative twin
+    means = np.zeros((1, 1, dim)) if joint.means is None else joint.means
+    mean = (joint.weights[..., None] * means).sum(1)
+    np.testing.assert_allclose(mean, noise.mean().expand(*mean.shape), atol=0.05)
+    if "cauchy" not in name:
+        variances = joint.covariances
+        variances = variances if joint.diagonal else np.einsum("njaa->nja", variances)
+        total = (joint.weights[..., None] * (variances + means**2)).sum(1) - mean**2
+        np.testing.assert_allclose(total, noise.variance(), rtol=0.1)
+
+
+@all_noises
+@one_and_two
+def test_every_law_has_a_characteristic_function(name, dim):
+    noise = make(name, dim)
+    t = np.random.default_rng(0).normal(size=(5, dim))
+    draws = drawn_residuals(noise, 20_000).numpy()
+    waves = np.exp(1j * np.einsum("knd,td->knt", draws, t)).mean(0)
+    bar = 5 / np.sqrt(20_000)
+    np.testing.assert_allclose(*np.broadcast_arrays(noise.characteristic(t), waves), atol=bar)
+    double = noise.divide(torch.full((dim,), 0.5, dtype=torch.float64)).characteristic(t)
+    assert np.abs(double - waves).max() > bar  # negative twin
 
 
 @pytest.mark.parametrize("name", PER_ROW)

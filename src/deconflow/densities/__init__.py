@@ -16,13 +16,12 @@ from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork
 from deconflow.densities.simulation import simulate
 from deconflow.densities.stack import Stack
-from deconflow.densities.transforms import Composition
+from deconflow.densities.transforms import compose
 
 __all__ = [
     "ARCHITECTURES",
     "DENSITIES",
     "Architecture",
-    "Composition",
     "ConditionalMixture",
     "Density",
     "Dropout",
@@ -34,6 +33,7 @@ __all__ = [
     "Stack",
     "StandardNormal",
     "autoregressive_layer",
+    "compose",
     "interleave_lu",
     "simulate",
     "without_dropout",

@@ -14,11 +14,9 @@ from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.densities.transforms import (
-    Affine,
     AutoregressiveLayer,
     CouplingLayer,
     LULayer,
-    Spline,
     Univariate,
 )
 
@@ -73,7 +71,8 @@ def spline(dim: int, size: Architecture = Architecture()) -> Flow:
     ----------
     Durkan et al. (2019), https://arxiv.org/abs/1906.04032
     """
-    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=Spline()))
+    univariate = Univariate("spline")
+    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=univariate))
 
 
 def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
@@ -87,7 +86,7 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
     def layer() -> nn.Module:
         kept = torch.arange(dim) < dim // 2
         return CouplingLayer(
-            kept, Spline(), hidden=size.hidden, blocks=size.blocks, dropout=size.dropout
+            kept, Univariate("spline"), hidden=size.hidden, blocks=size.blocks, dropout=size.dropout
         )
 
     return _with_lu(dim, size, layer)
@@ -144,7 +143,7 @@ def autoregressive_layer(
     random_order: bool = False,
 ) -> AutoregressiveLayer:
     """Make an autoregressive layer, affine unless another family is given."""
-    univariate = univariate or Affine()
+    univariate = univariate or Univariate("affine")
     network = MaskedNetwork(
         dim,
         univariate.size,

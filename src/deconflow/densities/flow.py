@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from deconflow.densities.base import Density
-from deconflow.densities.transforms import Composition
+from deconflow.densities.transforms import compose
 
 
 class StandardNormal(Density):
@@ -47,7 +47,7 @@ class Flow(Density):
     def __init__(self, layers: Sequence[nn.Module], base: Density) -> None:
         super().__init__()
         self.dim = base.dim
-        self.layers = Composition(layers)
+        self.layers = nn.ModuleList(layers)
         self.base = base
 
     def log_prob(self, v: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class Flow(Density):
 
     def to_base(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``u = T(v)`` and the log-determinant of the map."""
-        return self.layers(v)
+        return compose(self.layers).call_and_ladj(v)
 
     def from_base(self, u: Tensor) -> Tensor:
         """Return ``v = T^{-1}(u)``."""
-        return self.layers.inverse(u)
+        return compose(self.layers).inv(u)

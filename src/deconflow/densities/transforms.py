@@ -1,126 +1,85 @@
-r"""Invertible layers of flows, and the increasing functions they are made of."""
+r"""Invertible layers, over zuko's transforms; the only module that imports zuko."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from typing import cast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributions import Distribution, Transform, constraints
+from torch.distributions.transforms import _InverseTransform
 
 from deconflow.densities.networks import MaskedNetwork, ResidualNetwork
 
-LOG_STEEPEST = math.log(1e3)
-"""Log slopes stay between minus and plus this, for affine functions and at the knots of splines."""
 
+@contextmanager
+def _torch_unchanged() -> Iterator[None]:
+    """Undo what an import of zuko changes in torch, for every distribution of the process.
 
-class Univariate(ABC):
-    """A family of increasing functions, each given by ``size`` numbers; zeros are the identity."""
-
-    size: int
-
-    @abstractmethod
-    def forward(self, x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ``x`` by functions with parameters ``(..., size)``; return log slopes too."""
-
-    @abstractmethod
-    def inverse(self, y: Tensor, parameters: Tensor) -> Tensor:
-        """Return the ``x`` that are mapped to ``y``."""
-
-
-class Affine(Univariate):
-    r"""The functions :math:`f(x) = e^a x + b`."""
-
-    size = 2
-
-    def forward(self, x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values and log slopes."""
-        shift, log_scale = self._parts(parameters)
-        return x * log_scale.exp() + shift, log_scale
-
-    def inverse(self, y: Tensor, parameters: Tensor) -> Tensor:
-        """Return the arguments."""
-        shift, log_scale = self._parts(parameters)
-        return (y - shift) / log_scale.exp()
-
-    @staticmethod
-    def _parts(parameters: Tensor) -> tuple[Tensor, Tensor]:
-        shift, raw = parameters.unbind(-1)
-        return shift, _softly_bounded(raw, LOG_STEEPEST)
-
-
-class Spline(Univariate):
-    """Monotone rational-quadratic splines on ``[-bound, bound]``, the identity outside.
-
-    References
-    ----------
-    Gregory and Delbourgo (1982), "Piecewise rational quadratic interpolation to monotonic data";
-    Durkan et al. (2019), https://arxiv.org/abs/1906.04032
+    One change stays, since zuko's transforms call it: the added ``Transform.call_and_ladj``.
     """
-
-    def __init__(self, bins: int = 8, bound: float = 6.0) -> None:
-        self.bins, self.bound, self.size = bins, bound, 3 * bins - 1
-
-    def forward(self, x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values and log slopes."""
-        xs, ys, slopes = self._knots(parameters)
-        inside, x0, x1, y0, y1, d0, d1 = self._bin(x, xs, xs, ys, slopes)
-        s = (y1 - y0) / (x1 - x0)
-        z = inside * (x - x0) / (x1 - x0)
-        below = s + (d0 + d1 - 2 * s) * z * (1 - z)
-        y = y0 + (y1 - y0) * (s * z**2 + d0 * z * (1 - z)) / below
-        slope = s**2 * (2 * s * z * (1 - z) + d0 * (1 - z) ** 2 + d1 * z**2) / below**2
-        return torch.where(inside, y, x), inside * slope.log()
-
-    def inverse(self, y: Tensor, parameters: Tensor) -> Tensor:
-        """Return the arguments: roots of quadratic equations."""
-        xs, ys, slopes = self._knots(parameters)
-        inside, x0, x1, y0, y1, d0, d1 = self._bin(y, ys, xs, ys, slopes)
-        s = (y1 - y0) / (x1 - x0)
-        offset = inside * (y - y0)
-        bend = offset * (d0 + d1 - 2 * s)
-        a, b, c = (y1 - y0) * (s - d0) + bend, (y1 - y0) * d0 - bend, -s * offset
-        z = 2 * c / (-b - (b**2 - 4 * a * c).sqrt())
-        return torch.where(inside, x0 + z * (x1 - x0), y)
-
-    def _knots(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Places, values and slopes at the knots, each ``(..., bins + 1)``."""
-        widths, heights, raw = parameters.split([self.bins, self.bins, self.bins - 1], -1)
-        steps = (torch.softmax(_softly_bounded(p, LOG_STEEPEST / 2), -1) for p in (widths, heights))
-        xs, ys = (self.bound * (2 * F.pad(step, (1, 0)).cumsum(-1) - 1) for step in steps)
-        return xs, ys, F.pad(_softly_bounded(raw, LOG_STEEPEST), (1, 1)).exp()
-
-    def _bin(
-        self, value: Tensor, edges: Tensor, xs: Tensor, ys: Tensor, slopes: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Whether a value is in a bin; the bin's two corners and the slopes there."""
-        k = (edges < value.unsqueeze(-1)).sum(-1) - 1
-        inside = (k >= 0) & (k < self.bins)
-        k = (k % self.bins).unsqueeze(-1)
-        (x0, x1), (y0, y1), (d0, d1) = (
-            (knots.gather(-1, k).squeeze(-1), knots.gather(-1, k + 1).squeeze(-1))
-            for knots in (xs, ys, slopes)
-        )
-        return inside, x0, x1, y0, y1, d0, d1
+    changed: list[tuple[Any, str]] = [
+        (Distribution, "_validate_args"),
+        (Distribution, "arg_constraints"),
+        (_InverseTransform, "__name__"),
+    ]
+    before = [getattr(owner, name) for owner, name in changed]
+    try:
+        yield
+    finally:
+        for (owner, name), value in zip(changed, before, strict=True):
+            setattr(owner, name, value)
 
 
-def _softly_bounded(raw: Tensor, bound: float) -> Tensor:
-    """Bring any number into ``(-bound, bound)``, small ones as they are."""
-    return raw / (1 + (raw / bound).abs())
+def _keep_for_zuko() -> None:
+    """Leave zuko's own distributions as it made them: not validated, without constraints.
+
+    Some of them warn or fail otherwise, in programs that import zuko too.
+    """
+    own: list[Any] = [x for x in Distribution.__subclasses__() if x.__module__.startswith("zuko.")]
+    for law in own:
+        law._validate_args = False
+        law.arg_constraints = vars(law).get("arg_constraints", {})
+
+
+with _torch_unchanged():
+    from zuko.transforms import (
+        AutoregressiveTransform,
+        ComposedTransform,
+        CouplingTransform,
+        DependentTransform,
+        MonotonicAffineTransform,
+        MonotonicRQSTransform,
+    )
+_keep_for_zuko()
 
 
 class Layer(nn.Module, ABC):
-    """A trainable invertible map of vectors; a context may change it."""
+    """A trainable invertible map, as a torch transform for a given context."""
 
     @abstractmethod
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map ``x``, ``(..., dim)``, and return the log-determinant, ``(...)``, too."""
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
 
-    @abstractmethod
-    def inverse(self, y: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the ``x`` that is mapped to ``y``."""
+
+class Univariate:
+    """A family of increasing functions of one variable, by its number of parameters."""
+
+    def __init__(self, kind: str, bins: int = 8, bound: float = 6.0) -> None:
+        self.kind, self.bins, self.bound = kind, bins, bound
+        self.size = 2 if kind == "affine" else 3 * bins - 1
+
+    def __call__(self, parameters: Tensor) -> Transform:
+        """Make the functions from ``(..., dim, size)`` parameters; zeros make the identity."""
+        if self.kind == "affine":
+            shift, scale = parameters.unbind(-1)
+            return DependentTransform(MonotonicAffineTransform(shift, scale), 1)
+        parts = parameters.split([self.bins, self.bins, self.bins - 1], -1)
+        return DependentTransform(MonotonicRQSTransform(*parts, bound=self.bound), 1)
 
 
 class AutoregressiveLayer(Layer):
@@ -130,17 +89,13 @@ class AutoregressiveLayer(Layer):
         super().__init__()
         self.network, self.univariate = network, univariate
 
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map in one pass."""
-        y, log_slopes = self.univariate.forward(x, self.network(x, context))
-        return y, log_slopes.sum(-1)
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map for a context."""
 
-    def inverse(self, y: Tensor, context: Tensor | None = None) -> Tensor:
-        """Find one more dimension in each pass."""
-        x = torch.zeros_like(y)
-        for _ in range(self.network.dim):
-            x = self.univariate.inverse(y, self.network(x, context))
-        return x
+        def conditional(x: Tensor) -> Transform:
+            return self.univariate(self.network(x, context))
+
+        return AutoregressiveTransform(conditional, passes=self.network.dim)
 
 
 class CouplingLayer(Layer):
@@ -166,24 +121,13 @@ class CouplingLayer(Layer):
         nn.init.zeros_(self.network.output.weight)
         nn.init.zeros_(self.network.output.bias)
 
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map in one pass."""
-        moved, log_slopes = self.univariate.forward(x[..., ~self.kept], self._conditional(x))
-        return self._with_moved(x, moved), log_slopes.sum(-1)
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
+        return CouplingTransform(self._conditional, self.kept)
 
-    def inverse(self, y: Tensor, context: Tensor | None = None) -> Tensor:
-        """Map back in one pass."""
-        moved = self.univariate.inverse(y[..., ~self.kept], self._conditional(y))
-        return self._with_moved(y, moved)
-
-    def _conditional(self, x: Tensor) -> Tensor:
-        parameters = self.network(F.pad(x[..., self.kept], (0, 1), value=1.0))
-        return parameters.unflatten(-1, (self.moved, self.univariate.size))
-
-    def _with_moved(self, x: Tensor, moved: Tensor) -> Tensor:
-        y = x.clone()
-        y[..., ~self.kept] = moved
-        return y
+    def _conditional(self, kept: Tensor) -> Transform:
+        parameters = self.network(F.pad(kept, (0, 1), value=1.0))
+        return self.univariate(parameters.unflatten(-1, (self.moved, self.univariate.size)))
 
 
 class LULayer(Layer):
@@ -205,48 +149,44 @@ class LULayer(Layer):
         self.log_diagonal = nn.Parameter(torch.zeros(dim))
         self.bias = nn.Parameter(torch.zeros(dim))
 
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map by one product."""
-        L, U = self._factors()
-        y = F.linear(x[..., self.permutation], L @ U, self.bias)
-        return y, self.log_diagonal.sum().expand(x.shape[:-1])
-
-    def inverse(self, y: Tensor, context: Tensor | None = None) -> Tensor:
-        """Map back by two substitutions."""
-        L, U = self._factors()
-        columns = (y - self.bias).reshape(-1, len(self.bias)).mT
-        columns = torch.linalg.solve_triangular(L, columns, upper=False, unitriangular=True)
-        columns = torch.linalg.solve_triangular(U, columns, upper=True)
-        return columns.mT.reshape(y.shape)[..., self.permutation.argsort()]
-
-    def _factors(self) -> tuple[Tensor, Tensor]:
+    def transform(self, context: Tensor | None = None) -> Transform:
+        """Return the map."""
         eye = torch.eye(len(self.bias), dtype=self.bias.dtype, device=self.bias.device)
-        return self.lower.tril(-1) + eye, self.upper.triu(1) + torch.diag(self.log_diagonal.exp())
+        L = self.lower.tril(-1) + eye
+        U = self.upper.triu(1) + torch.diag(self.log_diagonal.exp())
+        return LUTransform(L, U, self.permutation, self.bias, self.log_diagonal.sum())
 
 
-class Composition(nn.ModuleList):
-    """Layers, one after another."""
+class LUTransform(Transform):
+    r"""The map :math:`y = L U P x + b`."""
 
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map ``x``, and return the log-determinant of the whole map too."""
-        total = x.new_zeros(())
-        for layer in self:
-            x, log_det = layer(x, context)
-            total = total + log_det
-        return x, total
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    bijective = True
 
-    def inverse(self, y: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the ``x`` that is mapped to ``y``."""
-        for layer in reversed(self):
-            y = cast(Layer, layer).inverse(y, context)
-        return y
+    def __init__(self, L: Tensor, U: Tensor, order: Tensor, bias: Tensor, ladj: Tensor) -> None:
+        super().__init__()
+        self.L, self.U, self.order, self.bias, self.ladj = L, U, order, bias, ladj
 
-    def inverse_with_log_det(
-        self, y: Tensor, context: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return ``x`` and the log-determinant of the way back, at one pass more per layer."""
-        total = y.new_zeros(())
-        for layer in reversed(self):
-            y = cast(Layer, layer).inverse(y, context)
-            total = total - layer(y, context)[1]
-        return y, total
+    def _call(self, x: Tensor) -> Tensor:
+        return F.linear(x[..., self.order], self.L @ self.U, self.bias)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        columns = (y - self.bias).reshape(-1, len(self.bias)).mT
+        columns = torch.linalg.solve_triangular(self.L, columns, upper=False, unitriangular=True)
+        columns = torch.linalg.solve_triangular(self.U, columns, upper=True)
+        return columns.mT.reshape(y.shape)[..., self.order.argsort()]
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """Sum of the log diagonal, for every row."""
+        return self.ladj.expand(x.shape[:-1])
+
+    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the map's value and log-determinant, as zuko's transforms do."""
+        y = self._call(x)
+        return y, self.log_abs_det_jacobian(x, y)
+
+
+def compose(layers: Iterable[nn.Module], context: Tensor | None = None) -> ComposedTransform:
+    """Chain layers into one transform."""
+    return ComposedTransform(*(cast(Layer, layer).transform(context) for layer in layers))

@@ -36,7 +36,7 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
-from deconflow.xd import expectation, lay_out, posterior_pieces
+from deconflow.xd import expectation, lay_out
 
 Columns = NDArray[np.int64]
 """Numbers of dimensions."""
@@ -158,7 +158,7 @@ class MixtureFit(FittedDensity):
     ) -> Posterior:
         """Posterior of each row's true value: a mixture per row."""
         with clear_errors():
-            return ExactPosterior(list(posterior_pieces(self.mixture, data)), self.names)
+            return ExactPosterior(self.mixture, data, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return True: noise that is not Gaussian enters as a mixture of Gaussians."""

@@ -17,13 +17,11 @@ from deconflow.model_files import (
     ABOUT_ONE_RUN,
     DESCRIPTION,
     FORMAT,
+    RENAMED,
     WEIGHTS,
     check_free,
     read_description,
 )
-
-RENAMED = {"members": "n_members", "folds": "n_folds"}
-"""Parameters that models of version 0.1 know by another name."""
 
 Model = TypeVar("Model")
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._types import Array
 from deconflow.checks import check_integer, check_number
 from deconflow.mixtures import GaussianMixture, stack
+from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.xd import posterior_pieces
 
-Array = NDArray[np.float64]
-Piece = tuple[NDArray[np.int64], GaussianMixture]
 USUAL_DRAWS = 100
 
 
@@ -142,32 +145,33 @@ class Posterior(ABC):
 
 
 class ExactPosterior(Posterior):
-    """A Gaussian mixture per row, in pieces of rows to which as many components matter."""
+    """A Gaussian mixture per row, made again in pieces for every question: memory stays small."""
 
-    def __init__(self, pieces: list[Piece], names: list[str]) -> None:
-        self.pieces, self.names = pieces, names
-        self._n_rows = sum(len(rows) for rows, _ in pieces)
+    def __init__(self, prior: GaussianMixture, data: Observations, names: list[str]) -> None:
+        self._prior, self._data, self.names = prior, data, names
+        self._columns = np.arange(prior.dim)
+        self._mean, self._covariance = self._ask(lambda piece: (piece.mean, piece.covariance))
 
     @cached_property
     def mixture(self) -> GaussianMixture:
         """The mixtures of all rows, as one batch; who needs fewer components has empty ones."""
-        order = np.argsort(np.concatenate([rows for rows, _ in self.pieces]), kind="stable")
-        return stack([mixture for _, mixture in self.pieces])[order]
+        rows, pieces = zip(*self._pieces(), strict=True)
+        return stack(pieces)[np.argsort(np.concatenate(rows), kind="stable")]
 
-    @cached_property
+    @property
     def mean(self) -> Array:
         """Posterior means ``(N, D)``."""
-        return self._joined([mixture.mean for _, mixture in self.pieces])
+        return self._mean
 
-    @cached_property
+    @property
     def covariance(self) -> Array:
         """Posterior covariances ``(N, D, D)``."""
-        return self._joined([mixture.covariance for _, mixture in self.pieces])
+        return self._covariance
 
     @property
     def effective_sample_size(self) -> Array:
         """Infinite: nothing was drawn."""
-        return np.full(self._n_rows, np.inf)
+        return np.full(len(self._data), np.inf)
 
     @cached_property
     def samples(self) -> Array:
@@ -178,33 +182,39 @@ class ExactPosterior(Posterior):
         """Draw ``(N, n_samples, D)``."""
         check_integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
-        return self._joined([mixture.sample(n_samples, rng) for _, mixture in self.pieces])
+        return self._ask(lambda piece: (piece.sample(n_samples, rng),))[0]
 
     def __getitem__(self, rows: Any) -> ExactPosterior:
-        chosen = np.atleast_1d(np.arange(self._n_rows)[rows])
-        pieces = []
-        for owned, mixture in self.pieces:
-            place = np.full(self._n_rows, -1)
-            place[owned] = np.arange(len(owned))
-            here = np.flatnonzero(place[chosen] >= 0)
-            if len(here):
-                pieces.append((here, mixture[place[chosen[here]]]))
-        return ExactPosterior(pieces, self.names)
+        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        part = copy(self)
+        vars(part).pop("mixture", None), vars(part).pop("samples", None)
+        part._data = self._data[torch.from_numpy(chosen)]
+        part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
+        return part
 
     def marginal(self, columns: Any) -> ExactPosterior:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
-        pieces = [(rows, mixture.marginal(keep)) for rows, mixture in self.pieces]
-        return ExactPosterior(pieces, [self.names[d] for d in keep])
+        part = copy(self)
+        vars(part).pop("mixture", None), vars(part).pop("samples", None)
+        part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
+        part._mean = self._mean[:, keep]
+        part._covariance = self._covariance[:, keep[:, None], keep]
+        return part
 
     def _quantile(self, share: float) -> Array:
-        return self._joined([mixture.quantile(share) for _, mixture in self.pieces])
+        return self._ask(lambda piece: (piece.quantile(share),))[0]
 
-    def _joined(self, parts: list[Array]) -> Array:
-        answer = np.empty((self._n_rows, *parts[0].shape[1:]))
-        for (rows, _), part in zip(self.pieces, parts, strict=True):
-            answer[rows] = part
-        return answer
+    def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+        for rows, piece in posterior_pieces(self._prior, self._data):
+            yield rows, piece.marginal(self._columns)
+
+    def _ask(self, question: Callable[[GaussianMixture], tuple[Array, ...]]) -> list[Array]:
+        """Put the answers of all pieces in the order of the rows."""
+        parts = [(rows, question(piece)) for rows, piece in self._pieces()]
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        columns = zip(*(answers for _, answers in parts), strict=True)
+        return [np.concatenate(column)[order] for column in columns]
 
 
 class WeightedPosterior(Posterior):

@@ -15,7 +15,7 @@ from torch import nn
 
 from deconflow.files import replacing
 from deconflow.fitting.settings import Training
-from deconflow.objectives.base import RowData
+from deconflow.objectives import RowData
 
 UNREADABLE = (
     RuntimeError,

@@ -43,7 +43,7 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
             "observed, without its missing values. Pass the noise you made those data from."
         )
     if noise.dim != dim:
-        raise ValueError(f"Expected noise for {dim} values a row; got {noise.dim}.")
+        raise ValueError(f"Expected noise for {dim} values per row; got {noise.dim}.")
     bound = noise.bind(n_rows)
     return bound if observed is None else bound.restrict(observed)
 

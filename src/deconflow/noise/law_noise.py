@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from deconflow.noise import fourier
 from deconflow.noise.base import Noise, Rows, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
-from deconflow.noise.gaussian_parts import NoiseMixture, independent_mixture, joint_mixture
+from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.noise.law_fits import independent_mixture, joint_mixture
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.noise.support import (
     check_support,
@@ -53,7 +54,8 @@ class LawNoise(Noise):
     n_rows: int | None
     unit: Tensor
     observed: Tensor | None = None
-    _made: list[Distribution] = field(default_factory=list, init=False, compare=False)
+    _made: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What has been made of law and parameters, for all noises that share them."""
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -63,14 +65,14 @@ class LawNoise(Noise):
     @property
     def distribution(self) -> Distribution:
         """The torch distribution of these rows, made at the first use."""
-        if not self._made:
+        if "distribution" not in self._made:
             made = self.law(**self.parameters)
             while isinstance(made, Independent):  # its values are looked at one by one
                 made = made.base_dist
             # Residuals outside the support are no error: their log density is minus infinity.
             made._validate_args = False
-            self._made.append(made)
-        return self._made[0]
+            self._made["distribution"] = made
+        return self._made["distribution"]
 
     @property
     def independent(self) -> bool:  # type: ignore[override]
@@ -116,11 +118,13 @@ class LawNoise(Noise):
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
-        if not self.independent:
-            return joint_mixture(self.distribution, self.unit, shared=self.shared)
-        return independent_mixture(
-            self.distribution, self.unit, lambda rows: self[rows].distribution
-        )
+        if "mixture" not in self._made:
+            self._made["mixture"] = (
+                independent_mixture(self.distribution, lambda rows: self[rows].distribution)
+                if self.independent
+                else joint_mixture(self.distribution, shared=self.shared)
+            )
+        return self._made["mixture"].divide(as_array(self.unit))
 
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
@@ -168,14 +172,14 @@ class LawNoise(Noise):
         unit = self.unit.to(dtype=dtype, device=device)
         observed = self.observed if self.observed is None else self.observed.to(device=device)
         law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
-        return replace(self, law=law, parameters=moved, unit=unit, observed=observed)
+        return replace(self, law=law, parameters=moved, unit=unit, observed=observed, _made={})
 
     def _take(self, rows: Rows, n_rows: int) -> Self:
         observed = None if self.observed is None else self.observed[rows]
         if self.shared:
             return replace(self, n_rows=n_rows, observed=observed)
         taken = {name: value[rows] for name, value in self.parameters.items()}
-        return replace(self, parameters=taken, n_rows=n_rows, observed=observed)
+        return replace(self, parameters=taken, n_rows=n_rows, observed=observed, _made={})
 
 
 def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor) -> LawNoise:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from deconflow.densities import (
     Architecture,
-    Composition,
     ResidualNetwork,
     autoregressive_layer,
+    compose,
     interleave_lu,
 )
 from deconflow.observations import Observations
@@ -63,7 +63,7 @@ class RecognitionFlow(PosteriorModel):
         self.embedding = ResidualNetwork(
             n_features, context_dim, hidden=size.hidden, blocks=2, dropout=size.dropout
         )
-        self.layers = Composition(
+        self.layers = nn.ModuleList(
             interleave_lu(
                 dim,
                 size.layers,
@@ -74,7 +74,7 @@ class RecognitionFlow(PosteriorModel):
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities, in one pass."""
         u = torch.randn(k, len(data), self.dim, dtype=data.w.dtype, device=data.w.device)
-        z, inner = self.layers(u, self._context(data))
+        z, inner = compose(self.layers, self._context(data)).call_and_ladj(u)
         v, outer = to_truth(data, z, self.anchored)
         log_normal = -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi))
         return v, log_normal - inner - outer
@@ -82,7 +82,7 @@ class RecognitionFlow(PosteriorModel):
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``, in one pass for each dimension."""
         z, outer = from_truth(data, v, self.anchored)
-        u, inner = self.layers.inverse_with_log_det(z, self._context(data))
+        u, inner = compose(self.layers, self._context(data)).inv.call_and_ladj(z)
         return -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi)) + inner + outer
 
     def _context(self, data: Observations) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
-from deconflow.model_files import check_free, read_description, read_json
+from deconflow.model_files import RENAMED, check_free, read_description, read_json
 from deconflow.program.methods import method_of_class
 from deconflow.tables import Columns, RowReader, Source, find_columns
 
@@ -88,7 +88,9 @@ class ModelFolder:
         """Parameters of the fit that are not the estimator's defaults."""
         if "special_settings" in self.about:
             return self.about["special_settings"]
-        return special_settings(self.estimator, self.about.get("settings", {}))
+        kept = self.about.get("settings", {})
+        given = {RENAMED.get(name, name): value for name, value in kept.items()}
+        return special_settings(self.estimator, given)
 
     def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
         """Return what reads this model's measurements from a table."""

@@ -65,7 +65,7 @@ def _blocks(n_rows: int, numbers: int) -> Iterator[Rows]:
 
 def _relevant(
     mixture: GaussianMixture, data: Observations, rows: Rows
-) -> Iterator[tuple[Rows, NDArray[np.int64] | None]]:
+) -> Iterator[tuple[Rows, Rows | None]]:
     """Group rows by how many components matter to them; give the numbers of these, or None."""
     if mixture.n_components <= FEW:
         yield rows, None
@@ -91,72 +91,55 @@ def _in_pieces(
     data: Observations,
     parts: NoiseMixture,
     rows: Rows,
-    chosen: NDArray[np.int64] | None,
+    chosen: Rows | None,
 ) -> Iterator[tuple[Rows, GaussianMixture]]:
     count = mixture.n_components if chosen is None else chosen.shape[1]
     numbers = count * parts.n_parts * max(data.dim, data.latent_dim) ** 2
     for some in _blocks(len(rows), numbers):
-        own = mixture if chosen is None else _gathered(mixture, chosen[some])
+        own = np.arange(count)[None].repeat(len(some), 0) if chosen is None else chosen[some]
         piece = rows[some]
-        yield piece, _posterior(own, data[piece], parts.take(piece))
-
-
-def _gathered(mixture: GaussianMixture, chosen: NDArray[np.int64]) -> GaussianMixture:
-    return GaussianMixture(
-        mixture.weights[chosen], mixture.means[chosen], mixture.covariances[chosen]
-    )
+        yield piece, _posterior(mixture, data[piece], parts.take(piece), own)
 
 
 def _posterior(
-    mixture: GaussianMixture, data: Observations, parts: JointMixture
+    mixture: GaussianMixture, data: Observations, parts: JointMixture, chosen: Rows
 ) -> GaussianMixture:
-    """Compute the posterior of some rows; the mixture is common to them, or one per row."""
+    """Compute the posterior of some rows under those components that each has chosen."""
+    from deconflow.xd.kernel.conditionals import condition_rows  # compiled when needed
+
     n, size = data.w.shape
+    projected = data.projection is not None or data.observed is not None
+    shape = (n, chosen.shape[1] * parts.n_parts)
+    log_p, means = np.empty(shape), np.empty((*shape, mixture.dim))
+    covariances = np.empty((*shape, mixture.dim, mixture.dim))
+    shifts = np.zeros((1, parts.n_parts, size)) if parts.means is None else parts.means
+    with np.errstate(divide="ignore"):
+        log_shares, log_weights = np.log(parts.weights), np.log(mixture.weights)
+    seen = np.ones((1, size), bool) if data.observed is None else data.observed.numpy()
+    condition_rows(
+        *_plain(data.w.double().numpy()), np.ascontiguousarray(seen),
+        *_plain(data.projections().double().numpy()), projected,
+        *_plain(log_shares, shifts, _noise(parts, seen)),
+        *_plain(log_weights, mixture.means, mixture.covariances), np.ascontiguousarray(chosen),
+        log_p, means, covariances,
+    )  # fmt: skip
+    if np.isnan(means).any():
+        raise np.linalg.LinAlgError("Matrix is not positive definite")
+    weights = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+    return GaussianMixture(weights, means, covariances)
+
+
+def _noise(parts: JointMixture, seen: NDArray[np.bool_]) -> Array:
+    """Covariances of the noise parts, ``(N or 1, J, M, M)``, with idle ones where missing."""
+    size = seen.shape[1]
     noise = parts.covariances
     noise = noise[..., None] * np.eye(size) if parts.diagonal else noise
-    if data.observed is not None:
-        seen = data.observed.numpy()
-        both = seen[:, None, :, None] & seen[:, None, None, :]
-        noise = np.where(both, noise, np.eye(size))
-    means, covariances = mixture.means, mixture.covariances
-    if not mixture.batch_shape:
-        means, covariances = means[None], covariances[None]
-    R = data.projections().numpy()
-    RV = R[:, None] @ covariances  # (n or 1, K, M, D)
-    T = (RV @ np.swapaxes(R, 1, 2)[:, None])[:, :, None] + noise[:, None]  # (n or 1, K, J, M, M)
-    shift = np.zeros((1, 1, size)) if parts.means is None else parts.means
-    centre = (R[:, None] @ means[..., None])[..., 0][:, :, None] + shift[:, None]
-    offset = data.w.numpy()[:, None, None] - centre  # (n, K, J, M)
-    if data.observed is not None:
-        offset = np.where(data.observed.numpy()[:, None, None], offset, 0.0)
-    L = np.linalg.cholesky(T)
-    whitener = np.linalg.inv(L)  # once for all rows that share their noise
-    B, y = whitener @ RV[:, :, None], whitener @ offset[..., None]
-    Bt = np.swapaxes(B, -1, -2)
-    left = covariances[:, :, None] - Bt @ B
-    return _flattened(
-        n,
-        _weights(mixture, parts, L, y[..., 0]),
-        means[:, :, None] + (Bt @ y)[..., 0],
-        0.5 * (left + np.swapaxes(left, -1, -2)),
-    )
+    if seen.all():
+        return noise
+    both = seen[:, None, :, None] & seen[:, None, None, :]
+    return np.where(both, noise, np.eye(size))
 
 
-def _weights(mixture: GaussianMixture, parts: JointMixture, L: Array, y: Array) -> Array:
-    log_det = np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
-    log_p = -0.5 * np.square(y).sum(-1) - log_det
-    weights = mixture.weights if mixture.batch_shape else mixture.weights[None]
-    with np.errstate(divide="ignore"):
-        log_p = log_p + np.log(weights)[:, :, None] + np.log(parts.weights)[:, None]
-    return np.exp(log_p - logsumexp(log_p, axis=(1, 2), keepdims=True))
-
-
-def _flattened(n: int, weights: Array, means: Array, covariances: Array) -> GaussianMixture:
-    """Put components and parts of the noise into one axis; what is common to rows is a view."""
-    shape = (n, weights.shape[1] * weights.shape[2])
-
-    def flat(values: Array) -> Array:
-        joined = values.reshape(len(values), shape[1], *values.shape[3:])
-        return np.broadcast_to(joined, (n, *joined.shape[1:]))
-
-    return GaussianMixture(flat(weights), flat(means), flat(covariances))
+def _plain(*arrays: Array) -> Iterator[Array]:
+    """Contiguous and writable, so that the kernel is compiled once."""
+    return (np.require(each, np.float64, ["C", "W"]) for each in arrays)
