@@ -37,7 +37,7 @@ def test_every_row_is_held_out_once(on_the_toy):
 
 def test_the_average_is_a_density_of_all_fits(on_the_toy):
     assert on_the_toy.mixture.weights.sum() == pytest.approx(1.0)
-    assert len(on_the_toy.mixture) == sum(len(part) for part in on_the_toy.mixtures)
+    assert on_the_toy.mixture.n_components == sum(part.n_components for part in on_the_toy.mixtures)
 
 
 def test_a_single_gaussian_stays_one():
@@ -79,7 +79,7 @@ def test_few_rows_have_few_components():
 
 def test_every_choice_is_told_in_one_format(on_the_toy):
     _, w = toy.draw(300, 0)
-    model = XDGMM([1, 2], floor=[0.05, 0.1], folds=2, random_state=0).fit(w, noise=toy.NOISE)
+    model = XDGMM([1, 2], floor=[0.05, 0.1], n_folds=2, random_state=0).fit(w, noise=toy.NOISE)
     assert model.selection_.keys() == on_the_toy.table.keys()
     for table in (model.selection_, on_the_toy.table):
         assert all(len(column) == len(table["floor"]) for column in table.values())
