@@ -77,7 +77,7 @@ class MixtureFit(FittedDensity):
         if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
         with clear_errors():
-            return ExactPosterior(self.mixture, data, self.names)
+            return ExactPosterior(self.mixture, data, self.names, self.threads)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""

@@ -147,8 +147,14 @@ class Posterior(ABC):
 class ExactPosterior(Posterior):
     """A Gaussian mixture per row, made again in pieces for every question: memory stays small."""
 
-    def __init__(self, prior: GaussianMixture, data: Observations, names: list[str]) -> None:
-        self._prior, self._data, self.names = prior, data, names
+    def __init__(
+        self,
+        prior: GaussianMixture,
+        data: Observations,
+        names: list[str],
+        threads: int | None = None,
+    ) -> None:
+        self._prior, self._data, self.names, self._threads = prior, data, names, threads
         self._columns = np.arange(prior.dim)
         self._mean, self._covariance = self._ask(lambda piece: (piece.mean, piece.covariance))
 
@@ -187,7 +193,7 @@ class ExactPosterior(Posterior):
     def __getitem__(self, rows: Any) -> ExactPosterior:
         chosen = np.atleast_1d(np.arange(len(self))[rows])
         part = copy(self)
-        vars(part).pop("mixture", None), vars(part).pop("samples", None)
+        part._forget()
         part._data = self._data[torch.from_numpy(chosen)]
         part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
         return part
@@ -196,17 +202,22 @@ class ExactPosterior(Posterior):
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
         part = copy(self)
-        vars(part).pop("mixture", None), vars(part).pop("samples", None)
+        part._forget()
         part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
         part._mean = self._mean[:, keep]
         part._covariance = self._covariance[:, keep[:, None], keep]
         return part
 
+    def _forget(self) -> None:
+        """Drop what was computed for other rows or columns."""
+        for name in ("mixture", "samples"):
+            vars(self).pop(name, None)
+
     def _quantile(self, share: float) -> Array:
         return self._ask(lambda piece: (piece.quantile(share),))[0]
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
-        for rows, piece in posterior_pieces(self._prior, self._data):
+        for rows, piece in posterior_pieces(self._prior, self._data, self._threads):
             yield rows, piece.marginal(self._columns)
 
     def _ask(self, question: Callable[[GaussianMixture], tuple[Array, ...]]) -> list[Array]:

@@ -44,16 +44,17 @@ def posterior(
 
 
 def posterior_pieces(
-    mixture: GaussianMixture, data: Observations
+    mixture: GaussianMixture, data: Observations, threads: int | None = None
 ) -> Iterator[tuple[Rows, GaussianMixture]]:
     """Walk through the posteriors of all rows, in pieces of bounded memory.
 
     Each piece has the rows' numbers, not in order, and their mixtures. Of a large mixture a row
-    gets only the components that matter to it, so that an average of hundreds stays cheap.
+    gets only the components that matter to it, so that an average of hundreds stays cheap; they
+    are found with so many threads, None for one per processor.
     """
     parts = data.noise.as_mixture()
     for rows in _blocks(len(data), mixture.n_components):
-        for some, chosen in _relevant(mixture, data, rows):
+        for some, chosen in _relevant(mixture, data, rows, threads):
             yield from _in_pieces(mixture, data, parts, some, chosen)
 
 
@@ -64,16 +65,15 @@ def _blocks(n_rows: int, numbers: int) -> Iterator[Rows]:
 
 
 def _relevant(
-    mixture: GaussianMixture, data: Observations, rows: Rows
+    mixture: GaussianMixture, data: Observations, rows: Rows, threads: int | None
 ) -> Iterator[tuple[Rows, Rows | None]]:
     """Group rows by how many components matter to them; give the numbers of these, or None."""
     if mixture.n_components <= FEW:
         yield rows, None
         return
     laid_out = lay_out(data[rows])
-    sums = expectation(
-        laid_out.units.mixture_to_standard(mixture), laid_out, moments=False, responsibilities=True
-    )
+    standard = laid_out.units.mixture_to_standard(mixture)
+    sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
     assert sums.responsibilities is not None
     counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
     sizes = np.minimum(2 ** np.ceil(np.log2(np.maximum(counts, 8))), mixture.n_components)
