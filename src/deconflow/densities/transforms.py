@@ -39,7 +39,7 @@ def _keep_for_zuko() -> None:
     """Leave zuko's own distributions as it made them: not validated, without constraints.
 
     Some of them warn or fail otherwise, in programs that import zuko too. The torch distributions
-    inside them follow torch's default: ``Distribution.set_default_validate_args(False)`` for zuko's.
+    inside them follow torch's default, which ``Distribution.set_default_validate_args`` changes.
     """
     own: list[Any] = [x for x in Distribution.__subclasses__() if x.__module__.startswith("zuko.")]
     for law in own:
