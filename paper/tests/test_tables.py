@@ -28,7 +28,7 @@ def test_a_table_is_run_recorded_and_shown(name, paper_again, here):
     for run in runs.values():
         assert all(abs(run[f"minus_log_p_{letter}"]) < 1e4 for letter in SCORES[name])
         assert run["core_seconds"] >= 0
-        assert {"torch", "numpy"} <= run["versions"].keys()
+        assert {"torch", "zuko", "numpy"} <= run["versions"].keys()
         assert run["protocol"] == "budget"
         if run["dataset"] == "toy":
             assert 2 < run["truth_v"] < 4

@@ -38,7 +38,8 @@ def _torch_unchanged() -> Iterator[None]:
 def _keep_for_zuko() -> None:
     """Leave zuko's own distributions as it made them: not validated, without constraints.
 
-    Some of them warn or fail otherwise, in programs that import zuko too.
+    Some of them warn or fail otherwise, in programs that import zuko too. The torch distributions
+    inside them follow torch's default, which ``Distribution.set_default_validate_args`` changes.
     """
     own: list[Any] = [x for x in Distribution.__subclasses__() if x.__module__.startswith("zuko.")]
     for law in own:
