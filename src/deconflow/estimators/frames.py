@@ -37,7 +37,7 @@ def _as_frame(table: Any) -> Any:
     for name in table.colnames:
         if len(table[name].shape) != 1:
             raise ValueError(
-                f"Expected one number a row in column {name!r}; got {table[name].shape[1:]} of "
+                f"Expected one number per row in column {name!r}; got {table[name].shape[1:]} of "
                 "them. Split the column."
             )
     try:

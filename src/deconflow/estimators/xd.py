@@ -93,7 +93,7 @@ class XDGMM(DensityEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
-        Threads; None or -1 for one a processor. The answer does not depend on it.
+        Threads; None or -1 for one per processor. The answer does not depend on it.
 
     Attributes
     ----------
