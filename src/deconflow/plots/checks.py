@@ -10,9 +10,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
+from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.noise import as_noise
 from deconflow.plots.style import BINS, DATA, DENSITY, SECOND, labels, panels, span
-from deconflow.predictive import predictive_ranks, simulate
 
 RANK_BINS = 20
 
@@ -57,7 +57,7 @@ def diagnostics(
     words = labels(names, w.shape[1])
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
     grid = panels(axes, 2, w.shape[1] + (sizes is not None))
-    simulated = simulate(model, w, law, random_state)
+    simulated = simulate_like(model, w, law, random_state)
     ranks = predictive_ranks(model, w, law, random_state=random_state)
     for d, word in enumerate(words):
         _draw_simulated(grid[0, d], w[:, d], simulated[:, d], word)

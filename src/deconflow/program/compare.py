@@ -80,9 +80,9 @@ def about_errors(estimates: dict[str, Any]) -> Iterator[str]:
     for name, estimate in estimates.items():
         if estimate.error.any():
             yield (
-                f"{name}: log p(w) is estimated from draws, with a mean error of "
-                f"{estimate.error.mean():.4f} per row; too few draws make it "
-                f"{estimate.bias.mean():.4f} too low"
+                f"{name}: log p(w) is estimated, not exact; the error of a row is "
+                f"{estimate.error.mean():.1g} on average, and the mean is about "
+                f"{estimate.bias.mean():.1g} too low"
             )
 
 
