@@ -192,6 +192,21 @@ def test_compare_says_when_it_is_luck():
     assert not any("clearly better than flow" in line for line in lines)
 
 
+def test_compare_says_what_is_estimated():
+    from deconflow.evaluation import Estimate
+    from deconflow.program.compare import about_errors
+
+    ones = np.ones(4)
+    estimates = {
+        "xd": Estimate.exact(-ones),
+        "kde": Estimate(-ones, 3e-6 * ones, 5e-12 * ones),
+        "flow": Estimate(-ones, 0.2 * ones, 0.02 * ones),
+    }
+    kde, flow = about_errors(estimates)
+    assert kde == "kde: log p(w) is estimated, not exact; the error of a row is 3e-06 on average"
+    assert flow.endswith("is 0.2 on average, and the mean is about 0.0200 too low")
+
+
 def test_flow(fitted_flow, tmp_path):
     out = tmp_path / "out.parquet"
     flow, stars = fitted_flow / "flow", fitted_flow / "stars.csv"
