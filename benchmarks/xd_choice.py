@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 BARS = {"toy": 0.010, "moons": 0.085, "hetero": 0.045}
 SETTINGS = {
     "n_components": [3, 12], "floor": [0.05, 0.1, 0.2], "n_average": 12, "init": "kmeans",
-    "tol": 1e-6, "max_iter": 300, "folds": 5,
+    "tol": 1e-6, "max_iter": 300, "n_folds": 5,
 }  # fmt: skip
 ROWS, TEST_ROWS = 20_000, 50_000
 NOISE = {"toy": np.diag([0.1, 1.0]), "moons": np.diag([0.025, 0.25])}

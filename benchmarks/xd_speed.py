@@ -73,13 +73,13 @@ def alternate(functions, rounds: int = 7):
 
 
 def our_step(w, S, start, threads: int, steps: int = 5):
-    from deconflow import Observations
+    from deconflow import GaussianMixture, Observations
     from deconflow.noise import gaussian
-    from deconflow.xd import Constraints, Mixture, Stopping, em, lay_out
+    from deconflow.xd import Constraints, Stopping, em, lay_out
 
     noise = gaussian(covariance=S[0]) if len(S) == 1 else S
     rows = lay_out(Observations.from_arrays(w, noise))
-    begin = rows.units.mixture(Mixture(*start))
+    begin = rows.units.mixture_to_standard(GaussianMixture(*start))
     rules = Constraints.free(len(start[0]), 1e-12 * np.eye(w.shape[1]))
     stopping = Stopping(tol=-np.inf, max_iter=steps, threads=threads)
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from program.running import XD, succeed
 
 from deconflow import estimators
 
@@ -183,16 +184,18 @@ def test_the_program_starts_at_once(words):
 
 
 def test_info_starts_at_once(tmp_path):
-    folder = ROOT / "tests" / "data" / "model_format_1"
-    models = sorted(path.parent for path in folder.rglob("table.json"))
-    assert models
+    """Of models as they are saved now: those of version 0.1 do not say which settings differ."""
+    table = tmp_path / "stars.csv"
+    table.write_text("x,x_err\n" + "\n".join(f"{0.1 * i},0.5" for i in range(30)) + "\n")
+    succeed("fit", table, "-c", "x", "-o", tmp_path / "model", *XD)
     code = (
         "import sys; from deconflow.__main__ import main\n"
-        f"sys.argv = ['deconflow', 'info', {str(models[0])!r}]\n"
+        f"sys.argv = ['deconflow', 'info', {str(tmp_path / 'model')!r}]\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "method" in done.stdout
+    assert "setting    n_components = 2" in done.stdout
+    assert "Simulated measurements" in done.stdout
     assert done.stdout.splitlines()[-1] == "HEAVY []"

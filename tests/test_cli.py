@@ -38,7 +38,7 @@ def test_help_and_version():
 def test_demo_writes_a_picture_and_a_model(tmp_path, short_fits):
     result = run("demo", "-o", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    for word in ("rows", "held-out log p(w)", "effective sample size"):
+    for word in ("rows", "held-out log p(w)", "effective sample size", "their posteriors"):
         assert word in result.output
     picture = matplotlib.image.imread(tmp_path / "out" / "deconvolved.png")
     assert picture.shape[0] > 500

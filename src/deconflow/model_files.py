@@ -40,6 +40,7 @@ def read_description(path: Path) -> dict[str, Any]:
             f"Expected a model of format {FORMAT} at {path}; got {description.get('format')} "
             f"(deconflow {description.get('deconflow')}). Load it with that version of deconflow."
         )
+    _check_weights(path)
     return description
 
 
@@ -54,3 +55,16 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"Expected a whole model at {file.parent}; got a damaged {file.name}.")
     return content
+
+
+def _check_weights(path: Path) -> None:
+    """Raise if the file of arrays is not whole; its arrays are not read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path / WEIGHTS, framework="np"):
+            pass
+    except SafetensorError as error:
+        raise ValueError(
+            f"Expected a whole model at {path}; got a damaged {WEIGHTS}: {error}"
+        ) from error

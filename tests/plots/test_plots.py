@@ -12,10 +12,9 @@ import pytest
 import toy
 from scipy.stats import norm
 
-from deconflow import XDGMM, FlowDeconvolver, PosteriorSamples, plots
-from deconflow.densities import Ensemble, Restored
-from deconflow.plots.marginals import members
-from deconflow.xd import Mixture, average, take_apart
+from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, plots
+from deconflow.densities import Ensemble
+from deconflow.estimators import MixtureFit, WeightedFit
 
 SD = np.sqrt(np.diag(toy.NOISE))
 
@@ -44,14 +43,14 @@ def test_marginals_of_a_mixture_are_exact(averaged):
     axes = plots.marginals(model, w, names=["a", "b"])
     assert [ax.get_xlabel() for ax in axes] == ["a", "b"]
     x, y = axes[1].lines[0].get_data()
-    mixture = model.marginal([1])
+    mixture = model.marginal(["v1"]).mixture
     sd = np.sqrt(mixture.covariances[:, 0, 0])
     assert np.allclose(y, norm.pdf(x[:, None], mixture.means[:, 0], sd) @ mixture.weights)
 
 
 def test_the_band_holds_the_average(averaged):
     model, _ = averaged
-    assert len(members(model)) == 3
+    assert len(model.density_.averaged()) == 3
     ax = plots.marginals(model)[0]
     band = ax.collections[0].get_paths()[0].vertices
     x, y = ax.lines[0].get_data()
@@ -63,7 +62,7 @@ def test_the_band_holds_the_average(averaged):
 def test_members_average_to_the_model(averaged):
     model, _ = averaged
     v = np.random.default_rng(0).normal(size=(20, 2))
-    mean = np.mean([np.exp(part.log_prob(v)) for part in members(model)], axis=0)
+    mean = np.mean([np.exp(part.log_prob(v)) for part in model.density_.averaged()], axis=0)
     assert np.allclose(np.log(mean), model.score_samples(v))
 
 
@@ -73,9 +72,10 @@ def test_members_of_an_ensemble_of_flows(flow):
     pair = copy.copy(model)
     other = FlowDeconvolver(epochs=3, hidden=8, random_state=1).fit(w, noise=SD)
     both = Ensemble([model.density_.density, other.density_.density])
-    pair.density_ = Restored(both, model.standardiser_)
+    fit = model.density_
+    pair.density_ = WeightedFit(both, fit.standardiser, fit.proposing, fit.names)
     pair.histories_ = [model.history_.as_dict(), other.history_.as_dict()]
-    assert len(members(pair)) == 2
+    assert len(pair.density_.averaged()) == 2
     assert len(plots.marginals(pair)[0].collections) == 1
     ax = plots.history(pair)
     assert len(ax.get_legend().get_texts()) == 3
@@ -98,10 +98,10 @@ class Chosen:
     def __init__(self):
         rng = np.random.default_rng(0)
         parts = [
-            Mixture(np.array([0.4, 0.6]), rng.normal(size=(2, 1)), np.ones((2, 1, 1)))
+            GaussianMixture(np.array([0.4, 0.6]), rng.normal(size=(2, 1)), np.ones((2, 1, 1)))
             for _ in range(3)
         ]
-        self.mixtures_ = parts
+        self.density_ = MixtureFit(parts, ["v0"])
         self.selection_ = {
             "n_components": np.array([1, 2, 4, 2]),
             "floor": np.array([0.1, 0.1, 0.1, 0.2]),
@@ -110,31 +110,18 @@ class Chosen:
         }
 
     def sample(self, n, random_state=None):
-        return average(self.mixtures_).sample(n, random_state)[0]
+        return self.density_.sample(n, random_state)
 
 
 def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
     ax = plots.marginals(Chosen())[0]
     assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "range of 3 mixtures"
     x, y = ax.lines[0].get_data()
-    assert np.allclose(y, np.exp(average(Chosen().mixtures_).log_prob(x[:, None])))
+    assert np.allclose(y, np.exp(Chosen().density_.log_prob(x[:, None])))
     ax = plots.history(Chosen())
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "4"]
     points = [bars.lines[0].get_ydata() for bars in ax.containers]
     assert [list(y) for y in points] == [[-0.3, 0.0, -0.1], [-0.05]]
-
-
-def test_an_average_is_taken_apart(rng):
-    parts = [
-        Mixture(rng.dirichlet(np.ones(k)), rng.normal(size=(k, 2)), np.tile(np.eye(2), (k, 1, 1)))
-        for k in (1, 4, 2)
-    ]
-    for part, found in zip(parts, take_apart(average(parts), 3), strict=True):
-        assert np.allclose(part.weights, found.weights)
-        assert np.array_equal(part.means, found.means)
-    moved = parts[1].in_units([1.0, 2.0], [3.0, 0.5])
-    v = rng.normal(size=(5, 2))
-    assert np.allclose(moved.log_prob(v * [3, 0.5] + [1, 2]) + np.log(1.5), parts[1].log_prob(v))
 
 
 def test_axes_can_be_given(averaged):
@@ -210,11 +197,16 @@ def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-def test_corner_of_few_dimensions(dim, rng):
+@pytest.mark.parametrize("estimator", ["mixture", "flow"])
+def test_corner_of_few_dimensions(dim, estimator, rng):
+    """Draws are shown of every kind of posterior, exact or weighted."""
     w, v = rng.normal(size=(100, dim)), rng.normal(size=(500, dim))
-    drawn = PosteriorSamples(v[None, :300], v[:1], np.eye(dim)[None], np.ones(1))
+    model = XDGMM(1) if estimator == "mixture" else FlowDeconvolver(epochs=1, hidden=8)
+    drawn = model.set_params(random_state=0).fit(w, noise=0.5).posterior(w[[4]], noise=0.5)
     names = ["odd name", "b"][:dim]
     figure = plots.corner_figure(w, v, names=names, posterior=drawn, rows=[4], errors=w[:1] ** 2)
     assert len(figure.axes) == dim**2
     panel = figure.axes[0 if dim == 1 else 2]
-    assert any(np.array_equal(line.get_xdata(), v[:300, 0]) for line in panel.lines)
+    shown = [line.get_xdata() for line in panel.lines]
+    assert any(np.array_equal(x, drawn.samples[0, :, 0]) for x in shown)
+    assert drawn.samples.shape == (1, 100, dim)

@@ -31,7 +31,7 @@ def test_what_a_wrong_law_costs(page, capsys):
     assert names["model"].n_features_in_ == 1
     quoted = float(re.search(r"costs (\d\.\d+) nat", text).group(1))
     assert abs(names["gap"] - quoted) < 0.03
-    assert f"{names['gap']:.2f} nat a row" in capsys.readouterr().out
+    assert f"{names['gap']:.2f} nat per row" in capsys.readouterr().out
 
 
 def test_missing_values_are_filled(page, capsys):

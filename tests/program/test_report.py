@@ -1,10 +1,15 @@
 """The page holds everything, needs nothing, and shows names as they are written."""
 
+import json
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
+import pytest
 from program.running import ONE_FIT, run, succeed
+
+from deconflow.certificate import MEANINGS, Certificate
 
 EVIL = '<script>alert("x")</script>'
 
@@ -37,7 +42,7 @@ def test_report(folder):
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert "link" not in page.tags
     words = " ".join(page.words)
-    for wanted in ("250 of 250 rows", "Mean log p(w)", "XDGMM.load('model')", "floor", "x_err"):
+    for wanted in ("250 of 250 rows", "Mean log p(w)", "deconflow.load('model')", "floor", "x_err"):
         assert wanted in words
 
 
@@ -56,8 +61,6 @@ def test_names_are_escaped(folder):
 
 def test_without_the_table(folder):
     (folder / "stars.csv").rename(folder / "moved.csv")
-    import json
-
     about = json.loads((folder / "model" / "table.json").read_text())
     about["table"]["path"] = "gone.csv"
     (folder / "model" / "table.json").write_text(json.dumps(about))
@@ -69,20 +72,48 @@ def test_without_the_table(folder):
     assert Page((folder / "page.html").read_text()).tags.count("img") == 4
 
 
-def test_every_figure_of_a_certificate_is_explained():
-    from deconflow.evaluation import Certificate
-    from deconflow.program.report import MEANINGS, _trust
+def trust(certificate):
+    """What the page says of a model with this certificate, or with sentences of version 0.1."""
+    from deconflow.program.model_folder import ModelFolder
+    from deconflow.program.report import _trust
 
-    figures = Certificate(-1.0, 0.1, 0.2, 0.1, (0.5, 0.6), (0.5, 0.6), (0.1, 0.0), 0.01, 0.01)
-    lines = figures.in_words().splitlines()
-    page = unescape("".join(_trust(lines)))
-    assert page.count("<tr>") == 7
+    about = {"certificate": certificate, "fitted": "12 flows."}
+    return unescape("".join(_trust(ModelFolder(Path("model"), {}, None, about))))
+
+
+GOOD = {
+    "held_out": -1.0, "held_out_error": 0.1, "gain": 0.2, "gain_error": 0.1,
+    "efficiency": (0.5, 0.6), "refresh_rate": (0.5, 0.6), "pareto_k": (0.1, 0.0), "gap": 0.01,
+    "gap_error": 0.01,
+}  # fmt: skip
+
+
+def test_every_figure_of_a_certificate_is_explained():
+    good = trust(Certificate(**GOOD, ranks={"x": 0.5}).as_dict())
+    assert good.count("<tr>") == 7
     for meaning in MEANINGS.values():
-        assert meaning in page
-    doubtful = Certificate(-1.0, 0.1, 0.0, 0.0, (0.5, 0.6), (1.0, 1.0), (0.1, 0.0), 0.5, 0.01)
-    assert '<p class="caution">CAUTION: lower and upper bound' in "".join(
-        _trust(doubtful.in_words().splitlines())
-    )
+        assert meaning in good
+    assert "<p>12 flows.</p><p>No reason for doubt was found.</p>" in good
+    assert "<td>-1.0000 +- 0.1000 per row</td>" in good
+    assert 'class="caution"' not in good
+    doubtful = trust(Certificate(**GOOD | {"gap": 0.5}).as_dict())
+    assert '<p class="caution">CAUTION: lower and upper bound' in doubtful
+    assert "No reason for doubt" not in doubtful
+
+
+def test_sentences_of_version_0_1_are_shown():
+    page = trust(["Average of Gaussian mixtures.", "Pareto k       -0.40 (median)"])
+    assert page == "<p>Average of Gaussian mixtures.</p><p>Pareto k       -0.40 (median)</p>"
+    assert trust([]) == "<p>Nothing was kept of the fit.</p>"
+
+
+@pytest.mark.parametrize("name", ["program_xd", "program_auto"])
+def test_a_folder_of_version_0_1(name, tmp_path):
+    folder = Path(__file__).parents[1] / "data" / "model_format_1" / name
+    succeed("report", folder, "-o", tmp_path / "page.html")
+    words = Page((tmp_path / "page.html").read_text()).words
+    kept = json.loads((folder / "table.json").read_text())["certificate"]
+    assert set(kept) <= set(words)
 
 
 def test_ending(folder):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -54,7 +53,7 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
     ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
     """
     description = read_description(Path(path))
-    weights = _read_weights(Path(path))
+    weights = load_file(Path(path) / WEIGHTS)
     if description.get("class") != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
     try:
@@ -94,12 +93,3 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, range | list | tuple):
         return [_as_json(part) for part in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path / WEIGHTS)
-    except SafetensorError as error:
-        raise ValueError(
-            f"Expected a whole model at {path}; got a damaged {WEIGHTS}: {error}"
-        ) from error

@@ -41,7 +41,7 @@ def corner_figure(
     names
         Labels of the dimensions.
     posterior
-        Posteriors of ``rows``, as :meth:`FlowDeconvolver.posterior` returns them.
+        Posteriors of ``rows``, as any estimator's ``posterior`` returns them.
     rows
         Which rows of ``w`` those are.
     errors

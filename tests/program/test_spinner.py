@@ -1,7 +1,7 @@
 import io
 import time
 
-from deconflow.program.waiting import waiting
+from deconflow.program.spinner import waiting
 
 
 class Terminal(io.StringIO):
