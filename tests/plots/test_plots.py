@@ -15,6 +15,8 @@ from scipy.stats import norm
 from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, plots
 from deconflow.densities import Ensemble
 from deconflow.estimators import MixtureFit, WeightedFit
+from deconflow.estimators.deconvolver import _members_of
+from deconflow.mixtures import mix
 
 SD = np.sqrt(np.diag(toy.NOISE))
 
@@ -122,6 +124,23 @@ def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "4"]
     points = [bars.lines[0].get_ydata() for bars in ax.containers]
     assert [list(y) for y in points] == [[-0.3, 0.0, -0.1], [-0.05]]
+
+
+def test_an_average_is_taken_apart(rng):
+    """Of models of version 0.1, which do not say how large the members of their average are."""
+    parts = [
+        GaussianMixture(
+            rng.dirichlet(np.ones(k)), rng.normal(size=(k, 2)), np.tile(np.eye(2), (k, 1, 1))
+        )
+        for k in (1, 4, 2)
+    ]
+    for sizes in (None, [1, 4, 2]):
+        for part, found in zip(parts, _members_of(mix(parts), sizes, 3), strict=True):
+            assert np.allclose(part.weights, found.weights)
+            assert np.array_equal(part.means, found.means)
+    moved = parts[1].in_units([1.0, 2.0], [3.0, 0.5])
+    v = rng.normal(size=(5, 2))
+    assert np.allclose(moved.log_prob(v * [3, 0.5] + [1, 2]) + np.log(1.5), parts[1].log_prob(v))
 
 
 def test_axes_can_be_given(averaged):
