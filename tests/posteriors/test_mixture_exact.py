@@ -47,7 +47,7 @@ def test_draws_have_the_moments_of_the_posterior(kind, rng):
     data = observations(kind, rng)
     density = mixture(data.latent_dim)
     parts = density.distribution()
-    plain = Mixture(
+    plain = GaussianMixture(
         parts.mixture_distribution.probs.detach().numpy(),
         density.means.detach().numpy(),
         parts.component_distribution.covariance_matrix.detach().numpy(),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from deconflow.noise import gaussian
-from deconflow.xd import Mixture
+from deconflow.mixtures import GaussianMixture
 
 N, D, K = 61, 3, 3
 
@@ -21,7 +21,7 @@ def start(rng, dim=D, components=K):
     weights = rng.uniform(1, 2, components)
     covariances = full_covariances(rng, components, dim) + np.eye(dim)
     means = rng.normal(size=(components, dim)) * 2
-    return Mixture(weights / weights.sum(), means, covariances)
+    return GaussianMixture(weights / weights.sum(), means, covariances)
 
 
 def shared(rng):

@@ -3,14 +3,14 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from deconflow.xd import Mixture
+from deconflow.mixtures import GaussianMixture
 
 
 def log_joint(mixture, w, R, S):
     """``(N, K)`` log of ``pi_k N(w; R m_k, R V_k R' + S)``, for lists of rows of any length."""
-    answer = np.empty((len(w), len(mixture)))
+    answer = np.empty((len(w), mixture.n_components))
     for i in range(len(w)):
-        for k in range(len(mixture)):
+        for k in range(mixture.n_components):
             T = R[i] @ mixture.covariances[k] @ R[i].T + S[i]
             y = w[i] - R[i] @ mixture.means[k]
             quadratic = y @ np.linalg.solve(T, y)
@@ -46,4 +46,4 @@ def em_step(mixture, w, R, S, omega=None, prior=None):
         else:
             covariances[k] = (scatter + prior * np.eye(D)) / (q[:, k].sum() + 1)
     weights = q.sum(0) / q.sum()
-    return Mixture(weights, means, covariances), log_p
+    return GaussianMixture(weights, means, covariances), log_p

@@ -79,7 +79,7 @@ def test_few_rows_have_few_components():
 
 def test_every_choice_is_told_in_one_format(on_the_toy):
     _, w = toy.draw(300, 0)
-    model = XDGMM([1, 2], floor=[0.05, 0.1], folds=2, random_state=0).fit(w, noise=toy.NOISE)
+    model = XDGMM([1, 2], floor=[0.05, 0.1], n_folds=2, random_state=0).fit(w, noise=toy.NOISE)
     assert model.selection_.keys() == on_the_toy.table.keys()
     for table in (model.selection_, on_the_toy.table):
         assert all(len(column) == len(table["floor"]) for column in table.values())

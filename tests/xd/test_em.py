@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 from cases import CASES, make
 from reference import em_step
-from sklearn.mixture import GaussianMixture
+from sklearn import mixture as sklearn_mixture
 
-from deconflow import Observations
+from deconflow import GaussianMixture, Observations
 from deconflow.xd import (
     Constraints,
-    Mixture,
     Stopping,
     em,
     expectation,
@@ -34,13 +33,13 @@ def test_two_steps_are_the_papers(name):
     data = observe(case)
     rows = lay_out(data)
     omega = None if data.weights is None else data.weights.numpy()
-    ours = rows.units.mixture(mixture)
+    ours = rows.units.mixture_to_standard(mixture)
     for _ in range(2):
         sums = expectation(ours, rows)
-        ours = maximisation(ours, sums, free(rows, len(mixture)))
+        ours = maximisation(ours, sums, free(rows, mixture.n_components))
         mixture, log_p = em_step(mixture, *reference_rows, omega)
         np.testing.assert_allclose(sums.log_p, log_p, rtol=1e-10, atol=1e-10)
-    back = rows.units.restore_mixture(ours)
+    back = rows.units.mixture_from_standard(ours)
     np.testing.assert_allclose(back.weights, mixture.weights, rtol=1e-9)
     np.testing.assert_allclose(back.means, mixture.means, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(back.covariances, mixture.covariances, rtol=1e-7, atol=1e-9)
@@ -52,8 +51,8 @@ def test_the_likelihood_never_falls(name, accelerate):
     case, _, mixture = make(name)
     rows = lay_out(observe(case))
     # A floor keeps 61 rows from collapsing; constrained steps must be monotone, too.
-    constraints = Constraints.free(len(mixture), 0.05 * np.eye(rows.dim))
-    start = made_feasible(rows.units.mixture(mixture), constraints)
+    constraints = Constraints.free(mixture.n_components, 0.05 * np.eye(rows.dim))
+    start = made_feasible(rows.units.mixture_to_standard(mixture), constraints)
     result = em(start, rows, constraints, Stopping(tol=0.0, max_iter=60, accelerate=accelerate))
     steps = np.diff(result.history)
     assert steps.min() >= -1e-12 * abs(result.history[-1])
@@ -65,7 +64,7 @@ def test_a_wrong_gradient_is_seen(name):
     """The sums are the gradients of the log-likelihood, here against finite differences."""
     case, _, mixture = make(name)
     rows = lay_out(observe(case))
-    start = rows.units.mixture(mixture)
+    start = rows.units.mixture_to_standard(mixture)
     sums = expectation(start, rows)
     rng = np.random.default_rng(1)
     dm = rng.normal(size=start.means.shape)
@@ -74,7 +73,7 @@ def test_a_wrong_gradient_is_seen(name):
     omega = np.ones(rows.n_rows) if rows.weights is None else rows.weights
 
     def total(h):
-        moved = Mixture(start.weights, start.means + h * dm, start.covariances + h * dV)
+        moved = GaussianMixture(start.weights, start.means + h * dm, start.covariances + h * dV)
         return omega @ expectation(moved, rows, moments=False).log_p
 
     h = 1e-5
@@ -91,15 +90,19 @@ def test_zero_noise_is_scikit_learns_mixture():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(3000, 2)) + 4 * rng.integers(2, size=(3000, 1))
     rows = lay_out(Observations.from_arrays(w, 0.0))
-    start = Mixture(np.full(2, 0.5), np.array([[0.0, 0.0], [3.0, 3.0]]), np.stack([np.eye(2)] * 2))
-    result = em(rows.units.mixture(start), rows, free(rows, 2), Stopping(tol=0.0, max_iter=5))
-    theirs = GaussianMixture(
+    start = GaussianMixture(
+        np.full(2, 0.5), np.array([[0.0, 0.0], [3.0, 3.0]]), np.stack([np.eye(2)] * 2)
+    )
+    result = em(
+        rows.units.mixture_to_standard(start), rows, free(rows, 2), Stopping(tol=0.0, max_iter=5)
+    )
+    theirs = sklearn_mixture.GaussianMixture(
         2, weights_init=start.weights, means_init=start.means, precisions_init=start.covariances,
         max_iter=5, tol=0.0, reg_covar=0.0,
     )  # fmt: skip
     with pytest.warns(match="did not converge"):
         theirs.fit(w)
-    ours = rows.units.restore_mixture(result.mixture)
+    ours = rows.units.mixture_from_standard(result.mixture)
     np.testing.assert_allclose(ours.means, theirs.means_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(ours.covariances, theirs.covariances_, rtol=1e-7)
 
@@ -108,7 +111,7 @@ def test_threads_do_not_change_the_answer():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(70_000, 2))
     rows = lay_out(Observations.from_arrays(w, rng.uniform(0.1, 0.5, (70_000, 2))))
-    mixture = Mixture(np.full(4, 0.25), rng.normal(size=(4, 2)), np.stack([np.eye(2)] * 4))
+    mixture = GaussianMixture(np.full(4, 0.25), rng.normal(size=(4, 2)), np.stack([np.eye(2)] * 4))
     one, two = (expectation(mixture, rows, threads=threads) for threads in (1, 2))
     np.testing.assert_array_equal(one.log_p, two.log_p)
     np.testing.assert_array_equal(one.vgv, two.vgv)
@@ -122,15 +125,15 @@ def test_row_order_and_units_do_not_matter():
     moved = Observations.from_arrays(
         case["w"][order] * scale, case["noise"][order] * np.outer(scale, scale)
     )
-    rescaled = Mixture(
+    rescaled = GaussianMixture(
         mixture.weights, mixture.means * scale, mixture.covariances * np.outer(scale, scale)
     )
     answers = []
     for observations, begin in ((data, mixture), (moved, rescaled)):
         rows = lay_out(observations)
         stop = Stopping(tol=0.0, max_iter=5)
-        answers.append(em(rows.units.mixture(begin), rows, free(rows, 3), stop))
-        answers[-1].mixture = rows.units.restore_mixture(answers[-1].mixture)
+        answers.append(em(rows.units.mixture_to_standard(begin), rows, free(rows, 3), stop))
+        answers[-1].mixture = rows.units.mixture_from_standard(answers[-1].mixture)
     np.testing.assert_allclose(
         answers[0].mixture.means * scale, answers[1].mixture.means, rtol=1e-6
     )
@@ -140,13 +143,15 @@ def test_regularisation_is_bovys():
     case, reference_rows, mixture = make("full")
     rows = lay_out(observe(case))
     prior = np.diag(0.7 / rows.units.scale.numpy() ** 2)
-    constraints = Constraints.free(len(mixture), TINY * np.eye(3), prior)
+    constraints = Constraints.free(mixture.n_components, TINY * np.eye(3), prior)
     ours = maximisation(
-        rows.units.mixture(mixture), expectation(rows.units.mixture(mixture), rows), constraints
+        rows.units.mixture_to_standard(mixture),
+        expectation(rows.units.mixture_to_standard(mixture), rows),
+        constraints,
     )
     theirs, _ = em_step(mixture, *reference_rows, prior=0.7)
     np.testing.assert_allclose(
-        rows.units.restore_mixture(ours).covariances, theirs.covariances, rtol=1e-8
+        rows.units.mixture_from_standard(ours).covariances, theirs.covariances, rtol=1e-8
     )
 
 
@@ -157,7 +162,7 @@ def test_fixed_parameters_stay(what):
     from dataclasses import replace
 
     constraints = replace(free(rows, 3), **{what: np.array([True, False, False])})
-    start = rows.units.mixture(mixture)
+    start = rows.units.mixture_to_standard(mixture)
     for accelerate in (False, True):
         settings = Stopping(tol=0.0, max_iter=20, accelerate=accelerate)
         result = em(start, rows, constraints, settings)
@@ -174,7 +179,7 @@ def test_sums_of_parts_add_up(name):
     case, _, mixture = make(name)
     data = observe(case)
     rows = lay_out(data)
-    seen = rows.units.mixture(mixture)
+    seen = rows.units.mixture_to_standard(mixture)
     whole = expectation(seen, rows, responsibilities=True)
     halves = [lay_out(part, rows.units) for part in (data[:25], data[25:])]
     first, second = (expectation(seen, half, responsibilities=True) for half in halves)

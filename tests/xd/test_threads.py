@@ -58,7 +58,7 @@ def test_one_job_is_one_thread(settings, rows, running):
     model = XDGMM(**settings, n_jobs=1).fit(w, noise=sd)
     model.score(w, noise=sd)
     model.partial_fit(w, noise=sd)
-    model.compare_components(w, [1, 2], noise=sd, folds=2)
+    model.compare_components(w, [1, 2], noise=sd, n_folds=2)
     assert running["threads"] == {threading.get_ident()}
     XDGMM(**settings).fit(w, noise=sd)  # the negative twin
     assert len(running["threads"]) > 1
