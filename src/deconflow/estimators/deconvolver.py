@@ -131,7 +131,8 @@ class Deconvolver(DensityEstimator):
 
     def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
-        return self.density_.mixtures.log_prob(true_values(self, v).numpy())
+        points = true_values(self, v).numpy()
+        return self.density_.mixtures.log_prob(points)
 
     @property
     def mixtures_(self) -> list[GaussianMixture]:
