@@ -72,7 +72,7 @@ def test_fit_solves_its_equations(case, noise):
     deconvolved = (precision2 * (square - variance)).sum(0) / precision2.sum(0)
     close(fitted.location, mean, rtol=1e-6)
     close(fitted.scale, np.sqrt(np.maximum(deconvolved, SMALLEST_SHARE * total)), rtol=1e-6)
-    assert fitted.channel.tolist() == fitted.scale.tolist()
+    assert fitted.measured_scale.tolist() == fitted.scale.tolist()
 
 
 def test_with_one_noise_for_all_it_is_the_plain_formula():
@@ -114,7 +114,7 @@ def test_the_truth_not_the_measurement_gets_unit_variance():
     fitted = Standardiser.fit(data)
     assert float(fitted.scale) == pytest.approx(2, rel=0.03)
     assert float(data.w.std()) > 2.5  # negative twin: the measured spread is another
-    assert float(fitted.latent(torch.tensor(v)).var()) == pytest.approx(1, abs=0.06)
+    assert float(fitted.to_standard(torch.tensor(v)).var()) == pytest.approx(1, abs=0.06)
 
 
 def test_the_mean_of_the_noise_is_taken_out():
@@ -136,13 +136,13 @@ def test_standardised_densities_differ_by_the_jacobian_only(case, noise):
     fitted = Standardiser.fit(data)
     ready = fitted.observations(data)
     z = torch.tensor(np.random.default_rng(2).normal(size=(3, N, data.latent_dim)))
-    v = fitted.restore(z)
+    v = fitted.from_standard(z)
     volume = fitted.log_observed_volume(data)
     assert volume.shape in {(N,), (1,)}
     torch.testing.assert_close(
         ready.log_likelihood(z) - volume, data.log_likelihood(v), rtol=1e-7, atol=1e-7
     )
-    torch.testing.assert_close(fitted.latent(v), z, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(fitted.to_standard(v), z, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(fitted.log_latent_volume(), fitted.scale.log().sum())
     if data.observed is not None:
         assert (ready.w[~data.observed] == 0).all()
@@ -194,7 +194,7 @@ def test_permuting_rows_changes_nothing(case):
     data = observe(case)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
     one, two = Standardiser.fit(data), Standardiser.fit(data[order])
-    for name in ("location", "scale", "channel"):
+    for name in ("location", "scale", "measured_scale"):
         close(getattr(two, name), getattr(one, name), rtol=1e-7)
 
 
@@ -206,7 +206,7 @@ def test_rows_without_weight_are_as_good_as_dropped(case):
     whole = Observations.from_arrays(arrays.pop("w"), SD, **arrays)
     dropped = whole[kept]
     one, two = Standardiser.fit(whole), Standardiser.fit(dropped)
-    for name in ("location", "scale", "channel"):
+    for name in ("location", "scale", "measured_scale"):
         close(getattr(two, name), getattr(one, name), rtol=1e-7)
 
 
@@ -224,7 +224,7 @@ def test_a_weight_of_two_is_a_row_twice(case):
         else arrays["projection"][np.repeat(np.arange(N), counts)],
     )
     one, two = Standardiser.fit(weighted), Standardiser.fit(repeated)
-    for name in ("location", "scale", "channel"):
+    for name in ("location", "scale", "measured_scale"):
         close(getattr(two, name), getattr(one, name), rtol=1e-7)
 
 
@@ -251,7 +251,7 @@ def test_projections_recover_location_and_scale(missing):
     fitted = Standardiser.fit(data)
     close(fitted.location, location, rtol=0.05)
     close(fitted.scale, scale, rtol=0.1)
-    assert fitted.channel.shape == (3,)
+    assert fitted.measured_scale.shape == (3,)
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
@@ -277,7 +277,7 @@ def test_a_channel_seen_only_without_weight_stays_finite():
     weights = np.where(np.arange(20) < 5, 0.0, 1.0)
     data = Observations.from_arrays(w, 0.1, projection=rng.normal(size=(20, 2, 2)), weights=weights)
     fitted = Standardiser.fit(data)
-    assert fitted.channel.isfinite().all()
+    assert fitted.measured_scale.isfinite().all()
     assert fitted.observations(data).log_likelihood(torch.zeros(1, 20, 2).double()).isfinite().all()
 
 
@@ -327,7 +327,7 @@ def test_float32_data_stay_float32():
     fitted = Standardiser.fit(observe("missing"))
     ready = fitted.observations(data)
     assert ready.w.dtype == ready.features().dtype == torch.float32
-    assert fitted.restore(torch.zeros(1, M)).dtype == torch.float64  # offsets may be large
+    assert fitted.from_standard(torch.zeros(1, M)).dtype == torch.float64  # offsets may be large
     assert fitted.log_observed_volume(data).dtype == torch.float32
 
 

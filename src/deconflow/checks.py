@@ -97,7 +97,7 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
 
 def _is_complex(values: Any) -> bool:
     try:
-        return np.iscomplexobj(values)
+        return np.iscomplexobj(np.asarray(values))
     except ValueError:  # ragged: as_floats says so
         return False
 

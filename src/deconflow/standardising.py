@@ -104,6 +104,11 @@ class Standardiser:
         noise = data.noise.divide(channel)
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
+    def measuring(self, data: Observations) -> Standardiser:
+        """Return these units of the truth, with others of what is measured: the rows' signal."""
+        signal = (data.projections() * self.scale).square().sum(-1).amax(0).sqrt()
+        return replace(self, measured_scale=torch.where(signal > 0, signal, 1.0))
+
     def to_standard(self, v: Tensor) -> Tensor:
         """Change the units of true values ``v``, in float64."""
         v = v.double()

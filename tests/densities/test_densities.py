@@ -11,10 +11,8 @@ from deconflow.densities import (
     Ensemble,
     Flow,
     MixtureDensity,
-    Restored,
     StandardNormal,
 )
-from deconflow.standardising import Standardiser
 
 SMALL = Architecture(layers=2, hidden=16, blocks=2)
 
@@ -41,11 +39,6 @@ def mixture_base(dim):
     return ARCHITECTURES["maf"](dim, Architecture(layers=2, hidden=16, base_components=3))
 
 
-def restored(dim):
-    units = Standardiser(torch.randn(dim), torch.rand(dim) + 0.5, torch.ones(dim))
-    return Restored(ARCHITECTURES["made"](dim, SMALL), units)
-
-
 FLOWS = {name: lambda dim, make=make: make(dim, SMALL) for name, make in ARCHITECTURES.items()}
 FLOWS["mixture base"] = mixture_base
 DENSITIES = {
@@ -53,7 +46,6 @@ DENSITIES = {
     "standard normal": StandardNormal,
     "Gaussian mixture": gaussian_mixture,
     "conditional mixture": conditional_mixture,
-    "restored": restored,
     "ensemble": lambda dim: Ensemble(
         [shake(gaussian_mixture(dim)), StandardNormal(dim)], torch.tensor([1.0, 3.0])
     ),
@@ -69,11 +61,10 @@ def test_shapes_and_precision(make, dim, dtype):
     density = shake(make(dim)).to(dtype)
     v = density.sample(7)
     assert v.shape == (7, dim)
-    exact = torch.float64 if isinstance(density, Restored) else dtype  # offsets may be large
-    assert v.dtype == exact
+    assert v.dtype == dtype
     log_p = density.log_prob(v.expand(3, 7, dim))
     assert log_p.shape == (3, 7)
-    assert log_p.dtype == exact
+    assert log_p.dtype == dtype
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     assert torch.allclose(log_p[0], density.log_prob(v), atol=tolerance)
     assert log_p.isfinite().all()
@@ -183,19 +174,11 @@ def test_ensemble_is_the_average_of_densities():
 
 
 def test_ensemble_rows_are_not_sorted_by_member():
-    far = [Restored(StandardNormal(1), Standardiser(m, torch.ones(1), torch.ones(1)))
-           for m in (torch.zeros(1), torch.full((1,), 100.0))]  # fmt: skip
+    one = torch.ones(1)
+    far = [MixtureDensity(one, torch.full((1, 1), mean), one[None, None]) for mean in (0.0, 100.0)]
     from_second = (Ensemble(far).sample(200)[:, 0] > 50).float()
     assert 60 < from_second.sum() < 140
     assert (from_second[1:] != from_second[:-1]).sum() > 50
-
-
-def test_restored_density_changes_by_the_jacobian_only():
-    units = Standardiser(torch.tensor([1.0, -2.0]), torch.tensor([3.0, 0.5]), torch.ones(2))
-    inner = shake(ARCHITECTURES["made"](2, SMALL))
-    v = torch.randn(9, 2)
-    expected = inner.log_prob((v - units.location) / units.scale) - math.log(1.5)
-    assert torch.allclose(Restored(inner, units).log_prob(v).float(), expected)
 
 
 def test_state_carries_permutations_and_orders():

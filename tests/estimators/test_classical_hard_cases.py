@@ -9,7 +9,7 @@ from torch.distributions import Gumbel
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
 from deconflow.classical import RULES
-from deconflow.noise import characteristic
+from deconflow.noise import fourier
 
 
 def test_a_far_row_does_not_come_back_in_elsewhere():
@@ -24,7 +24,7 @@ def test_heavy_tails_explain_far_rows():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(4000, 1)) + 0.2 * rng.standard_cauchy((4000, 1))
     model = DeconvolvingKDE().fit(w, noise=noise.student_t([0.2], 1.0))
-    assert model.density_.background == pytest.approx(1e-3)
+    assert model.density_.grid.background == pytest.approx(1e-3)
     x = np.linspace(-2, 2, 9)
     found = np.exp(model.score_samples(x[:, None]))
     np.testing.assert_allclose(found, norm.pdf(x), atol=0.08)
@@ -126,14 +126,14 @@ def test_rows_that_tell_nothing_do_not_widen_the_wavelets():
 def test_laws_of_their_own_in_pieces(monkeypatch):
     law = noise.from_law(Gumbel, loc=np.zeros((7, 1)), scale=np.linspace(0.1, 1, 7)[:, None])
     t = np.linspace(0, 3, 5)[:, None]
-    whole = noise.characteristic_function(law, t)
-    monkeypatch.setattr("deconflow.noise.characteristic.ROWS_AT_ONCE", 3)
-    rows, nodes = [], characteristic._nodes
+    whole = law.characteristic(t)
+    monkeypatch.setattr("deconflow.noise.fourier.ROWS_AT_ONCE", 3)
+    rows, nodes = [], fourier.nodes
 
     def counted(law):
         rows.append(law.batch_shape[0])
         return nodes(law)
 
-    monkeypatch.setattr(characteristic, "_nodes", counted)
-    np.testing.assert_array_equal(noise.characteristic_function(law, t), whole)
+    monkeypatch.setattr(fourier, "nodes", counted)
+    np.testing.assert_array_equal(law.characteristic(t), whole)
     assert rows == [3, 3, 1]

@@ -8,7 +8,7 @@ import pytest
 import sklearn
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).parents[1]))
@@ -16,6 +16,7 @@ import toy
 
 from deconflow import FlowDeconvolver
 from deconflow.densities import ARCHITECTURES
+from deconflow.devices import resolve_device
 from deconflow.noise import gaussian, laplace, split_normal, student_t, uniform
 
 TINY = dict(
@@ -182,14 +183,18 @@ def test_a_failed_save_keeps_the_older_model(problem, tmp_path, monkeypatch):
     w, sd = problem
     model = tiny().fit(w, noise=sd)
     model.save(tmp_path / "model")
+    before = model.score_samples(w)
 
     def full(*args, **kwargs):
         raise OSError("No space left on device")
 
     monkeypatch.setattr("deconflow.estimators.persistence.save", full)
+    other = tiny(random_state=1).fit(w, noise=sd)
     with pytest.raises(OSError, match="No space"):
-        model.save(tmp_path / "model")
-    assert FlowDeconvolver.load(tmp_path / "model").score(w, noise=sd)
+        other.save(tmp_path / "model")
+    kept = FlowDeconvolver.load(tmp_path / "model").score_samples(w)
+    np.testing.assert_array_equal(kept, before)
+    assert not np.array_equal(other.score_samples(w), before)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
@@ -246,10 +251,15 @@ def test_metadata_routing(as_object, problem):
     with sklearn.config_context(enable_metadata_routing=True):
         scores = cross_val_score(tiny(), w, cv=3, params={"noise": noise})
         assert np.isfinite(scores).all()
-        search = GridSearchCV(tiny(), {"n_draws": [1, 3]}, cv=2)
+        search = GridSearchCV(tiny(), {"learning_rate": [1e-9, 1e-2]}, cv=2)
         search.fit(w, noise=noise)
-        assert search.best_params_["n_draws"] in (1, 3)
-        assert np.isfinite(search.best_score_)
+        means = search.cv_results_["mean_test_score"]
+        assert search.best_params_ == {"learning_rate": [1e-9, 1e-2][int(means.argmax())]}
+        halves = KFold(2).split(w)
+        by_hand = [tiny(learning_rate=1e-2).fit(w[a], noise=noise[a]).score(w[b], noise=noise[b])
+                   for a, b in halves]  # fmt: skip
+        assert means[1] == pytest.approx(np.mean(by_hand))
+        assert means[1] != pytest.approx(means[0])
 
 
 def test_no_noise_is_said_aloud(problem):
@@ -259,8 +269,13 @@ def test_no_noise_is_said_aloud(problem):
 
 def test_automatic_device_and_its_absence(problem):
     w, sd = problem
-    assert tiny(device="auto").fit(w, noise=sd).density_ is not None
+    model = tiny(device="auto").fit(w, noise=sd)
+    wanted = resolve_device("auto")
+    assert all(p.device.type == wanted.type for p in model.density_.density.parameters())
     if not torch.cuda.is_available():
+        np.testing.assert_array_equal(
+            model.score_samples(w), tiny(device="cpu").fit(w, noise=sd).score_samples(w)
+        )
         with pytest.raises(ValueError, match="no CUDA"):
             tiny(device="cuda").fit(w, noise=sd)
 
@@ -268,7 +283,7 @@ def test_automatic_device_and_its_absence(problem):
 def test_scoring_is_chunked(problem, monkeypatch):
     w, sd = problem
     model = tiny().fit(w, noise=sd)
-    import deconflow.estimators.flow as module
+    import deconflow.estimators.fitted as module
 
     sizes = []
     inner = module.weigh
@@ -278,7 +293,7 @@ def test_scoring_is_chunked(problem, monkeypatch):
         return inner(density, posterior, data, k)
 
     monkeypatch.setattr(module, "weigh", watched)
-    monkeypatch.setattr("deconflow.estimators.density_queries.POINTS_AT_ONCE", 500)
+    monkeypatch.setattr("deconflow.estimators.fitted.POINTS_AT_ONCE", 500)
     model.score(w, noise=sd, n_samples=20)
     assert max(sizes) <= 500
     assert sum(sizes) == 150 * 20

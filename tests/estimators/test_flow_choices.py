@@ -1,4 +1,4 @@
-"""Every objective with every posterior that goes with it, through the front door."""
+"""Every objective with every posterior that goes with it."""
 
 import itertools
 import pickle
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import toy
 
 from deconflow import FlowDeconvolver
-from deconflow.estimators.choices import NEED_DERIVATIVES, OBJECTIVES, POSTERIORS
+from deconflow.estimators.flow import NEED_DERIVATIVES, OBJECTIVES, POSTERIORS
 from deconflow.noise import student_t, uniform
 
 TINY = dict(

@@ -133,7 +133,7 @@ def test_noise_in_the_place_of_y_is_caught(w):
 def test_rows_without_weight_are_left_out(w):
     weights = np.zeros(150)
     weights[:20] = 1
-    one = tiny().fit(w, noise=SD, weights=weights).score_samples(w)
+    one = tiny().fit(w, noise=SD, sample_weight=weights).score_samples(w)
     two = tiny().fit(w[:20], noise=SD).score_samples(w)
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
 

@@ -11,7 +11,6 @@ from deconflow import (
     DeconvolvingKDE,
     FlowDeconvolver,
     WaveletDeconvolver,
-    plots,
 )
 from deconflow.auto import plan
 
@@ -78,6 +77,8 @@ def test_same_fit_with_names(kind, name, plain_fits, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_what_notebooks_show(name, plain_fits, monkeypatch):
     """A line for a model, a table of its parameters as HTML, and one line for an answer."""
+    from deconflow import plots
+
     for bound in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plan, bound, 4)
     dim = 1 if name == "wavelet" else 2

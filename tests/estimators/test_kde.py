@@ -164,7 +164,7 @@ def test_order_of_rows_is_nothing_and_weights_are_repetitions():
     )
     np.testing.assert_allclose(first, second, atol=1e-8)
     weights = np.arange(300) % 4
-    weighted = DeconvolvingKDE(0.2).fit(w, noise=law, weights=weights)
+    weighted = DeconvolvingKDE(0.2).fit(w, noise=law, sample_weight=weights)
     repeated = DeconvolvingKDE(0.2).fit(
         np.repeat(w[weights > 0], weights[weights > 0], 0), noise=law
     )
@@ -284,12 +284,12 @@ def test_one_hopeless_row_and_one_far_row():
     w[0], sd[0] = 1e9, 1e10  # far, as its noise is
     model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
-    assert model.density_.background == pytest.approx(1e-3)
+    assert model.density_.grid.background == pytest.approx(1e-3)
     sd[0] = toys.SD
     with pytest.warns(UserWarning, match="1 of the rows lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
-    assert model.density_.background == pytest.approx(1e-3 + 1 / 500, abs=1e-5)
+    assert model.density_.grid.background == pytest.approx(1e-3 + 1 / 500, abs=1e-5)
 
 
 ODD_ROWS = {

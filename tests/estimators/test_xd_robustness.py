@@ -18,10 +18,10 @@ def data(rng):
 def test_rows_without_weight_never_make_nan(data):
     w, sd = data
     weights = np.r_[np.zeros(50), np.ones(100)]
-    model = XDGMM(2, batch_size=50, random_state=0).partial_fit(w, noise=sd, weights=weights)
+    model = XDGMM(2, batch_size=50, random_state=0).partial_fit(w, noise=sd, sample_weight=weights)
     assert np.isfinite(model.means_).all()
     model = XDGMM(2, method="minibatch", batch_size=149, epochs=3, random_state=0)
-    assert np.isfinite(model.fit(w, noise=sd, weights=weights).means_).all()
+    assert np.isfinite(model.fit(w, noise=sd, sample_weight=weights).means_).all()
 
 
 def test_far_clusters_keep_their_width(rng):
@@ -66,7 +66,7 @@ def test_comparing_components_changes_nothing(data):
     w, sd = data
     model = XDGMM(1, floor=0.1, random_state=0).fit(w, noise=sd)
     before = model.score(w, noise=sd)
-    model.compare_components(w[:, :1], [1, 2], noise=sd[:, :1], folds=None)
+    model.compare_components(w[:, :1], [1, 2], noise=sd[:, :1], n_folds=None)
     assert model.score(w, noise=sd) == before
 
 
@@ -149,7 +149,7 @@ def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
 def test_the_table_of_components_holds_likelihoods_not_penalties(data):
     w, sd = data
     model = XDGMM(2, regularisation=5.0, random_state=0)
-    table = model.compare_components(w, [2], noise=sd, folds=None)
+    table = model.compare_components(w, [2], noise=sd, n_folds=None)
     model.fit(w, noise=sd)
     assert table["log_likelihood"][0] == pytest.approx(model.score(w, noise=sd), abs=1e-6)
     assert table["bic"][0] == pytest.approx(model.bic(w, noise=sd), rel=1e-6)

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 import torch
 
+from deconflow.certificate import Certificate
 from deconflow.densities import MixtureDensity
-from deconflow.evaluation import Certificate, HeldOut, certify
+from deconflow.evaluation import HeldOut, certify
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.xd import Mixture
 
 GOOD = Certificate(-3.0, 0.01, 0.1, 0.01, (0.4, 0.6), (0.3, 0.6), (0.1, 0.0), 0.01, 0.001)
 
 
 def mixture_at(place):
-    return Mixture(np.ones(1), np.full((1, 2), place), 0.2 * np.eye(2)[None])
+    return GaussianMixture(np.ones(1), np.full((1, 2), place), 0.2 * np.eye(2)[None])
 
 
 def certificate(proposing, seed=0, weights=None):
     truth = mixture_at(0.0)
     rng = np.random.default_rng(seed)
-    w = truth.sample(200, 0)[0] + rng.normal(size=(200, 2))
+    w = truth.sample(200, 0) + rng.normal(size=(200, 2))
     data = Observations.from_arrays(w, [1.0, 1.0])
     parts = (torch.from_numpy(x) for x in (truth.weights, truth.means, truth.covariances))
     log_p = torch.full((200,), -2.0) + 0.1 * torch.randn(200)
@@ -48,7 +49,7 @@ def test_rows_count_by_their_weights():
 
 def test_bad_proposals_are_not():
     """The negative twin: a mixture that proposes far from where the density is."""
-    narrow = Mixture(np.ones(1), np.full((1, 2), 6.0), 1e-3 * np.eye(2)[None])
+    narrow = GaussianMixture(np.ones(1), np.full((1, 2), 6.0), 1e-3 * np.eye(2)[None])
     found = certificate(narrow)
     assert not found.trusted
     assert "CAUTION" in found.in_words()

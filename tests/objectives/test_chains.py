@@ -8,14 +8,14 @@ import torch
 
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, Stack
 from deconflow.fitting import Training, fit
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian, laplace
 from deconflow.objectives import Chains, proposing_network
 from deconflow.observations import Observations
-from deconflow.posteriors import Defensive, PreparedRows
-from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.xd import Mixture, posterior
+from deconflow.posteriors import DefensiveProposal, propose
+from deconflow.xd import posterior
 
-ROUGH = Mixture(np.ones(1), np.full((1, 1), 1.5), np.full((1, 1, 1), 4.0))
+ROUGH = GaussianMixture(np.ones(1), np.full((1, 1), 1.5), np.full((1, 1, 1), 4.0))
 """A proposing mixture that is off by one and a half standard deviations, and twice too wide."""
 
 
@@ -43,6 +43,10 @@ def fixed_point(sweep, n_sweeps=300):
     return np.mean(kept, axis=0)
 
 
+def visit_all(chains):
+    chains.visit(chains.with_proposals(chains.rows), chains.rows.row)
+
+
 def exact_answer(data):
     """Maximum likelihood: the mean of w, and its variance less the noise's."""
     w = data.w.numpy()[:, 0]
@@ -53,12 +57,11 @@ def exact_answer(data):
 def test_fixed_point_is_exact_for_any_number_of_proposals(competing):
     """The tolerance is four Monte-Carlo errors of 200 correlated sweeps of 2,000 rows (0.01)."""
     data = linear_gaussian_rows()
-    rows = PreparedRows.of(data, ROUGH, torch.float64)
-    chains = Chains(normal(0.5, 2.0), Defensive(), rows, ROUGH, fresh=competing - 1)
+    chains = Chains(normal(0.5, 2.0), data, ROUGH, n_proposals=competing - 1)
 
     def sweep(mean, variance):
         chains.density = normal(mean, variance)
-        chains._visit(rows)
+        visit_all(chains)
         v = chains.latents
         return float(v.mean()), float(v.square().mean())
 
@@ -68,8 +71,8 @@ def test_fixed_point_is_exact_for_any_number_of_proposals(competing):
 def test_importance_weighting_is_not_exact_with_few_draws():
     """The negative twin: self-normalised weights of two and of four draws, none of them kept."""
     data = linear_gaussian_rows()
-    rows = PreparedRows.of(data, ROUGH, torch.float64)
-    chains = Chains(normal(0.5, 2.0), Defensive(), rows, ROUGH, fresh=1)
+    chains = Chains(normal(0.5, 2.0), data, ROUGH, n_proposals=1)
+    rows = chains.with_proposals(chains.rows)
     for count in (2, 4):
 
         def sweep(mean, variance, count=count):
@@ -85,7 +88,7 @@ def test_importance_weighting_is_not_exact_with_few_draws():
 def test_the_posterior_is_left_as_it_is_with_missing_values_and_projections():
     """Chains that start in the posterior of the density itself stay there."""
     rng = np.random.default_rng(1)
-    mixture = Mixture(
+    mixture = GaussianMixture(
         np.array([0.4, 0.6]),
         np.array([[-1.0, 0.0], [1.0, 1.0]]),
         np.array([np.diag([0.3, 1.0]), [[1.0, 0.5], [0.5, 0.6]]]),
@@ -99,13 +102,12 @@ def test_the_posterior_is_left_as_it_is_with_missing_values_and_projections():
             w[1, 0] = w[2, 1] = np.nan
         one = Observations.from_arrays(w, np.full(w.shape[1], 0.7), projection=R)
         many = one[torch.arange(3).repeat_interleave(3000)]
-        wide = Mixture(mixture.weights, mixture.means, 2 * mixture.covariances)
-        rows = PreparedRows.of(many, wide, torch.float64)
-        chains = Chains(density, Defensive(), rows, wide, fresh=2)
+        wide = GaussianMixture(mixture.weights, mixture.means, 2 * mixture.covariances)
+        chains = Chains(density, many, wide, n_proposals=2)
         exact = posterior(mixture, one)
         chains.latents.copy_(torch.from_numpy(exact.sample(3000, 0)).reshape(1, -1, 2))
         for _ in range(15):
-            chains._visit(rows)
+            visit_all(chains)
         found = chains.latents[0].reshape(3, 3000, 2).numpy()
         error = exact.sd / np.sqrt(3000)
         assert (np.abs(found.mean(1) - exact.mean) < 4 * error).all()
@@ -117,11 +119,10 @@ def test_the_true_law_of_the_noise_is_in_the_weights():
     """Laplace noise: posterior means by a fine grid, with proposals that think it is Gaussian."""
     w = np.array([[-2.0], [0.3], [4.0]])
     data = Observations.from_arrays(w, laplace([0.8]))[torch.arange(3).repeat_interleave(2000)]
-    prior = Mixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
-    rows = PreparedRows.of(data, prior, torch.float64)
-    chains = Chains(normal(0.0, 1.0), Defensive(), rows, prior, fresh=3)
+    prior = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    chains = Chains(normal(0.0, 1.0), data, prior, n_proposals=3)
     for _ in range(40):
-        chains._visit(rows)
+        visit_all(chains)
     grid = np.linspace(-8, 8, 4001)
     p = np.exp(-0.5 * grid**2 - np.abs(w - grid) / 0.8)
     wanted = (p @ grid) / p.sum(1)
@@ -129,7 +130,7 @@ def test_the_true_law_of_the_noise_is_in_the_weights():
     np.testing.assert_allclose(found, wanted, atol=0.1)  # four errors of 2,000 draws
 
 
-def small_fit(steps_on=2, members=None, smoothing=0.0, dropout=0.0, n=300):
+def small_fit(n_gradient_draws=2, members=None, dropout=0.0, n=300):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     v = rng.normal(size=(n, 2)) * [1.0, 0.5]
@@ -137,43 +138,33 @@ def small_fit(steps_on=2, members=None, smoothing=0.0, dropout=0.0, n=300):
     size = Architecture(layers=1, hidden=8, blocks=1, dropout=dropout)
     flows = [ARCHITECTURES["mixture"](2, size) for _ in range(members or 1)]
     density = Stack(flows) if members else flows[0]
-    mixture = Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-    rows = PreparedRows.of(data, mixture, torch.float32).to(dtype=torch.float32)
-    return rows, Chains(
-        density, Defensive(), rows, mixture, fresh=3, steps_on=steps_on, smoothing=smoothing
-    )
+    mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    data = data.to(dtype=torch.float32)
+    return Chains(density, data, mixture, n_proposals=3, n_gradient_draws=n_gradient_draws)
 
 
 @pytest.mark.parametrize("members", [None, 3])
-@pytest.mark.parametrize("steps_on", [0, 2])
-def test_training_raises_the_likelihood_and_visits_every_row(members, steps_on):
-    rows, chains = small_fit(steps_on, members, smoothing=0.01)
-    before = chains.eval()(rows).mean()
-    fit(chains, rows, None, Training(epochs=12, batch_size=37, learning_rate=1e-2))
+@pytest.mark.parametrize("n_gradient_draws", [0, 2])
+def test_training_raises_the_likelihood_and_visits_every_row(members, n_gradient_draws):
+    chains = small_fit(n_gradient_draws, members)
+    before = chains.eval()(chains.rows).mean()
+    fit(chains, chains.rows, None, Training(epochs=12, batch_size=37, learning_rate=1e-2))
     assert (chains.visits == 12).all()
-    assert chains.eval()(rows).mean() > before + 0.05
-
-
-def test_each_member_is_blurred_by_its_own_share():
-    """Of rows whose draws have no spread: the blur of 0, a tenth and all of the noise."""
-    rows, chains = small_fit(members=3, smoothing=(0.0, 0.1, 1.0), steps_on=500)
-    draws = WeightedDraws(torch.zeros(4, 3 * len(rows), 2), torch.zeros(4, 3 * len(rows)))
-    spread = chains._blurred(draws, rows).unflatten(1, (3, -1)).square().mean((0, 2))
-    np.testing.assert_allclose(spread, 0.25 * np.array([[0.0], [0.1], [1.0]]) * [1, 1], rtol=0.02)
+    assert chains.eval()(chains.rows).mean() > before + 0.05
 
 
 def test_weighted_and_drawn_gradients_agree():
     """Rao-Blackwellised and by draws: the same gradient in the mean, less variance in the first."""
     found = {}
-    for steps_on in (0, 1):
-        rows, chains = small_fit(steps_on, n=100)
+    for count in (0, 1):
+        chains = small_fit(count, n=100)
         chains.train()
         gradients = []
         for _ in range(300):
             chains.zero_grad()
-            chains(rows).mean().backward()
+            chains(chains.rows).mean().backward()
             gradients.append(chains.density.base.network.output.bias.grad.clone())
-        found[steps_on] = torch.stack(gradients)
+        found[count] = torch.stack(gradients)
     error = (found[0].var(0) + found[1].var(0)).div(300).sqrt()
     apart = (found[0].mean(0) - found[1].mean(0)).abs()
     assert (apart < 5 * error + 1e-6).all()
@@ -181,7 +172,8 @@ def test_weighted_and_drawn_gradients_agree():
 
 
 def test_dropout_never_touches_a_weight():
-    rows, chains = small_fit(dropout=0.5)
+    chains = small_fit(dropout=0.5)
+    rows = chains.with_proposals(chains.rows)
     v = chains.proposal.sample(rows, 4).unsqueeze(0)
     chains.train()
     first, second = (chains.weigh(rows, v).log_weights for _ in range(2))
@@ -191,21 +183,21 @@ def test_dropout_never_touches_a_weight():
 
 def test_an_interrupted_fit_goes_on_to_the_same_result(tmp_path):
     """Chains and changed proposals are part of what a checkpoint keeps."""
-    other = Mixture(np.ones(1), np.full((1, 2), 0.3), 2 * np.eye(2)[None])
+    other = GaussianMixture(np.ones(1), np.full((1, 2), 0.3), 2 * np.eye(2)[None])
 
     def run(epochs, file):
-        rows, chains = small_fit(members=2)
+        chains = small_fit(members=2)
 
         def change(epoch, history):
             if epoch == 1:
-                network = proposing_network(rows).requires_grad_(False)
-                chains.propose_by(other, network)
+                network = proposing_network(chains.rows.observations).requires_grad_(False)
+                chains.set_proposal(other, network)
             if epoch == epochs - 1 and epochs < 6:
                 raise KeyboardInterrupt
 
         training = Training(epochs=6, batch_size=50, averaging=0.9)
         torch.manual_seed(1)
-        fit(chains, rows, None, training, checkpoint=file, callbacks=[change])
+        fit(chains, chains.rows, None, training, checkpoint=file, callbacks=[change])
         return chains
 
     whole = run(6, tmp_path / "whole.ckpt")
@@ -214,34 +206,57 @@ def test_an_interrupted_fit_goes_on_to_the_same_result(tmp_path):
     resumed = run(6, tmp_path / "part.ckpt")
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0, msg=name)
-    torch.testing.assert_close(resumed.rows.mixtures.means, whole.rows.mixtures.means)
+    torch.testing.assert_close(resumed.mixtures.means, whole.mixtures.means)
+
+
+def test_another_mixture_proposes_and_a_network_comes_and_goes():
+    chains = small_fit(n=20)
+    data, first = chains.rows.observations, chains.mixtures
+    moved = GaussianMixture(np.ones(1), np.full((1, 2), 0.3), 2 * np.eye(2)[None])
+    chains.set_proposal(moved)
+    torch.testing.assert_close(chains.mixtures.means, propose(data, moved, torch.float32).means)
+    np.testing.assert_array_equal(chains.proposing.means, moved.means)
+    chains.set_proposal(moved, proposing_network(data).requires_grad_(False))
+    assert chains.mixtures.means.shape[1] == 1 + chains.network.components
+    chains.set_proposal(GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None]))
+    assert chains.network is None
+    torch.testing.assert_close(chains.mixtures.means, first.means)
+
+
+def test_numbered_rows_find_their_own_proposals():
+    chains = small_fit(n=20)
+    some = chains.rows[torch.tensor([3, 1])]
+    assert some.row.tolist() == [3, 1]
+    torch.testing.assert_close(some.observations.w, chains.rows.observations.w[[3, 1]])
+    torch.testing.assert_close(
+        chains.with_proposals(some).mixtures.means, chains.mixtures.means[[3, 1]]
+    )
 
 
 def test_a_copy_shares_the_rows_but_not_the_chains():
-    _, chains = small_fit()
+    chains = small_fit()
     twin = copy.deepcopy(chains)
     assert twin.rows is chains.rows
+    assert twin.mixtures is chains.mixtures
     assert twin.latents is not chains.latents
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fresh": 0}, "fresh"),
-        ({"steps_on": -1}, "steps_on"),
-        ({"smoothing": -0.1}, "smoothing"),
-        ({"smoothing": (0.0, 0.1)}, "each of 1 members; got 2"),
+        ({"n_proposals": 0}, "n_proposals"),
+        ({"n_gradient_draws": -1}, "n_gradient_draws"),
     ],
 )
 def test_bad_settings(settings, message):
-    rows, chains = small_fit(n=20)
+    chains = small_fit(n=20)
     with pytest.raises(ValueError, match=message):
-        Chains(chains.density, Defensive(), rows, chains.proposing, **settings)
+        Chains(chains.density, chains.rows.observations, chains.proposing, **settings)
 
 
 def test_shares_must_sum_to_one():
     with pytest.raises(ValueError, match="sum to one"):
-        Defensive((0.8, 0.1, 0.2))
+        DefensiveProposal((0.8, 0.1, 0.2))
 
 
 def test_noise_may_differ_by_row():
@@ -250,10 +265,11 @@ def test_noise_may_differ_by_row():
     white = rng.normal(size=(50, 4, 2))
     S = np.swapaxes(white, 1, 2) @ white / 4 + 0.05 * np.eye(2)
     data = Observations.from_arrays(rng.normal(size=(50, 2)), gaussian(covariance=S))
-    mixture = Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-    rows = PreparedRows.of(data, mixture, torch.float64)
+    mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
     parts = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    chains = Chains(MixtureDensity(*parts), Defensive((1.0, 0.0, 0.0)), rows, mixture)
+    only_narrow = DefensiveProposal((1.0, 0.0, 0.0))
+    chains = Chains(MixtureDensity(*parts), data, mixture, proposal=only_narrow)
+    rows = chains.with_proposals(chains.rows)
     weights = chains.weigh(rows, chains.proposal.sample(rows, 6).unsqueeze(0)).log_weights
     # Proposals from the exact posterior: every weight is log p(w), whatever the draw.
     torch.testing.assert_close(weights, weights[:1].expand_as(weights))

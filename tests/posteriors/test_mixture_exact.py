@@ -5,9 +5,9 @@ from reference_posteriors import LinearGaussian
 from test_posteriors import GAUSSIAN, N, observations, shaken
 
 from deconflow.densities import ARCHITECTURES, MixtureDensity
+from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import ELBO
 from deconflow.observations import Observations
-from deconflow.mixtures import GaussianMixture
 from deconflow.posteriors import MixtureExact
 from deconflow.xd import posterior as xd_posterior
 
@@ -47,7 +47,7 @@ def test_draws_have_the_moments_of_the_posterior(kind, rng):
     data = observations(kind, rng)
     density = mixture(data.latent_dim)
     parts = density.distribution()
-    plain = Mixture(
+    plain = GaussianMixture(
         parts.mixture_distribution.probs.detach().numpy(),
         density.means.detach().numpy(),
         parts.component_distribution.covariance_matrix.detach().numpy(),

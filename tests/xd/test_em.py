@@ -4,8 +4,7 @@ from cases import CASES, make
 from reference import em_step
 from sklearn import mixture as sklearn_mixture
 
-from deconflow import Observations
-from deconflow.mixtures import GaussianMixture
+from deconflow import GaussianMixture, Observations
 from deconflow.xd import (
     Constraints,
     Stopping,

@@ -95,7 +95,10 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
 def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make affine autoregressive layers over a base whose conditionals are Gaussian mixtures."""
     if size.base_components != 1:
-        raise ValueError("Expected base_components=1 for the mixture flow, whose base is its own.")
+        raise ValueError(
+            "Expected base_components=1 for the mixture flow, whose base is its own; "
+            f"got {size.base_components}."
+        )
     layers = [
         autoregressive_layer(dim, size, residual=False, random_order=True)
         for _ in range(size.layers)

@@ -116,7 +116,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         The density of *measurements* is :meth:`score_observations`.
         """
-        return self.density_.log_prob(true_values(self, v).numpy())
+        points = true_values(self, v).numpy()
+        return self.density_.log_prob(points)
 
     def score_observations(
         self,

@@ -60,16 +60,17 @@ def refuse_noise_as_y(y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
     if noise is not None or y is None:
         return
-    if isinstance(y, Noise | Distribution | float) or _holds_floats(y):
+    if isinstance(y, Noise | Distribution) or not _like_labels(y):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
 
 
-def _holds_floats(y: Any) -> bool:
+def _like_labels(y: Any) -> bool:
+    """Whether something is a column of labels, which scikit-learn may pass to any estimator."""
     try:
         array = np.asarray(y)
     except (TypeError, ValueError):
-        return True  # nothing that labels would be
-    return array.ndim >= 2 or array.dtype.kind == "f"
+        return False
+    return array.ndim == 1 and (array.dtype.kind != "f" or array.size == 0)
 
 
 def check_resumable(estimator: Any) -> None:

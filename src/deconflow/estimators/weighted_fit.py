@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import first_bad
+from deconflow.checks import check_integer, first_bad
 from deconflow.densities import Density, Ensemble, MixtureDensity
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.evaluation import Estimate, estimate_log_likelihood
+from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
@@ -94,6 +94,7 @@ class ProposedByMixture:
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)`` by quasi-random points, without bias."""
+        check_integer("n_samples", n_draws, FEWEST_POINTS)
         dtype = next(density.parameters()).dtype
         rows = RowsWithProposals.of(data, self.mixture, dtype)
         return estimate_log_likelihood(density, rows, n_draws)
@@ -208,8 +209,13 @@ class WeightedFit(FittedDensity):
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = self.proposing.embed(data, given, self.dim)
-        whole = self.posterior(rows, n_samples, random_state=random_state)
+        whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
         return whole.marginal(self._others(given))
+
+    def measuring(self, rows: Observations) -> WeightedFit:
+        """Return the same density, for rows that measure something else than those fitted."""
+        units = self.standardiser.measuring(rows)
+        return WeightedFit(self.density, units, self.proposing, self.names)
 
     def _standardised_chunks(
         self, data: Observations, n_draws: int, random_state: RandomState
@@ -251,7 +257,8 @@ class MarginalFit(FittedDensity):
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:
         """Log density ``log p(w)`` of each row."""
-        return self.parent.log_marginal(self._embedded(data), n_draws, random_state)
+        rows = self._embedded(data)
+        return self.parent.measuring(rows).log_marginal(rows, n_draws, random_state)
 
     def posterior(
         self,
@@ -262,9 +269,8 @@ class MarginalFit(FittedDensity):
     ) -> Posterior:
         """Posterior of each row's true value."""
         rows = self._embedded(data)
-        return self.parent.posterior(rows, n_samples, n_proposals, random_state).marginal(
-            self.columns
-        )
+        whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
+        return whole.marginal(self.columns)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False."""
@@ -283,7 +289,7 @@ class MarginalFit(FittedDensity):
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = self.parent.proposing.embed(data, self.columns[given], self.parent.dim)
-        whole = self.parent.posterior(rows, n_samples, random_state=random_state)
+        whole = self.parent.measuring(rows).posterior(rows, n_samples, random_state=random_state)
         return whole.marginal(self.columns[self._others(given)])
 
     def _embedded(self, data: Observations) -> Observations:

@@ -2,11 +2,12 @@
 
 from deconflow.evaluation.certify import HeldOut, certify
 from deconflow.evaluation.check import check_fit
-from deconflow.evaluation.likelihood import Estimate, estimate_log_likelihood
+from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps, simulate_like
 
 __all__ = [
+    "FEWEST_POINTS",
     "Estimate",
     "HeldOut",
     "certify",

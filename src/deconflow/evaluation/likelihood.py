@@ -21,6 +21,7 @@ from deconflow.posteriors import STRETCH, RowMixtures, RowsWithProposals
 
 NARROW = 0.85
 REPEATS = 8
+FEWEST_POINTS = 4 * REPEATS
 POINTS_AT_ONCE = 2**15
 
 
@@ -60,7 +61,7 @@ class Estimate:
 @torch.no_grad()
 def estimate_log_likelihood(density: Density, rows: RowsWithProposals, draws: int) -> Estimate:
     """Estimate ``log p(w)`` of each row from about ``draws`` points each."""
-    points = max(4, draws // REPEATS)
+    points = max(FEWEST_POINTS, draws) // REPEATS
     size = max(1, POINTS_AT_ONCE // (points * REPEATS))
     starts = range(0, len(rows), size)
     return Estimate.joined([_estimate(density, rows[lo : lo + size], points) for lo in starts])

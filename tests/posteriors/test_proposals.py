@@ -5,14 +5,20 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import student_t
 from deconflow.observations import Observations
-from deconflow.posteriors import MixtureNetwork
-from deconflow.posteriors.defensive import STRETCH, Defensive, PreparedRows
-from deconflow.posteriors.row_mixtures import RowMixtures
-from deconflow.xd import Mixture, posterior
+from deconflow.posteriors import (
+    STRETCH,
+    DefensiveProposal,
+    MixtureNetwork,
+    RowMixtures,
+    RowsWithProposals,
+    propose,
+)
+from deconflow.xd import posterior
 
-MIXTURE = Mixture(
+MIXTURE = GaussianMixture(
     np.array([0.3, 0.5, 0.2]),
     np.array([[-2.0, 0.0], [1.0, 1.0], [0.0, -1.0]]),
     np.array([np.diag([0.3, 1.0]), [[1.0, 0.5], [0.5, 0.6]], 0.2 * np.eye(2)]),
@@ -31,19 +37,20 @@ def rows_of(kind, n=40):
 
 def test_densities_are_those_of_scipy():
     exact = posterior(MIXTURE, rows_of("plain", 5))
-    laid_out = RowMixtures.of(exact, most=3)
+    laid_out = RowMixtures.of(exact)
     v = torch.randn(7, 5, 2, dtype=torch.float64)
-    narrow, wide = laid_out.log_prob(v, 1.0, STRETCH)
+    narrow, wide = laid_out.stretched_log_prob(v, 1.0, STRETCH)
     for i in range(5):
         parts = list(zip(exact.weights[i], exact.means[i], exact.covariances[i], strict=True))
         for found, factor in ((narrow, 1.0), (wide, STRETCH**2)):
             wanted = sum(p * multivariate_normal(m, factor * V).pdf(v[:, i]) for p, m, V in parts)
             np.testing.assert_allclose(found[:, i].exp(), wanted, rtol=1e-6)
+    torch.testing.assert_close(laid_out.log_prob(v), narrow, rtol=1e-9, atol=1e-9)
 
 
 def test_only_the_heaviest_components_are_kept():
     exact = posterior(MIXTURE, rows_of("plain", 6))
-    laid_out = RowMixtures.of(exact, most=2)
+    laid_out = RowMixtures.of(posterior(MIXTURE, rows_of("plain", 6), most=2))
     assert laid_out.means.shape == (6, 2, 2)
     np.testing.assert_allclose(laid_out.log_weights.exp().sum(1), 1.0)
     kept = np.sort(exact.weights, axis=1)[:, -2:].sum(1)
@@ -56,11 +63,11 @@ def test_only_the_heaviest_components_are_kept():
 def test_draws_have_the_density_that_is_said(kind):
     """The mean over q of f / q is one for any density f: four errors of 40 rows x 2,000 draws."""
     data = rows_of(kind)
-    rows = PreparedRows.of(data, MIXTURE, torch.float64)
-    proposal = Defensive()
+    rows = RowsWithProposals.of(data, MIXTURE, torch.float64)
+    proposal = DefensiveProposal()
     v = proposal.sample(rows, 2000)
     log_q = proposal.log_prob(rows, v, data.log_likelihood(v))
-    (narrow,) = rows.mixtures.log_prob(v, 1.0)
+    narrow = rows.mixtures.log_prob(v)
     ratio = (narrow - log_q).exp()
     error = ratio.std() / ratio.numel() ** 0.5
     assert abs(float(ratio.mean()) - 1) < 4 * float(error)
@@ -69,37 +76,26 @@ def test_draws_have_the_density_that_is_said(kind):
 
 @pytest.mark.parametrize("kind", ["missing", "projection"])
 def test_without_complete_rows_there_is_no_kernel(kind):
-    rows = PreparedRows.of(rows_of(kind), MIXTURE, torch.float64)
-    np.testing.assert_allclose(Defensive()._shares(rows), (0.8, 0.2, 0.0))
+    rows = RowsWithProposals.of(rows_of(kind), MIXTURE, torch.float64)
+    np.testing.assert_allclose(DefensiveProposal()._shares(rows), (0.8, 0.2, 0.0))
 
 
 def test_rows_are_taken_and_moved_together():
-    rows = PreparedRows.of(rows_of("plain"), MIXTURE, torch.float64)
+    rows = RowsWithProposals.of(rows_of("plain"), MIXTURE, torch.float64)
     some = rows[torch.tensor([3, 1])].to(dtype=torch.float32)
-    assert some.row.tolist() == [3, 1]
+    assert len(some) == 2
+    torch.testing.assert_close(some.observations.w.double(), rows.observations.w[[3, 1]])
     assert some.observations.w.dtype == some.mixtures.means.dtype == torch.float32
     torch.testing.assert_close(some.mixtures.means[0].double(), rows.mixtures.means[3])
 
 
-def test_another_mixture_proposes_in_place():
-    rows = PreparedRows.of(rows_of("plain"), MIXTURE, torch.float64)
-    moved = Mixture(MIXTURE.weights, MIXTURE.means + 1.0, MIXTURE.covariances)
-    rows.propose_by(moved)
-    wanted = PreparedRows.of(rows_of("plain"), moved, torch.float64)
-    torch.testing.assert_close(rows.mixtures.means, wanted.mixtures.means)
-
-
 def test_a_network_proposes_beside_the_mixture():
-    """Density of the two together, and of the mixture alone once it is taken away again."""
     data = rows_of("plain")
     torch.manual_seed(0)
     network = MixtureNetwork(2, data.features().shape[1], 3, hidden=8, blocks=1).double()
-    rows = PreparedRows.of(data, MIXTURE, torch.float64)
-    v = rows.mixtures.sample(4)
-    (alone,) = rows.mixtures.log_prob(v, 1.0)
-    rows.propose_by(MIXTURE, network)
+    alone = propose(data, MIXTURE, torch.float64)
+    v = alone.sample(4)
     with torch.no_grad():
-        both = torch.logaddexp(alone, network.log_prob(data, v)) - np.log(2)
-    torch.testing.assert_close(rows.mixtures.log_prob(v, 1.0)[0], both)
-    rows.propose_by(MIXTURE)
-    torch.testing.assert_close(rows.mixtures.log_prob(v, 1.0)[0], alone)
+        both = torch.logaddexp(alone.log_prob(v), network.log_prob(data, v)) - np.log(2)
+    beside = propose(data, MIXTURE, torch.float64, network)
+    torch.testing.assert_close(beside.log_prob(v), both)

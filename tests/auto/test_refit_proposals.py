@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.auto import refit
-from deconflow.auto.refit import Refit, network_of
+from deconflow.auto import proposals
+from deconflow.auto.proposals import RefitProposals, network_of
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History
+from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains
 from deconflow.observations import Observations
-from deconflow.posteriors import Defensive, PreparedRows
-from deconflow.xd.mixture import Mixture
 
 
 def ring(spread=0.1, arcs=12):
@@ -28,43 +27,46 @@ def chains_on(density, mixture, n=600):
     sd = torch.tensor([0.6, 0.6])
     w = density.sample(n) + sd * torch.randn(n, 2)
     data = Observations.from_arrays(w.double().numpy(), sd.double().numpy())
-    rows = PreparedRows.of(data, mixture, torch.float32).to(dtype=torch.float32)
-    return Chains(density.requires_grad_(False), Defensive(), rows, mixture, fresh=3)
+    data = data.to(dtype=torch.float32)
+    return Chains(density.requires_grad_(False), data, mixture, n_proposals=3)
 
 
-FAR = Mixture(np.ones(1), np.array([[6.0, 6.0]]), 0.01 * np.eye(2)[None])
+def visit_all(chains, times):
+    for _ in range(times):
+        chains.visit(chains.with_proposals(chains.rows), chains.rows.row)
+
+
+FAR = GaussianMixture(np.ones(1), np.array([[6.0, 6.0]]), 0.01 * np.eye(2)[None])
 """What proposes in a wrong place."""
 
 
 def test_a_network_learns_to_propose():
     chains = chains_on(ring(0.02), FAR)
-    for _ in range(30):
-        chains._visit(chains.rows)
-    before = chains.efficiency(chains.rows, 64)
-    chains.propose_by(FAR, network_of(chains))
-    assert chains.efficiency(chains.rows, 64) > 2 * before
+    visit_all(chains, 30)
+    before = chains.efficiency(chains.with_proposals(chains.rows), 64)
+    chains.set_proposal(FAR, network_of(chains))
+    assert chains.efficiency(chains.with_proposals(chains.rows), 64) > 2 * before
 
 
 @pytest.mark.parametrize(("poor", "wanted"), [(1.0, True), (0.0, False)])
 def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, wanted):
-    monkeypatch.setattr(refit, "POOR", poor)
-    monkeypatch.setattr(refit, "mixture_of", lambda density, n_components: FAR)
+    monkeypatch.setattr(proposals, "POOR", poor)
+    monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
     chains = chains_on(ring(0.02), FAR)
-    for _ in range(30):
-        chains._visit(chains.rows)
-    Refit(chains, 8)(2, History())
+    visit_all(chains, 30)
+    RefitProposals(chains, 8)(2, History())
     assert (chains.network is not None) is wanted
 
 
 def test_worse_proposals_are_not_kept(monkeypatch):
-    monkeypatch.setattr(refit, "mixture_of", lambda density, n_components: FAR)
-    good = Mixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
+    monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
+    good = GaussianMixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
     chains = chains_on(ring(), good)
-    Refit(chains, 8)(2, History())
+    RefitProposals(chains, 8)(2, History())
     np.testing.assert_array_equal(chains.proposing.means, good.means)
 
 
 def test_better_proposals_are_kept():
     chains = chains_on(ring(), FAR)
-    Refit(chains, 8)(2, History())
+    RefitProposals(chains, 8)(2, History())
     assert np.abs(chains.proposing.means).max() < 1

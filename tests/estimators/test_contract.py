@@ -1,0 +1,441 @@
+"""One contract: what every estimator answers, held against brute force on its own density."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import kstest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import deconflow
+from deconflow import (
+    XDGMM,
+    Deconvolver,
+    DeconvolvingKDE,
+    FlowDeconvolver,
+    Observations,
+    WaveletDeconvolver,
+)
+from deconflow.auto import plan, training
+from deconflow.auto.fit import Comparison
+from deconflow.estimators import ESTIMATORS
+from deconflow.noise import gaussian, laplace, student_t
+
+NAMES = ["x", "y"]
+SD = np.array([0.3, 0.2])
+MEAN, COVARIANCE = np.array([1.0, -2.0]), np.array([[1.0, 0.6], [0.6, 0.8]])
+RNG = np.random.default_rng(0)
+V = RNG.multivariate_normal(MEAN, COVARIANCE, size=1200)
+W = V + SD * RNG.normal(size=V.shape)
+GRID = np.linspace(-9, 8, 2401)
+
+
+def quick_auto(flows_win):
+    """A Deconvolver of one short flow, which wins or loses as it is told."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "QUICK", 120)
+        patch.setattr(training, "EPOCHS_TO_START", 1)
+        patch.setattr(Comparison, "flows_win", lambda self: flows_win)
+        return Deconvolver(quick=True, n_jobs=1, random_state=0).fit(table(W), noise=SD)
+
+
+def table(values):
+    return pd.DataFrame(values, columns=NAMES)
+
+
+MODELS = {
+    "XDGMM": lambda: XDGMM(2, random_state=0).fit(table(W), noise=SD),
+    "average of XDGMM": lambda: XDGMM(2, n_average=20, random_state=0).fit(table(W), noise=SD),
+    "Deconvolver, mixtures": lambda: quick_auto(False),
+    "Deconvolver, flows": lambda: quick_auto(True),
+    "FlowDeconvolver": lambda: FlowDeconvolver(epochs=10, hidden=32, random_state=0).fit(
+        table(W), noise=SD
+    ),
+    "DeconvolvingKDE": lambda: DeconvolvingKDE().fit(table(W), noise=SD),
+}
+EXACT = list(MODELS)[:3]
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Models by name, each fitted once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = MODELS[name]()
+        return made[name]
+
+    return get
+
+
+def tolerance(name):
+    """Of exact answers on a fine grid, and of those from a thousand draws: five errors."""
+    return 1e-6 if name in EXACT else 0.16
+
+
+def slice_at(model, column, value):
+    """The joint density along a line: unnormalised ``p(other given column = value)``."""
+    points = np.empty((len(GRID), 2))
+    points[:, column], points[:, 1 - column] = value, GRID
+    return np.exp(model.score_samples(table(points)))
+
+
+# -- condition and marginal -------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("column", [0, 1])
+def test_condition_is_a_slice_of_the_joint_density(name, column, fitted):
+    model = fitted(name)
+    values = MEAN[column] + np.array([[-1.0], [0.0], [0.8]])
+    found = model.condition(values, [column])
+    p = np.stack([slice_at(model, column, value) for value in values[:, 0]])
+    p /= p.sum(1, keepdims=True)
+    mean = p @ GRID
+    sd = np.sqrt(p @ GRID**2 - mean**2)
+    assert (np.abs(found.mean[:, 0] - mean) < tolerance(name) * sd).all()
+    np.testing.assert_allclose(found.sd[:, 0], sd, rtol=tolerance(name))
+    assert (np.abs(found.mean[:, 0] - np.roll(mean, 1)) > 0.5 * sd).all()  # the twin
+    assert found.names == [NAMES[1 - column]]
+    for key in (NAMES[column], [NAMES[column]], column, np.array([column])):
+        np.testing.assert_array_equal(model.condition(values, key).mean, found.mean)
+
+
+@every_model
+def test_condition_with_noise_is_the_posterior_with_the_rest_unknown(name, fitted):
+    """Noise of the given value widens the answer: sums over the truth by brute force."""
+    model, value, sd = fitted(name), 1.8, 0.7
+    found = model.condition([[value]], ["x"], noise=[sd])
+    x = np.linspace(value - 5 * sd, value + 5 * sd, 301)
+    kernel = np.exp(-0.5 * np.square((x - value) / sd))
+    p = kernel @ np.stack([slice_at(model, 0, each) for each in x])
+    p /= p.sum()
+    mean = p @ GRID
+    wanted = np.sqrt(p @ GRID**2 - mean**2)
+    assert abs(found.mean[0, 0] - mean) < max(tolerance(name), 1e-5) * wanted
+    np.testing.assert_allclose(found.sd[0], wanted, rtol=max(tolerance(name), 1e-4))
+    assert found.sd[0, 0] > 1.05 * model.condition([[value]], ["x"]).sd[0, 0]
+
+
+def test_condition_of_one_gaussian_is_the_textbooks():
+    model = XDGMM(1).fit(table(W), noise=SD)
+    (m,), (V,) = model.means_, model.covariances_
+    for noise in (0.0, 0.4):
+        found = model.condition([[2.0]], "x", noise=[noise])
+        gain = V[1, 0] / (V[0, 0] + noise**2)
+        np.testing.assert_allclose(found.mean, [[m[1] + gain * (2.0 - m[0])]], rtol=1e-8)
+        np.testing.assert_allclose(found.covariance, [[[V[1, 1] - gain * V[0, 1]]]], rtol=1e-8)
+
+
+def test_conditions_know_laws_and_missing_values(fitted):
+    """A Laplace law of the given value, by brute force; a row that knows nothing has the margin."""
+    for name in ("Deconvolver, flows", "XDGMM"):
+        model, value = fitted(name), 1.8
+        found = model.condition([[value]], ["x"], noise=laplace([0.5]))
+        x = np.linspace(-4, 6, 501)
+        p = np.exp(-np.abs(x - value) / 0.5) @ np.stack([slice_at(model, 0, each) for each in x])
+        mean = (p @ GRID) / p.sum()
+        assert found.mean[0, 0] == pytest.approx(mean, abs=0.1)
+        unknown = model.condition([[np.nan]], ["x"])
+        y = model.sample(20_000, 0)[:, 1]
+        np.testing.assert_allclose(unknown.mean, [[y.mean()]], atol=0.15)
+        np.testing.assert_allclose(unknown.sd, [[y.std()]], rtol=0.1)
+
+
+@every_model
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_marginal_integrates_to_one_and_is_that_of_samples(name, column, fitted):
+    model = fitted(name)
+    margin = model.marginal(NAMES[column])
+    x = np.linspace(-9, 8, 801)
+    p = np.exp(margin.log_prob(x[:, None]))
+    assert np.trapezoid(p, x) == pytest.approx(1.0, abs=1e-3 if name in EXACT else 0.02)
+    joint = [np.trapezoid(slice_at(model, column, value), GRID) for value in x[300:500:20]]
+    np.testing.assert_allclose(p[300:500:20], joint, rtol=1e-4 if name in EXACT else 0.1, atol=1e-4)
+    below = np.cumsum(p) * (x[1] - x[0])
+    draws = model.sample(2000, random_state=0)
+    assert kstest(draws[:, column], lambda v: np.interp(v, x, below)).pvalue > 1e-3
+    assert kstest(draws[:, 1 - column], lambda v: np.interp(v, x, below)).pvalue < 1e-6
+    assert margin.sample(5, 0).shape == (5, 1)
+    assert margin.names == [NAMES[column]]
+    np.testing.assert_array_equal(model.marginal([column]).log_prob(x[:5, None]),
+                                  margin.log_prob(x[:5, None]))  # fmt: skip
+
+
+@every_model
+def test_a_marginal_answers_about_rows(name, fitted):
+    """Its ``log p(w)`` is the integral of its density against the noise."""
+    model = fitted(name)
+    margin = model.marginal("y")
+    w = np.array([[-3.0], [-2.0], [-0.5]])
+    p = np.exp(margin.log_prob(GRID[::4, None]))
+    kernel = np.exp(-0.5 * np.square((w - GRID[::4]) / 0.5)) / (0.5 * np.sqrt(2 * np.pi))
+    data = Observations.from_arrays(w, [0.5])
+    total = (kernel * p).sum(1) * (GRID[4] - GRID[0])
+    found = margin.log_marginal(data)
+    np.testing.assert_allclose(found.log_p, np.log(total), atol=1e-6 if name in EXACT else 0.1)
+    mean = (kernel * p) @ GRID[::4] / (kernel * p).sum(1)
+    answer = margin.posterior(data)
+    np.testing.assert_allclose(answer.mean[:, 0], mean, atol=1e-6 if name in EXACT else 0.1)
+    assert answer.names == ["y"]
+
+
+@every_model
+def test_a_marginal_of_all_columns_is_another_order(name, fitted):
+    model = fitted(name)
+    turned = model.marginal(["y", "x"])
+    assert turned.names == ["y", "x"]
+    drawn = turned.sample(2000, 0).mean(0)
+    np.testing.assert_allclose(drawn, MEAN[::-1], atol=0.25)
+    found = turned.log_prob(V[:20, ::-1].copy())
+    wanted = model.score_samples(table(V[:20]))
+    np.testing.assert_allclose(found, wanted, atol=1e-9 if name in EXACT else 0.1)
+
+
+BAD_COLUMNS = {
+    "unknown name": ("z", "among x, y, or numbers between 0 and 1; got 'z'"),
+    "unknown number": (2, "between 0 and 1; got 2"),
+    "negative": (-1, "between 0 and 1; got -1"),
+    "twice": (["x", 0], "each column once"),
+    "none": ([], "one or more columns"),
+    "a flag": (True, "got True"),
+}
+
+
+@pytest.mark.parametrize(("columns", "message"), BAD_COLUMNS.values(), ids=BAD_COLUMNS)
+@pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
+def test_bad_columns(name, columns, message, fitted):
+    with pytest.raises(ValueError, match=message):
+        fitted(name).marginal(columns)
+    with pytest.raises(ValueError, match=message):
+        fitted(name).condition([[1.0]], columns)
+
+
+@every_model
+def test_bad_conditions(name, fitted):
+    with pytest.raises(ValueError, match="some columns, but not all, to condition on; got all"):
+        fitted(name).condition([[1.0, 2.0]], NAMES)
+    with pytest.raises(ValueError, match=r"shape \(N, 1\), one per column.*got \(1, 2\)"):
+        fitted(name).condition([[1.0, 2.0]], ["x"])
+
+
+# -- posteriors ---------------------------------------------------------------------------------
+
+
+@every_model
+def test_a_posterior_is_a_sequence_of_rows(name, fitted):
+    whole = fitted(name).posterior(table(W[:30]), noise=SD)
+    assert len(whole) == 30
+    assert whole.mean.shape == whole.sd.shape == (30, 2)
+    assert whole.covariance.shape == whole.correlation.shape == (30, 2, 2)
+    assert whole.samples.shape == (30, 100, 2)
+    assert isinstance(whole, deconflow.Posterior)
+    rows = list(whole)
+    assert len(rows) == 30
+    for index in (3, -1, slice(2, 9, 3), [5, 1], np.arange(30) % 2 == 0):
+        some = whole[index]
+        wanted = np.atleast_1d(np.arange(30)[index])
+        assert len(some) == len(wanted)
+        for what in ("mean", "covariance", "effective_sample_size"):
+            np.testing.assert_allclose(getattr(some, what), getattr(whole, what)[wanted])
+        np.testing.assert_allclose(some.quantile(0.3), whole.quantile(0.3)[wanted])
+    np.testing.assert_allclose(np.concatenate([row.mean for row in rows]), whole.mean)
+    with pytest.raises(IndexError):
+        whole[30]
+
+
+@every_model
+def test_a_posterior_knows_moments_quantiles_and_draws(name, fitted):
+    answer = fitted(name).posterior(table(W[:30]), noise=SD, n_samples=2000, n_proposals=4000)
+    drawn = answer.sample(2000, random_state=0)
+    assert drawn.shape == (30, 2000, 2)
+    scores = (drawn.mean(1) - answer.mean) / answer.sd * 2000**0.5
+    assert np.sqrt(np.mean(scores**2)) < 3  # one, and what weighted draws lose
+    np.testing.assert_allclose(drawn.std(1), answer.sd, rtol=0.2)
+    low, high = answer.interval(0.8)
+    inside = ((drawn > low[:, None]) & (drawn < high[:, None])).mean((0, 1))
+    np.testing.assert_allclose(inside, 0.8, atol=0.03)
+    q = answer.quantile([0.1, 0.5, 0.9])
+    assert q.shape == (3, 30, 2)
+    np.testing.assert_allclose(q[0], low)
+    np.testing.assert_allclose(q[2], high)
+    np.testing.assert_allclose(answer.quantile(0.5), q[1])
+    np.testing.assert_array_equal(answer.sd, np.sqrt(np.diagonal(answer.covariance, 0, 1, 2)))
+    size = answer.sd[:, 0] * answer.sd[:, 1]
+    np.testing.assert_allclose(answer.correlation[:, 0, 1], answer.covariance[:, 0, 1] / size)
+    np.testing.assert_allclose(answer.correlation[:, 0, 0], 1.0)
+    infinite = np.isinf(answer.effective_sample_size)
+    assert infinite.all() if name in EXACT else not infinite.any()
+    assert (answer.effective_sample_size >= 1).all()
+    np.testing.assert_array_equal(answer.samples, answer.samples)
+
+
+@every_model
+def test_a_posterior_has_names_and_becomes_a_table(name, fitted):
+    answer = fitted(name).posterior(table(W[:30]), noise=SD)
+    frame = answer.to_frame(q=[0.05, 0.5])
+    columns = [f"{c}_{what}" for what in ("mean", "sd", "q5", "q50") for c in NAMES]
+    assert list(frame.columns) == columns + ["effective_sample_size"] * (name not in EXACT)
+    np.testing.assert_array_equal(frame["y_mean"], answer.mean[:, 1])
+    np.testing.assert_array_equal(frame["x_q5"], answer.quantile(0.05)[:, 0])
+    turned = answer.marginal(["y", "x"])
+    np.testing.assert_allclose(turned.mean, answer.mean[:, ::-1], rtol=1e-12)
+    np.testing.assert_allclose(turned.covariance, answer.covariance[:, ::-1, ::-1], rtol=1e-10)
+    only = answer.marginal("y")
+    assert only.names == ["y"]
+    np.testing.assert_allclose(only.quantile(0.9)[:, 0], answer.quantile(0.9)[:, 1])
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, [0.5, 2.0], np.nan])
+def test_bad_quantiles(q, fitted):
+    answer = fitted("XDGMM").posterior(table(W[:3]), noise=SD)
+    with pytest.raises(ValueError, match="q between 0 and 1; got"):
+        answer.quantile(q)
+
+
+# -- slips ----------------------------------------------------------------------------------------
+
+
+UNFITTED = {
+    **{name: make() for name, make in ESTIMATORS.items()},
+}
+SLIPS = {
+    "a noise": lambda n: gaussian(sd=np.full((n, 1), 0.3)),
+    "a shared noise": lambda n: gaussian(sd=[0.3]),
+    "a law of torch": lambda n: torch.distributions.Normal(torch.zeros(1), torch.ones(1)),
+    "a number": lambda n: 0.3,
+    "a whole number": lambda n: 1,
+    "sds": lambda n: np.full((n, 1), 0.3),
+    "shared sd": lambda n: [0.3],
+    "a table": lambda n: pd.DataFrame({"x": np.full(n, 0.3)}),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("name", UNFITTED)
+def test_noise_without_its_name_is_refused_at_once(name, slip):
+    w = np.random.default_rng(0).normal(size=(2000, 1))
+    noise = SLIPS[slip](2000)
+    start = time.perf_counter()
+    with pytest.raises(TypeError, match=r"noise by its name, as in fit\(w, noise=...\); got it as"):
+        clone(UNFITTED[name]).fit(w, noise)
+    assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
+def test_labels_are_no_noise(name):
+    """The negative twin: scikit-learn passes labels to any estimator, which ignores them."""
+    w, labels = W[:100], np.arange(100) % 3
+    plain, labelled = (clone(UNFITTED[name]).fit(w, y, noise=SD) for y in (None, labels))
+    np.testing.assert_array_equal(plain.score_samples(w), labelled.score_samples(w))
+
+
+QUERIES = {
+    "score_samples": lambda m: m.score_samples([[0.0]]),
+    "score_observations": lambda m: m.score_observations([[0.0]], noise=0.1),
+    "estimate_observations": lambda m: m.estimate_observations([[0.0]], noise=0.1),
+    "score": lambda m: m.score([[0.0]], noise=0.1),
+    "sample": lambda m: m.sample(3),
+    "posterior": lambda m: m.posterior([[0.0]], noise=0.1),
+    "condition": lambda m: m.condition([[0.0]], [0]),
+    "marginal": lambda m: m.marginal([0]),
+    "save": lambda m: m.save("nowhere"),
+}
+OWN = {
+    "mixture_": lambda: XDGMM().mixture_,
+    "mixtures_": lambda: XDGMM().mixtures_,
+    "density_": lambda: XDGMM().density_,
+    "predict": lambda: XDGMM().predict([[0.0]], noise=0.1),
+    "convolve": lambda: XDGMM().convolve([0.1]),
+    "bic": lambda: XDGMM().bic([[0.0]], noise=0.1),
+    "mixtures of Deconvolver": lambda: Deconvolver().mixtures_,
+    "summary": lambda: Deconvolver().summary(),
+    "xd_score_samples": lambda: Deconvolver().xd_score_samples([[0.0]]),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("name", UNFITTED)
+def test_questions_before_a_fit(name, query):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        QUERIES[query](clone(UNFITTED[name]))
+
+
+@pytest.mark.parametrize("ask", OWN.values(), ids=OWN)
+def test_questions_of_one_estimator_before_a_fit(ask):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        ask()
+
+
+@every_model
+@pytest.mark.parametrize("count", ["a", 1.5, 0, True, None])
+def test_numbers_of_draws_are_checked(name, count, fitted):
+    with pytest.raises(ValueError, match="n_samples as a whole number of at least 1; got"):
+        fitted(name).sample(count)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_any_model_is_loaded(name, fitted, tmp_path):
+    model = fitted(name)
+    model.save(tmp_path / "model", extra_files={"notes.txt": "seen"})
+    loaded = deconflow.load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    points = table(V[:20])
+    np.testing.assert_array_equal(loaded.score_samples(points), model.score_samples(points))
+    one, two = (m.posterior(table(W[:5]), noise=SD).mean for m in (model, loaded))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(*(m.condition([[1.0]], "x").mean for m in (model, loaded)))
+    assert loaded.describe() == model.describe()
+    assert (tmp_path / "model" / "notes.txt").read_text() == "seen"
+
+
+def test_wavelets_are_loaded(tmp_path):
+    model = WaveletDeconvolver().fit(W[:, :1], noise=SD[:1])
+    model.save(tmp_path / "model")
+    loaded = deconflow.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_samples(V[:9, :1]), model.score_samples(V[:9, :1]))
+
+
+def test_an_unknown_class_is_refused(fitted, tmp_path):
+    fitted("XDGMM").save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    file.write_text(file.read_text().replace('"XDGMM"', '"os.system"'))
+    with pytest.raises(
+        ValueError, match=r"a model of Deconvolver, XDGMM, .*got 'os\.system'\. Load"
+    ):
+        deconflow.load(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"Expected a XDGMM at .*got a os\.system"):
+        XDGMM.load(tmp_path / "model")
+
+
+# -- where rows are far --------------------------------------------------------------------------
+
+
+def test_only_those_with_a_precision_are_told_of_it(fitted):
+    far = [[1e30, 1e30]]
+    with pytest.raises(ValueError, match=r"got row 0 of w.*use dtype='float64'"):
+        fitted("FlowDeconvolver").score_observations(table(far), noise=SD)
+    with pytest.raises(ValueError, match=r"got row 0 of w") as caught:
+        fitted("Deconvolver, flows").posterior(table(far), noise=SD)
+    assert "dtype=" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_student_t_noise_in_six_columns():
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(250, 6)) * np.linspace(0.5, 2, 6)
+    law = student_t(np.full(6, 0.3), 4.0)
+    w = v + 0.3 * rng.standard_t(4, size=v.shape)
+    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=law)
+    np.testing.assert_allclose(model.sample(4000, 0).std(0), np.linspace(0.5, 2, 6), rtol=0.25)
+    answer = model.posterior(w, noise=law)
+    error, raw = (np.sqrt(np.mean((x - v) ** 2)) for x in (answer.mean, w))
+    assert error < 0.9 * raw

@@ -1,0 +1,172 @@
+"""The one Gaussian mixture: closed forms against numpy and scipy, and a batch against its rows."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import kstest, multivariate_normal, norm
+
+from deconflow import GaussianMixture
+from deconflow.mixtures import mix, stack
+
+N, K, D = 5, 3, 2
+
+
+def random_mixture(batch=(), components=K, dim=D, seed=0):
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.2, 1, (*batch, components))
+    factor = rng.normal(size=(*batch, components, dim, dim))
+    covariances = 0.3 * factor @ np.swapaxes(factor, -1, -2) + 0.1 * np.eye(dim)
+    means = 2 * rng.normal(size=(*batch, components, dim))
+    return GaussianMixture(weights / weights.sum(-1, keepdims=True), means, covariances)
+
+
+def parts_of(mixture):
+    return list(zip(mixture.weights, mixture.means, mixture.covariances, strict=True))
+
+
+ONE, MANY = random_mixture(), random_mixture((N,))
+V = np.random.default_rng(1).normal(size=(7, D))
+ALONE = {"single": (), "one axis": (N,), "two axes": (2, N)}
+
+
+@pytest.mark.parametrize("batch", ALONE.values(), ids=ALONE)
+@pytest.mark.parametrize("dim", [1, 3])
+def test_every_row_is_scipys(batch, dim):
+    """Density, moments and joint of each mixture of a batch, one by one."""
+    mixture = random_mixture(batch, dim=dim)
+    v = np.random.default_rng(1).normal(size=(4, *batch, dim))
+    for index in np.ndindex(*batch):
+        own = mixture[index] if batch else mixture
+        points = v[(slice(None), *index)]
+        joint = np.stack([p * multivariate_normal(m, V).pdf(points) for p, m, V in parts_of(own)])
+        at = (slice(None), *index)
+        np.testing.assert_allclose(mixture.log_prob(v)[at], np.log(joint.sum(0)), rtol=1e-10)
+        np.testing.assert_allclose(mixture.log_joint(v)[at], np.log(joint).T, rtol=1e-10)
+        mean = sum(p * m for p, m, _ in parts_of(own))
+        covariance = sum(p * (V + np.outer(m - mean, m - mean)) for p, m, V in parts_of(own))
+        np.testing.assert_allclose(mixture.mean[index], mean, rtol=1e-12)
+        np.testing.assert_allclose(mixture.covariance[index], covariance, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(mixture.sd[index], np.sqrt(np.diag(covariance)), rtol=1e-12)
+    assert (mixture.batch_shape, mixture.n_components, mixture.dim) == (batch, K, dim)
+
+
+BY_ROW = {
+    "log_prob": lambda m, row: m.log_prob(V[:, None] if row is None else V),
+    "log_joint": lambda m, row: m.log_joint(V[:, None] if row is None else V),
+    "mean": lambda m, row: m.mean,
+    "covariance": lambda m, row: m.covariance,
+    "quantile": lambda m, row: m.quantile(0.2),
+    "marginal": lambda m, row: m.marginal([1]).mean,
+    "reordered": lambda m, row: m.marginal([1, 0]).covariance,
+    "heaviest": lambda m, row: m.heaviest(2).covariance,
+    "in_units": lambda m, row: m.in_units([1.0, -2.0], [3.0, 0.5]).covariance,
+    "pdf": lambda m, row: m.pdf(1, np.full(m.batch_shape, 0.3)),
+    "cdf": lambda m, row: m.cdf(1, np.full(m.batch_shape, 0.3)),
+    "mix": lambda m, row: mix([m, m.in_units([1.0, 1.0], [2.0, 2.0])], [0.2, 0.8]).covariance,
+}
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_a_batch_is_its_rows(name):
+    whole = BY_ROW[name](MANY, None)
+    rows = [BY_ROW[name](MANY[i], i) for i in range(N)]
+    axis = 1 if name.startswith("log_") else 0
+    np.testing.assert_allclose(whole, np.stack(rows, axis), rtol=1e-12, atol=1e-14)
+
+
+def test_a_marginal_integrates_the_rest_out():
+    mixture = random_mixture(dim=3)
+    x = np.linspace(-30, 30, 20_001)
+    grid = np.column_stack([np.full_like(x, 0.3), x, np.full_like(x, -1.0)])
+    total = np.exp(mixture.log_prob(grid)).sum() * (x[1] - x[0])
+    marginal = mixture.marginal([2, 0]).log_prob(np.array([[-1.0, 0.3]]))
+    assert np.log(total) == pytest.approx(marginal[0], rel=1e-8)
+
+
+@pytest.mark.parametrize("d", range(D))
+def test_one_dimension_has_density_distribution_and_quantiles(d):
+    def pdf(x):
+        return sum(p * norm.pdf(x, m[d], np.sqrt(V[d, d])) for p, m, V in parts_of(ONE))
+
+    x = np.linspace(-4, 4, 9)
+    np.testing.assert_allclose(ONE.pdf(d, x), pdf(x), rtol=1e-12)
+    below = [quad(pdf, -40, end, points=[-4, 0])[0] for end in x]
+    np.testing.assert_allclose(ONE.cdf(d, x), below, atol=1e-7)
+    for share in (1e-6, 0.05, 0.5, 0.999):
+        assert ONE.cdf(d, ONE.quantile(share)[d]) == pytest.approx(share, rel=1e-9)
+
+
+def test_components_without_weight_do_not_move_a_quantile():
+    far = GaussianMixture(np.array([1.0, 0.0]), np.array([[0.0], [1e9]]), np.ones((2, 1, 1)))
+    np.testing.assert_allclose(far.quantile(0.9), norm.ppf([0.9]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [None, 0, N - 1])
+def test_draws_follow_the_density(rows):
+    """Each dimension by a test of Kolmogorov; the twin has the other dimension's draws."""
+    own = ONE if rows is None else MANY[rows]
+    drawn = ONE.sample(4000, 0) if rows is None else MANY.sample(4000, 0)[rows]
+    assert drawn.shape == (4000, D)
+    for d in range(D):
+        assert kstest(drawn[:, d], lambda x, d=d: own.cdf(d, x)).pvalue > 1e-3
+        assert kstest(drawn[:, 1 - d], lambda x, d=d: own.cdf(d, x)).pvalue < 1e-6
+    errors = (np.cov(drawn.T) - own.covariance)[0, 1] / np.prod(own.sd) * 4000**0.5
+    assert abs(errors) < 8  # correlations of draws have an error of about 1 / sqrt(n) or two
+    np.testing.assert_array_equal(ONE.sample(5, 3), ONE.sample(5, 3))
+
+
+def test_draws_of_a_singular_row_stay_on_its_line():
+    """A value that is known exactly has no spread."""
+    exact = GaussianMixture(np.ones((1, 1)), np.ones((1, 1, 2)), np.array([[[[0, 0], [0, 4.0]]]]))
+    drawn = exact.sample(2000, 0)[0]
+    np.testing.assert_array_equal(drawn[:, 0], 1.0)
+    assert drawn[:, 1].std() == pytest.approx(2.0, rel=0.1)
+
+
+@pytest.mark.parametrize("most", [1, 2, K, K + 4])
+def test_the_heaviest_are_kept(most):
+    kept = MANY.heaviest(most)
+    assert kept.n_components == min(most, K)
+    np.testing.assert_allclose(kept.weights.sum(-1), 1.0)
+    for i in range(N):
+        order = np.argsort(-MANY.weights[i])[:most]
+        wanted = set(map(tuple, MANY.means[i, order]))
+        assert set(map(tuple, kept.means[i])) == wanted
+        assert kept.weights[i].max() == pytest.approx(
+            MANY.weights[i].max() / MANY.weights[i, order].sum()
+        )
+
+
+@pytest.mark.parametrize("shares", [None, [0.3, 0.7]])
+def test_an_average_is_the_mean_of_densities(shares):
+    other = random_mixture(components=4, seed=5)
+    weights = [0.5, 0.5] if shares is None else shares
+    mean = sum(a * np.exp(m.log_prob(V)) for a, m in zip(weights, (ONE, other), strict=True))
+    np.testing.assert_allclose(mix([ONE, other], shares).log_prob(V), np.log(mean))
+    assert mix([ONE, other]).n_components == K + 4
+
+
+def test_rows_of_different_size_are_stacked():
+    small, large = random_mixture((2,), components=1), random_mixture((3,), components=4)
+    both = stack([small, large])
+    assert both.weights.shape == (5, 4)
+    v = V[:5]
+    wanted = np.concatenate([small.log_prob(v[:2]), large.log_prob(v[2:])])
+    np.testing.assert_allclose(both.log_prob(v), wanted, rtol=1e-12)
+    np.testing.assert_allclose(both.quantile(0.3)[:2], small.quantile(0.3), rtol=1e-12)
+
+
+def test_units_change_the_density_by_the_jacobian_only():
+    location, scale = np.array([5.0, -7.0]), np.array([100.0, 1e-3])
+    moved = ONE.in_units(location, scale).log_prob(location + scale * V)
+    np.testing.assert_allclose(moved, ONE.log_prob(V) - np.log(scale).sum(), rtol=1e-9)
+
+
+def test_entropy_of_one_gaussian():
+    normal = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    assert normal.entropy() == pytest.approx(np.log(2 * np.pi * np.e), abs=0.03)  # 4 s.e.
+
+
+def test_a_single_mixture_has_no_rows():
+    with pytest.raises(TypeError, match="mixture per row to take rows of; got a single"):
+        ONE[0]
