@@ -128,8 +128,10 @@ def interrupt(*_):
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.parametrize("kind", ["missing", "projection", "weights", "student-t", "by row"])
 def test_every_kind_of_row(kind, monkeypatch):
-    for bound in ("SHORTEST", "LONGEST"):
-        monkeypatch.setattr(plans, bound, 60)  # flows near the mixtures that propose for them
+    for bound in ("SHORTEST", "LONGEST", "QUICK"):
+        monkeypatch.setattr(plans, bound, 150)  # a flow near the mixture that proposes for it
+    monkeypatch.setattr(training, "ROWS_TO_START", 5000)
+    monkeypatch.setattr(training, "EPOCHS_TO_START", 3)
     rng = np.random.default_rng(0)
     v, w = data(200)
     noise, extra = SD, {}
@@ -144,7 +146,7 @@ def test_every_kind_of_row(kind, monkeypatch):
         noise = student_t(SD, 4.0)
     if kind == "by row":
         noise = rng.uniform(0.1, 1.0, size=(200, 2))
-    model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=noise, **extra)
+    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=noise, **extra)
     assert model.method_ == "flow"
     if extra.pop("sample_weight", None) is not None:
         assert (model.sample(1000, 0)[:, 0] > 0).mean() > 0.8  # without weights: half of them
