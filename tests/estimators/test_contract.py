@@ -239,7 +239,7 @@ def test_bad_conditions(name, fitted):
         fitted(name).condition([[1.0, 2.0]], ["x"])
 
 
-# -- posteriors ---------------------------------------------------------------------------------
+# -- posteriors -------------------------------------------------------------------------------
 
 
 @every_model
@@ -313,7 +313,7 @@ def test_bad_quantiles(q, fitted):
         answer.quantile(q)
 
 
-# -- slips ----------------------------------------------------------------------------------------
+# -- slips ------------------------------------------------------------------------------------
 
 
 UNFITTED = {name: make() for name, make in ESTIMATORS.items()}
@@ -392,7 +392,7 @@ def test_numbers_of_draws_are_checked(name, count, fitted):
         fitted(name).sample(count)
 
 
-# -- files ------------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------
 
 
 @every_model
@@ -429,7 +429,7 @@ def test_an_unknown_class_is_refused(fitted, tmp_path):
         XDGMM.load(tmp_path / "model")
 
 
-# -- where rows are far --------------------------------------------------------------------------
+# -- where rows are far -----------------------------------------------------------------------
 
 
 def test_only_those_with_a_precision_are_told_of_it(fitted):
