@@ -5,6 +5,7 @@ from scipy import stats
 from torch.distributions import Gumbel, MultivariateNormal
 
 from deconflow import XDGMM, noise
+from deconflow.noise import gaussian_parts
 from deconflow.observations import Observations
 from deconflow.xd import fit as xd_fit
 
@@ -117,14 +118,33 @@ def test_missing_values_under_a_law():
     assert np.isfinite(model.posterior(w[:99], noise=noise.laplace([0.5, 0.5])).mean).all()
 
 
-def test_too_many_laws_or_dimensions_are_refused():
+def moments(parts):
+    """Mean and variance of each value, ``(N or 1, M)``."""
+    means = np.zeros(parts.covariances.shape) if parts.means is None else parts.means
+    mean = np.einsum("nj,njm->nm", parts.weights, means)
+    second = np.einsum("nj,njm->nm", parts.weights, parts.covariances + means**2)
+    return mean, second - mean**2
+
+
+def test_very_many_laws_of_their_own():
     def gumbel(scale):
         return Gumbel(torch.zeros_like(scale), scale)
 
-    with pytest.raises(ValueError, match="at most 20000 values with a noise law of their own"):
-        noise_parts(noise.from_law(gumbel, scale=np.ones((20_001, 1))))
-    with pytest.raises(ValueError, match="at most 5 values a row"):
-        noise_parts(noise.laplace(np.ones(6)))
+    scale = np.linspace(0.5, 3, 20_001)[:, None]
+    mean, variance = moments(noise.from_law(gumbel, scale=scale).as_mixture().take())
+    np.testing.assert_allclose(mean, 0.5772 * scale, rtol=0.02)
+    np.testing.assert_allclose(variance, np.pi**2 / 6 * scale**2, rtol=0.05)
+
+
+@pytest.mark.parametrize("dim", [6, 10])
+@pytest.mark.parametrize("law", ["laplace", "student-t"])
+def test_many_dimensions_have_no_more_parts(law, dim):
+    scale = np.linspace(0.5, 2, dim)
+    given = noise.laplace(scale) if law == "laplace" else noise.student_t(scale, 5.0)
+    parts = given.as_mixture().take()
+    assert parts.n_parts <= gaussian_parts.MOST_PARTS
+    wanted = scale**2 * (2 if law == "laplace" else 5 / 3)
+    np.testing.assert_allclose(moments(parts)[1][0], wanted, rtol=0.1)
 
 
 def test_core_of_a_gaussian_is_its_covariance():

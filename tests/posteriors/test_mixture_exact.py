@@ -5,9 +5,9 @@ from reference_posteriors import LinearGaussian
 from test_posteriors import GAUSSIAN, N, observations, shaken
 
 from deconflow.densities import ARCHITECTURES, MixtureDensity
+from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import ELBO
 from deconflow.observations import Observations
-from deconflow.mixtures import GaussianMixture
 from deconflow.posteriors import MixtureExact
 from deconflow.xd import posterior as xd_posterior
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from deconflow.noise import gaussian
 from deconflow.mixtures import GaussianMixture
+from deconflow.noise import gaussian
 
 N, D, K = 61, 3, 3
 

@@ -14,7 +14,7 @@ EXPECTATION, FIT = sys.modules["deconflow.xd.expectation"], sys.modules["deconfl
 PATHS = {
     "fit": {},
     "starts": {"n_init": 3},
-    "choice": {"n_components": [1, 2], "floor": [0.05, 0.1], "folds": 2},
+    "choice": {"n_components": [1, 2], "floor": [0.05, 0.1], "n_folds": 2},
     "average": {"n_average": 2, "n_init": 2},
     "average over folds": {"n_average": 2, "average_over": "folds"},
     "split and merge": {"n_components": 3, "split_merge": 1},
@@ -65,15 +65,15 @@ def test_one_job_is_one_thread(settings, rows, running):
 
 
 def test_one_job_of_a_deconvolver_is_one_thread(rows, running, monkeypatch):
-    class MixturesAreFitted(Exception):
+    class MixturesFittedError(Exception):
         pass
 
     def stop(*args, **options):
-        raise MixturesAreFitted
+        raise MixturesFittedError
 
     w, sd = rows
     monkeypatch.setattr(sys.modules[fit_density.__module__], "train_all", stop)
-    with pytest.raises(MixturesAreFitted):
+    with pytest.raises(MixturesFittedError):
         Deconvolver(n_jobs=1, random_state=0).fit(w, noise=sd)
     assert running["threads"] == {threading.get_ident()}
 
