@@ -456,5 +456,6 @@ def test_student_t_noise_in_six_columns():
     model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=law)
     np.testing.assert_allclose(model.sample(4000, 0).std(0), np.linspace(0.5, 2, 6), rtol=0.25)
     answer = model.posterior(w, noise=law)
-    error, raw = (np.sqrt(np.mean((x - v) ** 2)) for x in (answer.mean, w))
-    assert error < 0.9 * raw
+    error, raw = (np.sqrt(np.mean((x - v) ** 2, axis=0)) for x in (answer.mean, w))
+    assert error[0] < 0.88 * raw[0]  # a normal law would give 0.76 in the narrowest column
+    assert error.mean() < 0.97 * raw.mean()
