@@ -86,7 +86,7 @@ def slice_at(model, column, value):
     return np.exp(model.score_samples(table(points)))
 
 
-# -- condition and marginal -------------------------------------------------------------------
+# -- condition and marginal ---------------------------------------------------------------------
 
 
 @every_model
@@ -239,7 +239,7 @@ def test_bad_conditions(name, fitted):
         fitted(name).condition([[1.0, 2.0]], ["x"])
 
 
-# -- posteriors -------------------------------------------------------------------------------
+# -- posteriors ---------------------------------------------------------------------------------
 
 
 @every_model
@@ -313,7 +313,7 @@ def test_bad_quantiles(q, fitted):
         answer.quantile(q)
 
 
-# -- slips ------------------------------------------------------------------------------------
+# -- slips --------------------------------------------------------------------------------------
 
 
 UNFITTED = {name: make() for name, make in ESTIMATORS.items()}
@@ -325,6 +325,7 @@ SLIPS = {
     "a whole number": lambda n: 1,
     "sds": lambda n: np.full((n, 1), 0.3),
     "shared sd": lambda n: [0.3],
+    "shared sd of one": lambda n: [1.0],
     "a table": lambda n: pd.DataFrame({"x": np.full(n, 0.3)}),
 }
 
@@ -343,9 +344,14 @@ def test_noise_without_its_name_is_refused_at_once(name, slip):
 @pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
 def test_labels_are_no_noise(name):
     """The negative twin: scikit-learn passes labels to any estimator, which ignores them."""
-    w, labels = W[:100], np.arange(100) % 3
-    plain, labelled = (clone(UNFITTED[name]).fit(w, y, noise=SD) for y in (None, labels))
-    np.testing.assert_array_equal(plain.score_samples(w), labelled.score_samples(w))
+    w = W[:100]
+    plain = clone(UNFITTED[name]).fit(w, noise=0.1).score_samples(w)
+    for labels in (np.arange(100) % 3, np.arange(100) % 2 * 1.0, list("ab" * 50)):
+        with pytest.warns(UserWarning, match="noise was not given"):
+            labelled = clone(UNFITTED[name]).fit(w, labels)
+        exact = clone(UNFITTED[name]).fit(w, labels, noise=0.1)
+        np.testing.assert_array_equal(exact.score_samples(w), plain)
+        assert not np.array_equal(labelled.score_samples(w), plain)
 
 
 QUERIES = {
@@ -392,7 +398,7 @@ def test_numbers_of_draws_are_checked(name, count, fitted):
         fitted(name).sample(count)
 
 
-# -- files ------------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------------
 
 
 @every_model
@@ -429,7 +435,7 @@ def test_an_unknown_class_is_refused(fitted, tmp_path):
         XDGMM.load(tmp_path / "model")
 
 
-# -- where rows are far -----------------------------------------------------------------------
+# -- where rows are far -------------------------------------------------------------------------
 
 
 def test_only_those_with_a_precision_are_told_of_it(fitted):
@@ -450,5 +456,6 @@ def test_student_t_noise_in_six_columns():
     model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=law)
     np.testing.assert_allclose(model.sample(4000, 0).std(0), np.linspace(0.5, 2, 6), rtol=0.25)
     answer = model.posterior(w, noise=law)
-    error, raw = (np.sqrt(np.mean((x - v) ** 2)) for x in (answer.mean, w))
-    assert error < 0.9 * raw
+    error, raw = (np.sqrt(np.mean((x - v) ** 2, axis=0)) for x in (answer.mean, w))
+    assert error[0] < 0.88 * raw[0]  # a normal law would give 0.76 in the narrowest column
+    assert error.mean() < 0.97 * raw.mean()

@@ -18,6 +18,7 @@ RULES = ("plug_in", "normal_reference", "cv")
 
 
 @pytest.mark.filterwarnings("ignore:noise was not given")
+@pytest.mark.filterwarnings("ignore:The noise hides the density")
 @parametrize_with_checks([DeconvolvingKDE(), DeconvolvingKDE("cv", kernel="sinc")])
 def test_scikit_learn_contract(estimator, check):
     with toys.skip_refused("at most 3 columns"):
@@ -39,7 +40,7 @@ def normal_rows(n, dim, seed=0):
 def test_integrates_to_one(dim, points, kernel):
     _, w, S, _ = normal_rows(300, dim)
     model = DeconvolvingKDE(kernel=kernel).fit(w, noise=S)
-    grid = model.density_
+    grid = model.density_.grid
     assert grid.values.min() == 0
     assert grid.values.sum() * grid.cell == pytest.approx(1, abs=1e-12)
     if kernel == "smooth":
@@ -349,7 +350,7 @@ BAD = {
     "many columns": ({}, {"w": np.zeros((9, 4)), "noise": 0.1}, "at most 3 columns.*got 4.*XDGMM"),
     "one row": ({}, {"w": W[:1]}, "at least 2 rows.*n_samples = 1"),
     "constant": ({}, {"w": np.c_[W[:, 0], np.ones(30)]}, "differ in every column.*column 1"),
-    "weights": ({}, {"weights": np.zeros(30)}, "at least one positive weight"),
+    "weights": ({}, {"sample_weight": np.zeros(30)}, "at least one positive weight"),
     "noise": ({}, {"noise": [0.1, -0.1]}, "standard deviations of at least zero"),
 }
 

@@ -35,7 +35,7 @@ def test_recovers_the_truth_better_than_without_the_noise(threshold, law, n):
 def test_integrates_to_one(threshold):
     w, law = toys.measure(500, 0)
     model = WaveletDeconvolver(threshold).fit(w, noise=law)
-    grid = model.density_
+    grid = model.density_.grid
     assert grid.values.min() == 0
     assert grid.values.sum() * grid.cell == pytest.approx(1, abs=1e-12)
     x = np.linspace(-20, 20, 40_001)

@@ -37,7 +37,8 @@ def test_every_row_is_held_out_once(on_the_toy):
 
 def test_the_average_is_a_density_of_all_fits(on_the_toy):
     assert on_the_toy.mixture.weights.sum() == pytest.approx(1.0)
-    assert on_the_toy.mixture.n_components == sum(part.n_components for part in on_the_toy.mixtures)
+    sizes = [part.n_components for part in on_the_toy.mixtures]
+    assert on_the_toy.mixture.n_components == sum(sizes)
 
 
 def test_a_single_gaussian_stays_one():

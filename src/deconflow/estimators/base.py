@@ -104,7 +104,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             ``(N,)`` row weights.
         """
         self._check_parameters()
-        refuse_noise_as_y(y, noise)
+        refuse_noise_as_y(w, y, noise)
         with unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
             self._fit(data)
@@ -168,7 +168,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         n_samples: int | None = None,
     ) -> float:
         """Mean of ``log p(w)`` over the measurements; not that of ``log p(v)``."""
-        refuse_noise_as_y(y, noise)
+        refuse_noise_as_y(w, y, noise)
         scores = self.score_observations(w, noise, projection=projection, n_samples=n_samples)
         return float(scores.mean())
 

@@ -56,21 +56,24 @@ def observe(
     return data
 
 
-def refuse_noise_as_y(y: Any, noise: Any) -> None:
+def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
     if noise is not None or y is None:
         return
-    if isinstance(y, Noise | Distribution) or not _like_labels(y):
+    if isinstance(y, Noise | Distribution) or not _like_labels(y, w):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
 
 
-def _like_labels(y: Any) -> bool:
-    """Whether something is a column of labels, which scikit-learn may pass to any estimator."""
+def _like_labels(y: Any, w: Any) -> bool:
+    """Whether something is a label per row, which scikit-learn may pass to any estimator."""
     try:
         array = np.asarray(y)
     except (TypeError, ValueError):
         return False
-    return array.ndim == 1 and (array.dtype.kind != "f" or array.size == 0)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind != "f":
+        return array.ndim == 1
+    rows = w.shape[0] if hasattr(w, "shape") else len(w)
+    return len(array) == rows and bool((array == np.round(array)).all())  # classes as floats
 
 
 def check_resumable(estimator: Any) -> None:

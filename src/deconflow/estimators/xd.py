@@ -276,7 +276,7 @@ class XDGMM(DensityEstimator):
         Parameters are those of :meth:`fit`. Data that do not fit in memory come in pieces.
         """
         check_settings(self)
-        refuse_noise_as_y(y, noise)
+        refuse_noise_as_y(w, y, noise)
         with unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted

@@ -1,0 +1,37 @@
+"""Weighted draws: averages in the precision of the weights."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from deconflow.posteriors import WeightedDraws
+
+
+@pytest.mark.parametrize("count", [3, 7, 10, 1000])
+def test_log_marginals_are_exact_in_double_precision(count):
+    """The logarithm of a count is no float32: that would be off by 6e-8."""
+    log_weights = torch.randn(count, 5, dtype=torch.float64)
+    draws = WeightedDraws(torch.zeros(count, 5, 2, dtype=torch.float64), log_weights)
+    found = draws.log_marginal().numpy()
+    wanted = [math.log(math.fsum(map(math.exp, row)) / count) for row in log_weights.T.tolist()]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+    single = float(np.float32(math.log(count)))
+    if count == 1000:
+        assert abs(single - math.log(count)) > 1e-9  # the twin: single precision would be seen
+
+
+def test_moments_and_sizes_are_those_of_numpy():
+    torch.manual_seed(0)
+    v, log_weights = torch.randn(50, 4, 2, dtype=torch.float64), torch.randn(50, 4).double()
+    draws = WeightedDraws(v, log_weights)
+    for row in range(4):
+        p = np.exp(log_weights[:, row].numpy())
+        points = v[:, row].numpy()
+        np.testing.assert_allclose(draws.mean()[row], np.average(points, axis=0, weights=p))
+        np.testing.assert_allclose(
+            draws.covariance()[row], np.cov(points.T, aweights=p, ddof=0), rtol=1e-10
+        )
+        size = p.sum() ** 2 / np.square(p).sum()
+        assert float(draws.effective_sample_size()[row]) == pytest.approx(size)
