@@ -33,7 +33,7 @@ from deconflow.randomness import isolated_rng
 PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
 PARTS_BEYOND = 4
 """Gaussians for each value: in few dimensions so few that all their products are kept."""
-LARGEST_FITS = 2_000
+LARGEST_FITS = 1_000
 """Largest number of values whose laws are fitted one by one."""
 MOST_SHAPES = 200
 VALUES_FOR_SHAPES = 5_000
