@@ -70,13 +70,20 @@ def _prediction(
 ) -> Plan:
     others = [name for name in saved.names if name not in known]
     reader = saved.reader(source, known)
+    given = None if saved.takes_missing_values else [saved.names.index(name) for name in known]
     columns = PosteriorColumns(
-        saved.estimator, reader.columns.law, saved.names, shares, targets=others, seed=seed
-    )
+        saved.estimator, reader.columns.law, saved.names, shares,
+        targets=others, given=given, seed=seed,
+    )  # fmt: skip
     return reader, columns.columns, columns
 
 
 def _density(saved: ModelFolder, source: Source, known: list[str]) -> Plan:
+    if not saved.takes_missing_values:
+        raise ValueError(
+            "Expected a model that takes missing values for --density; "
+            f"got one of --method {saved.method}. Fit one with --method xd."
+        )
     dims = [saved.names.index(name) for name in known]
     compute = ConditionalDensity(saved.estimator, dims)
     return saved.reader(source), ["conditional_log_density"], compute
@@ -114,4 +121,4 @@ def _known(saved: ModelFolder, given: list[str]) -> list[str]:
             f"Expected --given with some, but not all, of {', '.join(saved.names)}; got "
             f"{', '.join(given) or 'none'}."
         )
-    return given
+    return list(dict.fromkeys(given))
