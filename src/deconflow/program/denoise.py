@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.program.messages import one_line_errors
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
@@ -20,7 +20,6 @@ from deconflow.tables import split_list
 if TYPE_CHECKING:
     from deconflow.noise import Noise
 
-Array = NDArray[np.float64]
 USUAL_DRAWS, DRAWS_FOR_QUANTILES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles."""
 
