@@ -320,6 +320,19 @@ def test_bad_quantiles(q, fitted):
         answer.quantile([])
 
 
+def test_a_table_of_known_values_has_their_columns(fitted):
+    model = fitted("XDGMM")
+    known = pd.DataFrame({"y": [-2.0, -1.0]})
+    wanted = model.condition(known.to_numpy(), "y").mean
+    np.testing.assert_array_equal(model.condition(known, "y").mean, wanted)
+    with pytest.raises(ValueError, match="the columns x, in this order; got y"):
+        model.condition(known, "x")
+    with pytest.raises(ValueError, match=r"values of shape \(N, 1\)"):
+        model.condition(known["y"], "y")
+    nameless = XDGMM(1, random_state=0).fit(W, noise=SD)
+    assert nameless.condition(known, 1).mean.shape == (2, 1)
+
+
 def test_exact_values_have_no_correlation(fitted):
     answer = fitted("DeconvolvingKDE").posterior(table(W[:30] + 1 / 3), noise=0.0)
     assert not answer.sd.any()
