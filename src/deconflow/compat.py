@@ -195,7 +195,7 @@ class _Log:
                 Path(name + ending).open("a").close()
 
     def write(self, path: Sequence[float | None], account: str) -> None:
-        """Write a line a step, and two blank lines at the end."""
+        """Write a line per step, and two blank lines at the end."""
         if self.name is None:
             return
         lines = ["" if value is None else f"{value:f}" for value in path]

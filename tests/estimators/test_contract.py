@@ -252,13 +252,17 @@ def test_a_posterior_is_a_sequence_of_rows(name, fitted):
     assert isinstance(whole, deconflow.Posterior)
     rows = list(whole)
     assert len(rows) == 30
-    for index in (3, -1, slice(2, 9, 3), [5, 1], np.arange(30) % 2 == 0):
+    backwards, none = slice(None, None, -1), np.zeros(30, bool)
+    for index in (3, -1, slice(2, 9, 3), backwards, [5, 1], np.arange(30) % 2 == 0, [], none):
         some = whole[index]
         wanted = np.atleast_1d(np.arange(30)[index])
         assert len(some) == len(wanted)
         for what in ("mean", "covariance", "effective_sample_size"):
             np.testing.assert_allclose(getattr(some, what), getattr(whole, what)[wanted])
         np.testing.assert_allclose(some.quantile(0.3), whole.quantile(0.3)[wanted])
+        assert some.sample(4).shape == (len(wanted), 4, 2)
+        assert len(some.to_frame(0.5)) == len(wanted)
+        assert repr(some).endswith(repr(whole).split()[-1])
     np.testing.assert_allclose(np.concatenate([row.mean for row in rows]), whole.mean)
     with pytest.raises(IndexError):
         whole[30]
@@ -309,8 +313,43 @@ def test_a_posterior_has_names_and_becomes_a_table(name, fitted):
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, [0.5, 2.0], np.nan])
 def test_bad_quantiles(q, fitted):
     answer = fitted("XDGMM").posterior(table(W[:3]), noise=SD)
+    for ask in (answer.quantile, answer.to_frame):
+        with pytest.raises(ValueError, match="q between 0 and 1; got"):
+            ask(q)
     with pytest.raises(ValueError, match="q between 0 and 1; got"):
-        answer.quantile(q)
+        answer.quantile([])
+
+
+def test_a_table_of_known_values_has_their_columns(fitted):
+    model = fitted("XDGMM")
+    known = pd.DataFrame({"y": [-2.0, -1.0]})
+    wanted = model.condition(known.to_numpy(), "y").mean
+    np.testing.assert_array_equal(model.condition(known, "y").mean, wanted)
+    with pytest.raises(ValueError, match="the columns x, in this order; got y"):
+        model.condition(known, "x")
+    with pytest.raises(ValueError, match=r"values of shape \(N, 1\)"):
+        model.condition(known["y"], "y")
+    nameless = XDGMM(1, random_state=0).fit(W, noise=SD)
+    assert nameless.condition(known, 1).mean.shape == (2, 1)
+
+
+def test_exact_values_have_no_correlation(fitted):
+    answer = fitted("DeconvolvingKDE").posterior(table(W[:30] + 1 / 3), noise=0.0)
+    assert not answer.sd.any()
+    assert not answer.correlation.any()
+
+
+def test_a_marginal_of_mixtures_weighs_other_laws_by_themselves(fitted):
+    model, law = fitted("Deconvolver, mixtures"), student_t([0.3], 4.0)
+    data = Observations.from_arrays(W[:5, 1:], law)
+    found = model.marginal("y").log_marginal(data, 4000)
+    assert (found.error > 0).all()
+    assert np.isfinite(model.marginal("y").posterior(data).effective_sample_size).all()
+    p = np.exp(model.marginal("y").log_prob(GRID[:, None]))
+    offset = torch.from_numpy(W[:5, 1:] - GRID)
+    kernel = torch.distributions.StudentT(4.0, 0.0, 0.3).log_prob(offset).exp().numpy()
+    wanted = np.log((kernel * p).sum(1) * (GRID[1] - GRID[0]))
+    np.testing.assert_allclose(found.log_p, wanted, atol=5 * found.error.max() + 1e-5)
 
 
 # -- slips --------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def test_the_closed_form_is_met_within_its_errors(kind):
     assert 0.7 < apart.std() < 1.8
     assert abs(apart.mean()) < 0.4
     assert np.abs(found.log_p - exact).max() < 0.1
+    assert not found.bias.any()  # it was taken off
     assert float(np.median(found.error)) < 0.01
 
 

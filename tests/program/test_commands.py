@@ -166,6 +166,20 @@ def test_condition(folder):
     assert "y_mean" not in out.column_names
 
 
+def test_condition_on_a_grid(folder):
+    succeed("fit", "stars.csv", "-c", "x,y", "-o", "kde", "-m", "kde", "-q")
+    succeed("condition", "kde", "stars.csv", "-g", "y,y", "-o", "out.parquet")
+    w, noise = measurements(catalogue())
+    sd = noise.variance().sqrt()[:, 1:]
+    wanted = deconflow.load("kde").condition(w[:, 1:], [1], noise=gaussian(sd=sd))
+    out = read("out.parquet")
+    assert np.allclose(out["x_mean"], wanted.mean[:, 0], rtol=1e-9)
+    assert np.allclose(out["x_sd"], wanted.sd[:, 0], rtol=1e-9)
+    refused = run("condition", "kde", "stars.csv", "-g", "y", "--density", "-o", "out.csv")
+    assert refused.exit_code == 2
+    assert "takes missing values for --density" in refused.output
+
+
 def test_condition_needs_only_what_is_given(folder):
     (folder / "part.csv").write_text("y,e_y\n1.0,0.1\n2.0,0.3\n")
     succeed("condition", "model", "part.csv", "-g", "y", "-o", "out.csv", "--quantiles", "0.5")

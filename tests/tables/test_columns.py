@@ -221,6 +221,20 @@ def test_only_some_columns(tmp_path):
     assert np.allclose(rows.noise.variance()[:, 1], [0.01, 0.04])
 
 
+def test_a_part_of_the_columns(tmp_path):
+    names = ["x", "y", "z", "x_err", "y_err", "z_err", "x_y_corr"]
+    columns = find_columns(names, ["x", "y", "z"])
+    part = columns.part(["z", "y"])
+    assert part.names == ("z", "y")
+    assert part.errors == (columns.errors[2], columns.errors[1])
+    assert part.correlations == ()
+    assert columns.part(["x", "y"]).correlations == columns.correlations
+    cells = {"y": [1.0, 2.0], "y_err": [0.1, 0.2], "z": [3.0, 4.0], "z_err": [0.3, 0.4]}
+    rows = rows_of(tmp_path, part, None, **cells)
+    assert np.allclose(rows.w, [[3.0, 1.0], [4.0, 2.0]])
+    assert np.allclose(rows.noise.variance(), [[0.09, 0.01], [0.16, 0.04]])
+
+
 def test_units_of_errors_are_converted(tmp_path):
     from astropy.table import Table
 

@@ -50,15 +50,23 @@ def condition_on_grid(
     grid = density.marginal(others)
     points = grid.points(np.arange(grid.values.size))
     known = _draws(data, rng)
-    shares = np.stack([_shares(density, row, points, given, others) for row in known])
+    spots = rng.uniform(size=(len(known), n_samples))
+    rows = (
+        _described(_shares(density, row, points, given, others), points, spot)
+        for row, spot in zip(known, spots, strict=True)
+    )  # one by one: a row has a weight for every point of the grid
+    drawn, mean, covariance, size = (np.stack(part) for part in zip(*rows, strict=True))
+    return drawn + grid.jitter(spots.shape, rng), mean, covariance, size
+
+
+def _described(shares: Array, points: Array, spots: Array) -> tuple[Array, ...]:
+    """Grid points ``(S, B)`` drawn by uniform numbers, and mean, covariance, effective size."""
+    edges = np.cumsum(shares)
+    chosen = np.searchsorted(edges, spots * edges[-1]).clip(max=len(points) - 1)
     mean = shares @ points
-    offset = points - mean[:, None]
-    covariance = np.einsum("ng,ngi,ngj->nij", shares, offset, offset)
-    edges = np.cumsum(shares, axis=1)
-    spots = rng.uniform(size=(len(shares), n_samples)) * edges[:, -1:]
-    chosen = np.stack([np.searchsorted(*pair) for pair in zip(edges, spots, strict=True)])
-    samples = points[chosen.clip(max=len(points) - 1)] + grid.jitter(chosen.shape, rng)
-    return samples, mean, covariance, 1 / np.square(shares).sum(1)
+    offset = points - mean
+    covariance = (shares[:, None] * offset).T @ offset
+    return points[chosen], mean, covariance, 1 / np.square(shares).sum()
 
 
 def _draws(data: Observations, rng: np.random.RandomState) -> Array:

@@ -21,11 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, Complex
 from deconflow.classical.lattice import Lattice
 from deconflow.noise import GaussianNoise, Noise
-
-Complex = NDArray[np.complex128]
 
 INFORMATIVE = 2.0
 """Times log(n) by which a frequency's power exceeds the ridge where it is informative."""

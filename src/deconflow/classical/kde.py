@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, Complex
 from deconflow.classical.bandwidths import (
     FACTORS,
     by_dimension,
@@ -26,8 +25,6 @@ from deconflow.classical.empirical import (
 )
 from deconflow.classical.kernels import KERNELS
 from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
-
-Complex = NDArray[np.complex128]
 
 
 @dataclass(frozen=True)

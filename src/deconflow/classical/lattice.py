@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 
-from deconflow._types import Array
-
-Complex = NDArray[np.complex128]
+from deconflow._types import Array, Complex
 
 MOST_ORDERS = {1: 4096, 2: 128, 3: 32}
 """Largest frequency number in each dimension; bounds time and memory."""

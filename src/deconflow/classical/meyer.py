@@ -14,11 +14,8 @@ deconvolution", Annals of Statistics 27.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
-
-Complex = NDArray[np.complex128]
+from deconflow._types import Array, Complex
 
 
 def scaling_window(r: Array) -> Array:

@@ -176,6 +176,7 @@ def _of_kind(shares: Array, points: Array) -> tuple[Array, Array, Array]:
         products = (points[:, :, None] * points[:, None]).reshape(-1, dim * dim)
         second = (within @ products).reshape(-1, dim, dim)
         return total, mean, second - mean[:, :, None] * mean[:, None]
-    mean = np.einsum("nk,nkd->nd", within, points)
+    first = points[:, 0]  # draws of an exact value are all the same: so is their mean
+    mean = first + np.einsum("nk,nkd->nd", within, points - first[:, None])
     offset = points - mean[:, None]
     return total, mean, np.einsum("nk,nki,nkj->nij", within, offset, offset)

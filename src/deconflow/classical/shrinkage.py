@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, Complex
 from deconflow.classical.empirical import AT_ONCE, FourierRows, empirical_characteristic
 from deconflow.classical.kde import FourierFit
 from deconflow.classical.lattice import Lattice
 from deconflow.classical.meyer import analyse, order_of, synthesise
-
-Complex = NDArray[np.complex128]
 
 COARSEST, FINEST = 1, 10
 """Levels that may be chosen or given."""

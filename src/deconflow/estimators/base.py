@@ -16,6 +16,7 @@ from torch import Tensor
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer
 from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.frames import plain_tables, refuse_other_names
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.validation import (
@@ -237,12 +238,16 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         given = column_numbers(columns, self.density_.names)
         if len(given) == self.density_.dim:
             raise ValueError("Expected some columns, but not all, to condition on; got all.")
-        data = Observations.from_arrays(as_floats(values, "values"), noise)
-        if data.dim != len(given):
+        values, noise = plain_tables(values, noise)
+        if hasattr(self, "feature_names_in_"):
+            refuse_other_names(values, [self.density_.names[d] for d in given])
+        known = as_floats(values, "values")
+        if known.ndim != 2 or known.shape[1] != len(given):
             raise ValueError(
                 f"Expected values of shape (N, {len(given)}), one per column that is given; "
-                f"got {tuple(data.w.shape)}."
+                f"got {known.shape}."
             )
+        data = Observations.from_arrays(known, noise)
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:

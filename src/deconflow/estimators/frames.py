@@ -21,6 +21,15 @@ def plain_tables(w: Any, noise: Any) -> tuple[Any, Any]:
     return w, noise
 
 
+def refuse_other_names(table: Any, names: list[str]) -> None:
+    """Raise if a table names its columns, and they are not these."""
+    own = [str(name) for name in getattr(table, "columns", [])]
+    if own and own != names and all(isinstance(name, str) for name in table.columns):
+        raise ValueError(
+            f"Expected the columns {', '.join(names)}, in this order; got {', '.join(own)}."
+        )
+
+
 def plain_table(table: Any) -> Any:
     """Turn a tensor into an array and an astropy table into a data frame; leave others alone."""
     if isinstance(table, Tensor):

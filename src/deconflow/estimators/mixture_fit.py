@@ -92,7 +92,8 @@ class MixtureFit(FittedDensity):
     def marginal(self, columns: Columns) -> MixtureFit:
         """Return the density of some dimensions, in the order given."""
         members = [member.marginal(columns) for member in self.members]
-        return MixtureFit(members, [self.names[d] for d in columns], self.threads)
+        others = None if self.other_laws is None else self.other_laws.marginal(columns)
+        return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)
 
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
@@ -51,6 +50,7 @@ class Posterior(ABC):
     """
 
     names: list[str]
+    _exact = False
 
     @property
     @abstractmethod
@@ -85,16 +85,16 @@ class Posterior(ABC):
         """Return the posterior of some dimensions, by name or number, in the order given."""
 
     @abstractmethod
-    def _quantile(self, share: float) -> Array:
-        """Quantile of each value, ``(N, D)``."""
+    def _quantiles(self, shares: Array) -> Array:
+        """Quantiles of each value, ``(Q, N, D)``."""
 
-    def quantile(self, q: float | Sequence[float]) -> Array:
+    def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
         shares = np.atleast_1d(np.asarray(q, dtype=float))
-        if shares.ndim != 1 or not ((shares > 0) & (shares < 1)).all():
+        if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
-        found = [self._quantile(float(share)) for share in shares]
-        return found[0] if np.ndim(q) == 0 else np.stack(found)
+        found = self._quantiles(shares)
+        return found[0] if np.ndim(q) == 0 else found
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper end, each ``(N, D)``, of the central interval with this probability."""
@@ -112,7 +112,7 @@ class Posterior(ABC):
         size = self.sd[:, :, None] * self.sd[:, None, :]
         return np.divide(self.covariance, size, out=np.zeros_like(size), where=size > 0)
 
-    def to_frame(self, q: Sequence[float] = ()) -> Any:
+    def to_frame(self, q: float | Sequence[float] = ()) -> Any:
         """Return a pandas data frame: mean, standard deviation and quantiles of each column."""
         try:
             import pandas as pd
@@ -123,13 +123,16 @@ class Posterior(ABC):
                 name="pandas",
             ) from error
         parts = {"mean": self.mean, "sd": self.sd}
-        parts |= {f"q{100 * share:g}".replace(".", "_"): self._quantile(share) for share in q}
+        shares = np.atleast_1d(np.asarray(q, dtype=float))
+        if shares.size:
+            endings = (f"q{100 * share:g}".replace(".", "_") for share in shares)
+            parts |= zip(endings, self.quantile(shares), strict=True)
         columns = {
             f"{name}_{ending}": values[:, d]
             for ending, values in parts.items()
             for d, name in enumerate(self.names)
         }
-        if np.isfinite(self.effective_sample_size).all():
+        if not self._exact:
             columns["effective_sample_size"] = self.effective_sample_size
         return pd.DataFrame(columns)
 
@@ -140,12 +143,14 @@ class Posterior(ABC):
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
-        kind = "exact" if np.isinf(self.effective_sample_size).all() else "by weighted draws"
+        kind = "exact" if self._exact else "by weighted draws"
         return f"Posterior({len(self)} rows of {', '.join(self.names)}; {kind})"
 
 
 class ExactPosterior(Posterior):
     """A Gaussian mixture per row, made again in pieces for every question: memory stays small."""
+
+    _exact = True
 
     def __init__(
         self,
@@ -194,7 +199,7 @@ class ExactPosterior(Posterior):
         chosen = np.atleast_1d(np.arange(len(self))[rows])
         part = copy(self)
         part._forget()
-        part._data = self._data[torch.from_numpy(chosen)]
+        part._data = self._data[chosen]
         part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
         return part
 
@@ -213,10 +218,15 @@ class ExactPosterior(Posterior):
         for name in ("mixture", "samples"):
             vars(self).pop(name, None)
 
-    def _quantile(self, share: float) -> Array:
-        return self._ask(lambda piece: (piece.quantile(share),))[0]
+    def _quantiles(self, shares: Array) -> Array:
+        found = self._ask(lambda piece: tuple(piece.quantile(float(share)) for share in shares))
+        return np.stack(found)
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+        if not len(self._data):
+            dim = len(self._columns)
+            parts = (np.empty((0, 1)), np.empty((0, 1, dim)), np.empty((0, 1, dim, dim)))
+            yield np.arange(0), GaussianMixture(*parts)
         for rows, piece in posterior_pieces(self._prior, self._data, self._threads):
             yield rows, piece.marginal(self._columns)
 
@@ -288,8 +298,8 @@ class WeightedPosterior(Posterior):
             [self.names[d] for d in keep],
         )
 
-    def _quantile(self, share: float) -> Array:
-        return np.quantile(self._samples, share, axis=1)
+    def _quantiles(self, shares: Array) -> Array:
+        return np.quantile(self._samples, shares, axis=1)
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64]:

@@ -36,7 +36,7 @@ class Estimate:
     error : array
         Their standard errors; zero for a closed form.
     bias : array
-        How much an estimate of so many draws is too low on average: half the relative variance.
+        How much too low they still are on average; zero where that was taken off.
     """
 
     log_p: NDArray[np.float64]
@@ -79,9 +79,9 @@ def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimat
     repeats = weights.mean(1)
     mean = repeats.mean(0)
     relative = (repeats.var(0) / REPEATS).sqrt() / mean.clamp_min(1e-300)
-    bias = 0.5 * relative.square().clamp_max(1.0)
+    bias = 0.5 * relative.square().clamp_max(1.0)  # of the logarithm; none is left
     log_p = mean.clamp_min(1e-300).log() + top + bias
-    return Estimate(log_p.numpy(), relative.numpy(), bias.numpy())
+    return Estimate(log_p.numpy(), relative.numpy(), np.zeros(len(log_p)))
 
 
 def _controlled(weights: Tensor, control: Tensor) -> Tensor:

@@ -13,14 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special
 from torch.distributions import Cauchy, Distribution, Laplace, Normal, StudentT, Uniform
 
-from deconflow._types import Array
+from deconflow._types import Array, Complex
 from deconflow.noise.split_normal_law import SplitNormal
-
-Complex = NDArray[np.complex128]
 
 LARGEST_LOG_RATIO = 3.0
 """Largest log ratio of the two sides of a split normal that is written as a mixture."""

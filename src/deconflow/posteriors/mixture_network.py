@@ -37,7 +37,7 @@ class MixtureNetwork(PosteriorModel):
     n_features
         Number of columns of :meth:`Observations.features`.
     components
-        Number of Gaussians a row.
+        Number of Gaussians per row.
     hidden, blocks, dropout
         Sizes of the network, and its dropout.
     anchored

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.program.messages import note, one_line_errors
 from deconflow.program.methods import METHODS, make_estimator
 from deconflow.program.options import (
@@ -26,7 +26,6 @@ from deconflow.program.options import (
 from deconflow.program.reading import read_table
 from deconflow.tables import Measurements, split_list
 
-Array = NDArray[np.float64]
 SHOWN_BIAS = 5e-5
 
 

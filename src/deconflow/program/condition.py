@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.program.denoise import PosteriorColumns, parse_shares
 from deconflow.program.messages import one_line_errors
 from deconflow.program.model_folder import ModelFolder, load
@@ -19,8 +19,6 @@ from deconflow.tables import RowReader, Source, split_list
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
-
-Array = NDArray[np.float64]
 
 
 def condition(
@@ -70,13 +68,20 @@ def _prediction(
 ) -> Plan:
     others = [name for name in saved.names if name not in known]
     reader = saved.reader(source, known)
+    given = None if saved.takes_missing_values else [saved.names.index(name) for name in known]
     columns = PosteriorColumns(
-        saved.estimator, reader.columns.law, saved.names, shares, targets=others, seed=seed
-    )
+        saved.estimator, reader.columns.law, saved.names, shares,
+        targets=others, given=given, seed=seed,
+    )  # fmt: skip
     return reader, columns.columns, columns
 
 
 def _density(saved: ModelFolder, source: Source, known: list[str]) -> Plan:
+    if not saved.takes_missing_values:
+        raise ValueError(
+            "Expected a model that takes missing values for --density; "
+            f"got one of --method {saved.method}. Fit one with --method xd."
+        )
     dims = [saved.names.index(name) for name in known]
     compute = ConditionalDensity(saved.estimator, dims)
     return saved.reader(source), ["conditional_log_density"], compute
@@ -114,4 +119,4 @@ def _known(saved: ModelFolder, given: list[str]) -> list[str]:
             f"Expected --given with some, but not all, of {', '.join(saved.names)}; got "
             f"{', '.join(given) or 'none'}."
         )
-    return given
+    return list(dict.fromkeys(given))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.program.messages import one_line_errors
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
@@ -20,7 +20,6 @@ from deconflow.tables import split_list
 if TYPE_CHECKING:
     from deconflow.noise import Noise
 
-Array = NDArray[np.float64]
 USUAL_DRAWS, DRAWS_FOR_QUANTILES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles."""
 
@@ -80,6 +79,8 @@ class PosteriorColumns:
         Number of draws to add.
     targets : sequence of str or None
         The dimensions to describe; None for all.
+    given : sequence of int or None
+        The dimensions that rows measure, where these have no others; None for all.
     """
 
     estimator: Any
@@ -89,6 +90,7 @@ class PosteriorColumns:
     correlations: bool = False
     samples: int = 0
     targets: Sequence[str] | None = None
+    given: Sequence[int] | None = None
     seed: int = 0
     _seeds: Any = field(init=False)
 
@@ -114,13 +116,20 @@ class PosteriorColumns:
     def __call__(self, w: Array, noise: Noise) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
         seed = next(self._seeds)
-        answer = self.estimator.posterior(
-            w, noise=noise, n_samples=self._n_samples, random_state=seed,
-            n_proposals=max(1000, self._n_samples),
-        )  # fmt: skip
-        parts = [answer.mean, answer.sd, *(answer.quantile(share) for share in self.shares)]
-        columns = [part[:, self._dims] for part in parts] + self._extra(answer, seed)
-        return np.concatenate(columns, axis=1)
+        answer = self._posterior(w, noise, seed)
+        quantiles = answer.quantile(self.shares) if self.shares else ()
+        parts = [answer.mean, answer.sd, *quantiles]
+        columns = [part if self.given else part[:, self._dims] for part in parts]
+        return np.concatenate(columns + self._extra(answer, seed), axis=1)
+
+    def _posterior(self, w: Array, noise: Noise, seed: int) -> Any:
+        """Posterior of all dimensions; of the targets only if some dimensions are given."""
+        draws = {"n_samples": self._n_samples, "random_state": seed}
+        if self.given:
+            return self.estimator.condition(w, self.given, noise=noise, **draws)
+        return self.estimator.posterior(
+            w, noise=noise, n_proposals=max(1000, self._n_samples), **draws
+        )
 
     def _extra(self, answer: Any, seed: int) -> list[Array]:
         columns = []

@@ -92,9 +92,22 @@ class ModelFolder:
         given = {RENAMED.get(name, name): value for name, value in kept.items()}
         return special_settings(self.estimator, given)
 
+    @property
+    def takes_missing_values(self) -> bool:
+        """Whether the estimator answers about rows with missing values."""
+        from sklearn.utils import get_tags
+
+        return get_tags(self.estimator).input_tags.allow_nan
+
     def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
-        """Return what reads this model's measurements from a table."""
+        """Return what reads this model's measurements from a table.
+
+        Of ``only`` some columns, the others are missing, or left out where the estimator takes no
+        missing values.
+        """
         columns = self.columns or find_columns(source.names, self.names)
+        if only is not None and not self.takes_missing_values:
+            return RowReader(columns.part(only), source)
         return RowReader(columns, source, only)
 
 

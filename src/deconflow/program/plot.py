@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors
 from deconflow.program.model_folder import ModelFolder, load
@@ -19,7 +20,6 @@ from deconflow.tables import need, open_table, read_rows, split_list, split_part
 if TYPE_CHECKING:
     from deconflow.noise import Noise
 
-Array = NDArray[np.float64]
 KINDS = ("corner", "marginals", "history", "diagnostics")
 SHOWN, DRAWS, CHECKED = 20_000, 20_000, 2000
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from deconflow._types import Array
 from deconflow.program.messages import one_line_errors
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
@@ -24,8 +24,6 @@ from deconflow.tables import RowReader
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
-
-Array = NDArray[np.float64]
 
 
 def score(

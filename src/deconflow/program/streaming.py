@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from deconflow._types import Array
 from deconflow.tables import (
     RowReader,
     Source,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from deconflow.noise import Noise
 
-Array = NDArray[np.float64]
 Compute = Callable[[Array, "Noise"], Array]
 """From ``(n, D)`` measurements and their noise to ``(n, C)`` new columns."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from deconflow.tables.option_syntax import Bar, Bars, Pairs, parse_errors, parse_pairs
@@ -98,6 +98,18 @@ class Columns:
         shared = [column for a, b, column in self.correlations if {a, b} <= {*wanted}]
         scales = [column for column, _ in self.scales(only)]
         return list(dict.fromkeys([*wanted, *scales, *shared]))
+
+    def part(self, names: Sequence[str]) -> Self:
+        """Return some of the measured columns, with what is known of their noise."""
+        keep = [self.names.index(name) for name in names]
+        return replace(
+            self,
+            names=tuple(names),
+            errors=tuple(self.errors[d] for d in keep),
+            correlations=tuple(p for p in self.correlations if {*p[:2]} <= {*names}),
+            covariances=tuple(p for p in self.covariances if {*p[:2]} <= {*names}),
+            units=tuple(self.units[d] for d in keep) if self.units else (),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
