@@ -283,7 +283,7 @@ def test_automatic_device_and_its_absence(problem):
 def test_scoring_is_chunked(problem, monkeypatch):
     w, sd = problem
     model = tiny().fit(w, noise=sd)
-    import deconflow.estimators.fitted as module
+    import deconflow.estimators.weighted_fit as module
 
     sizes = []
     inner = module.weigh

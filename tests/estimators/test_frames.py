@@ -123,5 +123,5 @@ def test_other_names_are_refused():
 
 def test_arrays_in_cells_are_refused():
     table = Table({"x": W[:, 0], "y": W})
-    with pytest.raises(ValueError, match="Expected one number a row in column 'y'"):
+    with pytest.raises(ValueError, match="Expected one number per row in column 'y'"):
         XDGMM(1).fit(table, noise=[0.1, 0.1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +56,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     __metadata_request__fit = {**MEASURED, "sample_weight": True}
     __metadata_request__score = {**MEASURED, "n_samples": UNUSED}
 
+    _column_names: list[str] | None = None
     _takes_missing_values = True
     _takes_projections = True
 
@@ -253,7 +255,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""
         check_is_fitted(self)
-        return self.density_.marginal(column_numbers(columns, self.density_.names))
+        return self.density_.marginal(columns)
+
+    def name_columns(self, names: Sequence[str]) -> Self:
+        """Say what the columns are called, before a fit to arrays, which have no names."""
+        self._column_names = [str(name) for name in names]
+        return self
 
     def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:
         """Write the fitted model to a folder, as JSON and safetensors.
@@ -279,7 +286,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     @property
     def _names(self) -> list[str]:
         """Names of the truth's dimensions."""
-        given = getattr(self, "feature_names_in_", None)
+        given = getattr(self, "feature_names_in_", self._column_names)
         if given is None or len(given) != self.n_latent_:
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]

@@ -145,7 +145,8 @@ class Deconvolver(DensityEstimator):
         what = f"verage of Gaussian mixtures with {count} components each."
         if self.method_ == "xd":
             return f"A{what}"
-        return f"{len(self.histories_)} flows, with {1 - FLOW_SHARE:.0%} of an a{what}"
+        flows = f"{len(self.histories_)} flow{'s' if len(self.histories_) > 1 else ''}"
+        return f"{flows}, with {1 - FLOW_SHARE:.0%} of an a{what}"
 
     def summary(self) -> str:
         """Say what was fitted, what was chosen and why, and how far to trust it."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
-from deconflow.estimators.posterior import Posterior
+from deconflow.checks import as_floats
+from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -39,9 +41,30 @@ class FittedDensity(ABC):
         """Number of dimensions."""
         return len(self.names)
 
-    @abstractmethod
-    def log_prob(self, v: Array) -> Array:
+    def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
+        values = as_floats(v, "v")
+        if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
+            raise ValueError(
+                f"Expected finite values in v of shape (N, {self.dim}), for the columns "
+                f"{', '.join(self.names)}; got shape {values.shape}."
+            )
+        return self._log_prob(values)
+
+    def marginal(self, columns: Any) -> FittedDensity:
+        """Return the density of some dimensions, by name or number, in the order given."""
+        return self._marginal(column_numbers(columns, self.names))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.names)})"
+
+    @abstractmethod
+    def _log_prob(self, v: Array) -> Array:
+        """Log density of checked values."""
+
+    @abstractmethod
+    def _marginal(self, columns: Columns) -> FittedDensity:
+        """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
     def sample(self, n: int, random_state: RandomState = None) -> Array:
@@ -70,10 +93,6 @@ class FittedDensity(ABC):
     @abstractmethod
     def averaged(self) -> list[FittedDensity]:
         """Return the densities that this is an average of; none for a single fit."""
-
-    @abstractmethod
-    def marginal(self, columns: Columns) -> FittedDensity:
-        """Return the density of some dimensions, in the order given."""
 
     @abstractmethod
     def condition(

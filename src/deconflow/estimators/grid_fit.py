@@ -20,8 +20,7 @@ class GridFit(FittedDensity):
     def __init__(self, grid: GridDensity, names: list[str]) -> None:
         self.grid, self.names = grid, names
 
-    def log_prob(self, v: Array) -> Array:
-        """Log density ``(N,)`` of true values ``(N, D)``."""
+    def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
@@ -73,8 +72,7 @@ class GridFit(FittedDensity):
         """Return nothing: a single fit."""
         return []
 
-    def marginal(self, columns: Columns) -> GridFit:
-        """Return the density of some dimensions, in the order given."""
+    def _marginal(self, columns: Columns) -> GridFit:
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 
     def condition(

@@ -48,8 +48,7 @@ class MixtureFit(FittedDensity):
         """The average, as one mixture of all components."""
         return self.members[0] if len(self.members) == 1 else mix(self.members)
 
-    def log_prob(self, v: Array) -> Array:
-        """Log density ``(N,)`` of true values ``(N, D)``."""
+    def _log_prob(self, v: Array) -> Array:
         step = rows_at_once(self.mixture.n_components)
         parts = [self.mixture.log_prob(v[lo : lo + step]) for lo in range(0, len(v), step)]
         return np.concatenate(parts)
@@ -89,8 +88,7 @@ class MixtureFit(FittedDensity):
             return []
         return [MixtureFit([member], self.names, self.threads) for member in self.members]
 
-    def marginal(self, columns: Columns) -> MixtureFit:
-        """Return the density of some dimensions, in the order given."""
+    def _marginal(self, columns: Columns) -> MixtureFit:
         members = [member.marginal(columns) for member in self.members]
         others = None if self.other_laws is None else self.other_laws.marginal(columns)
         return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise, gaussian
+from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.posteriors import (
     DefensiveProposal,
@@ -28,8 +29,11 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.xd import fit_exact
 
 POINTS_AT_ONCE = 2**14
+DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
+"""Draws of a flow, and Gaussians fitted to them, that propose for rows of another kind."""
 SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
 
@@ -51,8 +55,8 @@ class Proposing(Protocol):
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)`` of standardised rows."""
 
-    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
-        """Turn rows that measure only some dimensions into rows that draws can be made for."""
+    def for_other_rows(self, density: Density) -> ProposedByMixture:
+        """Return what proposes for rows that measure something else than those fitted."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,12 @@ class ProposedByModel:
         parts = (draws.log_marginal(), relative, 0.5 * relative.square())
         return Estimate(*(part.double().cpu().numpy() for part in parts))
 
-    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
-        """Leave the other dimensions missing: networks know rows of one width only."""
-        return missing_others(data, given, dim)
+    def for_other_rows(self, density: Density) -> ProposedByMixture:
+        """Fit a mixture to draws of the density: a network knows rows of its own kind only."""
+        with torch.no_grad(), isolated_rng(0):
+            drawn = density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
+        drawn = drawn[np.isfinite(drawn).all(1)]
+        return ProposedByMixture(fit_exact(drawn, COMPONENTS, seed=0))
 
 
 @dataclass(frozen=True)
@@ -99,9 +106,9 @@ class ProposedByMixture:
         rows = RowsWithProposals.of(data, self.mixture, dtype)
         return estimate_log_likelihood(density, rows, n_draws)
 
-    def embed(self, data: Observations, given: Columns, dim: int) -> Observations:
-        """Project the truth onto the dimensions given, which takes any law of the noise."""
-        return seen_through(data, given, dim)
+    def for_other_rows(self, density: Density) -> ProposedByMixture:
+        """Return itself: a mixture proposes for rows of any kind."""
+        return self
 
 
 class WeightedFit(FittedDensity):
@@ -127,8 +134,7 @@ class WeightedFit(FittedDensity):
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
         self.names = names
 
-    def log_prob(self, v: Array) -> Array:
-        """Log density ``(N,)`` of true values ``(N, D)``."""
+    def _log_prob(self, v: Array) -> Array:
         like = next(self.density.parameters())
         with torch.no_grad():
             parts = [
@@ -199,22 +205,25 @@ class WeightedFit(FittedDensity):
             if not isinstance(member, MixtureDensity)
         ]
 
-    def marginal(self, columns: Columns) -> MarginalFit:
-        """Return the density of some dimensions, in the order given."""
+    def _marginal(self, columns: Columns) -> MarginalFit:
         return MarginalFit(self, columns)
 
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = self.proposing.embed(data, given, self.dim)
+        rows = seen_through(data, given, self.dim)
         whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
         return whole.marginal(self._others(given))
 
     def measuring(self, rows: Observations) -> WeightedFit:
         """Return the same density, for rows that measure something else than those fitted."""
         units = self.standardiser.measuring(rows)
-        return WeightedFit(self.density, units, self.proposing, self.names)
+        return WeightedFit(self.density, units, self._proposing_for_others, self.names)
+
+    @cached_property
+    def _proposing_for_others(self) -> ProposedByMixture:
+        return self.proposing.for_other_rows(self.density)
 
     def _standardised_chunks(
         self, data: Observations, n_draws: int, random_state: RandomState
@@ -239,14 +248,16 @@ class WeightedFit(FittedDensity):
 
 
 class MarginalFit(FittedDensity):
-    """Some dimensions of a density that has no closed form: the others count as not measured."""
+    """Some dimensions of a density that has no closed form: the others count as not measured.
+
+    Log densities are estimates from 1,000 points each.
+    """
 
     def __init__(self, parent: WeightedFit, columns: Columns) -> None:
         self.parent, self.columns = parent, columns
         self.names = [parent.names[d] for d in columns]
 
-    def log_prob(self, v: Array) -> Array:
-        """Log density ``(N,)`` of true values ``(N, D)``, estimated from 1,000 points each."""
+    def _log_prob(self, v: Array) -> Array:
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
         return self.log_marginal(exact, 1000).log_p
 
@@ -281,38 +292,22 @@ class MarginalFit(FittedDensity):
         """Return nothing: a single fit."""
         return []
 
-    def marginal(self, columns: Columns) -> MarginalFit:
-        """Return the density of some dimensions, in the order given."""
+    def _marginal(self, columns: Columns) -> MarginalFit:
         return MarginalFit(self.parent, self.columns[columns])
 
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = self.parent.proposing.embed(data, self.columns[given], self.parent.dim)
+        rows = seen_through(data, self.columns[given], self.parent.dim)
         whole = self.parent.measuring(rows).posterior(rows, n_samples, random_state=random_state)
         return whole.marginal(self.columns[self._others(given)])
 
     def _embedded(self, data: Observations) -> Observations:
-        return self.parent.proposing.embed(data, self.columns, self.parent.dim)
+        return seen_through(data, self.columns, self.parent.dim)
 
 
 def standardised(standardiser: Standardiser, data: Observations) -> Observations:
     """Change the units of rows, and give exact values a little noise."""
     data = standardiser.observations(data)
     return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-
-
-def missing_others(data: Observations, given: Columns, dim: int) -> Observations:
-    """Widen rows that measure only some dimensions by missing values."""
-    if data.projection is not None or not isinstance(data.noise, GaussianNoise):
-        raise ValueError(
-            "Expected Gaussian noise of some columns, because a network knows rows of one width "
-            f"only; got {data.noise!r}. Use Deconvolver or XDGMM for other laws."
-        )
-    w = np.full((len(data), dim), np.nan)
-    w[:, given] = data.measured()
-    covariance = np.broadcast_to(np.eye(dim), (len(data.noise.covariance()), dim, dim)).copy()
-    covariance[:, given[:, None], given] = data.noise.covariance().numpy()
-    law = gaussian(covariance=covariance if len(covariance) > 1 else covariance[0])
-    return Observations.from_arrays(w, law)

@@ -68,6 +68,7 @@ def fit(
             method, len(rows.w), settings or (),
             random_state=seed, verbose=not quiet, checkpoint=checkpoint,
         )  # fmt: skip
+        model.name_columns(found.names)
         seconds = _fit(model, rows, f"fitting {method}", quiet)
         certificate = _checked(model, rows, found)
         about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
