@@ -133,6 +133,37 @@ def test_condition_of_one_gaussian_is_the_textbooks():
         np.testing.assert_allclose(found.covariance, [[[V[1, 1] - gain * V[0, 1]]]], rtol=1e-8)
 
 
+def test_a_flow_fitted_under_another_law_answers_about_some_columns():
+    """Its network knows rows of two columns under Student-t noise only; a mixture proposes."""
+    rng = np.random.default_rng(0)
+    v = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=2000)
+    w = v + 0.2 * rng.standard_t(5, size=v.shape)
+    model = FlowDeconvolver(epochs=2, random_state=0).fit(w, noise=student_t([0.2, 0.2], 5.0))
+    x = np.linspace(-8, 8, 801)
+    p = np.exp(model.score_samples(np.column_stack([np.ones_like(x), x])))
+    found, mean = model.condition([[1.0]], [0]), (p @ x) / p.sum()
+    assert found.mean[0, 0] == pytest.approx(mean, abs=0.1)  # three errors of 900 draws
+    assert found.sd[0, 0] == pytest.approx(np.sqrt((p @ (x - mean) ** 2) / p.sum()), rel=0.1)
+    density = np.exp(model.marginal("v0").log_prob([[1.0]]))
+    assert density[0] == pytest.approx(p.sum() * (x[1] - x[0]), rel=0.02)
+
+
+def test_what_a_marginal_takes(fitted):
+    marginal = fitted("XDGMM").marginal(["y", "x"])
+    both = fitted("XDGMM").score_samples(table(W[:3]))
+    np.testing.assert_allclose(marginal.log_prob(W[:3, ::-1].tolist()), both, rtol=1e-10)
+    np.testing.assert_allclose(
+        marginal.marginal("x").log_prob(W[:3, :1]),
+        fitted("XDGMM").marginal(0).log_prob(W[:3, :1]),
+        rtol=1e-10,
+    )
+    assert repr(marginal) == "MixtureFit(y, x)"
+    with pytest.raises(ValueError, match=r"of shape \(N, 2\), for the columns y, x; got shape"):
+        marginal.log_prob([1.0, 2.0])
+    with pytest.raises(ValueError, match="among y, x"):
+        marginal.marginal("z")
+
+
 @pytest.mark.parametrize("name", ["Deconvolver, flows", "XDGMM"])
 def test_conditions_know_other_laws(name, fitted):
     """A Laplace law of the given value, by brute force."""

@@ -293,7 +293,7 @@ def test_scoring_is_chunked(problem, monkeypatch):
         return inner(density, posterior, data, k)
 
     monkeypatch.setattr(module, "weigh", watched)
-    monkeypatch.setattr("deconflow.estimators.fitted.POINTS_AT_ONCE", 500)
+    monkeypatch.setattr("deconflow.estimators.weighted_fit.POINTS_AT_ONCE", 500)
     model.score(w, noise=sd, n_samples=20)
     assert max(sizes) <= 500
     assert sum(sizes) == 150 * 20

@@ -335,3 +335,12 @@ def test_the_example_of_each_help_works(folder, name):
     output = succeed(*EXAMPLES[name].split())
     if name == "compare":
         assert re.search(r"xd +held-out log p\(w\) -\d", output)
+
+
+def test_a_model_of_the_program_knows_its_columns_in_python(folder):
+    model = deconflow.load(folder / "model")
+    assert model.density_.names == ["x", "y"]
+    v = model.sample(5, random_state=0)
+    np.testing.assert_array_equal(
+        model.marginal("y").log_prob(v[:, 1:]), model.marginal(1).log_prob(v[:, 1:])
+    )
