@@ -161,3 +161,36 @@ def test_very_uneven_error_bars_are_refused_not_cut(data):
     assert np.isfinite(XDGMM(1).fit(w, noise=split_normal(sd, 19 * sd)).score_samples(w)).all()
     with pytest.raises(ValueError, match="within a factor of 20"):
         XDGMM(1).fit(w, noise=split_normal(sd, 25 * sd))
+
+
+def two_clumps(rng, huge, honest=True):
+    """Rows about two places 4 apart; every seventh, and some cells, have noise of a huge sd."""
+    v = rng.normal(size=(600, 2)) * [1, 0.5] + 4 * rng.integers(2, size=(600, 1))
+    sd = rng.uniform(0.2, 0.6, size=v.shape)
+    sd[::7] = huge
+    sd[1::7, 0] = huge
+    w = v + sd * rng.normal(size=v.shape)
+    return v, w, sd if honest else np.minimum(sd, 0.6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"init": "random"}, {"n_average": 2}])
+@pytest.mark.parametrize("huge", [30, 300, 1e6])
+def test_rows_of_huge_noise_change_nothing(rng, huge, settings):
+    v, w, sd = two_clumps(rng, huge)
+    good = (sd < 1).all(1)
+    without = XDGMM(2, random_state=0, **settings).fit(w[good], noise=sd[good])
+    model = XDGMM(2, random_state=0, **settings).fit(w, noise=sd)
+    # the other cells of rows with one huge one do say something
+    assert abs(model.score(v, noise=0.0) - without.score(v, noise=0.0)) < 0.02
+
+
+def test_rows_of_huge_noise_change_nothing_where_values_are_missing(rng):
+    v, w, sd = two_clumps(rng, 300)
+    w[rng.random(w.shape) < 0.1] = np.nan
+    w, sd = w[~np.isnan(w).all(1)], sd[~np.isnan(w).all(1)]
+    assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() > 0.4
+
+
+def test_rows_of_huge_noise_that_nobody_told_of_do_change_the_fit(rng):
+    v, w, sd = two_clumps(rng, 300, honest=False)
+    assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() < 0.3

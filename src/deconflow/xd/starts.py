@@ -1,4 +1,4 @@
-r"""Where EM starts: k-means or random rows.
+r"""Where EM starts: k-means or random rows, of those that say something about the truth.
 
 Components start as wide as their noisy rows, noise included. Starts with the noise subtracted
 converge as fast, but to densities of more spikes: on moons twice as far from the truth.
@@ -25,6 +25,8 @@ from deconflow.xd.posterior import posterior
 
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
+LEAST_SHARE = 0.25
+"""Values that say less than this share of what the usual ones say are no places to start at."""
 
 
 def mean_noise(data: Observations, units: Standardiser) -> Array:
@@ -54,10 +56,14 @@ class Starter:
     def __init__(self, data: Observations, rows: KernelRows, floor: Array | None) -> None:
         self.floor, self.dim = floor, rows.dim
         some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
-        if data.observed is None and data.projection is None:
-            self.points = rows.units.observations(some).w.numpy()
-        else:
+        telling = _telling(some)
+        some, telling = some[telling.any(-1)], telling[telling.any(-1)]
+        self.points = rows.units.observations(some).w.numpy()
+        if data.observed is not None or data.projection is not None:
             self.points = _one_gaussian(some, rows.units, self.floor)
+        elif not telling.all():
+            guesses = _one_gaussian(some, rows.units, self.floor)
+            self.points = np.where(telling.numpy(), self.points, guesses)
 
     def make(self, n_components: int, method: str, rng: np.random.RandomState) -> GaussianMixture:
         """Make one start."""
@@ -110,6 +116,22 @@ def _thread_pools() -> ThreadpoolController:
 def _covariance(points: Array) -> Array:
     spread = np.cov(points.T, ddof=0).reshape(points.shape[1], -1)
     return spread + 1e-12 * np.eye(len(spread))
+
+
+def _telling(some: Observations) -> torch.Tensor:
+    """Which measured values ``(N, M)`` say nearly as much about the truth as the usual ones.
+
+    A value says as much as the share of the truth in its variance. Values of far larger noise
+    than others say next to nothing, and their scatter makes starts that no component survives.
+    """
+    seen = torch.ones_like(some.w, dtype=torch.bool) if some.observed is None else some.observed
+    variance = some.noise.variance()
+    if len(variance) == 1 or not seen.any(0).all():
+        return seen
+    signal = (some.projections() * Standardiser.fit(some).scale).square().sum(-1)
+    share = torch.where(seen, signal / (signal + variance), 0.0)
+    usual = share.square().sum(0) / share.sum(0)
+    return seen & (share >= LEAST_SHARE * usual)
 
 
 def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) -> Array:
