@@ -185,12 +185,12 @@ def test_rows_of_huge_noise_change_nothing(rng, huge, settings):
 
 
 def test_rows_of_huge_noise_change_nothing_where_values_are_missing(rng):
-    v, w, sd = two_clumps(rng, 300)
+    _, w, sd = two_clumps(rng, 300)
     w[rng.random(w.shape) < 0.1] = np.nan
     w, sd = w[~np.isnan(w).all(1)], sd[~np.isnan(w).all(1)]
     assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() > 0.4
 
 
 def test_rows_of_huge_noise_that_nobody_told_of_do_change_the_fit(rng):
-    v, w, sd = two_clumps(rng, 300, honest=False)
+    _, w, sd = two_clumps(rng, 300, honest=False)
     assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() < 0.3
