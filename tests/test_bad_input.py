@@ -266,7 +266,8 @@ BAD_CALLS = {
     "fit: text": (lambda m: fit([["a", "b"]] * 3), ValueError, r"numbers in w; got.*a.*row 0"),
     "fit: bad noise": (lambda m: fit(noise=with_value(np.ones((N, D)), (3, 1), -1)),
         ValueError, r"got -1 at row 3, column 1"),
-    "fit: weights": (lambda m: fit(sample_weight=[1.0]), ValueError, r"weights of shape \(30,\)"),
+    "fit: weights": (lambda m: fit(sample_weight=[1.0]), ValueError,
+        r"sample_weight of shape \(30,\)"),
     "fit: bounded noise with missing values": (
         lambda m: fit(with_value(W, (0, 0), np.nan), noise=uniform([1.0, 1.0])),
         ValueError, r"complete rows.*bounded support"),

@@ -18,6 +18,7 @@ from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
+from deconflow.frames import plain_table, refuse_other_names
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
@@ -43,7 +44,8 @@ class FittedDensity(ABC):
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
-        values = as_floats(v, "v")
+        refuse_other_names(v, self.names)
+        values = as_floats(plain_table(v, "v"), "v")
         if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
             raise ValueError(
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
