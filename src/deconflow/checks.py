@@ -48,7 +48,7 @@ def unmasked(values: Any, name: str) -> Any:
             f"Expected plain numbers in {name}; got a quantity in {unit}. "
             f"Pass its numbers: .to_value(unit)."
         )
-    if not (hasattr(values, "mask") and hasattr(values, "filled")):
+    if not all(hasattr(values, part) for part in ("mask", "filled", "dtype")):
         return values
     kind = values.dtype.kind
     if kind in "bmMV":  # refused in any case

@@ -170,7 +170,7 @@ def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:
     if several:
         got = f"several for one column: {', '.join(':'.join(dict.fromkeys(b)) for b in several)}"
     elif lost:
-        got = f"{', '.join(available)}, of which {', '.join(lost)} belongs to none"
+        got = f"{', '.join(available)}, with no column for {', '.join(lost)}"
     else:
         got = ", ".join(available)
     raise ValueError(

@@ -109,7 +109,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
             ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
-            ``x_err``; see :doc:`noise`.
+            ``x_err``, and are converted to their units.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
@@ -53,6 +53,12 @@ class FittedDensity(ABC):
             )
         return self._log_prob(values)
 
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        check_integer("n", n, 1)
+        check_seed(random_state)
+        return self._sample(n, random_state)
+
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some dimensions, by name or number, in the order given."""
         return self._marginal(column_numbers(columns, self.names))
@@ -69,8 +75,8 @@ class FittedDensity(ABC):
         """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
-        """Draw ``(n, D)``."""
+    def _sample(self, n: int, random_state: RandomState) -> Array:
+        """Draw ``(n, D)``, with checked arguments."""
 
     @abstractmethod
     def log_marginal(

@@ -247,7 +247,7 @@ def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: fl
     """Make noise of a law by its name, from the error bars of values that are independent."""
     from deconflow import noise as laws
 
-    if kind == "split-normal" or (lower != upper).any():
+    if kind == "split-normal" or not np.array_equal(lower, upper, equal_nan=True):
         return laws.split_normal(lower=lower, upper=upper)
     if kind == "student-t":
         return laws.student_t(scale=lower, df=np.full_like(lower, df))
