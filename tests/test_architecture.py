@@ -199,3 +199,10 @@ def test_info_starts_at_once(tmp_path):
     assert "setting    n_components = 2" in done.stdout
     assert "Simulated measurements" in done.stdout
     assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_editors_see_types_and_public_names():
+    import deconflow
+
+    assert (SOURCE / "py.typed").exists()
+    assert sorted(dir(deconflow)) == sorted(deconflow.__all__)

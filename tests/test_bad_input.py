@@ -3,8 +3,11 @@
 import json
 import re
 import warnings
+from datetime import date
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -44,6 +47,12 @@ def with_value(array, position, value):
     return changed
 
 
+def masked(array, position):
+    mask = np.zeros(np.shape(array), dtype=bool)
+    mask[position] = True
+    return np.ma.masked_array(array, mask)
+
+
 def observe(noise=0.1, w=W, **arrays):
     return Observations.from_arrays(w, noise, **arrays)
 
@@ -72,6 +81,9 @@ def check(call, kind, message):
     assert IN_OUR_FORM.search(said) or GIVEN_FORMS.search(said), said
 
 
+FIELDS = np.zeros(N, dtype=[("a", float), ("b", float)])
+CELLS = np.empty((1, 2), dtype=object)
+CELLS[0, 0], CELLS[0, 1] = [1.0, 2.0], 1.0
 COVARIANCES = np.stack([np.eye(D)] * N)
 MIX = (np.full((N, 1), 1.0), np.zeros((N, 1, D)), COVARIANCES[:, None])
 
@@ -172,6 +184,18 @@ BAD_NOISE = {
         TypeError, r"returns a torch distribution; got"),
     "law of no rows": (lambda: from_law(scalar_normal, scale=[[1.0]]),
         ValueError, r"law over shape \(N, D\); got batch shape \(\)"),
+    # not numbers, though numpy would take some of them for such
+    "true": (lambda: observe(True), TypeError, r"numbers as noise; got True"),
+    "booleans": (lambda: observe(W > 0), TypeError, r"numbers in noise; got booleans"),
+    "a dict": (lambda: observe({"x": 1.0}), TypeError, r"numbers in noise; got dict"),
+    "a generator": (lambda: observe(x for x in W), TypeError, r"numbers in noise; got generator"),
+    "fields": (lambda: observe(FIELDS), TypeError, r"plain array.*noise.*fields a, b"),
+    "mixture of a number": (lambda: gaussian_mixture(np.ones((4, 2)), 0.0, np.ones(2)),
+        ValueError, r"means \(J, D\).*got \(4, 2\), \(\) and \(2,\)"),
+    "masked where a value is": (lambda: observe(masked(np.ones((N, D)), (4, 0))),
+        ValueError, r"finite.*noise.*nan at row 4, column 0"),
+    "masked scale": (lambda: laplace(masked(np.ones((N, D)), (4, 0))),
+        ValueError, r"scale.*nan at row 4, column 0"),
     "noise with no length": (lambda: len(gaussian(sd=[1.0])), TypeError, r"any number of rows"),
 }  # fmt: skip
 
@@ -189,6 +213,25 @@ BAD_OBSERVATIONS = {
     "complex": (lambda: observe(w=W + 1j), ValueError, r"[Cc]omplex.*w"),
     "sparse": (lambda: observe(w=sparse.csr_array(W)), TypeError, r"w as a dense.*toarray"),
     "objects": (lambda: observe(w=[[{}, 1.0]]), TypeError, r"numbers in w"),
+    "booleans": (lambda: observe(w=W > 0), TypeError, r"numbers in w; got booleans"),
+    "dates": (lambda: observe(w=np.ones((N, D), "M8[D]")), TypeError, r"w; got dates"),
+    "times": (lambda: observe(w=np.ones((N, D), "m8[s]")), TypeError, r"w; got times"),
+    "a date": (lambda: observe(w=[[1.0, date(2020, 1, 1)]]), TypeError,
+        r"numbers in w; got date at row 0, column 1"),
+    "a boolean": (lambda: observe(w=np.array([[1.0, True]], dtype=object)), TypeError,
+        r"numbers in w; got bool at row 0, column 1"),
+    "a boolean column": (lambda: observe(w=pd.DataFrame({"x": [1.0], "y": [True]})), TypeError,
+        r"w; got booleans in column 1"),
+    "fields": (lambda: observe(w=FIELDS), TypeError, r"plain array.*w.*fields a, b"),
+    "a sparse tensor": (lambda: observe(w=torch.tensor(W).to_sparse()), TypeError,
+        r"w as a dense array.*to_dense"),
+    "cells of several values": (lambda: observe(w=CELLS), ValueError,
+        r"rectangular.*w; got 2 values at row 0"),
+    "all masked": (lambda: observe(w=masked(W, 3)), ValueError, r"only NaN or masked.*row 3"),
+    "masked projection": (lambda: observe(projection=masked(np.ones((D, D)), (1, 0))),
+        ValueError, r"finite values in projection"),
+    "masked weight": (lambda: observe(weights=masked(np.ones(N), 5)), ValueError,
+        r"weights.*nan in row 5"),
     "short weights": (lambda: observe(weights=np.ones(3)), ValueError,
         r"weights of shape \(30,\); got \(3,\)"),
     "negative weight": (lambda: observe(weights=with_value(np.ones(N), 5, -1)),
@@ -266,7 +309,8 @@ BAD_CALLS = {
     "fit: text": (lambda m: fit([["a", "b"]] * 3), ValueError, r"numbers in w; got.*a.*row 0"),
     "fit: bad noise": (lambda m: fit(noise=with_value(np.ones((N, D)), (3, 1), -1)),
         ValueError, r"got -1 at row 3, column 1"),
-    "fit: weights": (lambda m: fit(sample_weight=[1.0]), ValueError, r"weights of shape \(30,\)"),
+    "fit: weights": (lambda m: fit(sample_weight=[1.0]), ValueError,
+        r"sample_weight of shape \(30,\)"),
     "fit: bounded noise with missing values": (
         lambda m: fit(with_value(W, (0, 0), np.nan), noise=uniform([1.0, 1.0])),
         ValueError, r"complete rows.*bounded support"),
@@ -290,6 +334,21 @@ BAD_CALLS = {
         ValueError, r"n_samples.*at least 1; got 0"),
     "posterior: no proposals": (lambda m: m.posterior(W, noise=0.1, n_proposals=0),
         ValueError, r"at least (one draw|1).*got 0"),
+    "sample: None": (lambda m: m.sample(None), ValueError, r"n_samples.*got None"),
+    "sample: a list": (lambda m: m.sample([3]), ValueError, r"n_samples.*got \[3\]"),
+    "sample: true": (lambda m: m.sample(True), ValueError, r"n_samples.*got True"),
+    "density: no samples": (lambda m: m.density_.sample(0), ValueError, r"n as a whole.*got 0"),
+    "posterior: no draws": (lambda m: m.posterior(W, noise=0.1, n_proposals=50).sample(0),
+        ValueError, r"n_samples.*got 0"),
+    "fit: weight": (lambda m: fit(sample_weight=-np.ones(N)), ValueError, r"sample_weight.*got -1"),
+    "fit: ragged": (lambda m: fit([[1.0], [1.0, 2.0]]), ValueError, r"rectangular.*w"),
+    "fit: objects": (lambda m: fit([[{}, 1.0]] * 3), TypeError, r"numbers in w; got dict at row 0"),
+    "score: no noise": (lambda m: m.score(W), ValueError,
+        r"noise, because .*; got none\..*enable_metadata_routing=True"),
+    "score_samples: masked": (lambda m: m.score_samples(masked(W, (4, 1))),
+        ValueError, r"finite values in v.*row 4, column 1"),
+    "condition: nothing known": (lambda m: m.condition([[1.0], [np.nan]], [0]),
+        ValueError, r"measured value in every row of values; .*row 1"),
     "not fitted: sample": (lambda m: FlowDeconvolver().sample(), NotFittedError, "not fitted"),
     "not fitted: score": (lambda m: FlowDeconvolver().score(W, noise=0.1),
         NotFittedError, "not fitted"),
@@ -297,6 +356,16 @@ BAD_CALLS = {
         NotFittedError, "not fitted"),
     "not fitted: save": (lambda m: FlowDeconvolver().save("nowhere"), NotFittedError, "not fitted"),
 }  # fmt: skip
+
+SEEDS = [-1, 2**33, "x", np.random.default_rng(0), True, 1.5]
+SEEDED = {
+    "fit": lambda m, seed: fit(random_state=seed),
+    "sample": lambda m, seed: m.sample(2, random_state=seed),
+    "score": lambda m, seed: m.score_observations(W, 0.1, random_state=seed),
+    "posterior": lambda m, seed: m.posterior(W, 0.1, random_state=seed),
+    "condition": lambda m, seed: m.condition([[1.0]], [0], random_state=seed),
+    "marginal": lambda m, seed: m.marginal([0]).sample(2, random_state=seed),
+}
 
 BAD_ENSEMBLES = {
     "no members": (lambda: Ensemble([]), r"members of one dimension; got dimensions \[\]"),
@@ -341,6 +410,20 @@ def test_bad_training(name):
 def test_bad_calls(name, model):
     call, kind, message = BAD_CALLS[name]
     check(lambda: call(model), kind, message)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=str)
+@pytest.mark.parametrize("name", SEEDED)
+def test_bad_seeds(name, seed, model):
+    check(lambda: SEEDED[name](model, seed), ValueError, r"random_state as None, a whole number")
+
+
+def test_numbers_of_other_kinds_are_taken():
+    wanted = observe(np.full((N, D), 0.5)).noise.factor
+    assert torch.equal(observe(torch.full((N, D), 0.5, dtype=torch.bfloat16)).noise.factor, wanted)
+    assert observe(w=[["1.5", None], [Decimal(2), b"3"]]).measured()[1].tolist() == [2.0, 3.0]
+    frame = pd.DataFrame({"x": pd.array([1, None], dtype="Int64"), "y": [1.0, 2.0]})
+    assert np.isnan(observe(w=frame).measured()[1, 0])
 
 
 @pytest.mark.parametrize("name", BAD_ENSEMBLES)

@@ -214,3 +214,25 @@ def test_bad_input_is_refused(name):
     }  # fmt: skip
     with pytest.raises(error, match=message):
         extreme_deconvolution(**(arguments | change))
+
+
+ODD = {
+    "w": -1, "tol": np.nan, "maxiter": "a", "splitnmerge": "a", "xamp": np.array(1.0),
+    "weight": "a", "fixamp": "a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_bad_arguments_are_named(name):
+    y, variance = one_gaussian()
+    start = {"xamp": np.ones(1), "xmean": np.zeros((1, 1)), "xcovar": np.ones((1, 1, 1))}
+    with pytest.raises((TypeError, ValueError), match=rf"Expected.*\b{name}\b.*; got"):
+        extreme_deconvolution(y, variance, **{**start, name: ODD[name]})
+
+
+@pytest.mark.parametrize("maxiter", [np.nan, 1.5])
+def test_steps_are_whole_numbers(maxiter):
+    y, variance = one_gaussian()
+    start = np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))
+    with pytest.raises(ValueError, match="Expected maxiter"):
+        extreme_deconvolution(y, variance, *start, maxiter=maxiter)

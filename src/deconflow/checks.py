@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,21 @@ from torch import Tensor
 
 
 def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
-    """Turn anything array-like into float64, or say which cell is not a number."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+    """Turn anything array-like into float64, or say which cell is not a number.
+
+    Masked cells become NaN.
+    """
+    values = unmasked(values, name)
     if hasattr(values, "toarray"):
         raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call its .toarray().")
-    if values is None or isinstance(values, str):
+    if values is None or isinstance(values, str | bool):
         raise TypeError(f"Expected numbers as {name}; got {values!r}.")
-    refuse_text(values, name)
+    refuse_odd_cells(values, name)
     if _is_complex(values):
         raise ValueError(f"Complex data not supported: expected real numbers in {name}.")
     try:
         return np.asarray(_without_na(values), dtype=np.float64)
-    except TypeError as error:
+    except (TypeError, OverflowError) as error:
         raise TypeError(f"Expected real numbers in {name}; got {error}") from error
     except ValueError as error:
         raise ValueError(
@@ -33,26 +36,98 @@ def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
         ) from error
 
 
-def refuse_text(values: ArrayLike, name: str) -> None:
-    """Raise where a cell holds text that is no number, naming the cell."""
-    try:
-        array = np.asarray(values)
-    except ValueError:  # ragged: as_floats says so
-        return
-    if array.dtype.kind not in "OUS":
-        return
-    for position, cell in np.ndenumerate(array):
-        if isinstance(cell, str) and not _reads_as_number(cell):
+def unmasked(values: Any, name: str) -> Any:
+    """Put NaN into masked cells, and take tensors as arrays; refuse units, which would be lost."""
+    if isinstance(values, Tensor):
+        return _from_torch(values, name)
+    if isinstance(values, list | tuple) and any(isinstance(x, np.ndarray) for x in values):
+        return [unmasked(x, name) for x in values]
+    unit = getattr(values, "unit", None) if isinstance(values, np.ndarray) else None
+    if str(unit or ""):
+        raise TypeError(
+            f"Expected plain numbers in {name}; got a quantity in {unit}. "
+            f"Pass its numbers: .to_value(unit)."
+        )
+    if not all(hasattr(values, part) for part in ("mask", "filled", "dtype")):
+        return values
+    kind = values.dtype.kind
+    if kind in "bmMV":  # refused in any case
+        return values
+    cells = object if kind in "US" else np.result_type(values.dtype, np.float32)
+    return np.asarray(values.astype(cells).filled(np.nan))
+
+
+def refuse_odd_cells(values: Any, name: str) -> None:
+    """Raise where something is no number though numpy would make one of it, or none at all.
+
+    Text that reads as a number passes, and None, which is a missing value.
+    """
+    for number, array in _parts(values):
+        kind, fields = array.dtype.kind, array.dtype.names
+        what = {"b": "booleans", "M": "dates", "m": "times"}.get(kind)
+        if what is not None:
+            where = "" if number is None else f" in column {number}"
+            raise TypeError(
+                f"Expected numbers in {name}; got {what}{where}. Convert them by .astype(float)."
+            )
+        if fields:
+            raise TypeError(
+                f"Expected a plain array of numbers as {name}; got one with the fields "
+                f"{', '.join(fields)}. Pass a pandas data frame or an astropy table of it."
+            )
+        if kind in "OUST":
+            for position, cell in np.ndenumerate(array):
+                at = position if number is None else (*position, number)
+                _refuse_odd_cell(cell, at, name)
+
+
+def _refuse_odd_cell(cell: Any, position: tuple[int, ...], name: str) -> None:
+    where = f" at {place(position)}" if position else ""
+    if isinstance(cell, str | bytes):
+        if not _reads_as_number(cell):
             raise ValueError(
-                f"Expected numbers in {name}; got {str(cell)!r} at {place(position)}. "
+                f"Expected numbers in {name}; got {np.array(cell).item()!r}{where}. "
                 "Convert the text, or use NaN for a missing value."
             )
+    elif isinstance(cell, list | tuple | np.ndarray) and position:
+        raise ValueError(
+            f"Expected a rectangular array of numbers as {name}; got {len(cell)} values{where}."
+        )
+    elif isinstance(cell, bool | np.bool_ | np.datetime64 | np.timedelta64 | datetime.date) or not (
+        cell is None or hasattr(cell, "__float__") or hasattr(cell, "__index__") or _is_na(cell)
+    ):
+        raise TypeError(  # the words in brackets are those of float(), by which others know it
+            f"Expected numbers in {name}; got {type(cell).__name__}{where} (argument must be a "
+            "string or a real number)."
+        )
+
+
+def _parts(values: Any) -> Iterator[tuple[int | None, NDArray[Any]]]:
+    """An array as it is; a table column by column, whose types a common one would hide."""
+    if hasattr(values, "columns") and hasattr(values, "shape"):
+        for d in range(values.shape[1]):
+            column = values.iloc[:, d] if hasattr(values, "iloc") else values[:, d]
+            yield d, np.asarray(_without_na(column))
+        return
+    try:
+        yield None, np.asarray(_without_na(values))
+    except (TypeError, ValueError):  # ragged: as_floats says so
+        return
+
+
+def _from_torch(values: Tensor, name: str) -> NDArray[Any]:
+    if values.layout != torch.strided:
+        raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call .to_dense().")
+    if values.is_floating_point():
+        values = values.to(torch.float64)  # numpy has no bfloat16
+    try:
+        return values.detach().cpu().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        raise TypeError(f"Expected numbers as {name}; got a tensor without: {error}") from error
 
 
 def as_tensor(values: ArrayLike | Tensor, name: str) -> Tensor:
     """Turn anything array-like into a float64 tensor, which shares its memory where it can."""
-    if isinstance(values, Tensor) and values.is_floating_point():
-        return values.detach().cpu().to(torch.float64)
     array = as_floats(values, name)
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
@@ -89,6 +164,18 @@ def check_number(
         raise ValueError(f"Expected {name} in {bracket}{low:g}, {high:g}); got {value!r}.")
 
 
+def check_seed(random_state: Any) -> None:
+    """Raise unless ``random_state`` is what scikit-learn takes for one."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if not whole or not 0 <= random_state < 2**32:
+        raise ValueError(
+            "Expected random_state as None, a whole number from 0 to 2**32 - 1, or a numpy "
+            f"RandomState; got {random_state!r}."
+        )
+
+
 def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
     """Raise unless a name is known."""
     if not isinstance(value, str) or value not in known:
@@ -96,20 +183,22 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
 
 
 def _is_complex(values: Any) -> bool:
-    try:
-        return np.iscomplexobj(np.asarray(values))
-    except ValueError:  # ragged: as_floats says so
-        return False
+    return any(array.dtype.kind == "c" for _, array in _parts(values))
 
 
 def _without_na(values: Any) -> Any:
-    """Turn pandas' NA into NaN."""
-    if hasattr(values, "to_numpy") and hasattr(values, "isna"):
+    """Turn pandas' NA among numbers into NaN."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    if hasattr(values, "isna") and (kind in [*"iuf"] or hasattr(values, "columns")):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
 
-def _reads_as_number(cell: str) -> bool:
+def _is_na(cell: Any) -> bool:
+    return type(cell).__name__ == "NAType"  # of pandas, which need not be there
+
+
+def _reads_as_number(cell: str | bytes) -> bool:
     try:
         float(cell)
     except ValueError:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
+from deconflow.checks import as_floats, check_number
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
@@ -103,8 +104,13 @@ def extreme_deconvolution(
             "Expected ydata of shape (N, dy), and ycovar of shape (N, dy) or (N, dy, dy); "
             f"got {np.shape(ydata)} and {np.shape(ycovar)}."
         )
+    check_number("w", w, 0)
+    check_number("tol", tol, 0)
+    if maxiter != np.inf:
+        _check_whole("maxiter", maxiter)
+    _check_whole("splitnmerge", splitnmerge)
     rows = _rows(ydata, ycovar, projection, weight, logweight)
-    K, dx = len(xamp), rows.dim
+    K, dx = np.size(xamp), rows.dim
     for name, array, shape in (
         ("xamp", xamp, (K,)),
         ("xmean", xmean, (K, dx)),
@@ -213,6 +219,13 @@ def _described(when: str, mixture: GaussianMixture) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _check_whole(name: str, value: float) -> None:
+    """Whole numbers may be written as floats, such as 1e9."""
+    check_number(name, value, -np.inf, open_low=True)
+    if value != int(value):
+        raise ValueError(f"Expected {name} as a whole number; got {value!r}.")
+
+
 def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         kind = getattr(array, "dtype", type(array).__name__)
@@ -234,9 +247,12 @@ def _symmetric(xcovar: Array) -> Array:
 
 
 def _flags(fixed: Fixed, n_components: int) -> NDArray[np.bool_]:
-    flags = np.asarray(False if fixed is None else fixed, dtype=bool)
-    if flags.size not in (1, n_components):
-        raise ValueError(f"Expected one flag or {n_components}; got {flags.size}.")
+    flags = np.asarray(False if fixed is None else fixed)
+    if flags.dtype.kind not in "bi" or flags.size not in (1, n_components):
+        raise ValueError(
+            f"Expected fixamp, fixmean and fixcovar as one flag or {n_components}; got {fixed!r}."
+        )
+    flags = flags.astype(bool)
     return np.broadcast_to(flags.reshape(-1), (n_components,)).copy()
 
 
@@ -247,14 +263,14 @@ def _rows(
     weight: ArrayLike | None,
     logweight: bool,
 ) -> KernelRows:
-    ycovar = np.asarray(ycovar, dtype=np.float64)
+    ycovar = as_floats(ycovar, "ycovar")
     if ycovar.ndim == 2:
         if (ycovar < 0).any():
             raise ValueError("Expected variances of at least zero in ycovar; got negative ones.")
         noise = gaussian(sd=np.sqrt(ycovar))
     else:
         noise = gaussian(covariance=_symmetric(ycovar))
-    omega = None if weight is None else np.asarray(weight, dtype=np.float64)
+    omega = None if weight is None else as_floats(weight, "weight")
     if omega is not None and logweight:
         omega = np.exp(omega)
     data = Observations.from_arrays(ydata, noise, projection=projection, weights=omega)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
+from deconflow.frames import plain_tables, refuse_other_rows
 from deconflow.noise import Noise, RowIndex, as_index, as_noise
 
 
@@ -53,9 +54,10 @@ class Observations:
         Parameters
         ----------
         w
-            ``(N, M)`` measured values; NaN marks a missing one.
+            ``(N, M)`` measured values; NaN or a masked cell marks a missing one.
         noise
-            See :func:`deconflow.noise.as_noise`.
+            See :func:`deconflow.noise.as_noise`; the columns of a table of errors find those of a
+            table of values by their names.
         projection
             ``(N, M, D)``, or ``(M, D)`` for all rows: what the measurement sees of the truth.
         weights
@@ -67,14 +69,17 @@ class Observations:
         >>> len(data), data.latent_dim
         (2, 2)
         """
-        w = _checked_w(as_tensor(w, "w"))
+        w, noise = plain_tables(w, noise)
+        if weights is not None:
+            weights = check_weights(w, weights, "weights")
+        w = check_measured(w, "w")
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
         if observed is not None:
             w = torch.where(observed, w, 0.0)
             checked = None if checked is None else torch.where(observed.unsqueeze(-1), checked, 0.0)
-        return cls(w, law, observed, checked, _checked_weights(weights, len(w)))
+        return cls(w, law, observed, checked, weights)
 
     def __len__(self) -> int:
         return len(self.w)
@@ -208,28 +213,49 @@ class Pairs:
         return type(self)(moved, self.v.to(dtype=dtype, device=device))
 
 
-def _checked_w(w: Tensor) -> Tensor:
+def check_measured(values: ArrayLike | Tensor, name: str) -> Tensor:
+    """Raise unless these are rows of finite values, or NaN, with something in every row."""
+    w = as_tensor(values, name)
     if w.dim() != 2:
         raise ValueError(
-            f"Expected w of shape (N, D); got {tuple(w.shape)}. Reshape your data: "
-            "w.reshape(-1, 1) for one dimension, w.reshape(1, -1) for one row."
+            f"Expected {name} of shape (N, D); got {tuple(w.shape)}. Reshape your data: "
+            f"{name}.reshape(-1, 1) for one dimension, {name}.reshape(1, -1) for one row."
         )
     if 0 in w.shape:
         raise ValueError(
-            f"Expected at least one row and one column in w; got shape {tuple(w.shape)}."
+            f"Expected at least one row and one column in {name}; got shape {tuple(w.shape)}."
         )
     position = first_bad(w.isinf())
     if position is not None:
         raise ValueError(
-            f"Expected finite values in w, or NaN for missing ones; got inf at {place(position)}."
+            f"Expected finite values in {name}, or NaN for missing ones; got inf at "
+            f"{place(position)}."
         )
     position = first_bad(w.isnan().all(1))
     if position is not None:
         raise ValueError(
-            "Expected at least one measured value in every row of w; "
-            f"got only NaN in {place(position)}. Drop such rows."
+            f"Expected at least one measured value in every row of {name}; "
+            f"got only NaN or masked cells in {place(position)}. Drop such rows."
         )
     return w
+
+
+def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
+    """Check a weight for each row of ``w``, and bring them to a mean of one."""
+    if hasattr(weights, "iloc"):
+        refuse_other_rows(w, weights, name)
+    values = as_tensor(weights, name)
+    if values.shape != (len(w),):
+        raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
+    position = first_bad(~(values >= 0) | ~values.isfinite())
+    if position is not None:
+        raise ValueError(
+            f"Expected finite {name} of at least zero; "
+            f"got {values[position]:g} in {place(position)}."
+        )
+    if values.sum() == 0:
+        raise ValueError(f"Expected at least one positive weight in {name}; got zeros only.")
+    return values / values.mean()
 
 
 def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size) -> Tensor | None:
@@ -248,20 +274,3 @@ def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size
     if position is not None:
         raise ValueError(f"Expected finite values in projection; got others in {place(position)}.")
     return R
-
-
-def _checked_weights(weights: ArrayLike | Tensor | None, n_rows: int) -> Tensor | None:
-    if weights is None:
-        return None
-    values = as_tensor(weights, "weights")
-    if values.shape != (n_rows,):
-        raise ValueError(f"Expected weights of shape ({n_rows},); got {tuple(values.shape)}.")
-    position = first_bad(~(values >= 0) | ~values.isfinite())
-    if position is not None:
-        raise ValueError(
-            "Expected finite weights of at least zero; "
-            f"got {values[position]:g} in {place(position)}."
-        )
-    if values.sum() == 0:
-        raise ValueError("Expected at least one positive weight; got zeros only.")
-    return values / values.mean()

@@ -30,15 +30,6 @@ def rows_of(tmp_path, columns, only=None, **data):
     return read_rows(RowReader(columns, open_table(tmp_path / "t.parquet"), only))
 
 
-@pytest.mark.parametrize("error", ["x_err", "x_error", "e_x", "sigma_x"])
-def test_errors_by_convention(error):
-    assert find_columns(["x", error], ["x"]).errors == ((error, error),)
-
-
-def test_asymmetric_errors_by_convention():
-    assert find_columns(["x", "x_err_lo", "x_err_hi"], ["x"]).errors == (("x_err_lo", "x_err_hi"),)
-
-
 @pytest.mark.parametrize(
     ("said", "found"),
     [

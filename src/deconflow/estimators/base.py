@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_integer
+from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.frames import plain_tables, refuse_other_names
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.validation import (
@@ -27,7 +26,14 @@ from deconflow.estimators.validation import (
     unchanged_on_failure,
 )
 from deconflow.evaluation import Estimate
-from deconflow.observations import Observations
+from deconflow.frames import (
+    Units,
+    column_units,
+    plain_tables,
+    refuse_other_names,
+    refuse_other_units,
+)
+from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
@@ -57,6 +63,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     __metadata_request__score = {**MEASURED, "n_samples": UNUSED}
 
     _column_names: list[str] | None = None
+    _units: Units | None = None
     _takes_missing_values = True
     _takes_projections = True
 
@@ -94,19 +101,22 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         w
-            ``(N, M)`` measurements; NaN marks a missing value, where the estimator takes these.
+            ``(N, M)`` measurements; NaN or a masked cell marks a missing value, where the
+            estimator takes these.
         y
             Ignored.
         noise
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
-            ``M`` values.
+            ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
+            ``x_err``, and are converted to their units.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight
             ``(N,)`` row weights.
         """
         self._check_parameters()
+        check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         with unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
@@ -158,6 +168,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         if n_samples is not None:
             check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
         data = self._observe(w, noise, projection)
         return self.density_.log_marginal(data, n_samples, random_state)
 
@@ -179,6 +190,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Draw true values ``(n_samples, D)`` from the density."""
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
         return self.density_.sample(n_samples, random_state)
 
     def posterior(
@@ -206,6 +218,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
+        check_seed(random_state)
         data = self._observe(w, noise, projection)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
@@ -237,19 +250,23 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             Over the other columns, in their order.
         """
         check_is_fitted(self)
+        check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
         given = column_numbers(columns, self.density_.names)
         if len(given) == self.density_.dim:
             raise ValueError("Expected some columns, but not all, to condition on; got all.")
-        values, noise = plain_tables(values, noise)
-        if hasattr(self, "feature_names_in_"):
-            refuse_other_names(values, [self.density_.names[d] for d in given])
+        names = [self.density_.names[d] for d in given]
+        units = [self._units[d] for d in given] if self._units else None
+        refuse_other_units(column_units(values), units, names)
+        values, noise = plain_tables(values, noise, "values")
+        refuse_other_names(values, names)
         known = as_floats(values, "values")
         if known.ndim != 2 or known.shape[1] != len(given):
             raise ValueError(
                 f"Expected values of shape (N, {len(given)}), one per column that is given; "
                 f"got {known.shape}."
             )
-        data = Observations.from_arrays(known, noise)
+        data = Observations.from_arrays(check_measured(known, "values"), noise)
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
+from deconflow.frames import plain_table, refuse_other_names
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
@@ -43,13 +44,20 @@ class FittedDensity(ABC):
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
-        values = as_floats(v, "v")
+        refuse_other_names(v, self.names)
+        values = as_floats(plain_table(v, "v"), "v")
         if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
             raise ValueError(
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
                 f"{', '.join(self.names)}; got shape {values.shape}."
             )
         return self._log_prob(values)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """Draw ``(n, D)``."""
+        check_integer("n", n, 1)
+        check_seed(random_state)
+        return self._sample(n, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some dimensions, by name or number, in the order given."""
@@ -67,8 +75,8 @@ class FittedDensity(ABC):
         """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
-        """Draw ``(n, D)``."""
+    def _sample(self, n: int, random_state: RandomState) -> Array:
+        """Draw ``(n, D)``, with checked arguments."""
 
     @abstractmethod
     def log_marginal(

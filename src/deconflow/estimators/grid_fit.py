@@ -23,7 +23,7 @@ class GridFit(FittedDensity):
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
+    def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
         return self.grid.sample(n, random_state)
 

@@ -53,7 +53,7 @@ class MixtureFit(FittedDensity):
         parts = [self.mixture.log_prob(v[lo : lo + step]) for lo in range(0, len(v), step)]
         return np.concatenate(parts)
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
+    def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
         return self.mixture.sample(n, random_state)
 

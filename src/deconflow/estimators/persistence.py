@@ -63,6 +63,7 @@ def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> M
         model.n_latent_ = description["n_latent"]
         model.noise_given_ = description["noise_given"]
         model._column_names = description.get("column_names")
+        model._units = description.get("units")
         if description["feature_names_in"]:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         model._restore(description["details"], weights)
@@ -88,6 +89,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "noise_given": model.noise_given_,
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
         "column_names": model._column_names,
+        "units": model._units,
     }
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.checks import check_integer, check_number
+from deconflow.checks import check_integer, check_number, check_seed
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -192,6 +192,7 @@ class ExactPosterior(Posterior):
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""
         check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
         rng = check_random_state(random_state)
         return self._ask(lambda piece: (piece.sample(n_samples, rng),))[0]
 
@@ -270,6 +271,7 @@ class WeightedPosterior(Posterior):
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)`` from the draws that are there; more of them repeat."""
         check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
         rng = check_random_state(random_state)
         count = self._samples.shape[1]
         chosen = rng.permutation(count)[:n_samples]

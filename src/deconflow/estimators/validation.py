@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from torch.distributions import Distribution
 
-from deconflow.checks import as_tensor, first_bad, place, refuse_text
-from deconflow.estimators.frames import plain_table, plain_tables
+from deconflow.checks import as_tensor, first_bad, place
+from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
 from deconflow.noise import Noise
-from deconflow.observations import Observations
+from deconflow.observations import Observations, check_weights
 
 
 def observe(
@@ -32,11 +32,21 @@ def observe(
     """Check measurements; ``reset`` is for ``fit``, which learns names and dimensions."""
     if not reset:
         check_is_fitted(estimator)
+    units = column_units(w)
     w, noise = plain_tables(w, noise)
-    refuse_text(w, "w")
+    if sample_weight is not None:
+        sample_weight = check_weights(w, sample_weight, "sample_weight")
     w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    if reset:
+        estimator._units = units
+    else:
+        refuse_other_units(units, estimator._units, _measured_names(estimator))
     if noise is None and not reset and estimator.noise_given_:
-        raise ValueError("Expected noise, because the model was fitted with noise; got none.")
+        raise ValueError(
+            "Expected noise, because the model was fitted with noise; got none. Where scikit-learn "
+            "calls, as in GridSearchCV, it passes noise on only after "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
     if reset:
         estimator.noise_given_ = noise is not None
     if noise is None:
@@ -54,6 +64,11 @@ def observe(
             f"got a projection from {data.latent_dim}."
         )
     return data
+
+
+def _measured_names(estimator: Any) -> list[str]:
+    numbers = range(estimator.n_features_in_)
+    return [str(name) for name in getattr(estimator, "feature_names_in_", numbers)]
 
 
 def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
@@ -101,10 +116,10 @@ def unchanged_on_failure(estimator: Any) -> Iterator[None]:
 def true_values(estimator: Any, v: ArrayLike) -> Tensor:
     """Check points ``(N, D)`` of the latent space."""
     check_is_fitted(estimator)
-    v = plain_table(v)
-    refuse_text(v, "v")
+    units, v = column_units(v), plain_table(v, "v")
     if estimator.n_latent_ == estimator.n_features_in_:
         v = validate_data(estimator, v, reset=False, dtype=np.float64, ensure_all_finite=False)
+        refuse_other_units(units, estimator._units, _measured_names(estimator))
     values = as_tensor(v, "v")
     if values.dim() != 2 or values.shape[1] != estimator.n_latent_:
         raise ValueError(

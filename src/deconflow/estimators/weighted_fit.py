@@ -143,7 +143,7 @@ class WeightedFit(FittedDensity):
             ]
         return (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
+    def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
         with torch.no_grad(), isolated_rng(random_state):
             counts = [min(POINTS_AT_ONCE, n - start) for start in range(0, n, POINTS_AT_ONCE)]
@@ -261,7 +261,7 @@ class MarginalFit(FittedDensity):
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
         return self.log_marginal(exact, 1000).log_p
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
+    def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
         return self.parent.sample(n, random_state)[:, self.columns]
 

@@ -15,9 +15,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch.distributions import Distribution
 
 from deconflow._types import Array
-from deconflow.checks import check_integer
+from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_failure
@@ -240,8 +241,9 @@ class XDGMM(DensityEstimator):
         """Return the density of ``v + n``, for one noise law: what a measurement would follow."""
         check_is_fitted(self)
         dim = self.n_latent_
-        if not isinstance(noise, Noise) and np.ndim(noise) == 2:
-            noise = np.asarray(noise)[None]
+        if not isinstance(noise, Noise | Distribution):
+            noise = as_floats(noise, "noise")
+            noise = noise[None] if noise.ndim == 2 else noise
         parts = as_noise(noise, 1, dim).as_mixture().take()
         covariances = parts.covariances[0]
         if parts.diagonal:
@@ -276,6 +278,7 @@ class XDGMM(DensityEstimator):
         Parameters are those of :meth:`fit`. Data that do not fit in memory come in pieces.
         """
         check_settings(self)
+        check_seed(self.random_state)
         refuse_noise_as_y(w, y, noise)
         with unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
@@ -331,6 +334,7 @@ class XDGMM(DensityEstimator):
             Number of folds; None for no cross-validation.
         """
         check_settings(self)
+        check_seed(self.random_state)
         for count in n_components:
             check_integer("n_components", count, 1)
         twin = clone(self)

@@ -80,7 +80,7 @@ def gaussian_mixture(weights: Array, means: Array, covariances: Array) -> LawNoi
     if shared:
         weights, means, covariances = weights[None], means[None], covariances[None]
     rows, parts = weights.shape
-    dim = means.shape[-1]
+    dim = means.shape[-1] if means.dim() else 0
     if means.shape != (rows, parts, dim) or covariances.shape != (rows, parts, dim, dim):
         raise ValueError(
             "Expected weights (J,), means (J, D) and covariances (J, D, D), or each with a leading "

@@ -9,7 +9,9 @@ import corner
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deconflow.checks import as_floats
 from deconflow.estimators import Posterior
+from deconflow.frames import plain_table
 from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def corner_figure(
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
     """
-    w, samples = np.asarray(w, dtype=float), np.asarray(samples, dtype=float)
+    w, samples = as_floats(plain_table(w, "w"), "w"), as_floats(samples, "samples")
     dim = samples.shape[1]
     ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
     figure = corner.corner(
@@ -58,7 +60,7 @@ def corner_figure(
     axes = np.array(figure.axes).reshape(dim, dim)
     _draw_measured(axes, w, ends)
     if posterior is not None:
-        bars = np.zeros((len(rows), dim)) if errors is None else np.asarray(errors, dtype=float)
+        bars = np.zeros((len(rows), dim)) if errors is None else as_floats(errors, "errors")
         if dim == 1:
             _draw_only_dimension(axes[0, 0], w[rows], bars, posterior)
         else:

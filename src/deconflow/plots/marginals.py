@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
+from deconflow.checks import as_floats
 from deconflow.estimators import FittedDensity, MixtureFit
+from deconflow.frames import plain_table
 from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
 
 Curve = Callable[[int, Array], Array]
@@ -52,7 +54,7 @@ def marginals(
     draws = model.sample(DRAWS, random_state=random_state)
     dim = draws.shape[1]
     words = labels(names, dim)
-    noisy = None if w is None else np.asarray(w, dtype=float)
+    noisy = None if w is None else as_floats(plain_table(w, "w"), "w")
     row = wrapped(axes, dim)
     parts = model.density_.averaged()
     whole = _curve(model.density_, draws)

@@ -3,15 +3,16 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
-from deconflow.tables.columns import (
-    NOISE_KINDS,
-    Columns,
-    correlation_column,
-    error_columns,
-    find_columns,
-)
+from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
+from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.io import Sink, Source, format_of, need, open_table, split_part, writing
-from deconflow.tables.measurements import Measurements, RowReader, read_rows
+from deconflow.tables.measurements import (
+    Measurements,
+    RowReader,
+    conversion,
+    independent_noise,
+    read_rows,
+)
 from deconflow.tables.option_syntax import split_list
 
 __all__ = [
@@ -21,11 +22,14 @@ __all__ = [
     "RowReader",
     "Sink",
     "Source",
+    "conversion",
     "correlation_column",
     "error_columns",
     "find_columns",
     "format_of",
+    "independent_noise",
     "need",
+    "one_sign",
     "open_table",
     "read_rows",
     "split_list",

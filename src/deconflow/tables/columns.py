@@ -1,7 +1,4 @@
-"""Which columns hold the measurements, and which hold their errors.
-
-The conventions stand here and nowhere else; they are about names, whatever holds the columns.
-"""
+"""Which columns hold the measurements, and which hold their errors."""
 
 from __future__ import annotations
 
@@ -10,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from deconflow.tables.conventions import correlation_column, error_columns, likely_errors
 from deconflow.tables.option_syntax import Bar, Bars, Pairs, parse_errors, parse_pairs
 
-SYMMETRIC = ("{}_err", "{}_error", "e_{}", "sigma_{}")
-ASYMMETRIC = ("{}_err_lo", "{}_err_hi")
-CORRELATION = "{}_{}_corr"
 NO_CORRELATIONS = "none"
 NOISE_KINDS = {
     "gaussian": "the error is the standard deviation",
@@ -167,8 +162,9 @@ def find_columns(
         The measured ones.
     errors
         ``"x=x_sig"`` (a column), ``"x=0.1"`` (a number), ``"x=lower:upper"`` (asymmetric), or as
-        many plain columns as there are names. What is not said is found by name: ``x_err``,
-        ``x_error``, ``e_x``, ``sigma_x``, or ``x_err_lo`` with ``x_err_hi``.
+        many plain columns as there are names. What is not said is found by name, as ``x_err`` or
+        ``e_x``; :mod:`deconflow.tables.conventions` has all of them. Lower errors of a pair may
+        all be written negative.
     covariances, correlations
         ``"x:y=column"``; ``"x:x=column"`` is a variance. Correlations named ``x_y_corr`` are
         found without being said, unless correlations are ``["none"]``.
@@ -193,43 +189,17 @@ def find_columns(
             available, names, shared
         )
     with_variance = {first for first, second, _ in shared if first == second}
+    said = {bar for both in bars.values() for bar in both}
+    others = [column for column in available if column not in said]
     for name in names:
         if name not in bars:
-            bars[name] = (0.0, 0.0) if name in with_variance else _bars_by_name(available, name)
+            bars[name] = (0.0, 0.0) if name in with_variance else _bars_by_name(others, name, names)
     found = Columns(
         tuple(names), tuple(bars[name] for name in names), correlated, shared,
         noise=noise, df=df, units=tuple(units or [None] * len(names)),
     )  # fmt: skip
     check_available(available, found.needed())
     return found
-
-
-def error_columns(available: Sequence[str], name: str) -> list[tuple[str, str]]:
-    """Find what is named like the error of a column: lower and upper bar, twice the same if one.
-
-    Examples
-    --------
-    >>> error_columns(["x", "e_x", "y", "y_err_lo", "y_err_hi"], "x")
-    [('e_x', 'e_x')]
-    >>> error_columns(["x", "e_x", "y", "y_err_lo", "y_err_hi"], "y")
-    [('y_err_lo', 'y_err_hi')]
-    """
-    symmetric = [form.format(name) for form in SYMMETRIC]
-    lower, upper = (form.format(name) for form in ASYMMETRIC)
-    candidates = [*zip(symmetric, symmetric, strict=True), (lower, upper)]
-    return [bars for bars in candidates if {*bars} <= {*available}]
-
-
-def correlation_column(available: Sequence[str], first: str, second: str) -> str | None:
-    """Find what is named like the correlation of two columns' errors.
-
-    Examples
-    --------
-    >>> correlation_column(["x", "y", "y_x_corr"], "x", "y")
-    'y_x_corr'
-    """
-    either = (CORRELATION.format(first, second), CORRELATION.format(second, first))
-    return next((column for column in either if column in available), None)
 
 
 def check_available(available: Sequence[str], names: Sequence[str], table: str = "") -> None:
@@ -245,20 +215,21 @@ def check_available(available: Sequence[str], names: Sequence[str], table: str =
             )
 
 
-def _bars_by_name(available: Sequence[str], name: str) -> Bars:
-    found = error_columns(available, name)
+def _bars_by_name(available: Sequence[str], name: str, names: Sequence[str]) -> Bars:
+    found = error_columns(available, name, names)
     if len(found) == 1:
         return found[0]
     if found:
-        several = ", ".join(low if low == high else f"{low}:{high}" for low, high in found)
+        several = [low if low == high else f"{low}:{high}" for low, high in found]
         raise ValueError(
-            f"Expected one error for column {name!r}; got several: {several}. "
-            f"Name it: errors=[{f'{name}={found[0][0]}'!r}]"
+            f"Expected one error for column {name!r}; got several: {', '.join(several)}. "
+            f"Name it: errors=[{f'{name}={several[0]}'!r}]"
         )
-    forms = ", ".join(form.format(name) for form in SYMMETRIC)
-    pair = " with ".join(form.format(name) for form in ASYMMETRIC)
+    likely = likely_errors(available, name, names)
+    hint = f" Of this table it may be {', '.join(likely)}." if likely else ""
     raise ValueError(
-        f"Expected the error of column {name!r} in {forms} or {pair}; got none of them. Name it: "
+        f"Expected the error of column {name!r} in a column such as {name}_err, {name}_se, "
+        f"e_{name}, or {name}_err_lo with {name}_err_hi; got none of them.{hint} Name it: "
         f"errors=[{f'{name}=COLUMN'!r}], or errors=[{f'{name}=0'!r}] if it is exact."
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.tables.columns import Columns, check_available
+from deconflow.tables.conventions import one_sign
 from deconflow.tables.io import Source, need, row_name
 from deconflow.tables.option_syntax import Bar, Pairs
 
@@ -78,6 +79,8 @@ class RowReader:
         self.needed = columns.needed(self.only)
         check_available(source.names, self.needed, source.name)
         self.factors = _factors(columns, source, self.only)
+        self.signs: dict[str, int] = {}
+        """What sign the lower errors of a column have, once a chunk has shown it."""
 
     def __call__(self, chunk: pa.Table, first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
@@ -106,6 +109,7 @@ class _Chunk:
 
     def __init__(self, reader: RowReader, chunk: pa.Table, first_row: int) -> None:
         self.columns, self.only, self.factors = reader.columns, reader.only, reader.factors
+        self.signs = reader.signs
         self.table, self.first_row = chunk, first_row
         self.reasons = np.full(chunk.num_rows, "", dtype=object)
         self.without_error = 0
@@ -142,20 +146,27 @@ class _Chunk:
             if first == second == name:
                 variance = self._at_least_zero(column, (name, name), measured)
                 return [np.sqrt(np.maximum(variance, 0))] * 2
-        return [self._bar(bar, name, measured) for bar in self.columns.errors[d]]
+        lower, upper = self.columns.errors[d]
+        pair = lower != upper
+        return [self._bar(lower, name, measured, signed=pair), self._bar(upper, name, measured)]
 
-    def _bar(self, bar: Bar, name: str, measured: Mask) -> Array:
+    def _bar(self, bar: Bar, name: str, measured: Mask, *, signed: bool = False) -> Array:
         if isinstance(bar, str):
-            return self._at_least_zero(bar, (name,), measured)
+            return self._at_least_zero(bar, (name,), measured, signed=signed)
         if bar == 0 and self.columns.law != "gaussian":
             raise ValueError(
                 f"Expected positive errors under {self.columns.law} noise; got errors=['...=0']."
             )
         return np.full(len(measured), bar)
 
-    def _at_least_zero(self, column: str, names: tuple[str, ...], measured: Mask) -> Array:
-        """Errors or variances, in the units of what was measured."""
+    def _at_least_zero(
+        self, column: str, names: tuple[str, ...], measured: Mask, *, signed: bool = False
+    ) -> Array:
+        """Errors or variances, in the units of what was measured; signed ones by their size."""
         values, law = self._numbers(column), self.columns.law
+        if signed:
+            known = self.signs.get(column, 0)
+            values, self.signs[column] = one_sign(values, measured, column, known, self.first_row)
         positive = law != "gaussian"
         bad = measured & ((values <= 0) if positive else (values < 0))
         if bad.any():
@@ -214,21 +225,10 @@ class _Chunk:
             return self._correlated_noise(covariance)
 
     def _independent_noise(self, lower: Array, upper: Array) -> Noise | None:
-        from deconflow import noise as laws
-
-        usable, kind = self.reasons == "", self.columns.noise
+        usable = self.reasons == ""
         if not usable.any():
             return None
-        lower, upper = lower[usable], upper[usable]
-        if kind == "split-normal" or (lower != upper).any():
-            return laws.split_normal(lower=lower, upper=upper)
-        if kind == "student-t":
-            return laws.student_t(scale=lower, df=np.full_like(lower, self.columns.df))
-        if kind == "laplace":
-            return laws.laplace(scale=lower / np.sqrt(2))
-        if kind == "uniform":
-            return laws.uniform(half_width=lower)
-        return laws.gaussian(sd=lower)
+        return independent_noise(lower[usable], upper[usable], self.columns.noise, self.columns.df)
 
     def _numbers(self, name: str) -> Array:
         from deconflow.tables.arrow_io import as_numbers
@@ -241,6 +241,21 @@ class _Chunk:
     def _first(self, values: Array, bad: Mask) -> str:
         row = int(bad.argmax())
         return f"{values[row]:g} in {row_name(self.first_row + row)}"
+
+
+def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0) -> Noise:
+    """Make noise of a law by its name, from the error bars of values that are independent."""
+    from deconflow import noise as laws
+
+    if kind == "split-normal" or not np.array_equal(lower, upper, equal_nan=True):
+        return laws.split_normal(lower=lower, upper=upper)
+    if kind == "student-t":
+        return laws.student_t(scale=lower, df=np.full_like(lower, df))
+    if kind == "laplace":
+        return laws.laplace(scale=lower / np.sqrt(2))
+    if kind == "uniform":
+        return laws.uniform(half_width=lower)
+    return laws.gaussian(sd=lower)
 
 
 def _indefinite(covariance: Array) -> Mask:
@@ -279,15 +294,22 @@ def conversion(unit: str, wanted: Sequence[str], column: str) -> float:
     1000.0
     >>> conversion("km2", ["m", "m"], "distance_variance")
     1000000.0
+    >>> conversion("mag", ["mag(AB)"], "g_err")
+    1.0
     """
     if [unit] == [*wanted]:
         return 1.0
     units = need("astropy.units")
     try:
-        target = math.prod(map(units.Unit, wanted), start=units.dimensionless_unscaled)
-        return float(units.Unit(unit).to(target))
+        theirs, *parts = (_of_differences(units.Unit(one)) for one in (unit, *wanted))
+        return float(theirs.to(math.prod(parts, start=units.dimensionless_unscaled)))
     except (ValueError, TypeError) as error:
         product = " * ".join(wanted)
         raise ValueError(
             f"Expected column {column!r} in a unit like {product}; got {unit}. Convert it."
         ) from error
+
+
+def _of_differences(unit: Any) -> Any:
+    """Unit of differences, as errors are: of magnitudes on any scale they are magnitudes."""
+    return getattr(unit, "function_unit", unit)

@@ -1,0 +1,257 @@
+"""Tables that users hand over where arrays are: pandas, polars and astropy.
+
+Here errors find the columns they belong to, by the names of :mod:`deconflow.tables`, in the units
+of these; what cannot be told is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.checks import as_floats, refuse_odd_cells
+from deconflow.noise import gaussian
+from deconflow.tables import conversion, error_columns, independent_noise, one_sign
+
+Units = list[str | None]
+
+
+def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
+    """Bring tables into forms that scikit-learn reads, errors in the order and units of ``w``."""
+    units, w = column_units(w), plain_table(w, label)
+    if len(w.shape) != 2:  # refused by whoever asked
+        return w, noise
+    n_rows, dim = w.shape
+    noise_units, (noise, shared) = column_units(noise), _as_table(noise, n_rows, dim)
+    names, errors = column_names(w), column_names(noise)
+    if errors and [*getattr(noise, "index", [])] == errors:
+        return w, _covariance(noise, names or errors)
+    by_row = hasattr(noise, "iloc") and noise.shape not in ((dim,), (dim, dim))
+    if (errors or by_row) and not shared:
+        refuse_other_rows(w, noise, "noise", label)
+    if errors and names:
+        bars = _pairs(names, errors)
+        factors = _factors(names, units, bars, dict(zip(errors, noise_units or [], strict=False)))
+        missing = np.zeros((1, dim), dtype=bool) if shared else np.isnan(as_floats(w, label))
+        lower, upper = _bars(noise, bars, missing, factors)
+        return w, independent_noise(*((lower[0], upper[0]) if shared else (lower, upper)))
+    if errors or noise_units:
+        return w, _by_position(noise, noise_units, units, w.shape)
+    return w, noise
+
+
+def plain_table(table: Any, label: str) -> Any:
+    """Turn what is no table of pandas or polars into an array, and astropy's into one of pandas.
+
+    A single named column becomes a table of one.
+    """
+    if is_astropy(table) or _is_named_column(table):
+        table = _as_frame(table)
+    elif hasattr(table, "to_frame"):  # a series
+        table = table.to_frame()
+    elif hasattr(table, "to_value") and hasattr(table, "unit"):  # a quantity of astropy
+        table = table.to_value(table.unit)
+    if not hasattr(table, "columns"):
+        return as_floats(table, label)
+    refuse_odd_cells(table, label)
+    return table
+
+
+def is_astropy(table: Any) -> bool:
+    """Whether this is a table of astropy."""
+    return hasattr(table, "colnames") and hasattr(table, "to_pandas")
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Names of a table's columns; None if it has none, or numbers."""
+    names = list(getattr(table, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def column_units(table: Any) -> Units | None:
+    """Units of the columns of what astropy made, None for those without; None for all others."""
+    if is_astropy(table):
+        columns = [table[name] for name in table.colnames]
+    elif isinstance(table, np.ndarray) and hasattr(table, "unit"):
+        columns = [table] * (table.shape[1] if table.ndim == 2 else 1)
+    else:
+        return None
+    given = (getattr(column, "unit", None) for column in columns)
+    return [None if unit is None else unit.to_string() for unit in given]
+
+
+def refuse_other_names(table: Any, names: list[str]) -> None:
+    """Raise if a table names its columns, and they are not these; made-up names hold for any."""
+    own = column_names(table)
+    if own and own != names and not all(re.fullmatch(r"v\d+", name) for name in names):
+        raise ValueError(
+            f"Expected the columns {', '.join(names)}, in this order; got {', '.join(own)}. "
+            "Choose and order them so, or pass .to_numpy()."
+        )
+
+
+def refuse_other_units(units: Units | None, known: Units | None, names: Sequence[str]) -> None:
+    """Raise if a table has other units than that which was fitted."""
+    for name, unit, wanted in zip(names, units or [], known or [], strict=False):
+        if unit and wanted and conversion(unit, [wanted], name) != 1.0:
+            raise ValueError(
+                f"Expected column {name!r} in {wanted}, as in the fit; got {unit}. Convert it."
+            )
+
+
+def refuse_other_rows(w: Any, other: Any, name: str, label: str = "w") -> None:
+    """Raise if two tables have not the same rows: as many, and by pandas under the same labels."""
+    if len(other) != len(w):
+        raise ValueError(f"Expected {name} with {len(w)} rows, as {label} has; got {len(other)}.")
+    if all(hasattr(table, "iloc") for table in (w, other)) and not w.index.equals(other.index):
+        raise ValueError(
+            f"Expected {name} with the index of {label}; got another, so that rows may not belong "
+            "together. Align them; or, if they are in the same order, call .reset_index(drop=True) "
+            f"on both, or pass {name} by .to_numpy()."
+        )
+
+
+def _as_table(noise: Any, n_rows: int, dim: int) -> tuple[Any, bool]:
+    """Turn noise into a table if it is one or a column of one; and whether all rows share it."""
+    if is_astropy(noise) or _is_named_column(noise):
+        return _as_frame(noise), False
+    if not hasattr(noise, "to_frame"):
+        return noise, False
+    if dim == 1 and len(noise) == n_rows:
+        return noise.to_frame(), False
+    if hasattr(noise, "index") and all(isinstance(name, str) for name in noise.index):
+        return noise.to_frame().T, True  # an error for each name
+    return noise, False
+
+
+def _is_named_column(table: Any) -> bool:
+    """Whether this is a column of an astropy table."""
+    return hasattr(table, "parent_table") and getattr(table, "name", None) is not None
+
+
+def _as_frame(table: Any) -> Any:
+    if _is_named_column(table):
+        from astropy.table import Table
+
+        table = Table([table])
+    for name in table.colnames:
+        if len(table[name].shape) != 1:
+            raise ValueError(
+                f"Expected one number per row in column {name!r}; got {table[name].shape[1:]} of "
+                "them. Split the column."
+            )
+    try:
+        return table.to_pandas(index=False)
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "Expected pandas to be installed, because astropy tables need it; got none. "
+            "Run: pip install 'deconflow[tables]'",
+            name="pandas",
+        ) from error
+
+
+def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:
+    """Find each column's errors, lower and upper: under its own name, or one by convention."""
+    found = [
+        [(name, name)] if name in available else error_columns([*names, *available], name, names)
+        for name in names
+    ]
+    used = {bar for bars in found for both in bars for bar in both}
+    if all(len(bars) == 1 for bars in found) and sorted(used) == sorted(available):
+        return [bars[0] for bars in found]
+    several = next((bars for bars in found if len(bars) > 1), None)
+    lost = [name for name in available if name not in used]
+    if several:
+        got = f"several for one column: {', '.join(':'.join(dict.fromkeys(b)) for b in several)}"
+    elif lost:
+        got = f"{', '.join(available)}, with no column for {', '.join(lost)}"
+    else:
+        got = ", ".join(available)
+    raise ValueError(
+        f"Expected one column of errors in noise for each of {', '.join(names)}, under the same "
+        f"names or such as {names[0]}_err or e_{names[0]}; got {got}. Choose and rename them; or, "
+        "if they are in the order of the columns, pass noise by .to_numpy()."
+    )
+
+
+def _bars(
+    noise: Any,
+    bars: list[tuple[str, str]],
+    missing: NDArray[np.bool_],
+    factors: dict[tuple[int, str], float],
+) -> tuple[Array, Array]:
+    """Lower and upper errors ``(N, D)``, one where there is no value, as in the program."""
+    lower, upper = np.ones(missing.shape), np.ones(missing.shape)
+    for d, (low, high) in enumerate(bars):
+        seen = ~missing[:, d]
+        below, above = (as_floats(noise[column], "noise") for column in (low, high))
+        if low != high:
+            below = one_sign(below, seen, low)[0]
+        lower[seen, d] = below[seen] * factors.get((d, low), 1.0)
+        upper[seen, d] = above[seen] * factors.get((d, high), 1.0)
+    return lower, upper
+
+
+def _factors(
+    names: list[str],
+    units: Units | None,
+    bars: list[tuple[str, str]],
+    noise_units: dict[str, str | None],
+) -> dict[tuple[int, str], float]:
+    """By how much to multiply errors; those without a unit are taken in that of their column."""
+    factors: dict[tuple[int, str], float] = {}
+    for d, (name, both) in enumerate(zip(names, bars, strict=True)):
+        for column in {*both} & {*noise_units}:
+            wanted = units[d] if units else None
+            factors[d, column] = _factor(noise_units[column], wanted, 1, column, name)
+    return factors
+
+
+def _factor(unit: str | None, wanted: str | None, power: int, column: str, name: str) -> float:
+    """By how much to multiply errors, or covariances if the power is 2; says what it assumes."""
+    if unit and wanted:
+        return conversion(unit, [wanted] * power, column)
+    if unit or wanted:
+        with_one, without = (name, column) if wanted else (column, name)
+        warnings.warn(
+            f"{with_one} is in {wanted or unit} and {without} has no unit: it is taken to be in "
+            f"{wanted or unit}, too.",
+            stacklevel=6,
+        )
+    return 1.0
+
+
+def _by_position(
+    noise: Any, noise_units: Units | None, units: Units | None, shape: tuple[int, int]
+) -> Array:
+    """Take noise in the order of the columns, because one of the two has no names."""
+    values = as_floats(getattr(noise, "value", noise), "noise")
+    if noise_units is None:
+        return values
+    square = values.ndim == 3 or (values.shape == (shape[1],) * 2 and shape[0] != shape[1])
+    wanted = units or [None]
+    if len({*wanted}) > 1 and (square or len(noise_units) != shape[1]):
+        raise ValueError(
+            f"Expected noise as a table with units, because the columns of w are in "
+            f"{', '.join(map(str, wanted))}; got an array in {noise_units[0]}."
+        )
+    if len({*noise_units}) == len({*wanted}) == 1:
+        return values * _factor(noise_units[0], wanted[0], 2 if square else 1, "noise", "w")
+    pairs = zip(noise_units, wanted * (shape[1] // len(wanted)), strict=False)
+    return values * [_factor(unit, one, 1, "noise", "w") for unit, one in pairs]
+
+
+def _covariance(noise: Any, names: list[str]) -> Any:
+    """Take a covariance whose rows and columns are named, in the order of the columns."""
+    if sorted(names) != sorted(noise.columns):
+        raise ValueError(
+            f"Expected a covariance of {', '.join(names)} as noise; "
+            f"got one of {', '.join(noise.columns)}."
+        )
+    return gaussian(covariance=as_floats(noise.loc[names, names], "noise"))
