@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import note, one_line_errors
+from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator
 from deconflow.program.options import (
     Correlations,
@@ -54,9 +54,8 @@ def compare(
         estimates = {
             name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
         }
-        typer.echo("\n".join(verdict({name: each.log_p for name, each in estimates.items()})))
-        for line in about_errors(estimates):
-            typer.echo(line)
+        scores = {name: each.log_p for name, each in estimates.items()}
+        say(*verdict(scores), *about_errors(estimates))
 
 
 def verdict(scores: dict[str, Array]) -> Iterator[str]:

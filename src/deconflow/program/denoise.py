@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
 from deconflow.program.streaming import append_columns, open_for, report_counts
@@ -58,7 +58,7 @@ def denoise(
             reader, output, summary.columns, summary,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
-        typer.echo(f"{report_counts(counts)}; written to {output}")
+        say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
 @dataclass

@@ -12,7 +12,7 @@ import typer
 
 from deconflow.certificate import Certificate
 from deconflow.model_files import ABOUT_ONE_RUN
-from deconflow.program.messages import note, one_line_errors
+from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, check_method, make_estimator
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.options import (
@@ -74,8 +74,8 @@ def fit(
         about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
         save(model, output, found, about | {"certificate": certificate.as_dict()})
         _remove(checkpoint)
-        typer.echo(f"{model.describe()}\n{certificate.in_words()}")
-        typer.echo(f"Model written to {output} after {seconds:.1f} s.")
+        say(*f"{model.describe()}\n{certificate.in_words()}".splitlines())
+        say(f"Model written to {output} after {seconds:.1f} s.")
 
 
 def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import need, open_table, read_rows, split_list, split_part
@@ -46,7 +46,7 @@ def plot(
         saved = load(model)
         figure = draw(saved, kind, measured_rows(saved, table), _parse_rows(rows), seed)
         save(figure, output)
-        typer.echo(f"Picture written to {output}.")
+        say(f"Picture written to {output}.")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def read_table(
         units=[source.unit(name) if name in source.names else None for name in names],
     )  # fmt: skip
     rows = read_rows(RowReader(found, source))
-    note("\n".join(_describe(found, rows)))
+    note(*_describe(found, rows))
     return found, rows
 
 

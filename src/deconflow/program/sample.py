@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
 from deconflow.tables import need, writing
@@ -32,4 +32,4 @@ def sample(
                 count = min(AT_ONCE, number - start)
                 drawn = saved.estimator.sample(count, random_state=seed + part)
                 sink.write(pa.table(list(drawn.T), schema=schema))
-        typer.echo(f"{number} rows written to {output}.")
+        say(f"{number} rows written to {output}.", table=output)

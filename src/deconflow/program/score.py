@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
 from deconflow.program.streaming import (
@@ -54,7 +54,7 @@ def score(
                 reader, output, ["log_density"], total,
                 prefix=prefix, chunk=chunk, progress=not quiet,
             )  # fmt: skip
-        typer.echo(f"{total}; {report_counts(counts)}")
+        say(f"{total}; {report_counts(counts)}", table=output)
 
 
 class Mean:

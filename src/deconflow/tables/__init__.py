@@ -13,9 +13,11 @@ from deconflow.tables.columns import (
 from deconflow.tables.io import Sink, Source, format_of, need, open_table, split_part, writing
 from deconflow.tables.measurements import Measurements, RowReader, read_rows
 from deconflow.tables.option_syntax import split_list
+from deconflow.tables.packed import STANDARD
 
 __all__ = [
     "NOISE_KINDS",
+    "STANDARD",
     "Columns",
     "Measurements",
     "RowReader",
