@@ -18,6 +18,7 @@ from deconflow.program.options import (
     DegreesOfFreedom,
     Errors,
     MeasuredColumns,
+    Missing,
     Noise,
     Quiet,
     Seed,
@@ -41,6 +42,7 @@ def compare(
     corr: Correlations = None,
     noise: Noise = "gaussian",
     df: DegreesOfFreedom = 3.0,
+    missing: Missing = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -50,7 +52,7 @@ def compare(
     """
     with one_line_errors():
         names = _checked_methods(methods)
-        _, rows = read_table(table, columns, errors, cov, corr, noise, df)
+        _, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
         estimates = {
             name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
         }

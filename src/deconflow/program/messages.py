@@ -23,6 +23,7 @@ OPTIONS = {
     "correlations": "--corr",
     "noise": "--noise",
     "df": "--df",
+    "missing": "--missing",
 }
 """Arguments of :mod:`deconflow.tables`, and what the program calls them."""
 
@@ -42,7 +43,7 @@ def note(*lines: str) -> None:
 
 
 def printable(line: str) -> str:
-    """Take what could steer a terminal out of a line that may come from a file.
+    r"""Take what could steer a terminal out of a line that may come from a file.
 
     Examples
     --------

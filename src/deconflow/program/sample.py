@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
+from deconflow.program.streaming import NewColumn, new_fields
 from deconflow.tables import need, writing
 
 AT_ONCE = 100_000
@@ -26,7 +28,12 @@ def sample(
     """
     with one_line_errors():
         saved, pa = load(model), need("pyarrow")
-        schema = pa.schema([(name, pa.float64()) for name in saved.names])
+        units = saved.columns.units if saved.columns else ()
+        columns = [
+            NewColumn(name, f"draw of the true {name}", unit)
+            for name, unit in zip_longest(saved.names, units)
+        ]
+        schema = pa.schema(new_fields(columns, output))
         with writing(output, schema) as sink:
             for part, start in enumerate(range(0, number, AT_ONCE)):
                 count = min(AT_ONCE, number - start)

@@ -10,7 +10,16 @@ from deconflow.tables.columns import (
     error_columns,
     find_columns,
 )
-from deconflow.tables.io import Sink, Source, format_of, need, open_table, split_part, writing
+from deconflow.tables.io import (
+    Sink,
+    Source,
+    described,
+    format_of,
+    need,
+    open_table,
+    split_part,
+    writing,
+)
 from deconflow.tables.measurements import Measurements, RowReader, read_rows
 from deconflow.tables.option_syntax import split_list
 from deconflow.tables.packed import STANDARD
@@ -24,6 +33,7 @@ __all__ = [
     "Sink",
     "Source",
     "correlation_column",
+    "described",
     "error_columns",
     "find_columns",
     "format_of",

@@ -223,7 +223,9 @@ def _fits_descriptions(hdu: Any) -> list[str | None]:
     if ASTROPY_COLUMNS not in header.get("COMMENT", ()):
         return found
     with suppress(Exception):  # a note of astropy's own: without it the table is as good
-        empty = need("astropy.io.fits").BinTableHDU(header=header.copy())
+        bare = header.copy()
+        bare["NAXIS2"] = bare["PCOUNT"] = 0
+        empty = need("astropy.io.fits").BinTableHDU.fromstring(bare.tostring())
         table = need("astropy.table").Table.read(empty)
         known = {column.info.name: column.info.description for column in table.itercols()}
         found = [a or known.get(c.name) for a, c in zip(found, hdu.columns, strict=True)]
