@@ -12,6 +12,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Import the program and run it."""
+    if sys.stderr is None:  # as after 2>&-: what nobody reads must not end the work
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # not where interrupts are ignored
         signal.signal(signal.SIGINT, _leave)

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import note, one_line_errors
+from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator
 from deconflow.program.options import (
     Correlations,
@@ -18,6 +18,7 @@ from deconflow.program.options import (
     DegreesOfFreedom,
     Errors,
     MeasuredColumns,
+    Missing,
     Noise,
     Quiet,
     Seed,
@@ -41,6 +42,7 @@ def compare(
     corr: Correlations = None,
     noise: Noise = "gaussian",
     df: DegreesOfFreedom = 3.0,
+    missing: Missing = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -50,13 +52,12 @@ def compare(
     """
     with one_line_errors():
         names = _checked_methods(methods)
-        _, rows = read_table(table, columns, errors, cov, corr, noise, df)
+        _, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
         estimates = {
             name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
         }
-        typer.echo("\n".join(verdict({name: each.log_p for name, each in estimates.items()})))
-        for line in about_errors(estimates):
-            typer.echo(line)
+        scores = {name: each.log_p for name, each in estimates.items()}
+        say(*verdict(scores), *about_errors(estimates))
 
 
 def verdict(scores: dict[str, Array]) -> Iterator[str]:

@@ -11,10 +11,16 @@ import typer
 
 from deconflow._types import Array
 from deconflow.program.denoise import PosteriorColumns, parse_shares
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.streaming import append_columns, open_for, report_counts
+from deconflow.program.streaming import (
+    NewColumn,
+    append_columns,
+    open_for,
+    report_counts,
+    units_of,
+)
 from deconflow.tables import RowReader, Source, split_list
 
 if TYPE_CHECKING:
@@ -57,10 +63,10 @@ def condition(
             reader, output, columns, compute,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
-        typer.echo(f"{report_counts(counts)}; written to {output}")
+        say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
-Plan = tuple[RowReader, list[str], Callable[[Array, "Noise"], Array]]
+Plan = tuple[RowReader, list[NewColumn], Callable[[Array, "Noise"], Array]]
 
 
 def _prediction(
@@ -71,7 +77,7 @@ def _prediction(
     given = None if saved.takes_missing_values else [saved.names.index(name) for name in known]
     columns = PosteriorColumns(
         saved.estimator, reader.columns.law, saved.names, shares,
-        targets=others, given=given, seed=seed,
+        targets=others, given=given, seed=seed, units=units_of(saved, source),
     )  # fmt: skip
     return reader, columns.columns, columns
 
@@ -84,7 +90,8 @@ def _density(saved: ModelFolder, source: Source, known: list[str]) -> Plan:
         )
     dims = [saved.names.index(name) for name in known]
     compute = ConditionalDensity(saved.estimator, dims)
-    return saved.reader(source), ["conditional_log_density"], compute
+    words = f"log density of the measurement, given {', '.join(known)}"
+    return saved.reader(source), [NewColumn("conditional_log_density", words)], compute
 
 
 @dataclass(frozen=True)

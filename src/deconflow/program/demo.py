@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 
 
 def demo(
@@ -22,4 +22,4 @@ def demo(
     with one_line_errors():
         from deconflow.demo import run
 
-        typer.echo(run(output))
+        say(*run(output).splitlines())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +11,16 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.streaming import append_columns, open_for, report_counts
+from deconflow.program.streaming import (
+    NewColumn,
+    append_columns,
+    open_for,
+    report_counts,
+    units_of,
+)
 from deconflow.tables import split_list
 
 if TYPE_CHECKING:
@@ -52,13 +58,13 @@ def denoise(
         reader = saved.reader(open_for(table, output))
         summary = PosteriorColumns(
             saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
-            correlations, samples, seed=seed,
+            correlations, samples, seed=seed, units=units_of(saved, reader.source),
         )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
-        typer.echo(f"{report_counts(counts)}; written to {output}")
+        say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
 @dataclass
@@ -81,6 +87,8 @@ class PosteriorColumns:
         The dimensions to describe; None for all.
     given : sequence of int or None
         The dimensions that rows measure, where these have no others; None for all.
+    units : mapping
+        Unit of each dimension, where it is known.
     """
 
     estimator: Any
@@ -92,6 +100,7 @@ class PosteriorColumns:
     targets: Sequence[str] | None = None
     given: Sequence[int] | None = None
     seed: int = 0
+    units: Mapping[str, str | None] = field(default_factory=dict)
     _seeds: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,14 +113,28 @@ class PosteriorColumns:
         self._n_samples = max(fewest, self.samples)
 
     @property
-    def columns(self) -> list[str]:
-        """Names of the new columns."""
+    def columns(self) -> list[NewColumn]:
+        """The new columns, in the order of the answers."""
+        endings = {"mean": "posterior mean", "sd": "posterior standard deviation"}
+        endings |= {f"q{_percent(s)}": f"posterior quantile {s:g}" for s in self.shares}
+        found = self._of_each(endings)
+        for i, j in self._pairs:
+            first, second = self.names[i], self.names[j]
+            words = f"posterior correlation of {first} and {second}"
+            found.append(NewColumn(f"{first}_{second}_posterior_corr", words))
+        draws = {f"sample_{k}": f"posterior draw {k}" for k in range(1, self.samples + 1)}
+        found += self._of_each(draws)
+        words = "number of exact draws that the posterior is worth"
+        return found if self._exact else [*found, NewColumn("effective_sample_size", words)]
+
+    def _of_each(self, endings: Mapping[str, str]) -> list[NewColumn]:
+        """Columns in the unit of a dimension, for all of them under each ending."""
         wanted = [self.names[d] for d in self._dims]
-        endings = ["mean", "sd", *(f"q{_percent(share)}" for share in self.shares)]
-        found = [f"{name}_{ending}" for ending in endings for name in wanted]
-        found += [f"{self.names[i]}_{self.names[j]}_posterior_corr" for i, j in self._pairs]
-        found += [f"{name}_sample_{k}" for k in range(1, self.samples + 1) for name in wanted]
-        return found if self._exact else [*found, "effective_sample_size"]
+        return [
+            NewColumn(f"{name}_{ending}", f"{words} of {name}", self.units.get(name))
+            for ending, words in endings.items()
+            for name in wanted
+        ]
 
     def __call__(self, w: Array, noise: Noise) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""

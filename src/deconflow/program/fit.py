@@ -12,7 +12,7 @@ import typer
 
 from deconflow.certificate import Certificate
 from deconflow.model_files import ABOUT_ONE_RUN
-from deconflow.program.messages import note, one_line_errors
+from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, check_method, make_estimator
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.options import (
@@ -21,6 +21,7 @@ from deconflow.program.options import (
     DegreesOfFreedom,
     Errors,
     MeasuredColumns,
+    Missing,
     Noise,
     Quiet,
     Seed,
@@ -29,7 +30,7 @@ from deconflow.program.options import (
 )
 from deconflow.program.reading import read_table
 from deconflow.program.spinner import waiting
-from deconflow.tables import Columns, Measurements
+from deconflow.tables import STANDARD, Columns, Measurements
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -49,6 +50,7 @@ def fit(
     corr: Correlations = None,
     noise: Noise = "gaussian",
     df: DegreesOfFreedom = 3.0,
+    missing: Missing = None,
     settings: Settings = None,
     seed: Seed = 0,
     resume: Resume = False,
@@ -62,7 +64,7 @@ def fit(
     with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
         check_method(method)
         check_writable(output)
-        found, rows = read_table(table, columns, errors, cov, corr, noise, df)
+        found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
         checkpoint = _checkpoint(output, method, resume)
         model = make_estimator(
             method, len(rows.w), settings or (),
@@ -74,8 +76,8 @@ def fit(
         about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
         save(model, output, found, about | {"certificate": certificate.as_dict()})
         _remove(checkpoint)
-        typer.echo(f"{model.describe()}\n{certificate.in_words()}")
-        typer.echo(f"Model written to {output} after {seconds:.1f} s.")
+        say(*f"{model.describe()}\n{certificate.in_words()}".splitlines())
+        say(f"Model written to {output} after {seconds:.1f} s.")
 
 
 def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
@@ -115,7 +117,7 @@ def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any
     sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
     seen = ~np.isnan(rows.w)
     return {
-        "path": str(table.resolve()),
+        "path": "standard input" if table == STANDARD else str(table.resolve()),
         "rows": len(rows),
         "used": len(rows.w),
         "columns": [

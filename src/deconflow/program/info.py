@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import typer
-
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model
 
@@ -17,7 +15,7 @@ def info(model: Model) -> None:
     Example: deconflow info model
     """
     with one_line_errors():
-        typer.echo("\n".join(describe(load(model))))
+        say(*describe(load(model)))
 
 
 def describe(saved: ModelFolder) -> Iterator[str]:

@@ -7,10 +7,13 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn
 
 import typer
+
+from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
 PIPE_CLOSED = 141
@@ -20,13 +23,34 @@ OPTIONS = {
     "correlations": "--corr",
     "noise": "--noise",
     "df": "--df",
+    "missing": "--missing",
 }
 """Arguments of :mod:`deconflow.tables`, and what the program calls them."""
 
 
-def note(message: str) -> None:
-    """Say something that is not a result."""
-    typer.echo(message, err=True)
+def say(*lines: str, table: Path | None = None) -> None:
+    """Say a result; beside a ``table`` that goes to the standard output it is a note."""
+    if table == STANDARD:
+        note(*lines)
+    else:
+        typer.echo("\n".join(map(printable, lines)))
+
+
+def note(*lines: str) -> None:
+    """Say something that is not a result; that it cannot be said does not end the work."""
+    with suppress(OSError):
+        typer.echo("\n".join(map(printable, lines)), err=True)
+
+
+def printable(line: str) -> str:
+    r"""Take what could steer a terminal out of a line that may come from a file.
+
+    Examples
+    --------
+    >>> printable("größe\x1b[2J")
+    'größe?[2J'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def as_options(message: str) -> str:
@@ -94,6 +118,5 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    readable = "".join(letter if letter.isprintable() else "?" for letter in message)
-    note(f"deconflow: {readable}")
+    note(f"deconflow: {message}")
     raise typer.Exit(code)

@@ -10,7 +10,7 @@ import typer
 from deconflow.program.messages import as_options
 from deconflow.tables import NOISE_KINDS
 
-TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV or VOTable file."
+TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); - for a pipe."
 
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]
@@ -18,7 +18,7 @@ OptionalTable = Annotated[
     Path | None, typer.Argument(help=f"{TABLE_HELP} Without it, the one that was fitted.")
 ]
 Output = Annotated[
-    Path, typer.Option("--output", "-o", help="Table to write; its ending says the format.")
+    Path, typer.Option("--output", "-o", help="Table to write, as its ending says; - for a pipe.")
 ]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31, help="The same seed gives the same answer.")
@@ -57,6 +57,10 @@ Noise = Annotated[
 ]
 DegreesOfFreedom = Annotated[
     float, typer.Option("--df", min=0.1, help="Degrees of freedom of student-t noise.")
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option("--missing", help="Numbers that stand for a missing value, such as -999."),
 ]
 Settings = Annotated[
     list[str] | None,

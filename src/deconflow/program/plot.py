@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import need, open_table, read_rows, split_list, split_part
@@ -46,27 +46,30 @@ def plot(
         saved = load(model)
         figure = draw(saved, kind, measured_rows(saved, table), _parse_rows(rows), seed)
         save(figure, output)
-        typer.echo(f"Picture written to {output}.")
+        say(f"Picture written to {output}.")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The usable rows of a table; ``places`` are their numbers in it."""
+    """The usable rows of a table; ``places`` are their numbers among its ``n_rows``."""
 
     w: Array
     noise: Noise
     places: NDArray[np.int64]
+    n_rows: int
 
     def some(self, count: int, seed: int = 0) -> Measured:
         """Take some rows at random, in their order."""
         rows = np.sort(np.random.default_rng(seed).permutation(len(self.w))[:count])
-        return Measured(self.w[rows], self.noise[rows], self.places[rows])
+        return Measured(self.w[rows], self.noise[rows], self.places[rows], self.n_rows)
 
     def named(self, rows: list[int]) -> NDArray[np.int64]:
         """Find rows by their numbers in the table."""
         for row in rows:
             if row not in self.places:
-                raise ValueError(f"Expected --rows that can be used; got {row}.")
+                raise ValueError(
+                    f"Expected --rows that can be used, among 0 to {self.n_rows - 1}; got {row}."
+                )
         return np.searchsorted(self.places, rows)
 
 
@@ -78,7 +81,8 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
             return None
     rows = read_rows(saved.reader(open_table(table, typed=False)))
     assert rows.noise is not None
-    return Measured(rows.w, rows.noise.bind(len(rows.w)), np.flatnonzero(rows.usable))
+    noise, places = rows.noise.bind(len(rows.w)), np.flatnonzero(rows.usable)
+    return Measured(rows.w, noise, places, len(rows))
 
 
 def draw(

@@ -17,6 +17,9 @@ from deconflow.tables import (
     split_list,
 )
 
+SUSPECTS = (-99.0, -999.0, -9999.0, -99999.0)
+"""What many tables write for a missing value, and few measure."""
+
 
 def read_table(
     table: Path,
@@ -26,6 +29,7 @@ def read_table(
     corr: list[str] | None,
     noise: str,
     df: float,
+    missing: list[str] | None = None,
 ) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows."""
     source = open_table(table, typed=False)
@@ -34,10 +38,21 @@ def read_table(
         source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
         noise=noise, df=df,
         units=[source.unit(name) if name in source.names else None for name in names],
+        missing=_numbers(missing or []),
     )  # fmt: skip
     rows = read_rows(RowReader(found, source))
-    note("\n".join(_describe(found, rows)))
+    note(*_describe(found, rows))
     return found, rows
+
+
+def _numbers(texts: list[str]) -> list[float]:
+    """Read what stands for a missing value, such as ``-999,-99``."""
+    try:
+        return [float(text) for text in split_list(texts)]
+    except ValueError as error:
+        raise ValueError(
+            f"Expected --missing with numbers, such as -999; got {', '.join(texts)!r}."
+        ) from error
 
 
 def _describe(columns: Columns, rows: Measurements) -> list[str]:
@@ -47,4 +62,12 @@ def _describe(columns: Columns, rows: Measurements) -> list[str]:
     lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
     if rows.without_error:
         lines.append(f"  {rows.without_error} values have no error and are taken as missing")
+    for name, values in zip(columns.names, rows.w.T, strict=True):
+        for number in SUSPECTS:
+            count = int((values == number).sum())
+            if count > 1 and not (values < number).any():
+                lines.append(
+                    f"  {count} values of {name} are {number:g} and count as measured; "
+                    f"if they are missing, give --missing {number:g}"
+                )
     return lines

@@ -11,7 +11,7 @@ from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import KINDS, Measured, draw, measured_rows, need_plots
@@ -48,7 +48,7 @@ def report(
         text = page(saved, model, measured_rows(saved, table), seed)
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
-        typer.echo(f"Report written to {output}.")
+        say(f"Report written to {output}.")
 
 
 def page(saved: ModelFolder, path: Path, data: Measured | None, seed: int = 0) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Annotated
 
 import typer
 
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
+from deconflow.program.streaming import NewColumn, new_fields
 from deconflow.tables import need, writing
 
 AT_ONCE = 100_000
@@ -26,10 +28,15 @@ def sample(
     """
     with one_line_errors():
         saved, pa = load(model), need("pyarrow")
-        schema = pa.schema([(name, pa.float64()) for name in saved.names])
+        units = saved.columns.units if saved.columns else ()
+        columns = [
+            NewColumn(name, f"draw of the true {name}", unit)
+            for name, unit in zip_longest(saved.names, units)
+        ]
+        schema = pa.schema(new_fields(columns, output))
         with writing(output, schema) as sink:
             for part, start in enumerate(range(0, number, AT_ONCE)):
                 count = min(AT_ONCE, number - start)
                 drawn = saved.estimator.sample(count, random_state=seed + part)
                 sink.write(pa.table(list(drawn.T), schema=schema))
-        typer.echo(f"{number} rows written to {output}.")
+        say(f"{number} rows written to {output}.", table=output)

@@ -10,10 +10,11 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
-from deconflow.program.messages import one_line_errors
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Prefix, Quiet, Table
 from deconflow.program.streaming import (
+    NewColumn,
     answers,
     append_columns,
     open_for,
@@ -24,6 +25,8 @@ from deconflow.tables import RowReader
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
+
+LOG_DENSITY = NewColumn("log_density", "log density of the measurement, log p(w)")
 
 
 def score(
@@ -51,10 +54,10 @@ def score(
             counts = _without_output(reader, total, chunk, progress=not quiet)
         else:
             counts = append_columns(
-                reader, output, ["log_density"], total,
+                reader, output, [LOG_DENSITY], total,
                 prefix=prefix, chunk=chunk, progress=not quiet,
             )  # fmt: skip
-        typer.echo(f"{total}; {report_counts(counts)}")
+        say(f"{total}; {report_counts(counts)}", table=output)
 
 
 class Mean:

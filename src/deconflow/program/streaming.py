@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,13 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from deconflow._types import Array
+from deconflow.program.messages import note
+from deconflow.program.model_folder import ModelFolder
 from deconflow.tables import (
+    STANDARD,
     RowReader,
     Source,
+    described,
     format_of,
     need,
     open_table,
@@ -33,13 +38,26 @@ Compute = Callable[[Array, "Noise"], Array]
 STATUS = "deconflow_status"
 ROWS_AT_ONCE = 5000
 MOST_FAILURES = 1000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Text that begins so is a formula to a spreadsheet."""
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column of numbers that the program adds to a table."""
+
+    name: str
+    description: str
+    unit: str | None = None
 
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and format_of(output).name in ("csv", "tsv")
+    text = output is not None and format_of(output).is_text
     source = open_table(table, typed=not text)
-    if output is not None and output.exists() and output.samefile(split_part(table)[0]):
+    if output is None or STANDARD in (table, output) or not output.exists():
+        return source
+    if output.samefile(split_part(table)[0]):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
     return source
 
@@ -47,7 +65,7 @@ def open_for(table: Path, output: Path | None) -> Source:
 def append_columns(
     reader: RowReader,
     output: Path,
-    names: Sequence[str],
+    columns: Sequence[NewColumn],
     compute: Compute,
     *,
     prefix: str,
@@ -56,12 +74,14 @@ def append_columns(
 ) -> Counter[str]:
     """Write the table with new columns and a status, and count rows by status."""
     pa = need("pyarrow")
-    schema = _with_fields(reader.source, [prefix + name for name in (*names, STATUS)])
+    new = [*new_fields(columns, output, prefix), _status_field(output, prefix)]
+    schema = _with_fields(reader.source, new)
+    harmless = _harmless if format_of(output).is_text else str
     counts: Counter[str] = Counter()
     with writing(output, schema) as sink:
-        for table, columns, status in answers(reader, len(names), compute, chunk, progress):
-            arrays = [pa.array(column, from_pandas=True) for column in columns.T]
-            arrays.append(pa.array(status, pa.string()))
+        for table, values, status in answers(reader, len(columns), compute, chunk, progress):
+            arrays = [pa.array(column, from_pandas=True) for column in values.T]
+            arrays.append(pa.array(map(harmless, status), pa.string()))
             sink.write(pa.table([*table.columns, *arrays], schema=schema))
             counts.update(status)
         refuse_useless(counts, reader.source.name)
@@ -140,15 +160,47 @@ def _bisect_failures(
             _bisect_failures(compute, w, noise, half, answers, failures)
 
 
-def _with_fields(source: Source, names: Sequence[str]) -> pa.Schema:
-    pa = need("pyarrow")
+def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:
+    """Find the unit of each dimension: that of the fit, or that of the table."""
+    known = saved.columns.units if saved.columns else ()
+    here = [source.unit(name) if name in source.names else None for name in saved.names]
+    pairs = zip(saved.names, known or here, here, strict=True)
+    return {name: fitted or found for name, fitted, found in pairs}
+
+
+def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> list[pa.Field]:
+    """Return the fields of new columns, under names that are no formulas to a spreadsheet."""
+    names = [prefix + column.name for column in columns]
+    if format_of(output).is_text:
+        harmless = [_harmless(name) for name in names]
+        if harmless != names:
+            note("deconflow: note: names of new columns that begin like a formula get a ' first")
+        names = harmless
+    kind = need("pyarrow").float64()
+    return [
+        described(name, kind, column.unit, column.description)
+        for name, column in zip(names, columns, strict=True)
+    ]
+
+
+def _status_field(output: Path, prefix: str) -> pa.Field:
+    name = _harmless(prefix + STATUS) if format_of(output).is_text else prefix + STATUS
+    kind = need("pyarrow").string()
+    return described(name, kind, description="ok, or why the row could not be used")
+
+
+def _harmless(text: str) -> str:
+    """Keep a spreadsheet from taking text of ours, made of names in a file, for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
     schema = source.schema
-    for name in names:
-        if name in schema.names:
+    for field in fields:
+        if field.name in schema.names:
             raise ValueError(
-                f"Expected no column {name!r} in {source.name} yet; got one. "
+                f"Expected no column {field.name!r} in {source.name} yet; got one. "
                 "Give --prefix for the names of new columns."
             )
-        kind = pa.string() if name.endswith(STATUS) else pa.float64()
-        schema = schema.append(pa.field(name, kind))
+        schema = schema.append(field)
     return schema

@@ -5,7 +5,16 @@ Importing this package imports neither pyarrow, astropy nor torch; reading a tab
 
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
-from deconflow.tables.io import Sink, Source, format_of, need, open_table, split_part, writing
+from deconflow.tables.io import (
+    Sink,
+    Source,
+    described,
+    format_of,
+    need,
+    open_table,
+    split_part,
+    writing,
+)
 from deconflow.tables.measurements import (
     Measurements,
     RowReader,
@@ -14,9 +23,11 @@ from deconflow.tables.measurements import (
     read_rows,
 )
 from deconflow.tables.option_syntax import split_list
+from deconflow.tables.packed import STANDARD
 
 __all__ = [
     "NOISE_KINDS",
+    "STANDARD",
     "Columns",
     "Measurements",
     "RowReader",
@@ -24,6 +35,7 @@ __all__ = [
     "Source",
     "conversion",
     "correlation_column",
+    "described",
     "error_columns",
     "find_columns",
     "format_of",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from deconflow.tables.io import Sink, Source, row_name, slices
+from deconflow.tables.packed import Content, TableError
 
 MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
 """What people write for a missing value, in any case of letters."""
@@ -26,37 +27,39 @@ WORDS = "^(?i:true|false)$"
 LEADING_ZERO = "^[+-]?0[0-9]+$"
 """Such a cell is a name, not a number."""
 ROWS_AT_ONCE = 100_000
+LONGEST_LINE = 2**20
 
 
 class TextSource(Source):
     """A table in text, all of whose cells are read as text; :meth:`typed` finds types."""
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self.path, self.name = path, path.name
-        self._comments, header = _above_the_rows(path)
+    def __init__(self, content: Content, delimiter: str) -> None:
+        self.content, self.name = content, content.name
+        self._comments, header = _above_the_rows(content)
         semicolons = delimiter == "," and b";" in header and b"," not in header
         self.delimiter = ";" if semicolons else delimiter
-        with self._clear_errors():
-            self._written = list(self._reader().schema.names)
+        with self._clear_errors(), self._reader() as reader:
+            self._written = list(reader.schema.names)
         self.schema = pa.schema([(name.strip(), pa.string()) for name in self._written])
 
-    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Walk through the rows."""
+    def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         return map(self._with_types, self._text(size, columns))
 
-    def _text(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        names = self.names if columns is None else list(columns)
+    def _text(self, size: int, names: Sequence[str]) -> Iterator[pa.Table]:
         written = [self._written[self.names.index(name)] for name in names]
         text = dict.fromkeys(self._written, pa.string())
-        with self._clear_errors():
-            for batch in self._reader(column_types=text, include_columns=written):
+        with (
+            self._clear_errors(),
+            self._reader(column_types=text, include_columns=written) as reader,
+        ):
+            for batch in reader:
                 for table in slices(pa.Table.from_batches([batch]), size):
-                    yield table.rename_columns(names)
+                    yield table.rename_columns(list(names))
 
     def typed(self) -> Self:
         """Take the narrowest type for each column that fits all rows."""
         left = {name: list(TYPES) for name in self.names}
-        for table in self._text(ROWS_AT_ONCE):
+        for table in self._text(ROWS_AT_ONCE, self.names):
             for name, kinds in left.items():
                 left[name] = [kind for kind in kinds if _fits(table[name], kind)]
         self.schema = pa.schema([(name, [*kinds, pa.string()][0]) for name, kinds in left.items()])
@@ -69,13 +72,17 @@ class TextSource(Source):
                 table = table.set_column(i, name, _present(table[name]).cast(kind))
         return table
 
-    def _reader(self, **conversion: Any) -> arrow_csv.CSVStreamingReader:
-        return arrow_csv.open_csv(
-            self.path,
-            read_options=arrow_csv.ReadOptions(skip_rows=self._comments),
-            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
-        )
+    @contextmanager
+    def _reader(self, **conversion: Any) -> Iterator[arrow_csv.CSVStreamingReader]:
+        with self.content.open() as file:
+            yield arrow_csv.open_csv(
+                file,
+                read_options=arrow_csv.ReadOptions(skip_rows=self._comments),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True
+                ),
+                convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
+            )
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -83,11 +90,11 @@ class TextSource(Source):
             yield
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
-                raise ValueError(
+                raise TableError(
                     f"Expected text in UTF-8 in {self.name}; got other bytes. Convert it, for "
                     f"example: iconv -f latin1 -t utf-8 {self.name}"
                 ) from error
-            raise ValueError(
+            raise TableError(
                 f"Expected a header and rows of as many cells in {self.name}; got: {error}"
             ) from error
 
@@ -95,28 +102,28 @@ class TextSource(Source):
 class ParquetSource(Source):
     """A Parquet file, read by batches of its row groups."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.name
-        try:
-            with pq.ParquetFile(path) as file:
-                self.schema = file.schema_arrow.remove_metadata()
-                self.n_rows = file.metadata.num_rows
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"Expected a Parquet file at {path}; got: {error}") from error
+    def __init__(self, content: Content) -> None:
+        self.content, self.name = content.unpacked(), content.name
+        with self._file() as file:
+            self.schema = file.schema_arrow.remove_metadata()
+            self.n_rows = file.metadata.num_rows
 
-    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Walk through the rows."""
-        with pq.ParquetFile(self.path, pre_buffer=False) as file:
-            wanted = None if columns is None else list(columns)
-            for batch in file.iter_batches(size, columns=wanted, use_threads=False):
+    def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        with self._file() as file:
+            for batch in file.iter_batches(size, columns=list(columns), use_threads=False):
                 yield pa.Table.from_batches([batch])
+
+    def _file(self) -> pq.ParquetFile:
+        path = self.content.path
+        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
 
 
 @contextmanager
-def write_text(path: Path, schema: pa.Schema, delimiter: str) -> Iterator[Sink]:
+def write_text(file: IO[bytes], schema: pa.Schema, delimiter: str) -> Iterator[Sink]:
     """Write text by Python's own writer: that of pyarrow would put quotes around every text."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    try:
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(schema.names)
 
         def write(table: pa.Table) -> None:
@@ -124,12 +131,14 @@ def write_text(path: Path, schema: pa.Schema, delimiter: str) -> Iterator[Sink]:
             writer.writerows(zip(*columns, strict=True))
 
         yield Sink(write)
+    finally:
+        text.detach()
 
 
 @contextmanager
-def write_parquet(path: Path, schema: pa.Schema) -> Iterator[Sink]:
+def write_parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Sink]:
     """Write a row group for each chunk."""
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         yield Sink(lambda table: writer.write_table(table.cast(schema)))
 
 
@@ -193,15 +202,13 @@ def _can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     return True
 
 
-def _above_the_rows(path: Path) -> tuple[int, bytes]:
+def _above_the_rows(content: Content) -> tuple[int, bytes]:
     """Count the comments above the header, and return it."""
     count = 0
-    with path.open("rb") as file:
-        for line in file:
-            if not line.startswith(b"#"):
-                return count, line
+    with content.open() as file:
+        while (line := file.readline(LONGEST_LINE)).startswith(b"#"):
             count += 1
-    return count, b""
+        return count, line
 
 
 def _as_written(cell: Any) -> Any:

@@ -39,6 +39,8 @@ class Columns:
         Degrees of freedom of Student-t noise.
     units : tuple
         Unit of each measured column, None where the table does not say.
+    missing : tuple of float
+        Numbers that stand for a missing value.
     """
 
     names: tuple[str, ...]
@@ -48,6 +50,7 @@ class Columns:
     noise: str = "gaussian"
     df: float = 3.0
     units: tuple[str | None, ...] = ()
+    missing: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         kind, asymmetric = self.noise, self.asymmetric
@@ -122,6 +125,7 @@ class Columns:
                 noise=str(values["noise"]),
                 df=float(values["df"]),
                 units=tuple(None if unit is None else str(unit) for unit in values["units"]),
+                missing=tuple(map(float, values.get("missing", ()))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"Expected a description of columns; got a part: {error}") from error
@@ -151,6 +155,7 @@ def find_columns(
     noise: str = "gaussian",
     df: float = 3.0,
     units: Sequence[str | None] = (),
+    missing: Sequence[float] = (),
 ) -> Columns:
     """Find the columns of errors, by what is said or else by their names.
 
@@ -172,6 +177,8 @@ def find_columns(
         Law of the noise, and the degrees of freedom of Student-t noise.
     units
         Unit of each name, if known.
+    missing
+        Numbers that stand for a missing value, such as -999.
 
     Examples
     --------
@@ -197,6 +204,7 @@ def find_columns(
     found = Columns(
         tuple(names), tuple(bars[name] for name in names), correlated, shared,
         noise=noise, df=df, units=tuple(units or [None] * len(names)),
+        missing=tuple(missing),
     )  # fmt: skip
     check_available(available, found.needed())
     return found

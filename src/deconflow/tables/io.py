@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deconflow.files import replacing
+from deconflow.tables.packed import (
+    PACKINGS,
+    STANDARD,
+    Content,
+    TableError,
+    packed_output,
+    standard_output,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +34,7 @@ class Source(ABC):
     name : str
         Name of the file, for messages.
     schema : pyarrow.Schema
-        Names and types of the columns; a field's metadata may hold its unit.
+        Names and types of the columns; a field's metadata may hold its unit and description.
     n_rows : int or None
         Number of rows, where that is known before reading them.
     """
@@ -39,9 +48,14 @@ class Source(ABC):
         """Names of the columns."""
         return list(self.schema.names)
 
-    @abstractmethod
     def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Walk through the rows in order, at most ``size`` at once; some columns, or all."""
+        with clear_read_errors(self.name):
+            yield from self._chunks(size, self.names if columns is None else list(columns))
+
+    @abstractmethod
+    def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Do so; whatever goes wrong may be raised as it is."""
 
     def typed(self) -> Self:
         """Return the same table with a type for each column; only text has none to begin with."""
@@ -49,8 +63,7 @@ class Source(ABC):
 
     def unit(self, column: str) -> str | None:
         """Unit of a column, if the table says."""
-        metadata = self.schema.field(column).metadata or {}
-        return metadata[b"unit"].decode() if b"unit" in metadata else None
+        return about(self.schema.field(column), "unit")
 
 
 @dataclass(frozen=True)
@@ -71,74 +84,133 @@ class Format:
     endings: tuple[str, ...]
     module: str
     reader: str
-    writer: str
+    writer: str | None
     options: dict[str, str] = field(default_factory=dict)
+    beginning: str | None = None
+    """A pattern that only files of this format begin with."""
 
     def load(self, name: str) -> Any:
         """Return what reads or writes the format."""
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are written as they are read."""
+        return self.writer == "write_text"
+
 
 FORMATS = (
     Format("csv", (".csv",), "arrow_io", "TextSource", "write_text", {"delimiter": ","}),
     Format("tsv", (".tsv",), "arrow_io", "TextSource", "write_text", {"delimiter": "\t"}),
-    Format("parquet", (".parquet", ".pq"), "arrow_io", "ParquetSource", "write_parquet"),
-    Format("fits", (".fits", ".fit"), "astropy_io", "FitsSource", "write_fits"),
+    Format(
+        "parquet", (".parquet", ".pq"), "arrow_io", "ParquetSource", "write_parquet",
+        beginning="PAR1",
+    ),
+    Format("fits", (".fits", ".fit"), "astropy_io", "FitsSource", "write_fits", beginning="SIMPLE"),
     Format(
         "ecsv", (".ecsv",), "astropy_io", "InMemorySource", "write_at_once", {"kind": "ecsv"},
+        beginning="# %ECSV",
     ),
     Format(
         "votable", (".vot", ".votable", ".xml"), "astropy_io", "InMemorySource", "write_at_once",
-        {"kind": "votable"},
+        {"kind": "votable"}, beginning=r"\s*<(\?xml|VOTABLE)",
     ),
+    Format("ascii", (".dat", ".txt"), "astropy_io", "InMemorySource", None, {"kind": "ascii"}),
 )  # fmt: skip
 ENDINGS = {ending: known for known in FORMATS for ending in known.endings}
-PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".tar", ".tgz")
+WRITTEN = [ending for ending, known in ENDINGS.items() if known.writer]
+UNREAD_PACKINGS = (".xz", ".zip", ".tar", ".tgz", ".7z", ".z", ".rar", ".lz4")
 
 
 def open_table(path: str | Path, *, typed: bool = True) -> Source:
-    """Open a CSV, TSV, Parquet, FITS, ECSV or VOTable file for reading.
+    """Open a table for reading: CSV, TSV, Parquet, FITS, ECSV, VOTable, or text with spaces.
 
     Parameters
     ----------
     path
-        The file; its ending says the format. ``file.fits[NAME]`` or ``file.fits[2]`` is one of
-        several tables in a FITS file.
+        The file; its ending says the format, and ``.gz``, ``.bz2`` or ``.zst`` may follow.
+        ``file.fits[NAME]`` or ``file.fits[2]`` is one of several tables in a FITS file. ``-`` is
+        the standard input, whose format is told by what it holds.
     typed
         Whether the columns of a text file shall get types, by one more pass through it. False
         hands its cells on to another text file as they are written.
     """
     path, part = split_part(path)
-    known = format_of(path)
-    if not path.is_file():
-        got = "a folder" if path.is_dir() else "no such file"
-        raise FileNotFoundError(f"Expected a table at {path}; got {got}.")
+    if path == STANDARD:
+        content = Content.of_standard_input()
+        known = _format_of_content(content)
+    else:
+        known = format_of(path)
+        if not path.is_file():
+            got = "a folder" if path.is_dir() else "no such file"
+            raise FileNotFoundError(f"Expected a table at {path}; got {got}.")
+        content = Content.of_file(path)
     options = known.options if part is None else {"part": part}
-    source: Source = known.load(known.reader)(path, **options)
-    _refuse_duplicates(source.names, source.name)
-    return source.typed() if typed else source
+    with clear_read_errors(content.name):
+        source: Source = known.load(known.reader)(content, **options)
+        _refuse_duplicates(source.names, source.name)
+        return source.typed() if typed else source
 
 
 @contextmanager
 def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
-    """Write a table in the format of ``path``'s ending; it is there when it is complete."""
+    """Write a table in the format of ``path``'s ending; it is there when it is complete.
+
+    ``-`` is the standard output, in CSV.
+    """
     known = format_of(path)
+    if known.writer is None:
+        raise ValueError(
+            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+        )
     write = known.load(known.writer)
-    with replacing(path) as part, write(part, schema, **known.options) as sink:
-        yield sink
+    if Path(path) == STANDARD:
+        with write(standard_output(), schema, **known.options) as sink:
+            yield sink
+        return
+    packing = PACKINGS.get(Path(path).suffix.lower())
+    with replacing(path) as part, packed_output(part, packing) as file:
+        beside = {"folder": part.parent} if known.name == "fits" else {}  # for rows that wait
+        with write(file, schema, **known.options, **beside) as sink:
+            yield sink
+
+
+@contextmanager
+def clear_read_errors(name: str) -> Iterator[None]:
+    """Say in one sentence that names the file whatever a reader raises about damaged bytes."""
+    try:
+        yield
+    except (TableError, ModuleNotFoundError):
+        raise
+    except MemoryError as error:
+        raise TableError(
+            f"Expected {name} to fit into memory; got more, or a damaged file. Convert it to "
+            ".parquet or .csv, which are read in parts."
+        ) from error
+    except Exception as error:  # readers raise what they like
+        said = textwrap.shorten(str(error), 200, placeholder="...") or type(error).__name__
+        raise TableError(
+            f"Expected {name} to hold a table that can be read; got: {said.rstrip('.')}. It may "
+            "be damaged, or of another format than its name says."
+        ) from error
 
 
 def format_of(path: str | Path) -> Format:
-    """Find the format of a file by its ending.
+    """Find the format of a file by its ending; ``-`` is CSV.
 
     Examples
     --------
-    >>> format_of("stars.parquet").name, format_of("Stars.FITS").name
+    >>> format_of("stars.parquet").name, format_of("Stars.FITS.gz").name
     ('parquet', 'fits')
     """
-    ending = Path(path).suffix.lower()
-    if ending in PACKED:
+    name = Path(path).name.lower()
+    if Path(path) == STANDARD:
+        return FORMATS[0]
+    for packing in PACKINGS:
+        name = name.removesuffix(packing)
+    ending = Path(name).suffix
+    if ending in UNREAD_PACKINGS:
         raise ValueError(f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.")
     if ending not in ENDINGS:
         raise ValueError(
@@ -146,6 +218,18 @@ def format_of(path: str | Path) -> Format:
             "Rename or convert it."
         )
     return ENDINGS[ending]
+
+
+def _format_of_content(content: Content) -> Format:
+    """Find the format of bytes without a name."""
+    text = content.beginning().decode("utf-8-sig", "replace")
+    for known in FORMATS:
+        if known.beginning and re.match(known.beginning, text):
+            return known
+    header = next((line for line in text.splitlines() if not line.startswith("#")), "")
+    if re.search("[,;]", header) or len(header.split()) < 2:
+        return ENDINGS[".csv"]
+    return ENDINGS[".tsv" if "\t" in header else ".txt"]
 
 
 def split_part(path: str | Path) -> tuple[Path, str | None]:
@@ -158,7 +242,9 @@ def split_part(path: str | Path) -> tuple[Path, str | None]:
     >>> split_part("stars.csv")
     (PosixPath('stars.csv'), None)
     """
-    found = re.fullmatch(r"(.+\.fits?)\[([^\[\]]+)\]", str(path), re.IGNORECASE)
+    packings = "|".join(map(re.escape, PACKINGS))
+    pattern = rf"(.+\.fits?(?:{packings})?)\[([^\[\]]+)\]"
+    found = re.fullmatch(pattern, str(path), re.IGNORECASE)
     if found is None or Path(path).exists():
         return Path(path), None
     return Path(found[1]), found[2]
@@ -187,9 +273,25 @@ def slices(table: pa.Table, size: int) -> Iterator[pa.Table]:
         yield table.slice(start, size)
 
 
+def about(field: pa.Field, what: str) -> str | None:
+    """Return the unit or the description of a column, if it is known."""
+    return (field.metadata or {}).get(what.encode(), b"").decode() or None
+
+
+def described(
+    name: str, kind: pa.DataType, unit: str | None = None, description: str | None = None
+) -> pa.Field:
+    """Return a column with what is known of it; see :func:`about`."""
+    known = {"unit": unit, "description": description}
+    metadata = {what: text for what, text in known.items() if text}
+    return need("pyarrow").field(name, kind, metadata=metadata or None)
+
+
 def _refuse_duplicates(names: Sequence[str], table: str) -> None:
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise ValueError(
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise TableError(
                 f"Expected each column of {table} once; got {name!r} twice. Rename one."
             )
+        seen.add(name)

@@ -233,7 +233,10 @@ class _Chunk:
     def _numbers(self, name: str) -> Array:
         from deconflow.tables.arrow_io import as_numbers
 
-        return as_numbers(self.table[name], name, self.first_row)
+        values = as_numbers(self.table[name], name, self.first_row)
+        for number in self.columns.missing:  # a column in single precision has it rounded
+            values[(values == number) | (values == np.float32(number))] = np.nan
+        return values
 
     def _mark(self, bad: Mask, reason: str) -> None:
         self.reasons[bad & (self.reasons == "")] = reason
