@@ -74,11 +74,12 @@ def test_without_the_table(folder):
 
 def trust(certificate):
     """What the page says of a model with this certificate, or with sentences of version 0.1."""
+    from deconflow.model_files import ModelFiles
     from deconflow.program.model_folder import ModelFolder
     from deconflow.program.report import _trust
 
     about = {"certificate": certificate, "fitted": "12 flows."}
-    return unescape("".join(_trust(ModelFolder(Path("model"), {}, None, about))))
+    return unescape("".join(_trust(ModelFolder(ModelFiles(Path("model"), {}, {}), None, about))))
 
 
 GOOD = {

@@ -27,6 +27,7 @@ from deconflow.estimators.validation import (
     unchanged_on_failure,
 )
 from deconflow.evaluation import Estimate
+from deconflow.model_files import read_folder
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
@@ -273,7 +274,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
         """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
-        return read_model(path, cls, changes)
+        return read_model(read_folder(path), cls, changes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")
