@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from program.running import ONE_FIT, run, succeed
+from signing import sign
 
 from deconflow.certificate import MEANINGS, Certificate
 
@@ -64,6 +65,7 @@ def test_without_the_table(folder):
     about = json.loads((folder / "model" / "table.json").read_text())
     about["table"]["path"] = "gone.csv"
     (folder / "model" / "table.json").write_text(json.dumps(about))
+    sign(folder / "model")
     succeed("report", "model", "-o", "page.html")
     text = (folder / "page.html").read_text()
     assert Page(text).tags.count("img") == 2
