@@ -25,7 +25,7 @@ SAVED_HISTORY = {
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
 CLOSE = 1e-6
 """By how much sums may differ from one, and covariances from symmetric and positive ones."""
-SPARE, MOST_COPIES = 10**6, 20
+SPARE, MOST_COPIES = 10**5, 20
 """Numbers that building a model may need: some, and so many for each that its file holds."""
 MADE_BY_SIZE = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "randperm", "eye")
 
