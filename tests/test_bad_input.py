@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
+from signing import sign
 from sklearn.exceptions import NotFittedError
 from torch.distributions import Laplace, Normal
 
@@ -449,6 +450,7 @@ def edit(**changes):
         file = path / "model.json"
         description = json.loads(file.read_text()) | changes
         file.write_text(json.dumps({k: v for k, v in description.items() if v is not None}))
+        sign(path)
 
     return damage
 
@@ -470,13 +472,14 @@ DAMAGED = {
     "truncated weights": (truncate, ValueError, r"whole model.*damaged"),
     "empty weights": (lambda p: (p / "weights.safetensors").write_bytes(b""), ValueError,
         r"whole model.*damaged"),
-    "of the future": (edit(format=99), ValueError, r"format 1.*got 99.*Load it with that version"),
-    "of no format": (edit(format=None), ValueError, r"format 1"),
+    "of the future": (edit(format=99), ValueError, r"format 2.*got format 99, written by "
+        r"deconflow \d.*Load it with that version"),
+    "of no format": (edit(format=None), ValueError, r"its format is None"),
     "another class": (edit(**{"class": "Other"}),
         ValueError, r"Expected a FlowDeconvolver.*got a Other"),
     "no parameters": (edit(parameters=None), ValueError, r"whole model.*parameters"),
     "unknown parameter": (edit(parameters={"depth": 3}), ValueError, r"whole model.*depth"),
-    "other sizes": (edit(n_latent=3), ValueError, r"whole model.*size mismatch"),
+    "other sizes": (edit(n_latent=3), ValueError, r"whole model.*location is not of 3 numbers"),
     "no details": (edit(details=None), ValueError, r"whole model.*details"),
 }  # fmt: skip
 

@@ -1,7 +1,10 @@
 """What is written is there complete or not at all, with the permissions that the umask leaves."""
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -31,8 +34,9 @@ def test_permissions_follow_the_umask(tmp_path, umask):
     w = np.random.default_rng(0).normal(size=(30, 1))
     XDGMM(1).fit(w, noise=0.1).save(tmp_path / "model", extra_files={"more.txt": "more"})
     assert mode(tmp_path / "model") == 0o750
-    names = {path.name: mode(path) for path in (tmp_path / "model").iterdir()}
-    assert names == dict.fromkeys(["model.json", "more.txt", "weights.safetensors"], 0o640)
+    modes = {path.name: mode(path) for path in (tmp_path / "model").iterdir()}
+    wanted = ["SHA256SUMS", "model.json", "more.txt", "weights.safetensors"]
+    assert modes == dict.fromkeys(wanted, 0o640)
     assert (tmp_path / "model" / "more.txt").read_text() == "more"
     assert np.array_equal(XDGMM.load(tmp_path / "model").n_features_in_, 1)
 
@@ -61,18 +65,113 @@ def test_a_folder_is_replaced_complete_or_not_at_all(tmp_path, before):
     assert [file.name for file in tmp_path.rglob("*")] == ["folder", "new"]
 
 
-def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch):
-    path, plain = tmp_path / "folder", os.replace
+@pytest.fixture
+def no_exchange(monkeypatch):
+    """A disk that cannot exchange two names."""
+    monkeypatch.setattr("deconflow.files._exchange", lambda one, other: errno.EINVAL)
+
+
+@pytest.mark.parametrize("disk", ["plain", "no_exchange"])
+def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch, disk, request):
+    path = tmp_path / "folder"
     path.mkdir()
     (path / "old").write_text("old")
 
-    def replace(source, target):
-        if target == path and not any("old" in name for name in os.listdir(source)):
-            raise OSError(5, "Input/output error")
-        plain(source, target)
+    def fail(new, path):
+        raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("os.replace", replace)
+    if disk == "plain":
+        monkeypatch.setattr("deconflow.files._exchange", fail)
+    else:
+        request.getfixturevalue(disk)
+        monkeypatch.setattr("os.rename", fail)
     message = r"Expected to write .*folder; got: Input/output error"
     with pytest.raises(OSError, match=message), replacing_folder(path) as new:
         (new / "new").write_text("new")
-    assert [file.name for file in tmp_path.rglob("*")] == ["folder", "old"]
+    assert names(tmp_path) == ["folder", "old"]
+
+
+def test_a_disk_without_exchange(tmp_path, no_exchange):
+    for name in ("one", "other"):
+        with replacing_folder(tmp_path / "folder") as new:
+            (new / name).write_text(name)
+        assert names(tmp_path) == ["folder", name]
+
+
+KILLED = """
+import os, sys
+from deconflow import files
+folder, when = sys.argv[1:]
+def killed(*_, **options):
+    os.kill(os.getpid(), 9)
+if when == "between two moves":
+    files._exchange = lambda one, other: 22
+    os.rename = killed
+if when == "after the exchange":
+    files.shutil.rmtree = killed
+with files.replacing_folder(folder) as new:
+    open(new / "new", "w").close()
+    if when == "writing":
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "left"),
+    [("writing", "old"), ("after the exchange", "new"), ("between two moves", None)],
+)
+def test_what_a_killed_run_left_is_cleared_by_the_next(tmp_path, when, left):
+    path = tmp_path / "folder"
+    with replacing_folder(path) as new:
+        (new / "old").write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, path, when], env=os.environ, check=False)
+    assert done.returncode == -9
+    found = [file.name for file in path.iterdir()] if path.exists() else [None]
+    assert found == [left]
+    assert len(list(tmp_path.glob(".folder.*.part"))) == 1
+    with pytest.raises(StopError), replacing_folder(path):
+        raise StopError  # the next run clears, also if it writes nothing
+    assert names(tmp_path) == ["folder", left or "old"]
+
+
+def test_what_a_living_run_writes_is_left_alone(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as slow:
+        slow.write_text("slow")
+        with replacing(path) as quick:
+            quick.write_text("quick")
+        assert path.read_text() == "quick"
+        assert slow.read_text() == "slow"
+    assert path.read_text() == "slow"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    """What it points to is replaced: a model may live on another disk."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "model")
+    for _ in range(2):
+        with replacing_folder(tmp_path / "link") as new:
+            (new / "new").write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path / "disk") == ["model", "new"]
+
+
+def test_saves_at_once_leave_a_whole_folder(tmp_path):
+    """Many into one name, which is never absent once it is there."""
+    code = "import sys; from deconflow.files import replacing_folder\n"
+    code += "for i in range(60):\n with replacing_folder(sys.argv[1]) as new:\n"
+    code += "  [(new / name).write_text(f'{sys.argv[2]} {i}') for name in 'ab']"
+    command, path = [sys.executable, "-c", code, tmp_path / "folder"], tmp_path / "folder"
+    writers = [subprocess.Popen([*command, str(n)], env=os.environ) for n in range(2)]
+    seen = 0
+    while any(writer.poll() is None for writer in writers):
+        assert path.exists() or not seen
+        seen += path.exists()
+    assert seen and [writer.returncode for writer in writers] == [0, 0]
+    assert (path / "a").read_text() == (path / "b").read_text()
+    assert names(tmp_path) == ["folder", "a", "b"]
+
+
+def names(folder):
+    return sorted((p.name for p in folder.rglob("*")), key=lambda name: (name != "folder", name))

@@ -7,30 +7,37 @@ import signal
 import sys
 from typing import NoReturn
 
-INTERRUPTED = 130
-
 
 def main() -> None:
     """Import the program and run it."""
     if sys.stderr is None:  # as after 2>&-: what nobody reads must not end the work
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # not where interrupts are ignored
-        signal.signal(signal.SIGINT, _leave)
+    for number in _signals():
+        signal.signal(number, _leave)
     try:
         from deconflow.cli import app
     except ModuleNotFoundError as error:
         sys.exit(
             f"deconflow: {error.name} is not installed; pip install 'deconflow[all]' brings it."
         )
-    signal.signal(signal.SIGINT, before)
+    from deconflow.program.messages import interrupt
+
+    for number in _signals():
+        signal.signal(number, interrupt)
     app()
 
 
-def _leave(*_: object) -> NoReturn:
+def _signals() -> list[int]:
+    """Name the signals that ask a program to end, but not those that are to be ignored."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def _leave(number: int, _: object) -> NoReturn:
     sys.stderr.write("deconflow: interrupted; nothing had begun.\n")
     sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

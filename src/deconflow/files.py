@@ -1,19 +1,41 @@
-"""Files and folders that are written under another name, and moved when they are complete."""
+"""Files and folders that are written in a place of their own, and moved when they are complete.
+
+The place is a hidden folder beside the output, locked as long as its process lives. So the next
+run into the same output can tell what a killed one has left, and clears it away.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows: nothing is locked there, and nothing cleared away
+    fcntl = None  # type: ignore[assignment]
+
+OLD = "old"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+EXCHANGE = {"linux": (-100, "renameat2", 2), "darwin": (-2, "renameatx_np", 2)}
+"""How a system exchanges two names in one step: ``AT_FDCWD``, the function and its flag."""
+
+
+class NoRoomError(OSError):
+    """The disk is full, or what may be written on it."""
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``, and move it there if the block succeeds.
+    """Give a file to write, and move it to ``path`` if the block succeeds.
 
     Examples
     --------
@@ -24,41 +46,43 @@ def replacing(path: str | Path) -> Iterator[Path]:
     ...     (Path(folder) / "out.txt").read_text()
     'complete'
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
     if path.is_dir():
         raise IsADirectoryError(f"Expected a file to write; got the folder {path}.")
-    with clear_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = _beside(path)
-        part.touch(exist_ok=False)  # made here, so that the umask says its permissions
-        try:
-            yield part
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+    with clear_write_errors(path), _place_beside(path) as place:
+        part = place / path.name
+        part.touch()
+        yield part
+        _flush(part)
+        os.replace(part, path)
+        _flush(path.parent)
 
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Give an empty folder beside ``path``, and move it there if the block succeeds."""
-    path = Path(path)
-    with clear_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new, old = _beside(path), _beside(path)
+    """Give an empty folder, and put it in the place of ``path`` if the block succeeds."""
+    path = Path(os.path.realpath(path))
+    with clear_write_errors(path), _place_beside(path) as place:
+        new = place / path.name
         new.mkdir()
-        try:
-            yield new
-            if path.exists():
-                os.replace(path, old)
-            os.replace(new, path)
-        except BaseException:
-            if old.exists() and not path.exists():  # moved aside, and the new one did not come
-                os.replace(old, path)
-            raise
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-            if path.exists():  # else the old one is all there is
-                shutil.rmtree(old, ignore_errors=True)
+        yield new
+        for each in (*new.iterdir(), new):
+            _flush(each)
+        _put(new, path, place / OLD)
+        _flush(path.parent)
+
+
+@contextmanager
+def locked_folder(path: Path) -> Iterator[bool]:
+    """Make a folder, or take one that is there, and say whether no other process has it."""
+    path.mkdir(parents=True, exist_ok=True)
+    while (lock := Lock.take(path)).state == "gone":  # whoever had it has just removed it
+        lock.release()
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield lock.state != "taken"
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -71,8 +95,8 @@ def clear_write_errors(path: Path) -> Iterator[None]:
             f"Expected permission to write {path}; got none. Choose another output."
         ) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise OSError(
+        if error.errno in NO_ROOM:
+            raise NoRoomError(
                 f"Expected room on the disk for {path}; got none left. Nothing was written there."
             ) from error
         if error.errno is None:
@@ -80,5 +104,128 @@ def clear_write_errors(path: Path) -> Iterator[None]:
         raise OSError(f"Expected to write {path}; got: {error.strerror}.") from error
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+@contextmanager
+def _place_beside(path: Path) -> Iterator[Path]:
+    """Make a locked folder for all that is not complete, and remove it in any case."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(path)
+    while True:
+        place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        with locked_folder(place) as ours:
+            if not ours:  # another run has found it before it was locked, and clears it away
+                continue
+            try:
+                yield place
+            finally:
+                _remove(place, path)
+            return
+
+
+def _clear_leftovers(path: Path) -> None:
+    """Remove the places of runs that were killed; those of living ones are locked."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
+    with suppress(PermissionError), os.scandir(path.parent) as beside:
+        left = [Path(each) for each in beside if ours.fullmatch(each.name)]
+        for place in left:
+            lock = Lock.take(place)
+            if lock.state == "ours":
+                _remove(place, path)
+            lock.release()
+
+
+def _remove(place: Path, path: Path) -> None:
+    """Remove a place; what was moved aside there goes back if nothing has taken its name."""
+    if (place / OLD).exists() and not path.exists():
+        os.replace(place / OLD, path)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The lock of a folder, which ends with its process, however that ends.
+
+    Attributes
+    ----------
+    descriptor : int or None
+        What holds it.
+    state : {"ours", "taken", "gone", "unknown"}
+        Unknown where the system or the disk has no locks.
+    """
+
+    descriptor: int | None
+    state: str
+
+    @classmethod
+    def take(cls, folder: Path) -> Lock:
+        """Try to lock a folder."""
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return cls(None, "gone")
+        except (OSError, AttributeError):  # Windows opens no folders
+            return cls(None, "unknown")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = os.path.samestat(os.stat(folder), os.fstat(descriptor))
+            return cls(descriptor, "ours" if same else "gone")
+        except FileNotFoundError:
+            return cls(descriptor, "gone")
+        except BlockingIOError:
+            return cls(descriptor, "taken")
+        except OSError:
+            return cls(descriptor, "unknown")
+
+    def release(self) -> None:
+        """Give it back."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+def _put(new: Path, path: Path, old: Path) -> None:
+    """Put a folder at ``path``, which at every moment is the old one or the new one."""
+    while (failure := _exchange(new, path)) == errno.ENOENT:
+        if _moved(new, path):
+            return
+    while failure:  # the disk cannot exchange: in two moves
+        with suppress(FileNotFoundError):
+            os.replace(path, old)
+        if _moved(new, path):
+            return
+        shutil.rmtree(old)
+
+
+def _moved(new: Path, path: Path) -> bool:
+    """Move a folder to a name that is free, unless it is taken at this very moment."""
+    try:
+        os.rename(new, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _exchange(one: Path, other: Path) -> int:
+    """Exchange two names in one step; return 0, or the number of the error."""
+    here, function, flag = EXCHANGE.get(sys.platform, (0, "", 0))
+    library = ctypes.CDLL(None, use_errno=True) if function else None
+    if not hasattr(library, function):
+        return errno.ENOSYS
+    names = (os.fsencode(one), os.fsencode(other))
+    if getattr(library, function)(here, names[0], here, names[1], flag) == 0:
+        return 0
+    return ctypes.get_errno()
+
+
+def _flush(path: Path) -> None:
+    """Bring a file or a folder to the disk, so that its new name survives a power cut."""
+    if path.is_dir() and sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some disks do not flush folders
+            raise
+    finally:
+        os.close(descriptor)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import kstest
+from signing import sign
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -497,6 +498,7 @@ def test_an_unknown_class_is_refused(fitted, tmp_path):
     fitted("XDGMM").save(tmp_path / "model")
     file = tmp_path / "model" / "model.json"
     file.write_text(file.read_text().replace('"XDGMM"', '"os.system"'))
+    sign(tmp_path / "model")
     with pytest.raises(
         ValueError, match=r"a model of Deconvolver, XDGMM, .*got 'os\.system'\. Load"
     ):

@@ -1,22 +1,26 @@
 """A fit that is stopped leaves nothing half written, and goes on to the same result."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from program.running import ONE_FIT, run, succeed
 
 from deconflow import XDGMM, DeconvolvingKDE, FlowDeconvolver
+from deconflow.files import locked_folder
 from deconflow.fitting.checkpoint import Checkpoint
 
 FIT = (
     "fit", "stars.csv", "-c", "x,y", "--method", "flow", "--set", "hidden=16", "-q",
     "--set", "epochs=6",
 )  # fmt: skip
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def same(one, other):
@@ -66,61 +70,65 @@ def test_without_resume_it_starts_anew(folder):
 @pytest.fixture
 def interruptible():
     """Let children take interrupts, also where a script has put the tests into the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_is_killed(folder, how, interruptible):
     long = [*FIT[:-1], "epochs=60"]
     command = [sys.executable, "-m", "deconflow", *long, "-o", "new"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
         end = time.monotonic() + 60
-        while not (folder / ".new.checkpoint").exists() and time.monotonic() < end:
+        while not (folder / ".new.checkpoint" / "fit").exists() and time.monotonic() < end:
             time.sleep(0.05)
         process.send_signal(how)
         _, errors = process.communicate()
-    assert process.returncode == (-9 if how == signal.SIGKILL else 130)
+    assert process.returncode == (-9 if how == signal.SIGKILL else 128 + how)
     assert "Traceback" not in errors
     assert not (folder / "new").exists()
-    assert (folder / ".new.checkpoint").exists()
-    if how == signal.SIGINT:
+    assert (folder / ".new.checkpoint" / "fit").exists()
+    if how != signal.SIGKILL:
         assert "Go on with --resume" in errors
     succeed(*long, "-o", "new", "--resume")
     assert len(FlowDeconvolver.load("new").history_) == 60
     assert not (folder / ".new.checkpoint").exists()
 
 
-def test_an_interrupt_while_python_imports(tmp_path, interruptible):
+@pytest.mark.parametrize("how", SIGNALS)
+def test_an_interrupt_while_python_imports(tmp_path, how, interruptible):
     """Of the first import, and of what a command brings in: one line, whenever it comes."""
     (tmp_path / "typer.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    code, output, errors = interrupted_when_ready("--version", env={"PYTHONPATH": path})
-    assert (code, output) == (130, "ready\n")
+    code, output, errors = interrupted_when_ready("--version", how=how, env={"PYTHONPATH": path})
+    assert (code, output) == (128 + how, "ready\n")
     assert errors == "deconflow: interrupted; nothing had begun.\n"
 
 
-def test_an_interrupt_while_a_command_imports(tmp_path, folder, interruptible):
+@pytest.mark.parametrize("how", SIGNALS)
+def test_an_interrupt_while_a_command_imports(tmp_path, folder, how, interruptible):
     (tmp_path / "safetensors.py").write_text(
         "import time; print('ready', flush=True); time.sleep(60)"
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     words = ("sample", "model", "-o", "draws.csv")
-    code, output, errors = interrupted_when_ready(*words, env={"PYTHONPATH": path})
-    assert (code, output) == (130, "ready\n")
+    code, output, errors = interrupted_when_ready(*words, how=how, env={"PYTHONPATH": path})
+    assert (code, output) == (128 + how, "ready\n")
     assert errors == "deconflow: interrupted; no file was left half written.\n"
     assert not (folder / "draws.csv").exists()
 
 
-def interrupted_when_ready(*words, env):
+def interrupted_when_ready(*words, how, env):
     """Run the program until it says that it is ready, and interrupt it."""
     command = [sys.executable, "-m", "deconflow", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": os.environ | env}
     with subprocess.Popen(command, text=True, **pipes) as process:
         ready = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         output, errors = process.communicate(timeout=60)
     return process.returncode, ready + output, errors
 
@@ -167,3 +175,50 @@ def test_children_do_not_outlive_a_parent_that_is_killed():
         assert process.stdout.readline() == "ready\n"
         process.kill()
         assert process.communicate(timeout=30)[0] == ""
+
+
+def test_what_is_to_be_ignored_is_ignored(tmp_path):
+    """As ``nohup`` asks for: then a terminal that closes ends nothing."""
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    code += "from deconflow.__main__ import _signals; print(signal.SIGHUP in _signals())"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_two_fits_into_one_folder(folder):
+    """The second keeps no checkpoint, and leaves that of the first; both finish."""
+    kept = folder / ".new.checkpoint"
+    with locked_folder(kept):
+        (kept / "fit").write_text("of the first")
+        assert "Another fit to new is running" in succeed(*FIT, "-o", "new")
+        assert (kept / "fit").read_text() == "of the first"
+    assert (folder / "new" / "model.json").exists()
+    assert "Another fit" not in succeed(*FIT, "-o", "new")  # and without --resume, it goes
+    assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
+
+
+@pytest.mark.slow
+def test_two_fits_into_one_folder_at_once(folder):
+    command = [sys.executable, "-m", "deconflow", *FIT, "-o", "new"]
+    fits = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [fit.communicate()[1] for fit in fits]
+    assert [fit.returncode for fit in fits] == [0, 0], errors
+    assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
+    assert len(FlowDeconvolver.load("new").history_) == 6
+
+
+def test_a_full_disk_does_not_end_a_fit(folder, monkeypatch):
+    plain = Path.write_bytes
+
+    def full(self, content):
+        if self.name == "fit":
+            plain(self, content[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return plain(self, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    output = succeed(*FIT, "-o", "new")
+    assert output.count("The disk has no room for the checkpoint .new.checkpoint/fit.") == 1
+    assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
+    assert len(FlowDeconvolver.load("new").history_) == 6

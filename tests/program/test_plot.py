@@ -1,6 +1,7 @@
 import matplotlib.image
 import pytest
 from program.running import run, succeed
+from signing import sign
 
 
 @pytest.mark.parametrize("kind", ["corner", "marginals", "history", "diagnostics"])
@@ -45,6 +46,7 @@ def test_a_table_that_is_gone(folder):
     about = json.loads((folder / "model" / "table.json").read_text())
     about["table"]["path"] = "gone.csv"
     (folder / "model" / "table.json").write_text(json.dumps(about))
+    sign(folder / "model")
     result = run("plot", "model", "-o", "picture.png")
     assert result.exit_code == 2
     assert "Expected a table" in result.output

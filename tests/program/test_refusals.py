@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from program.running import XD, run, succeed
+from signing import sign
 from tables.catalogue import catalogue, text
 
 FIT = ("fit", "t.csv", "-c", "x,y", "-o", "new", *XD)
@@ -163,6 +164,7 @@ def change(name, key, value):
         content = json.loads((model / name).read_text())
         content[key] = value
         (model / name).write_text(json.dumps(content))
+        sign(model)
 
     return apply
 
@@ -187,7 +189,9 @@ def plant(name):
 
 
 DAMAGED = {
-    "another version": (change("model.json", "format", 99), "Expected a model of format 1"),
+    "another version": (change("model.json", "format", 99), "got format 99, written by"),
+    "no checksums": (lambda model: (model / "SHA256SUMS").unlink(), "damaged SHA256SUMS"),
+    "a table of text": (change("table.json", "table", "text"), "table of model/table.json is 'text'"),
     "another version of the table": (change("table.json", "format", 99), "of format 1"),
     "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
     "weights cut": (truncate("weights.safetensors"), "damaged"),
@@ -216,7 +220,8 @@ def test_a_pickle_is_no_model(folder):
 
 
 def test_a_pickle_is_no_checkpoint(folder):
-    (folder / ".new.checkpoint").write_bytes(pickle.dumps(Crafted()))
+    (folder / ".new.checkpoint").mkdir()
+    (folder / ".new.checkpoint" / "fit").write_bytes(pickle.dumps(Crafted()))
     flow = ("--method", "flow", "--set", "epochs=1", "-q", "--resume")
     refused("fit", "stars.csv", "-c", "x,y", "-o", "new", *flow)
     assert not (folder / "it_ran").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from program.running import ONE_FIT, run, succeed
+from signing import sign
 
 from deconflow.certificate import MEANINGS, Certificate
 
@@ -64,6 +65,7 @@ def test_without_the_table(folder):
     about = json.loads((folder / "model" / "table.json").read_text())
     about["table"]["path"] = "gone.csv"
     (folder / "model" / "table.json").write_text(json.dumps(about))
+    sign(folder / "model")
     succeed("report", "model", "-o", "page.html")
     text = (folder / "page.html").read_text()
     assert Page(text).tags.count("img") == 2
@@ -74,11 +76,12 @@ def test_without_the_table(folder):
 
 def trust(certificate):
     """What the page says of a model with this certificate, or with sentences of version 0.1."""
+    from deconflow.model_files import ModelFiles
     from deconflow.program.model_folder import ModelFolder
     from deconflow.program.report import _trust
 
     about = {"certificate": certificate, "fitted": "12 flows."}
-    return unescape("".join(_trust(ModelFolder(Path("model"), {}, None, about))))
+    return unescape("".join(_trust(ModelFolder(ModelFiles(Path("model"), {}, {}), None, about))))
 
 
 GOOD = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -22,16 +23,26 @@ def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> lis
         answers = map(_train_alone, jobs)
     else:
         parallel = Parallel(n_jobs, return_as="generator")
-        answers = parallel(delayed(_train_in_child)(job, os.getpid()) for job in jobs)
+        answers = _warned(parallel(delayed(_train_in_child)(job, os.getpid()) for job in jobs))
     return list(tqdm(answers, what, len(jobs), disable=not progress, unit="stack"))
 
 
-def _train_in_child(job: Job, parent: int) -> list[Member]:
+def _warned(answers: Iterable[tuple[list[Member], list[Warning]]]) -> Iterator[list[Member]]:
+    """Hand on what children have trained, and what they have warned of."""
+    for members, found in answers:
+        for warning in found:
+            warnings.warn(warning, stacklevel=2)
+        yield members
+
+
+def _train_in_child(job: Job, parent: int) -> tuple[list[Member], list[Warning]]:
     """Train in a process that does not outlive its parent, not even one that is killed."""
     if os.getppid() == parent:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its usual lock is one of processes, and outlives a kill
-    return _train_alone(job)
+    with warnings.catch_warnings(record=True) as found:
+        members = _train_alone(job)
+    return members, [each.message for each in found if isinstance(each.message, Warning)]
 
 
 def _end_with(parent: int) -> None:

@@ -13,7 +13,7 @@ from deconflow.densities.dropout import Dropout, without_dropout
 from deconflow.densities.ensemble import Ensemble
 from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.mixture_density import MixtureDensity
-from deconflow.densities.networks import MaskedLinear, ResidualNetwork
+from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
 from deconflow.densities.simulation import simulate
 from deconflow.densities.stack import Stack
 from deconflow.densities.transforms import compose
@@ -35,6 +35,7 @@ __all__ = [
     "autoregressive_layer",
     "compose",
     "interleave_lu",
+    "load_weights",
     "simulate",
     "without_dropout",
 ]

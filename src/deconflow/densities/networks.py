@@ -153,6 +153,18 @@ class ResidualNetwork(nn.Module):
         return self.output(F.relu(h))
 
 
+def load_weights(network: nn.Module, saved: dict[str, Tensor]) -> None:
+    """Fill a network with saved weights; of their types only the precision may be another."""
+    for name, own in network.state_dict().items():
+        if name in saved and _kind(saved[name]) != _kind(own):
+            raise ValueError(f"Expected {name} of type {own.dtype}; got {saved[name].dtype}.")
+    network.load_state_dict(saved)
+
+
+def _kind(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.is_floating_point() else tensor.dtype
+
+
 def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     """Spread degrees over hidden units: a unit of degree ``d`` sees the first ``d`` dimensions.
 

@@ -9,11 +9,12 @@ from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.weighted_fit import OutOfReachError, WeightedFit
 from deconflow.estimators.xd import XDGMM
-from deconflow.model_files import read_description
+from deconflow.model_files import ModelFiles, read_folder
 
 ESTIMATORS = {
     cls.__name__: cls
@@ -24,13 +25,18 @@ ESTIMATORS = {
 
 def load(path: str | Path) -> DensityEstimator:
     """Read a model of any estimator from the folder that ``save`` wrote."""
-    name = str(read_description(Path(path)).get("class"))
+    return of_files(read_folder(path))
+
+
+def of_files(files: ModelFiles) -> DensityEstimator:
+    """Make a model of the files of its folder, which were read before."""
+    name = files.description["class"]
     if name not in ESTIMATORS:
         raise ValueError(
-            f"Expected a model of {', '.join(ESTIMATORS)} at {path}; got {name!r}. Load it with "
-            "the version of deconflow that wrote it."
+            f"Expected a model of {', '.join(ESTIMATORS)} at {files.path}; got {name!r}. Load it "
+            f"with deconflow {files.description.get('deconflow')}, which wrote it."
         )
-    return ESTIMATORS[name].load(path)
+    return read_model(files, ESTIMATORS[name], {})
 
 
 __all__ = [
@@ -49,4 +55,5 @@ __all__ = [
     "WaveletDeconvolver",
     "WeightedFit",
     "load",
+    "of_files",
 ]

@@ -33,6 +33,7 @@ from deconflow.frames import (
     refuse_other_names,
     refuse_other_units,
 )
+from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
 
@@ -290,7 +291,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
         """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
-        return read_model(path, cls, changes)
+        return read_model(read_folder(path), cls, changes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")

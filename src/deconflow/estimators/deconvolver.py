@@ -21,15 +21,30 @@ from deconflow.densities import Architecture
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.saved_values import (
+    SAVED_HISTORY,
+    refuse,
+    saved_mixture,
+    saved_standardiser,
+    saved_table,
+)
 from deconflow.estimators.validation import check_resumable, true_values
 from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, standardised
 from deconflow.mixtures import GaussianMixture, mix
+from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
 FEWEST_ROWS = 10
 PARTS = ("weights", "means", "covariances")
+SAVED_DETAILS = {
+    "size": {str: float},
+    "components?": [int],
+    "certificate": SAVED_CERTIFICATE,
+    "selection": {"n_components": NUMBERS, "share": NUMBERS, str: object},
+    "histories": [SAVED_HISTORY],
+}
 
 
 class UntrustedFitWarning(UserWarning):
@@ -175,9 +190,11 @@ class Deconvolver(DensityEstimator):
             start = f"{prefix}."
             return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
-        self.standardiser_ = Standardiser.from_dict(under("standardiser"))
+        check_form(details, SAVED_DETAILS, "details")
+        dim, units = self.n_latent_, under("standardiser")
+        self.standardiser_ = saved_standardiser(units, dim, self.n_features_in_)
         average, proposing = (
-            GaussianMixture(*(under(prefix)[name].numpy() for name in PARTS))
+            saved_mixture(tensors, tuple(f"{prefix}.{name}" for name in PARTS), dim)
             for prefix in ("mixture", "proposing")
         )
         members = [
@@ -188,7 +205,7 @@ class Deconvolver(DensityEstimator):
             _members_of(average, details.get("components"), 4 if self.quick else 5),
             proposing,
             members,
-            {k: np.array(v) for k, v in details["selection"].items()},
+            saved_table(details["selection"]),
             Certificate.from_dict(details["certificate"]),
         )
         self._take(fitted, Architecture(**details["size"]))
@@ -238,6 +255,8 @@ def _members_of(
         middles = np.cumsum(average.weights) - 0.5 * average.weights
         owner = np.minimum((middles * count).astype(int), count - 1)
         sizes = np.bincount(owner, minlength=count).tolist()
+    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
+    refuse("components", not right, "those of its mixture")
     edges = np.cumsum(sizes)[:-1]
     parts = (np.split(getattr(average, name), edges) for name in PARTS)
     return [

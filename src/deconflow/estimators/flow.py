@@ -13,12 +13,20 @@ import torch
 from numpy.typing import ArrayLike
 
 from deconflow.checks import check_choice, check_integer, check_number
-from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
+from deconflow.densities import (
+    DENSITIES,
+    Architecture,
+    Density,
+    MixtureDensity,
+    load_weights,
+)
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
+from deconflow.estimators.saved_values import SAVED_HISTORY, saved_standardiser
 from deconflow.estimators.validation import check_resumable, unchanged_on_failure
 from deconflow.estimators.weighted_fit import ProposedByModel, WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
+from deconflow.model_files import check_form
 from deconflow.objectives import (
     ELBO,
     CoupledChains,
@@ -70,6 +78,7 @@ POSITIVE = (
     "posterior_components",
     "context_dim",
 )
+SAVED_DETAILS = {"n_posterior_features": int, "history": SAVED_HISTORY}
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
 
@@ -291,12 +300,13 @@ class FlowDeconvolver(DensityEstimator):
         return details, weights
 
     def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        self._check_parameters()
-        self.standardiser_ = Standardiser.from_dict(_without_prefix("standardiser.", weights))
+        check_form(details, SAVED_DETAILS, "details")
+        units = _without_prefix("standardiser.", weights)
+        self.standardiser_ = saved_standardiser(units, self.n_latent_, self.n_features_in_)
         with isolated_rng(0):  # weights drawn here are replaced below
             self._build(details["n_posterior_features"])
-        self.density_.density.load_state_dict(_without_prefix("density.", weights))
-        self.posterior_.load_state_dict(_without_prefix("posterior.", weights))
+        load_weights(self.density_.density, _without_prefix("density.", weights))
+        load_weights(self.posterior_, _without_prefix("posterior.", weights))
         self.history_ = History(**details["history"])
 
     def _training(self, n_rows: int) -> Training:

@@ -14,12 +14,15 @@ from deconflow.checks import check_number
 from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.grid_fit import GridFit
+from deconflow.estimators.saved_values import CLOSE, refuse, saved_arrays
+from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""
 GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
+SAVED_DETAILS = {"background": float, "relative_error": float, "learned": {str: object}}
 
 
 class GridEstimator(DensityEstimator):
@@ -59,8 +62,10 @@ class GridEstimator(DensityEstimator):
         return details, arrays
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        values = {name: arrays[name].numpy() for name in GRID_ARRAYS}
+        check_form(details, SAVED_DETAILS, "details")
+        values = dict(zip(GRID_ARRAYS, saved_arrays(arrays, GRID_ARRAYS), strict=True))
         grid = GridDensity(background=details["background"], **values)
+        _check_grid(grid, self.n_latent_)
         self.density_ = GridFit(grid, self._names)
         self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
@@ -84,6 +89,18 @@ class GridEstimator(DensityEstimator):
         self.density_ = GridFit(grid, self._names)
         self.relative_error_ = fit.relative_error
         _warn_of(fit)
+
+
+def _check_grid(grid: GridDensity, dim: int) -> None:
+    """Raise if a saved density is none."""
+    refuse("background", not 0 <= grid.background <= 1, "a share")
+    for name in ("low", "step", "mean"):
+        refuse(name, getattr(grid, name).shape != (dim,), f"of {dim} numbers")
+    refuse("step", (grid.step <= 0).any(), "positive")
+    whole = abs(grid.values.sum() * grid.cell - 1) < CLOSE
+    refuse("values", grid.values.ndim != dim or (grid.values < 0).any() or not whole, "a density")
+    lower = grid.factor.shape == (dim, dim) and (np.triu(grid.factor, 1) == 0).all()
+    refuse("factor", not lower or (np.diag(grid.factor) <= 0).any(), "that of a normal law")
 
 
 def _warn_of(fit: FourierFit) -> None:

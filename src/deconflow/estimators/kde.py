@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from deconflow.checks import as_floats, check_choice
 from deconflow.classical import KERNELS, MOST_ORDERS, RULES, fit_kde
 from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.estimators.saved_values import refuse
+from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
@@ -129,4 +131,7 @@ class DeconvolvingKDE(GridEstimator):
         return {"bandwidth": self.bandwidth_.tolist()}
 
     def _learn(self, learned: dict[str, Any]) -> None:
+        check_form(learned, {"bandwidth": [float]}, "learned")
         self.bandwidth_ = np.array(learned["bandwidth"])
+        fits = self.bandwidth_.shape == (self.n_latent_,) and (self.bandwidth_ > 0).all()
+        refuse("bandwidth", not fits, "a positive number for each column")

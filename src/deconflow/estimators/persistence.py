@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from deconflow._version import __version__
+from deconflow.estimators.saved_values import BoundedMemory, check_arrays, refuse
 from deconflow.files import replacing_folder
 from deconflow.model_files import (
     ABOUT_ONE_RUN,
@@ -18,11 +19,15 @@ from deconflow.model_files import (
     FORMAT,
     RENAMED,
     WEIGHTS,
+    ModelFiles,
     check_free,
-    read_description,
+    with_checksums,
 )
 
 Model = TypeVar("Model")
+
+UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+"""What values that do not fit together raise; the last is torch's."""
 
 
 def write_model(
@@ -39,38 +44,51 @@ def write_model(
     path = Path(path)
     check_free(path)
     description = json.dumps({**_describe(model), "details": details}, indent=1) + "\n"
+    # save_file would let only the owner read its file, and hide what the disk says
+    arrays = save({name: tensor.contiguous() for name, tensor in weights.items()})
+    files = with_checksums({DESCRIPTION: description, **(extra_files or {})}, arrays)
     with replacing_folder(path) as new:
-        for name, text in {DESCRIPTION: description, **(extra_files or {})}.items():
-            (new / name).write_text(text)
-        # save_file would let only the owner read its file, and hide what the disk says
-        contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
-        (new / WEIGHTS).write_bytes(save(contiguous))
+        for name, content in files.items():
+            (new / name).write_bytes(content)
 
 
-def read_model(path: str | Path, cls: type[Model], changes: dict[str, Any]) -> Model:
-    """Read a folder that :func:`write_model` wrote, or say in one line why not.
+def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> Model:
+    """Make an estimator of what :func:`write_model` wrote, or say in one line why not.
 
-    ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
+    ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``,
+    within memory of the size of the file.
     """
-    description = read_description(Path(path))
-    weights = load_file(Path(path) / WEIGHTS)
-    if description.get("class") != cls.__name__:
-        raise ValueError(f"Expected a {cls.__name__} at {path}; got a {description.get('class')}.")
+    said, path = files.description, files.path
+    if said["class"] != cls.__name__:
+        raise ValueError(f"Expected a {cls.__name__} at {path}; got a {said['class']}.")
     try:
-        parameters = {RENAMED.get(k, k): v for k, v in description["parameters"].items()}
+        arrays = load(files.contents[WEIGHTS])
+        check_arrays(arrays)
+        parameters = {RENAMED.get(k, k): v for k, v in said["parameters"].items()}
         model: Any = cls(**{**parameters, **changes})
-        model.n_features_in_ = description["n_features_in"]
-        model.n_latent_ = description["n_latent"]
-        model.noise_given_ = description["noise_given"]
-        model._column_names = description.get("column_names")
-        model._units = description.get("units")
-        if description["feature_names_in"]:
-            model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        model._restore(description["details"], weights)
+        model._check_parameters()
+        _take_description(model, said)
+        with BoundedMemory(sum(array.numel() for array in arrays.values())):
+            model._restore(said["details"], arrays)
         model.parameters_ = model.get_params()
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"Expected a whole model at {path}; got a part: {error}") from error
+    except UNFIT as error:
+        about = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise ValueError(
+            f"Expected a whole model at {path}; got one that is not: {about}"
+        ) from error
     return model
+
+
+def _take_description(model: Any, said: dict[str, Any]) -> None:
+    names = said["feature_names_in"]
+    refuse("feature_names_in", names and len(names) != said["n_features_in"], "one per column")
+    model.n_features_in_ = said["n_features_in"]
+    model.n_latent_ = said["n_latent"]
+    model.noise_given_ = said["noise_given"]
+    model._column_names = said.get("column_names")
+    model._units = said.get("units")
+    if names:
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def _describe(model: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from deconflow.checks import check_integer
 from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
 from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
@@ -112,4 +113,5 @@ class WaveletDeconvolver(GridEstimator):
         return {"level": self.level_, "n_wavelets": self.n_wavelets_}
 
     def _learn(self, learned: dict[str, Any]) -> None:
+        check_form(learned, {"level": int, "n_wavelets": int}, "learned")
         self.level_, self.n_wavelets_ = learned["level"], learned["n_wavelets"]

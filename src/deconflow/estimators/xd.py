@@ -21,6 +21,7 @@ from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
+from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
 from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
     Start,
@@ -31,6 +32,7 @@ from deconflow.estimators.xd_settings import (
     threads,
 )
 from deconflow.mixtures import GaussianMixture
+from deconflow.model_files import check_form
 from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -48,6 +50,14 @@ from deconflow.xd import (
 )
 
 LEARNED = ("weights_", "means_", "covariances_")
+SAVED_DETAILS = {
+    "converged": bool,
+    "n_iter": int,
+    "n_components?": int,
+    "lower_bound": float,
+    "lower_bounds": [float],
+    "selection": {str: object},
+}
 
 
 class XDGMM(DensityEstimator):
@@ -383,16 +393,18 @@ class XDGMM(DensityEstimator):
         return details, {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        mixture = GaussianMixture(*(arrays[name].numpy() for name in LEARNED))
+        check_form(details, SAVED_DETAILS, "details")
+        mixture = saved_mixture(arrays, LEARNED, self.n_latent_)
         value, history = details["lower_bound"], details["lower_bounds"]
         result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
-        selection = {k: np.array(v) for k, v in details["selection"].items()}
+        selection = saved_table(details["selection"])
         if selection:
             self.selection_ = selection
         size = details.get("n_components")
         if size is None:  # a model of version 0.1
             given = several(self.n_components)[0]
             size = selection["n_components"][selection["chosen"]][0] if selection else given
+        refuse("n_components", size < 1 or mixture.n_components % int(size), "that of its weights")
         self._take(result, int(size))
 
     def _start(self, settings: FitSettings, dim: int) -> Start:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from deconflow.files import replacing
+from deconflow.files import NoRoomError, replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives import RowData
 
@@ -31,6 +31,10 @@ class UnusableCheckpointError(ValueError):
     """A checkpoint that cannot be read, or that another fit has left."""
 
 
+class FullDiskWarning(UserWarning):
+    """A checkpoint could not be written, because the disk is full."""
+
+
 class Checkpoint:
     """A file that holds the state of a fit after its last whole epoch.
 
@@ -44,6 +48,7 @@ class Checkpoint:
 
     def __init__(self, path: str | Path, identity: str) -> None:
         self.path, self.identity = Path(path), identity
+        self.full = False
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, or None if there is no file."""
@@ -68,11 +73,22 @@ class Checkpoint:
         return state
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write the state, all or nothing."""
+        """Write the state, all or nothing; a full disk is no reason to end a fit."""
         content = io.BytesIO()  # torch's own writer hides what the disk says
         torch.save({"identity": self.identity, **state}, content)
-        with replacing(self.path) as part:
-            part.write_bytes(content.getbuffer())
+        try:
+            with replacing(self.path) as part:
+                part.write_bytes(content.getbuffer())
+        except NoRoomError:
+            if not self.full:
+                warnings.warn(
+                    f"The disk has no room for the checkpoint {self.path}. The fit goes on; an "
+                    "interrupted one would go on from an older checkpoint, or begin anew. Make "
+                    "room before the fit ends, so that its model can be written.",
+                    FullDiskWarning,
+                    stacklevel=2,
+                )
+            self.full = True
 
 
 def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import typer
 
 from deconflow.certificate import Certificate
+from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, check_method, make_estimator
@@ -65,17 +68,16 @@ def fit(
         check_method(method)
         check_writable(output)
         found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
-        checkpoint = _checkpoint(output, method, resume)
-        model = make_estimator(
-            method, len(rows.w), settings or (),
-            random_state=seed, verbose=not quiet, checkpoint=checkpoint,
-        )  # fmt: skip
-        model.name_columns(found.names)
-        seconds = _fit(model, rows, f"fitting {method}", quiet)
-        certificate = _checked(model, rows, found)
-        about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
-        save(model, output, found, about | {"certificate": certificate.as_dict()})
-        _remove(checkpoint)
+        with _checkpoint(output, method, resume) as checkpoint:
+            model = make_estimator(
+                method, len(rows.w), settings or (),
+                random_state=seed, verbose=not quiet, checkpoint=checkpoint,
+            )  # fmt: skip
+            model.name_columns(found.names)
+            seconds = _fit(model, rows, f"fitting {method}", quiet)
+            certificate = _checked(model, rows, found)
+            about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
+            save(model, output, found, about | {"certificate": certificate.as_dict()})
         say(*f"{model.describe()}\n{certificate.in_words()}".splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
 
@@ -133,19 +135,38 @@ def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any
     }
 
 
-def _checkpoint(output: Path, method: str, resume: bool) -> Path:
-    """Return where an interrupted fit is kept; what is there goes, unless it is to be resumed."""
-    path = output.parent / f".{output.name}.checkpoint"
-    if not resume:
-        _remove(path)
-    elif not METHODS[method].resumable:
-        note(f"Fits of --method {method} are short and are not kept half done: starting anew.")
-    elif not path.exists():
-        note(f"Nothing to resume for {output}: starting anew.")
-    return path
+@contextmanager
+def _checkpoint(output: Path, method: str, resume: bool) -> Iterator[Path | None]:
+    """Give where a fit is kept while it runs: in a folder that one process at a time has.
+
+    What is there goes, unless it is to be resumed; all goes when the model is written.
+    """
+    folder = output.parent / f".{output.name}.checkpoint"
+    if folder.is_file():  # of an older version
+        folder.unlink()
+    with locked_folder(folder) as ours:
+        kept = folder / "fit" if ours else None
+        if not METHODS[method].resumable:
+            if resume:
+                words = "are short and are not kept half done: starting anew."
+                note(f"Fits of --method {method} {words}")
+        elif kept is None:
+            note(f"Another fit to {output} is running: this one keeps no checkpoint.")
+        elif resume and not kept.exists():
+            note(f"Nothing to resume for {output}: starting anew.")
+        if ours and not resume:
+            _empty(folder)
+        try:
+            yield kept
+        except BaseException:
+            if ours:
+                with suppress(OSError):
+                    folder.rmdir()  # if nothing was kept
+            raise
+        if ours:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -70,6 +71,21 @@ def as_options(message: str) -> str:
     return re.sub(written, option, message)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal that asks the program to end: Ctrl-C, a batch system, a terminal that closes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def interrupt(number: int, _: object) -> NoReturn:
+    """End what runs, as Ctrl-C does; while files are put in order, only Ctrl-C is heard again."""
+    for each in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, each):
+            signal.signal(getattr(signal, each), signal.SIG_IGN)
+    raise Interrupted(number)
+
+
 @contextmanager
 def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
     """Turn what users can cause into one line and an exit code, never a traceback."""
@@ -96,8 +112,9 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
             f"{' '.join(str(error).split())}. Please report it, with what {TRACEBACK}=1 shows.",
             code=1,
         )
-    except KeyboardInterrupt:
-        _fail(f"interrupted; no file was left half written.{when_interrupted}", code=130)
+    except KeyboardInterrupt as error:
+        number = getattr(error, "number", signal.SIGINT)
+        _fail(f"interrupted; no file was left half written.{when_interrupted}", code=128 + number)
 
 
 @contextmanager

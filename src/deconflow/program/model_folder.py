@@ -11,11 +11,33 @@ from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
-from deconflow.model_files import RENAMED, check_free, read_description, read_json
+from deconflow.model_files import (
+    RENAMED,
+    SAVED_CERTIFICATE,
+    TABLE,
+    ModelFiles,
+    check_form,
+    check_free,
+    parse_json,
+    read_folder,
+)
 from deconflow.program.methods import method_of_class
 from deconflow.tables import Columns, RowReader, Source, find_columns
 
-TABLE, FORMAT = "table.json", 1
+FORMAT = 1
+SAVED_COLUMN = {
+    "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
+}  # fmt: skip
+SAVED_ABOUT = {
+    "fitted?": str,
+    "method?": str,
+    "seconds?": float,
+    "settings?": {str: str},
+    "special_settings?": {str: str},
+    "certificate?": (SAVED_CERTIFICATE, [str]),
+    "table?": {"path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN]},
+}
+"""What ``fit`` has written of the table and the fit, in all versions."""
 
 
 @dataclass(frozen=True)
@@ -24,27 +46,29 @@ class ModelFolder:
 
     Attributes
     ----------
-    path : Path
-        The folder.
-    description : dict
-        What the estimator wrote of itself.
+    files : ModelFiles
+        What is in the folder.
     columns : Columns or None
         Names, errors and noise; None for a model that was saved from Python.
     about : dict
         What ``fit`` wrote of the method, the table and the fit, for people.
     """
 
-    path: Path
-    description: dict[str, Any]
+    files: ModelFiles
     columns: Columns | None
     about: dict[str, Any]
 
     @cached_property
     def estimator(self) -> Any:
         """The fitted estimator."""
-        from deconflow.estimators import load
+        from deconflow.estimators import of_files
 
-        return load(self.path)
+        return of_files(self.files)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the estimator wrote of itself."""
+        return self.files.description
 
     @property
     def class_name(self) -> str:
@@ -135,14 +159,15 @@ def load(path: Path) -> ModelFolder:
     """Read what a model's folder says of itself; nothing in it is executed."""
     if not path.exists():
         raise FileNotFoundError(f"Expected a model's folder at {path}; got none. Fit one first.")
-    description = read_description(path)
-    method_of_class(str(description.get("class")))
-    about = read_json(path / TABLE) if (path / TABLE).is_file() else {}
+    files = read_folder(path)
+    method_of_class(files.description["class"])
+    about = parse_json(files.contents[TABLE], path / TABLE) if TABLE in files.contents else {}
     if about and about.pop("format", None) != FORMAT:
         raise ValueError(
-            f"Expected {TABLE} of format {FORMAT} at {path}; got another. "
-            "Load it with the version of deconflow that wrote it."
+            f"Expected {TABLE} of format {FORMAT} at {path}; got another. Load it with deconflow "
+            f"{files.description.get('deconflow')}, which wrote it."
         )
+    check_form(about, SAVED_ABOUT, path / TABLE)
     columns = about.pop("columns", None)
     known = None if columns is None else Columns.from_dict(columns)
-    return ModelFolder(path, description, known, about)
+    return ModelFolder(files, known, about)

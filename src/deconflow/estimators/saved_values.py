@@ -1,0 +1,118 @@
+"""Values of a saved model: taken if they are what they must be, within memory of the file's size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.model_files import NUMBERS, check_form
+from deconflow.standardising import SAVED, Standardiser
+
+SAVED_HISTORY = {
+    **dict.fromkeys(("train", "validation", "learning_rate", "seconds"), [float]),
+    "skipped_steps": int,
+    "best_epoch": (int, None),
+    "stopped_early": bool,
+}
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
+CLOSE = 1e-6
+"""By how much sums may differ from one, and covariances from symmetric and positive ones."""
+SPARE, MOST_COPIES = 10**5, 20
+"""Numbers that building a model may need: some, and so many for each that its file holds."""
+MADE_BY_SIZE = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "randperm", "eye")
+
+
+def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -> GaussianMixture:
+    """Take weights, means and covariances of a mixture, if they are such."""
+    weights, means, covariances = (_doubles(arrays, name) for name in names)
+    count = weights.size
+    if means.shape != (count, dim) or covariances.shape != (count, dim, dim) or weights.ndim != 1:
+        raise ValueError(f"{names[0]} and its means and covariances do not fit together")
+    refuse(names[0], (weights < 0).any() or abs(weights.sum() - 1) > CLOSE, "positive with sum one")
+    scale = np.sqrt(np.abs(np.diagonal(covariances, axis1=1, axis2=2)))
+    scale = np.where(scale > 0, scale, 1.0)
+    white = covariances / scale[:, :, None] / scale[:, None, :]
+    lowest = np.linalg.eigvalsh(white).min() if count else 0.0
+    uneven = np.abs(white - white.swapaxes(1, 2)).max(initial=0.0)
+    refuse(names[2], uneven > CLOSE or lowest < -CLOSE, "positive and symmetric")
+    return GaussianMixture(weights, means, covariances)
+
+
+def saved_standardiser(arrays: dict[str, Tensor], dim: int, measured: int) -> Standardiser:
+    """Take a change of units, if it is one."""
+    tensors = {name: torch.from_numpy(_doubles(arrays, name)) for name in SAVED}
+    for name, size in zip(SAVED, (dim, dim, measured), strict=True):
+        refuse(name, tensors[name].shape != (size,), f"of {size} numbers")
+        refuse(name, name != "location" and bool((tensors[name] <= 0).any()), "positive")
+    return Standardiser.from_dict(tensors)
+
+
+def saved_table(values: Any) -> dict[str, Array]:
+    """Take columns of a table that is kept as lists, all of one length."""
+    check_form(values, {str: (NUMBERS, [bool])}, "selection")
+    refuse("selection", len({len(column) for column in values.values()}) > 1, "of one length")
+    return {name: np.array(column) for name, column in values.items()}
+
+
+def saved_arrays(arrays: dict[str, Tensor], names: tuple[str, ...]) -> list[Array]:
+    """Take arrays in double precision."""
+    return [_doubles(arrays, name) for name in names]
+
+
+def refuse(name: str, wrong: Any, wanted: str) -> None:
+    """Raise if a saved value is not what it must be."""
+    if wrong:
+        raise ValueError(f"{name} is not {wanted}")
+
+
+class BoundedMemory(TorchFunctionMode):
+    """Ends what makes more numbers than a model's file can fill, before it has the memory.
+
+    Sizes of networks are plain numbers in a model's description: what they ask for is counted as
+    it is made, and where a size is given, before.
+    """
+
+    def __init__(self, saved: int) -> None:
+        super().__init__()
+        self.left = SPARE + MOST_COPIES * saved
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in MADE_BY_SIZE:
+            self._count(_numbers_asked(func.__name__, args))
+        answer = func(*args, **(kwargs or {}))
+        if isinstance(answer, Tensor):
+            self._count(answer.numel())
+        return answer
+
+    def _count(self, numbers: int) -> None:
+        self.left -= numbers
+        if self.left < 0:
+            raise ValueError("its networks would be far larger than its file")
+
+
+def _numbers_asked(name: str, args: tuple[Any, ...]) -> int:
+    given = args[0] if args and isinstance(args[0], tuple | list) else args
+    sizes = [size for size in given if isinstance(size, int)]
+    return math.prod(sizes) ** (2 if name == "eye" else 1)
+
+
+def check_arrays(arrays: dict[str, Tensor]) -> None:
+    """Raise if an array is of another type than models have, or not finite."""
+    for name, array in arrays.items():
+        refuse(name, array.dtype not in DTYPES, f"of a type that models have; it is {array.dtype}")
+        refuse(name, array.is_floating_point() and not array.isfinite().all(), "finite")
+
+
+def _doubles(arrays: dict[str, Tensor], name: str) -> Array:
+    refuse(name, arrays[name].dtype != torch.float64, "in double precision")
+    return arrays[name].numpy()

@@ -1,0 +1,260 @@
+"""A model whose values cannot be is refused, before memory is spent on it, with one line."""
+
+import json
+import os
+import resource
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save
+from signing import sign
+from torch import float16, float32, nan
+
+import deconflow
+from deconflow.model_files import LARGEST_TEXT, check_form
+
+OLD = Path(__file__).resolve().parent / "data" / "model_format_1"
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Give a copy of a saved model by its name, without checksums."""
+
+    def copy(name):
+        shutil.copytree(OLD / name, tmp_path / "model")
+        return tmp_path / "model"
+
+    return copy
+
+
+def edit_array(path, name, change):
+    arrays = load_file(path / "weights.safetensors")
+    arrays[name] = change(arrays[name].clone()).contiguous()
+    (path / "weights.safetensors").write_bytes(save(arrays))
+
+
+def edit_json(path, where, value, file="model.json"):
+    """Change an entry, by the names that lead to it."""
+    content = json.loads((path / file).read_text())
+    inner = content
+    *way, last = where.split(".")
+    for name in way:
+        inner = inner[name]
+    inner[last] = value
+    (path / file).write_text(json.dumps(content))
+
+
+def first(value):
+    def change(array):
+        array.view(-1)[0] = value
+        return array
+
+    return change
+
+
+ARRAYS = {
+    "NaN": ("xdgmm", "means_", first(nan), "means_ is not finite"),
+    "a negative weight": ("xdgmm", "weights_", first(-1.0), "weights_ is not positive with sum"),
+    "a sum of 7": ("xdgmm", "weights_", lambda x: 7 * x, "weights_ is not positive with sum one"),
+    "float16": ("xdgmm", "weights_", lambda x: x.to(float16), "weights_ is not of a type"),
+    "float32": ("xdgmm", "weights_", lambda x: x.to(float32), "weights_ is not in double"),
+    "zero variances": ("xdgmm", "covariances_", first(0.0), "covariances_ is not positive"),
+    "negative variances": ("xdgmm", "covariances_", lambda x: -x, "covariances_ is not positive"),
+    "other shapes": ("xdgmm", "means_", lambda x: x[:, :1], "do not fit together"),
+    "a scalar": ("deconvolver_xd", "mixture.weights", lambda x: x[0], "do not fit together"),
+    "an average": ("deconvolver_xd", "mixture.weights", lambda x: 7 * x, "sum one"),
+    "proposals": ("deconvolver_xd", "proposing.covariances", lambda x: -x, "not positive"),
+    "units of zero": ("deconvolver_xd", "standardiser.scale", first(0.0), "scale is not positive"),
+    "units of a flow": ("flow", "standardiser.channel", first(-1.0), "channel is not positive"),
+    "a network's NaN": ("flow", "density.layers.0.network.input.weight", first(nan), "not finite"),
+    "a network's order": (
+        "flow", "density.layers.0.network.places", lambda x: x.double(), "type torch.int64"),
+    "a network's shape": (
+        "flow", "density.layers.0.network.input.weight", lambda x: x[:1], "size mismatch"),
+    "a network of flows": (
+        "deconvolver_flow", "flow0.layers.0.network.input.weight", first(nan), "not finite"),
+    "a grid times 7": ("kde", "values", lambda x: 7 * x, "values is not a density"),
+    "a negative grid": ("kde", "values", lambda x: -x, "values is not a density"),
+    "a step of zero": ("kde", "step", first(0.0), "step is not positive"),
+    "a factor": ("wavelet", "factor", first(-1.0), "factor is not that of a normal law"),
+    "a place": ("wavelet", "low", lambda x: x.repeat(2), "low is not of 1 numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays(case, model):
+    name, array, change, message = ARRAYS[case]
+    path = model(name)
+    edit_array(path, array, change)
+    with pytest.raises(ValueError, match=rf"Expected a whole model at .*{message}"):
+        deconflow.load(path)
+
+
+ENTRIES = {
+    "text as size": ("xdgmm", "n_features_in", "2", "n_features_in of .*model.json"),
+    "no size": ("xdgmm", "n_features_in", None, "n_features_in of .*model.json"),
+    "size zero": ("xdgmm", "n_latent", 0, "n_latent is 0"),
+    "another size": ("xdgmm", "n_latent", 10**9, "do not fit together"),
+    "names": ("xdgmm", "feature_names_in", ["x"], "feature_names_in is not one per column"),
+    "a number as names": ("xdgmm", "feature_names_in", 5, "feature_names_in of .*model.json"),
+    "selection": ("xdgmm", "details.selection", 5, "selection of details is 5"),
+    "selection of the average": ("deconvolver_xd", "details.selection", 5, "selection of details"),
+    "uneven selection": ("xdgmm", "details.selection.share", [1], "selection is not of one length"),
+    "components": ("xdgmm", "details.n_components", 2, "n_components is not that of"),
+    "sizes of members": ("deconvolver_xd", "details.components", [1, 2], "components is not those"),
+    "a certificate": ("deconvolver_xd", "details.certificate.efficiency", [1.0], "efficiency of"),
+    "a history": ("flow", "details.history.train", {"a": 1}, "train of history of details"),
+    "a parameter": ("xdgmm", "parameters.tol", "small", "Expected tol"),
+    "background": ("kde", "details.background", -1.0, "background is not a share"),
+    "background of 5": ("wavelet", "details.background", 5, "background is not a share"),
+    "bandwidth": ("kde", "details.learned.bandwidth", [0.0], "bandwidth is not a positive number"),
+    "level": ("wavelet", "details.learned.level", None, "level of learned is None"),
+}
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_entries(case, model):
+    name, where, value, message = ENTRIES[case]
+    path = model(name)
+    edit_json(path, where, value)
+    with pytest.raises(ValueError, match=f"Expected a whole model.*{message}"):
+        deconflow.load(path)
+
+
+BOMBS = {
+    "hidden": 20_000,
+    "n_layers": 10**6,
+    "n_blocks": 10**6,
+    "context_dim": 10**9,
+    "posterior_layers": 10**6,
+}
+
+
+@pytest.fixture
+def little_memory():
+    """Let this process grow by half a gigabyte at most."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + 2**29
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("size", BOMBS)
+def test_sizes_are_held_against_the_file(size, model, little_memory):
+    path = model("flow")
+    edit_json(path, f"parameters.{size}", BOMBS[size])
+    with pytest.raises(ValueError, match="far larger than its file"):
+        deconflow.load(path)
+
+
+def test_sizes_of_other_kinds(model, little_memory, tmp_path):
+    path = model("deconvolver_flow")
+    edit_json(path, "details.size.hidden", 50_000)
+    with pytest.raises(ValueError, match="far larger than its file"):
+        deconflow.load(path)
+    shutil.rmtree(path)
+    path = model("flow_exact_posterior")
+    edit_json(path, "parameters.base_components", 10**9)
+    with pytest.raises(ValueError, match="far larger than its file"):
+        deconflow.load(path)
+    shutil.rmtree(path)
+    path = model("flow_mixture_posterior")
+    edit_json(path, "details.n_posterior_features", 10**9)
+    with pytest.raises(ValueError, match="far larger than its file"):
+        deconflow.load(path)
+
+
+TEXTS = {
+    "deep": ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    "long": ('{"format": ' + "1" * 10_000 + "}", "Exceeds the limit"),
+    "a flag": ('{"format": true}', "its format is True"),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_texts(case, model):
+    text, message = TEXTS[case]
+    path = model("xdgmm")
+    (path / "model.json").write_text(text)
+    with pytest.raises(ValueError, match=f"damaged model.json.*{message}"):
+        deconflow.load(path)
+
+
+def test_a_huge_file_is_not_read(model, little_memory):
+    path = model("xdgmm")
+    os.truncate(path / "model.json", 3 * 10**9)  # takes no room on the disk
+    with pytest.raises(ValueError, match=f"3000000000 bytes; {LARGEST_TEXT} are the most"):
+        deconflow.load(path)
+
+
+def test_a_description_that_could_not_be_read_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("deconflow.model_files.LARGEST_TEXT", 1000)
+    model = deconflow.XDGMM(1, means_init=np.zeros((1, 40))).fit(np.eye(40), noise=0.1)
+    with pytest.raises(ValueError, match="set those that are long to None"):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["model.json", "weights.safetensors", "SHA256SUMS", "more.txt"])
+def test_every_bit_is_checked(file, model, tmp_path):
+    deconflow.load(model("xdgmm")).save(tmp_path / "new", extra_files={"more.txt": "more"})
+    path = tmp_path / "new" / file
+    whole = path.read_bytes()
+    for place in np.random.default_rng(0).integers(8 * len(whole), size=60):
+        content = bytearray(whole)
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"Expected"):
+            deconflow.load(tmp_path / "new")
+    path.write_bytes(whole)
+    deconflow.load(tmp_path / "new")
+
+
+def test_files_of_others_may_lie_beside(model, tmp_path):
+    deconflow.load(model("xdgmm")).save(tmp_path / "new")
+    (tmp_path / "new" / "notes.txt").write_text("mine")
+    deconflow.load(tmp_path / "new")
+    (tmp_path / "new" / "table.json").write_text("{}")  # but what is read must be ours
+    with pytest.raises(ValueError, match="damaged SHA256SUMS.*does not name table.json"):
+        deconflow.load(tmp_path / "new")
+    sign(tmp_path / "new")
+    deconflow.load(tmp_path / "new")
+
+
+def test_a_folder_that_is_replaced_while_it_is_read(model, tmp_path, monkeypatch):
+    """Then it is read again: parts of two models are never taken together."""
+    one = deconflow.load(model("xdgmm"))
+    one.save(tmp_path / "new")
+    other = deconflow.XDGMM(1).fit(np.random.default_rng(0).normal(size=(30, 2)), noise=0.1)
+    plain, seen = Path.read_bytes, []
+
+    def replaced_meanwhile(self):
+        content = plain(self)
+        if not seen:
+            seen.append(self)
+            other.save(tmp_path / "new")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", replaced_meanwhile)
+    assert len(deconflow.load(tmp_path / "new").weights_) == 1
+    assert seen
+
+
+FORMS = {
+    "a flag is no number": (True, float),
+    "a number is no flag": (1, bool),
+    "a fraction is no count": (1.5, int),
+    "too few": ([1.0], [float, float]),
+    "none of several": ("x", (float, None)),
+    "an object is no list": ({}, [str]),
+}
+
+
+@pytest.mark.parametrize("case", FORMS)
+def test_forms(case):
+    with pytest.raises(ValueError, match="the place is"):
+        check_form(*FORMS[case], "the place")
