@@ -52,6 +52,12 @@ class Standardiser:
         With the same noise for all rows these are the mean and the variance of ``w`` less that of
         the noise.
         """
+        first = cls.powers_of_two(data)  # so that no square overflows
+        return first.then(cls._fit_usual(first.observations(data)))
+
+    @classmethod
+    def _fit_usual(cls, data: Observations) -> Standardiser:
+        """Estimate from observations of usual sizes."""
         moments = _Moments(data)
         location, variance = moments.start()
         for _ in range(ROUNDS):
@@ -63,6 +69,14 @@ class Standardiser:
         if data.projection is None:
             return cls(location, scale, scale.clone())
         return cls(location, scale, moments.channel_scale(variance))
+
+    def then(self, second: Standardiser) -> Standardiser:
+        """Return the change to these units, and from them to others."""
+        return Standardiser(
+            self.from_standard(second.location),
+            self.scale * second.scale,
+            self.measured_scale * second.measured_scale,
+        )
 
     def as_dict(self) -> dict[str, Tensor]:
         """Return the tensors by the names under which models are saved."""
