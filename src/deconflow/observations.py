@@ -18,6 +18,10 @@ LARGEST, SMALLEST = 1e152, 1e-152
 """Sizes of values beyond which squares overflow, or vanish."""
 
 
+class OutOfReachError(ValueError):
+    """A measurement to which the model gives no density at all."""
+
+
 @dataclass(frozen=True)
 class Observations:
     r"""Rows :math:`w_i = R_i v_i + n_i`; make them with :meth:`from_arrays`.
@@ -74,7 +78,7 @@ class Observations:
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
-        for name, values in (("w", w), ("noise", _noise_sizes(law)), ("projection", checked)):
+        for name, values in (("w", w), ("noise", noise_sizes(law)), ("projection", checked)):
             if values is not None:
                 refuse_extremes(name, values)
         if observed is not None:
@@ -214,6 +218,20 @@ class Pairs:
         return type(self)(moved, self.v.to(dtype=dtype, device=device))
 
 
+def refuse_unreached(
+    unreached: NDArray[np.bool_],
+    first_row: int = 0,
+    advice: str = " in double precision. Look at that row",
+) -> None:
+    """Raise where no point has a density for a row, counted from ``first_row``."""
+    position = first_bad(unreached)
+    if position is not None:
+        raise OutOfReachError(
+            "Expected measurements that the model can reach; "
+            f"got row {first_row + position[0]} of w, whose density is zero{advice}."
+        )
+
+
 def refuse_extremes(name: str, values: Tensor) -> None:
     """Raise for values ``(N, ...)`` whose squares overflow, or columns of them that vanish."""
     sizes = values.abs().nan_to_num(0.0, posinf=torch.inf)
@@ -232,7 +250,8 @@ def refuse_extremes(name: str, values: Tensor) -> None:
         )
 
 
-def _noise_sizes(noise: Noise) -> Tensor:
+def noise_sizes(noise: Noise) -> Tensor:
+    """Return standard deviations, or factors of covariances: numbers as large as the noise."""
     return noise.factor if isinstance(noise, GaussianNoise) else noise.variance().sqrt()
 
 

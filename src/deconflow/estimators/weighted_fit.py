@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import check_integer, first_bad
+from deconflow.checks import check_integer
 from deconflow.densities import Density, Ensemble, MixtureDensity
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
-from deconflow.observations import Observations
+from deconflow.observations import Observations, refuse_unreached
 from deconflow.posteriors import (
     DefensiveProposal,
     PosteriorModel,
@@ -36,10 +36,6 @@ DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 """Draws of a flow, and Gaussians fitted to them, that propose for rows of another kind."""
 SMALLEST_NOISE = 1e-3
 """Exact values are taken to be known to this share of the truth's standard deviation."""
-
-
-class OutOfReachError(ValueError):
-    """A measurement to which the model gives no density at all."""
 
 
 class Proposing(Protocol):
@@ -237,14 +233,9 @@ class WeightedFit(FittedDensity):
 
     def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
-        position = first_bad(unreached)
-        if position is not None:
-            dtype = next(self.density.parameters()).dtype
-            raise OutOfReachError(
-                "Expected measurements that the model can reach; "
-                f"got row {first_row + position[0]} of w, whose density is zero in {dtype}. "
-                f"Look at that row{self.proposing.advice}."
-            )
+        dtype = next(self.density.parameters()).dtype
+        advice = f" in {dtype}. Look at that row{self.proposing.advice}"
+        refuse_unreached(unreached, first_row, advice)
 
 
 class MarginalFit(FittedDensity):
