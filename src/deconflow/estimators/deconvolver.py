@@ -22,7 +22,12 @@ from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.validation import check_resumable, true_values
-from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, standardised
+from deconflow.estimators.weighted_fit import (
+    ProposedByMixture,
+    WeightedFit,
+    log_volume,
+    standardised,
+)
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
@@ -118,7 +123,7 @@ class Deconvolver(DensityEstimator):
         plan = make_plan(len(data), self.n_members, quick=self.quick)
         seed = check_random_state(self.random_state).randint(2**30)
         with isolated_rng(seed):
-            volume = self.standardiser_.log_observed_volume(data)
+            volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)
