@@ -73,7 +73,8 @@ class GaussianMixture:
     @property
     def mean(self) -> Array:
         """Means ``(*B, D)``."""
-        return np.einsum("...k,...kd->...d", self.weights, self.means)
+        first = self.means[..., 0, :]  # weights sum to one but for rounding, which it keeps out
+        return first + np.einsum("...k,...kd->...d", self.weights, self.means - first[..., None, :])
 
     @property
     def covariance(self) -> Array:
@@ -143,7 +144,8 @@ class GaussianMixture:
 
     def quantile(self, share: float) -> Array:
         """Quantile of each dimension, ``(*B, D)``, by halving an interval that holds it."""
-        sd = np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=-2, axis2=-1), 1e-300))
+        variance = np.diagonal(self.covariances, axis1=-2, axis2=-1)
+        sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
         each = self.means + sd * ndtri(share)  # the quantile lies among those of the components
         used = self.weights[..., None] > 0
         low = np.where(used, each, np.inf).min(-2)

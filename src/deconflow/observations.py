@@ -13,7 +13,14 @@ from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
 from deconflow.frames import plain_tables, refuse_other_rows
-from deconflow.noise import Noise, RowIndex, as_index, as_noise
+from deconflow.noise import GaussianNoise, Noise, RowIndex, as_index, as_noise
+
+LARGEST, SMALLEST = 1e152, 1e-152
+"""Sizes of values beyond which squares overflow, or vanish."""
+
+
+class OutOfReachError(ValueError):
+    """A measurement to which the model gives no density at all."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,9 @@ class Observations:
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
+        for name, values in (("w", w), ("noise", noise_sizes(law)), ("projection", checked)):
+            if values is not None:
+                refuse_extremes(name, values)
         if observed is not None:
             w = torch.where(observed, w, 0.0)
             checked = None if checked is None else torch.where(observed.unsqueeze(-1), checked, 0.0)
@@ -211,6 +221,43 @@ class Pairs:
         """Move to another precision or device."""
         moved = self.observations.to(dtype=dtype, device=device)
         return type(self)(moved, self.v.to(dtype=dtype, device=device))
+
+
+def refuse_unreached(
+    unreached: NDArray[np.bool_],
+    first_row: int = 0,
+    advice: str = " in double precision. Look at that row",
+) -> None:
+    """Raise where no point has a density for a row, counted from ``first_row``."""
+    position = first_bad(unreached)
+    if position is not None:
+        raise OutOfReachError(
+            "Expected measurements that the model can reach; "
+            f"got row {first_row + position[0]} of w, whose density is zero{advice}."
+        )
+
+
+def refuse_extremes(name: str, values: Tensor) -> None:
+    """Raise for values ``(N, ...)`` whose squares overflow, or columns of them that vanish."""
+    sizes = values.abs().nan_to_num(0.0, posinf=torch.inf)
+    columns = sizes.amax(0)
+    position = first_bad(sizes > LARGEST) if (columns > LARGEST).any() else None
+    if position is not None:
+        raise ValueError(
+            f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "
+            f"{place(position)}. Change the units, or leave such a value out."
+        )
+    position = first_bad((columns > 0) & (columns < SMALLEST))
+    if position is not None and name != "noise":  # tiny noise beside other values is none
+        raise ValueError(
+            f"Expected columns of {name} with a value of at least {SMALLEST:g} in size; "
+            f"got only smaller ones in column {position[0]}. Change the units."
+        )
+
+
+def noise_sizes(noise: Noise) -> Tensor:
+    """Return standard deviations, or factors of covariances: numbers as large as the noise."""
+    return noise.factor if isinstance(noise, GaussianNoise) else noise.variance().sqrt()
 
 
 def check_measured(values: ArrayLike | Tensor, name: str) -> Tensor:

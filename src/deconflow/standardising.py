@@ -52,6 +52,12 @@ class Standardiser:
         With the same noise for all rows these are the mean and the variance of ``w`` less that of
         the noise.
         """
+        first = cls.powers_of_two(data)  # so that no square overflows
+        return first.then(cls._fit_usual(first.observations(data)))
+
+    @classmethod
+    def _fit_usual(cls, data: Observations) -> Standardiser:
+        """Estimate from observations of usual sizes."""
         moments = _Moments(data)
         location, variance = moments.start()
         for _ in range(ROUNDS):
@@ -63,6 +69,14 @@ class Standardiser:
         if data.projection is None:
             return cls(location, scale, scale.clone())
         return cls(location, scale, moments.channel_scale(variance))
+
+    def then(self, second: Standardiser) -> Standardiser:
+        """Return the change to these units, and from them to others."""
+        return Standardiser(
+            self.from_standard(second.location),
+            self.scale * second.scale,
+            self.measured_scale * second.measured_scale,
+        )
 
     def as_dict(self) -> dict[str, Tensor]:
         """Return the tensors by the names under which models are saved."""
@@ -91,6 +105,24 @@ class Standardiser:
             used = np.maximum(1, (slopes != 0).sum((0, 1)))
             size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
             latent = _powers(1.0 / np.where(size > 0, size, 1.0))
+        return cls._without_shift(latent, channel)
+
+    @classmethod
+    def of_mixture(cls, mixture: GaussianMixture, data: Observations) -> Standardiser:
+        """Return units in powers of two in which the mixture's usual component has width one.
+
+        Those of what is measured are the rows' largest slopes of it.
+        """
+        log_sd = 0.5 * np.log(np.diagonal(mixture.covariances, axis1=1, axis2=2))
+        latent = _powers(np.exp(mixture.weights @ log_sd))
+        channel = latent
+        if data.projection is not None:
+            reach = np.abs(data.projection.numpy() * latent).max((0, 2))
+            channel = _powers(np.where(reach > 0, reach, 1.0))
+        return cls._without_shift(latent, channel)
+
+    @classmethod
+    def _without_shift(cls, latent: Array, channel: Array) -> Standardiser:
         tensors = (np.zeros_like(latent), latent, channel)
         return cls(*(torch.tensor(each, dtype=torch.float64) for each in tensors))
 

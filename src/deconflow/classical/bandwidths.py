@@ -115,9 +115,9 @@ def choose_factor(
     kernels = (kernel_on(lattice, kernel, c * bandwidth) for c in factors)
     if rule == "cv":
         risks = [cautious_cross_validation(ecf, K) for K in kernels]
-        return float(factors[np.argmin(risks)])
+        return _least_risk(factors, risks, 1.0)
     truth = normal_square(lattice, reference)
-    return float(factors[np.argmin([reference_risk(ecf, K, truth) for K in kernels])])
+    return _least_risk(factors, [reference_risk(ecf, K, truth) for K in kernels], 1.0)
 
 
 def _of_one_dimension(
@@ -142,7 +142,13 @@ def _of_one_dimension(
         risks = [cautious_cross_validation(ecf, K) for K in kernels]
     else:
         risks = [reference_risk(ecf, K, truth) for K in kernels]
-    return float(candidates[np.argmin(risks)]), float(sigma[d])
+    return _least_risk(candidates, risks, scale[d]), float(sigma[d])
+
+
+def _least_risk(candidates: Array, risks: list[float], usual: float) -> float:
+    """Return the candidate of least risk, of equal ones (noise may hide all) the most usual."""
+    equal = candidates[risks == np.min(risks)]
+    return float(equal[np.argmin(np.abs(np.log(equal / usual)))])
 
 
 def densest_scale(w: Array, weights: Array) -> float:

@@ -56,6 +56,7 @@ def condition_on_grid(
         for row, spot in zip(known, spots, strict=True)
     )  # one by one: a row has a weight for every point of the grid
     drawn, mean, covariance, size = (np.stack(part) for part in zip(*rows, strict=True))
+    covariance += np.diag(np.square(grid.step)) / 6  # of the hat in which draws are moved
     return drawn + grid.jitter(spots.shape, rng), mean, covariance, size
 
 

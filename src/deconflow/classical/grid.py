@@ -90,6 +90,20 @@ class GridDensity:
             np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
         )
 
+    def in_units(self, scale: Array) -> GridDensity:
+        """Return the density of ``scale * v``."""
+        factor = self.factor * scale[:, None]
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            values = self.values / scale.prod()
+        if not 1e-302 < values.max() < 1e302:
+            raise ValueError(
+                f"Expected units in which densities of {self.dim} columns are between 1e-302 and "
+                f"1e302; got values of w that scatter by about {scale.max():.1g}. Change the units."
+            )
+        return GridDensity(
+            self.low * scale, self.step * scale, values, self.background, self.mean * scale, factor
+        )
+
     def points(self, which: NDArray[np.int64]) -> Array:
         """Coordinates of some grid points, by their flat numbers."""
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)

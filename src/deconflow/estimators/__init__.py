@@ -12,9 +12,10 @@ from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.wavelet import WaveletDeconvolver
-from deconflow.estimators.weighted_fit import OutOfReachError, WeightedFit
+from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.estimators.xd import XDGMM
 from deconflow.model_files import ModelFiles, read_folder
+from deconflow.observations import OutOfReachError
 
 ESTIMATORS = {
     cls.__name__: cls

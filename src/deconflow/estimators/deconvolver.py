@@ -29,7 +29,12 @@ from deconflow.estimators.saved_values import (
     saved_table,
 )
 from deconflow.estimators.validation import check_resumable, true_values
-from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, standardised
+from deconflow.estimators.weighted_fit import (
+    ProposedByMixture,
+    WeightedFit,
+    log_volume,
+    standardised,
+)
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
 from deconflow.observations import Observations
@@ -133,7 +138,7 @@ class Deconvolver(DensityEstimator):
         plan = make_plan(len(data), self.n_members, quick=self.quick)
         seed = check_random_state(self.random_state).randint(2**30)
         with isolated_rng(seed):
-            volume = self.standardiser_.log_observed_volume(data)
+            volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)

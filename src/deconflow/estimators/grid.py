@@ -74,8 +74,8 @@ class GridEstimator(DensityEstimator):
         """Check the share of the normal law behind the grid."""
         check_number("background", self.background, 0, 1)
 
-    def _take(self, fit: FourierFit, location: Array, spread: Array) -> None:
-        """Make the density of a fit, and say so if it is mostly noise."""
+    def _take(self, fit: FourierFit, location: Array, spread: Array, units: Array) -> None:
+        """Make the density of a fit in some units, and say so if it is mostly noise."""
         values = fit.lattice.density(fit.characteristic)
         step = fit.lattice.length / np.array(values.shape)
         grid = GridDensity(
@@ -86,9 +86,9 @@ class GridEstimator(DensityEstimator):
             mean=location,
             factor=np.diag(spread),
         )
-        self.density_ = GridFit(grid, self._names)
+        self.density_ = GridFit(grid.in_units(units), self._names)
         self.relative_error_ = fit.relative_error
-        _warn_of(fit)
+        _warn_of(fit, units)
 
 
 def _check_grid(grid: GridDensity, dim: int) -> None:
@@ -103,9 +103,10 @@ def _check_grid(grid: GridDensity, dim: int) -> None:
     refuse("factor", not lower or (np.diag(grid.factor) <= 0).any(), "that of a normal law")
 
 
-def _warn_of(fit: FourierFit) -> None:
+def _warn_of(fit: FourierFit, units: Array) -> None:
     if len(fit.far_weights):
-        ends = (end.tolist() for end in (fit.lattice.low, fit.lattice.low + fit.lattice.length))
+        first, length = units * fit.lattice.low, units * fit.lattice.length
+        ends = (end.tolist() for end in (first, first + length))
         low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
         warnings.warn(
             f"{len(fit.far_weights)} of the rows lie too far out for a grid, which is between "
@@ -131,6 +132,12 @@ def measured_spread(data: Observations, standardiser: Standardiser) -> Array:
         with np.errstate(divide="ignore"):  # an exact row has all precision that there is
             typical = 1 / np.average(1 / variance, axis=0, weights=weights)
     return np.sqrt(np.square(standardiser.scale.numpy()) + typical)
+
+
+def in_usual_units(data: Observations) -> tuple[Observations, Array]:
+    """Return rows in units in which no product of sizes overflows, powers of two, and these."""
+    units = Standardiser.powers_of_two(data)
+    return units.observations(data), units.scale.numpy()
 
 
 def fourier_rows(data: Observations, name: str, most_dimensions: int) -> FourierRows:

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from deconflow.checks import as_floats, check_choice
 from deconflow.classical import KERNELS, MOST_ORDERS, RULES, fit_kde
-from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.estimators.grid import GridEstimator, fourier_rows, in_usual_units, measured_spread
 from deconflow.estimators.saved_values import refuse
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
+
+
+WIDEST = 1e6
+"""Bandwidths up to so many spreads of the measurements: a wider kernel is all that one would see."""
 
 
 class DeconvolvingKDE(GridEstimator):
@@ -97,15 +101,19 @@ class DeconvolvingKDE(GridEstimator):
         self._check_background()
 
     def _fit(self, data: Observations) -> None:
+        data, units = in_usual_units(data)
         rows = fourier_rows(data, type(self).__name__, max(MOST_ORDERS))
-        units = Standardiser.fit(data)
-        spread = measured_spread(data, units)
-        bandwidth = self._checked_bandwidth(spread)
-        self.bandwidth_, fit = fit_kde(rows, units.scale.numpy(), spread, self.kernel, bandwidth)
-        self._take(fit, units.location.numpy(), spread)
+        truth = Standardiser.fit(data)
+        spread = measured_spread(data, truth)
+        bandwidth = self._checked_bandwidth(spread, units)
+        chosen, fit = fit_kde(rows, truth.scale.numpy(), spread, self.kernel, bandwidth)
+        self.bandwidth_ = chosen * units
+        self._take(fit, truth.location.numpy(), spread, units)
 
-    def _checked_bandwidth(self, spread: NDArray[np.float64]) -> str | NDArray[np.float64]:
-        """Return a rule, or one number per dimension that a grid can resolve."""
+    def _checked_bandwidth(
+        self, spread: NDArray[np.float64], units: NDArray[np.float64]
+    ) -> str | NDArray[np.float64]:
+        """Return a rule, or one number per dimension, in ``units``, that a grid can resolve."""
         if isinstance(self.bandwidth, str):
             return self.bandwidth
         dim = len(spread)
@@ -120,10 +128,16 @@ class DeconvolvingKDE(GridEstimator):
                 f"of w; got {self.bandwidth!r}."
             )
         smallest = 6 * spread / (2 * np.pi * MOST_ORDERS[dim])
+        values = values / units
         if (values < smallest).any():
             raise ValueError(
                 "Expected a bandwidth that a grid can resolve, of at least "
-                f"{[float(f'{h:.3g}') for h in smallest]}; got {self.bandwidth!r}."
+                f"{[float(f'{h:.3g}') for h in smallest * units]}; got {self.bandwidth!r}."
+            )
+        if (values > WIDEST * spread).any():
+            raise ValueError(
+                f"Expected a bandwidth of at most {WIDEST:g} times the spread of w, which is "
+                f"{[float(f'{h:.3g}') for h in spread * units]}; got {self.bandwidth!r}."
             )
         return values
 

@@ -15,8 +15,9 @@ from deconflow.estimators.posterior import ExactPosterior, Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
-from deconflow.observations import Observations
+from deconflow.observations import Observations, refuse_unreached
 from deconflow.randomness import RandomState
+from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
 
 
@@ -103,12 +104,13 @@ class MixtureFit(FittedDensity):
         self, data: Observations, *, responsibilities: bool = True
     ) -> tuple[Array, Array | None]:
         """Log density ``(N,)`` of each row, and the probability ``(N, K)`` of each component."""
-        rows = lay_out(data)
+        units = Standardiser.of_mixture(self.mixture, data)
         with clear_errors():
             sums = expectation(
-                rows.units.mixture_to_standard(self.mixture), rows, moments=False,
+                units.mixture_to_standard(self.mixture), lay_out(data, units), moments=False,
                 responsibilities=responsibilities, threads=self.threads,
             )  # fmt: skip
+        refuse_unreached(~np.isfinite(sums.log_p))
         return sums.log_p, sums.responsibilities
 
 

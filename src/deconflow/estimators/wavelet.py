@@ -8,7 +8,7 @@ import numpy as np
 
 from deconflow.checks import check_integer
 from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
-from deconflow.estimators.grid import GridEstimator, fourier_rows, measured_spread
+from deconflow.estimators.grid import GridEstimator, fourier_rows, in_usual_units, measured_spread
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
@@ -100,14 +100,15 @@ class WaveletDeconvolver(GridEstimator):
         self._check_background()
 
     def _fit(self, data: Observations) -> None:
+        data, units = in_usual_units(data)
         rows = fourier_rows(data, type(self).__name__, 1)
-        units = Standardiser.fit(data)
-        spread = measured_spread(data, units)
+        truth = Standardiser.fit(data)
+        spread = measured_spread(data, truth)
         low, length = enclose(rows.w, 0.1 * np.ptp(rows.w, axis=0), LONGEST * spread)
         (linear, *finer), fit = fit_wavelets(rows, low, length, self.threshold, self.level)
         self.level_ = linear.level
         self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
-        self._take(fit, units.location.numpy(), spread)
+        self._take(fit, truth.location.numpy(), spread, units)
 
     def _learned(self) -> dict[str, Any]:
         return {"level": self.level_, "n_wavelets": self.n_wavelets_}

@@ -18,8 +18,8 @@ from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import gaussian
-from deconflow.observations import Observations
+from deconflow.noise import GaussianNoise, Noise, gaussian
+from deconflow.observations import Observations, OutOfReachError, noise_sizes, refuse_unreached
 from deconflow.posteriors import (
     DefensiveProposal,
     PosteriorModel,
@@ -34,12 +34,11 @@ from deconflow.xd import fit_exact
 POINTS_AT_ONCE = 2**14
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 """Draws of a flow, and Gaussians fitted to them, that propose for rows of another kind."""
-SMALLEST_NOISE = 1e-3
-"""Exact values are taken to be known to this share of the truth's standard deviation."""
-
-
-class OutOfReachError(ValueError):
-    """A measurement to which the model gives no density at all."""
+SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
+"""Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
+so many of these tells nothing."""
+FARTHEST = 1e15
+"""Standard deviations of the truth whose squares single precision can add up."""
 
 
 class Proposing(Protocol):
@@ -162,7 +161,7 @@ class WeightedFit(FittedDensity):
         for first, part, ready in self._standardised_chunks(data, n_draws, random_state):
             estimate = self.proposing.estimate(self.density, ready, n_draws)
             self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
-            volume = self.standardiser.log_observed_volume(part).numpy()
+            volume = log_volume(self.standardiser, part).numpy()
             parts.append(estimate.shifted(-volume))
         return Estimate.joined(parts)
 
@@ -232,19 +231,14 @@ class WeightedFit(FittedDensity):
         first = 0
         with torch.no_grad(), isolated_rng(random_state):
             for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
-                yield first, part, standardised(self.standardiser, part)
+                yield first, part, standardised(self.standardiser, part, first)
                 first += len(part)
 
     def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
-        position = first_bad(unreached)
-        if position is not None:
-            dtype = next(self.density.parameters()).dtype
-            raise OutOfReachError(
-                "Expected measurements that the model can reach; "
-                f"got row {first_row + position[0]} of w, whose density is zero in {dtype}. "
-                f"Look at that row{self.proposing.advice}."
-            )
+        dtype = next(self.density.parameters()).dtype
+        advice = f" in {dtype}. Look at that row{self.proposing.advice}"
+        refuse_unreached(unreached, first_row, advice)
 
 
 class MarginalFit(FittedDensity):
@@ -307,7 +301,40 @@ class MarginalFit(FittedDensity):
         return seen_through(data, self.columns, self.parent.dim)
 
 
-def standardised(standardiser: Standardiser, data: Observations) -> Observations:
-    """Change the units of rows, and give exact values a little noise."""
+def standardised(
+    standardiser: Standardiser, data: Observations, first_row: int = 0
+) -> Observations:
+    """Change the units of rows to what networks take; those too far out are an error.
+
+    Exact values get a little noise. A value with noise beyond any use, which single precision
+    does not hold, is divided by what there is too much of it: it says as little as before.
+    """
     data = standardiser.observations(data)
-    return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+    excess = too_much_noise(data.noise)
+    if excess.amax() > 1:
+        data = replace(data, w=data.w / excess, noise=data.noise.divide(excess))
+    data = replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+    for name, sizes in (("w", data.w.abs()), ("noise", noise_sizes(data.noise))):
+        if not sizes.amax() <= FARTHEST:
+            position = first_bad(~(sizes <= FARTHEST))
+            assert position is not None
+            raise OutOfReachError(
+                f"Expected {name} within {FARTHEST:g} times the spread of the truth; "
+                f"got more in row {first_row + position[0]}. Leave that row out."
+            )
+    return data
+
+
+def log_volume(standardiser: Standardiser, data: Observations) -> torch.Tensor:
+    """Return ``log |dw / dw'|`` of each row for what :func:`standardised` does, ``(N or 1,)``."""
+    noise = data.noise.divide(standardiser.measured_scale)
+    return standardiser.log_observed_volume(data) + too_much_noise(noise).log().sum(-1)
+
+
+def too_much_noise(noise: Noise) -> torch.Tensor:
+    """Return by how much noise exceeds the most of use, ``(N or 1, M)``; at least one."""
+    if not isinstance(noise, GaussianNoise):
+        return torch.ones(1, noise.dim, dtype=torch.float64)
+    sd = noise.factor if noise.diagonal else noise.variance().sqrt()
+    return (sd / LARGEST_NOISE).clamp_min(1.0)
+

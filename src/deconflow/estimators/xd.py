@@ -448,6 +448,11 @@ class XDGMM(DensityEstimator):
 
     def _take(self, result: EMResult, n_components: int) -> None:
         """Learn what a fit answers."""
+        if not all(np.isfinite(getattr(result.mixture, name[:-1])).all() for name in LEARNED):
+            raise ValueError(
+                "Expected steps that lead to finite weights, means and covariances; got NaN or "
+                "inf. Lower learning_rate, set a floor, or look for rows far from all others."
+            )
         self.weights_ = result.mixture.weights
         self.means_ = result.mixture.means
         self.covariances_ = result.mixture.covariances

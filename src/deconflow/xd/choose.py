@@ -57,7 +57,7 @@ class PreparedFold:
     def __init__(self, data: Observations, fold: Fold) -> None:
         self.held = fold.held
         self.rest = PreparedData(data[torch.from_numpy(fold.kept)])
-        self.rows = lay_out(data[torch.from_numpy(fold.held)])
+        self.rows = lay_out(data[torch.from_numpy(fold.held)], self.rest.rows.units)
 
 
 @dataclass

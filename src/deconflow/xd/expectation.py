@@ -28,6 +28,8 @@ from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
 from deconflow.xd.kernel.compile import WIDTH
 from deconflow.xd.layout import Block, KernelRows, lower_triangle
 
+WIDE = 1e30
+"""Variances, in the units of the rows, whose product may overflow."""
 PIECES = 16
 """Each block is added up in this many pieces, so that sums do not depend on the threads."""
 SMALLEST_JOB = 100_000
@@ -119,11 +121,16 @@ def _kernel() -> Callable[..., None]:
     return pass_over
 
 
-def arithmetic(block: Block) -> tuple[Pointer, Pointer]:
-    """Choose the row arithmetic of a block."""
-    size = block.w.shape[1]
-    if block.kind != "projected" and size <= LARGEST:
-        return compiled(size, block.kind)
+def straight(block: Block, widest: float = 0.0) -> bool:
+    """Whether a block's arithmetic can be straight lines; these multiply variances."""
+    usual = block.kind == "shared" or max(block.widest, widest) <= WIDE
+    return block.kind != "projected" and block.w.shape[1] <= LARGEST and usual
+
+
+def arithmetic(block: Block, widest: float = 0.0) -> tuple[Pointer, Pointer]:
+    """Choose the row arithmetic of a block for components of variances up to ``widest``."""
+    if straight(block, widest):
+        return compiled(block.w.shape[1], block.kind)
     from deconflow.xd.kernel import generic  # compiled when first needed
 
     if block.kind == "shared":
@@ -137,17 +144,18 @@ class _Pass:
     def __init__(self, block: Block, mixture: GaussianMixture, moments: bool, keep: bool) -> None:
         self.block, self.moments = block, moments
         self.mixture = mixture
-        self.kernel, self.functions = _kernel(), arithmetic(block)
         means, covariances = mixture.means, mixture.covariances
         if block.projection is not None:
             R = block.projection
             means, covariances = means @ R.T, R @ covariances @ R.T
+        widest = float(np.diagonal(covariances, axis1=1, axis2=2).max())
+        self.kernel, self.functions = _kernel(), arithmetic(block, widest)
         with np.errstate(divide="ignore"):
             log_a = np.maximum(np.log(mixture.weights), -1e300)
         self.s = block.s
         if block.kind == "shared":
             log_a, means, covariances = self._with_noise(log_a, means, covariances)
-        elif block.kind == "diagonal" and block.w.shape[1] > LARGEST:
+        elif block.kind == "diagonal" and not straight(block, widest):
             self.s = _packed_diagonal(block.s)
         i, j = lower_triangle(means.shape[1])
         self.log_a = np.array(log_a)

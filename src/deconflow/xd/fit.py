@@ -134,8 +134,10 @@ class PreparedData:
 
 
 def _smallest_variance(data: Observations, rows: KernelRows) -> float:
-    noise = data.noise.variance().amin(0)
-    spread = (data.w - data.w.mean(0)).square().mean(0)
+    scale = rows.units.measured_scale
+    noise = data.noise.divide(scale).variance().amin(0)
+    w = data.w / scale
+    spread = (w - w.mean(0)).square().mean(0)
     noisy = bool((noise > SMALLEST_OF_NOISY * spread).all())
     return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
 

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.checks import first_bad, place
 from deconflow.noise import JointMixture, NoiseMixture
-from deconflow.observations import Observations
+from deconflow.observations import Observations, OutOfReachError, noise_sizes
 from deconflow.standardising import Standardiser
 
 Index = NDArray[np.int64]
 LOG_2PI = float(np.log(2 * np.pi))
+FARTHEST = 1e140
+"""Largest number in the units of the rows: its square over a narrow component's is finite."""
 SMALLEST_GROUP = 64
 """Rows a group should have on average; if they have fewer, each row keeps its own projection."""
 
@@ -43,6 +46,8 @@ class Block:
         The one noise law of all rows, if it is shared.
     log_unit : array
         ``(1,)`` or ``(n,)``: what to add to the kernel's log-likelihood of each row.
+    widest : float
+        Largest number in ``s``.
     """
 
     kind: str
@@ -54,6 +59,7 @@ class Block:
     projection: Array | None
     common: JointMixture | None
     log_unit: Array
+    widest: float
 
     def __len__(self) -> int:
         return self.w.shape[2]
@@ -91,6 +97,7 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
     """Lay observations out for the kernel, in units of their own unless some are given."""
     units = Standardiser.powers_of_two(data) if units is None else units
     standard = units.observations(data)
+    _refuse_far(standard)
     observed = None if data.observed is None else data.observed.numpy()
     seen = data.dim if observed is None else observed.sum(1)
     rows = _Rows(
@@ -104,6 +111,18 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
     groups = rows.groups()
     blocks = [rows.own_projections()] if groups is None else [rows.block(each) for each in groups]
     return KernelRows(blocks, units, len(data), data.latent_dim, rows.weights)
+
+
+def _refuse_far(standard: Observations) -> None:
+    """Raise for rows so far out that squares overflow where components are narrow."""
+    for name, sizes in (("w", standard.w.abs()), ("noise", noise_sizes(standard.noise))):
+        if sizes.amax() > FARTHEST:
+            position = first_bad(sizes > FARTHEST)
+            assert position is not None
+            raise OutOfReachError(
+                f"Expected {name} within {FARTHEST:g} times the usual spread of the data; "
+                f"got more at {place(position)}. Leave that row out."
+            )
 
 
 @lru_cache(maxsize=100)
@@ -197,7 +216,8 @@ class _Rows:
         w, s, log_share, omega = (
             np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)
         )
-        return Block(kind, index, w, s, log_share, omega, projection, common, log_unit)
+        widest = float(s.max(initial=0.0))
+        return Block(kind, index, w, s, log_share, omega, projection, common, log_unit, widest)
 
 
 def _same_for_all(parts: JointMixture) -> JointMixture | None:

@@ -19,7 +19,8 @@ from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.noise import JointMixture, NoiseMixture
-from deconflow.observations import Observations
+from deconflow.observations import Observations, refuse_unreached
+from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import lay_out
 
@@ -71,8 +72,8 @@ def _relevant(
     if mixture.n_components <= FEW:
         yield rows, None
         return
-    laid_out = lay_out(data[rows])
-    standard = laid_out.units.mixture_to_standard(mixture)
+    units = Standardiser.of_mixture(mixture, data)
+    laid_out, standard = lay_out(data[rows], units), units.mixture_to_standard(mixture)
     sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
     assert sums.responsibilities is not None
     counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
@@ -98,7 +99,10 @@ def _in_pieces(
     for some in _blocks(len(rows), numbers):
         own = np.arange(count)[None].repeat(len(some), 0) if chosen is None else chosen[some]
         piece = rows[some]
-        yield piece, _posterior(mixture, data[piece], parts.take(piece), own)
+        found = _posterior(mixture, data[piece], parts.take(piece), own)
+        for row in piece[np.isnan(found.weights[:, 0])]:
+            refuse_unreached(np.ones(1, bool), int(row))
+        yield piece, found
 
 
 def _posterior(
@@ -125,7 +129,8 @@ def _posterior(
     )  # fmt: skip
     if np.isnan(means).any():
         raise np.linalg.LinAlgError("Matrix is not positive definite")
-    weights = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+    with np.errstate(invalid="ignore"):  # NaN for a row out of reach of all components
+        weights = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
     return GaussianMixture(weights, means, covariances)
 
 

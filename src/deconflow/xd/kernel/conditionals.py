@@ -7,6 +7,40 @@ import numpy as np
 from deconflow.xd.kernel.compile import compiled_rows
 
 
+LOST = 1e-8
+"""Share of a variance below which a difference has lost half of its digits."""
+
+
+@compiled_rows()
+def _without_cancelling(
+    V: np.ndarray, R: np.ndarray, S: np.ndarray, L: np.ndarray, B: np.ndarray, answer: np.ndarray
+) -> None:  # fmt: skip
+    """``A V A' + K S K'`` with ``A = I - K R`` and ``K = B' L^-1``: a sum, never negative."""
+    size, dim = B.shape
+    K = B.copy()  # becomes its transpose, (size, dim)
+    for a in range(size - 1, -1, -1):
+        for d in range(dim):
+            for f in range(a + 1, size):
+                K[a, d] -= L[f, a] * K[f, d]
+            K[a, d] /= L[a, a]
+    A = np.eye(dim)
+    for d in range(dim):
+        for e in range(dim):
+            for a in range(size):
+                A[d, e] -= K[a, d] * R[a, e]
+    for d in range(dim):
+        for e in range(d + 1):
+            total = 0.0
+            for f in range(dim):
+                for h in range(dim):
+                    total += A[d, f] * V[f, h] * A[e, h]
+            for a in range(size):
+                for b in range(size):
+                    total += K[a, d] * S[max(a, b), min(a, b)] * K[b, e]
+            answer[d, e] = total
+            answer[e, d] = total
+
+
 @compiled_rows()
 def condition_rows(
     w: np.ndarray, seen: np.ndarray, R: np.ndarray, projected: bool,
@@ -84,3 +118,8 @@ def condition_rows(
                             total -= B[a, d] * B[a, e]
                         covariances[i, place, d, e] = total
                         covariances[i, place, e, d] = total
+                for d in range(dim):
+                    if covariances[i, place, d, d] < LOST * V[k, d, d]:
+                        answer = covariances[i, place]
+                        _without_cancelling(V[k], own_R, own_S[j], L, B, answer)
+                        break

@@ -182,19 +182,17 @@ def density(
     scratch = np.empty(n)
     for r in range(n):
         quadratic[r] = 0.0
-        determinant[r] = 1.0
     p = 0
     for i in range(size):
         pivot, yi = a[p + i], y[i]
         for r in range(n):
-            determinant[r] *= pivot[r]
+            determinant[r] = pivot[r]
             quadratic[r] += pivot[r] * yi[r] * yi[r]
         p += i + 1
-        if i % 4 == 3 or i == size - 1:  # often enough for no product to overflow
-            log_rows(determinant, scratch, n)
-            for r in range(n):
-                quadratic[r] -= determinant[r]
-                determinant[r] = 1.0
+        log_rows(determinant, scratch, n)  # one by one: no product overflows
+        for r in range(n):
+            quadratic[r] -= determinant[r]
+            determinant[r] = 1.0
 
 
 @compiled_rows()
