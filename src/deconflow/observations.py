@@ -13,6 +13,7 @@ from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place
 from deconflow.noise import Noise, RowIndex, as_index, as_noise
+from deconflow.randomness import own_generator
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class Observations:
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part."""
-        order = torch.randperm(len(self))
+        order = torch.randperm(len(self), generator=own_generator())
         n_second = max(1, round(fraction * len(self)))
         if n_second >= len(self):
             raise ValueError(

@@ -20,6 +20,7 @@ from deconflow.evaluation import HeldOut, certify, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals
+from deconflow.randomness import own_generator
 from deconflow.xd import (
     CLEARLY,
     AveragedFit,
@@ -202,7 +203,7 @@ def _certify(
     members: list[Member],
     plan: Plan,
 ) -> Certificate:
-    some = torch.randperm(len(data))[: plan.checked_rows]
+    some = torch.randperm(len(data), generator=own_generator())[: plan.checked_rows]
     return certify(
         density,
         proposing,

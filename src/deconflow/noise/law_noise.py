@@ -27,6 +27,7 @@ from deconflow.noise.support import (
     log_prob_inside,
     support_of,
 )
+from deconflow.randomness import lend_generator
 
 Law = Callable[..., Distribution]
 
@@ -92,9 +93,10 @@ class LawNoise(Noise):
 
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
-        if self.shared:
-            return self.distribution.sample(torch.Size((k, len(self)))).squeeze(2) / self.unit
-        return self.distribution.sample(torch.Size((k,))) / self.unit
+        shape = torch.Size((k, len(self)) if self.shared else (k,))
+        with lend_generator():
+            drawn = self.distribution.sample(shape)
+        return (drawn.squeeze(2) if self.shared else drawn) / self.unit
 
     def mean(self) -> Tensor:
         """Means ``(N or 1, D)``, zero where the law has none."""
