@@ -28,7 +28,7 @@ TAKE_A_GENERATOR: frozenset[Callable[..., Any]] = frozenset({
     Tensor.exponential_, Tensor.cauchy_, Tensor.geometric_, Tensor.log_normal_, Tensor.bernoulli,
     Tensor.multinomial, nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_,
 })  # fmt: skip
-FILL_LIKE = {
+FILL_LIKE: dict[Any, Callable[..., Any]] = {
     torch.rand_like: Tensor.uniform_,
     torch.randn_like: Tensor.normal_,
     torch.randint_like: Tensor.random_,

@@ -128,8 +128,9 @@ def blend_of(mixtures: list[GaussianMixture], members: list[Member], size: Archi
     if not members:
         return base.requires_grad_(False)
     flows: list[Density] = [member.density(mixture.dim, size) for member in members]
-    shares = [FLOW_SHARE / len(flows)] * len(flows) + [1 - FLOW_SHARE]
-    return Ensemble([*flows, base.float()], torch.tensor(shares)).requires_grad_(False)
+    shares = torch.full((len(flows) + 1,), FLOW_SHARE / len(flows), dtype=torch.float32)
+    shares[-1] = 1 - FLOW_SHARE
+    return Ensemble([*flows, base.float()], shares).requires_grad_(False)
 
 
 def _jobs_without_folds(

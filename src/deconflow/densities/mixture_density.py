@@ -41,7 +41,7 @@ class MixtureDensity(Density):
         if components > 1:
             means.normal_(generator=own_generator())
         covariances = torch.eye(dim).expand(components, dim, dim)
-        return cls(torch.full((components,), 1 / components), means, covariances)
+        return cls(torch.full_like(means[:, 0], 1 / components), means, covariances)
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""

@@ -27,6 +27,7 @@ from deconflow.estimators.validation import (
     unchanged_on_failure,
 )
 from deconflow.evaluation import Estimate
+from deconflow.guests import as_guest
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
@@ -108,7 +109,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
-        with unchanged_on_failure(self):
+        with as_guest(), unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
             self._fit(data)
             self.parameters_ = self.get_params()
@@ -249,7 +250,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"Expected values of shape (N, {len(given)}), one per column that is given; "
                 f"got {known.shape}."
             )
-        data = Observations.from_arrays(known, noise)
+        with as_guest():
+            data = Observations.from_arrays(known, noise)
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
@@ -268,12 +270,14 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         ``extra_files``, texts by their names, are put beside these.
         """
         check_is_fitted(self)
-        write_model(path, self, *self._state(), extra_files or {})
+        with as_guest():
+            write_model(path, self, *self._state(), extra_files or {})
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
         """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
-        return read_model(path, cls, changes)
+        with as_guest():
+            return read_model(path, cls, changes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")
@@ -305,7 +309,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             raise ValueError(
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
             )
-        data = observe(self, w, noise, projection, sample_weight, reset=reset)
+        with as_guest():
+            data = observe(self, w, noise, projection, sample_weight, reset=reset)
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "

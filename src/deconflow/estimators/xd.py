@@ -29,6 +29,7 @@ from deconflow.estimators.xd_settings import (
     several,
     threads,
 )
+from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
@@ -242,7 +243,8 @@ class XDGMM(DensityEstimator):
         dim = self.n_latent_
         if not isinstance(noise, Noise) and np.ndim(noise) == 2:
             noise = np.asarray(noise)[None]
-        parts = as_noise(noise, 1, dim).as_mixture().take()
+        with as_guest():
+            parts = as_noise(noise, 1, dim).as_mixture().take()
         covariances = parts.covariances[0]
         if parts.diagonal:
             covariances = covariances[:, :, None] * np.eye(dim)
@@ -277,7 +279,7 @@ class XDGMM(DensityEstimator):
         """
         check_settings(self)
         refuse_noise_as_y(w, y, noise)
-        with unchanged_on_failure(self), clear_errors():
+        with as_guest(), unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted
             data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
@@ -336,10 +338,11 @@ class XDGMM(DensityEstimator):
         twin = clone(self)
         data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
         settings = as_settings(self, 1, float(several(self.floor)[0]))
-        return compare(
-            data, settings, n_components, n_init=self.n_init, folds=n_folds,
-            random_state=self.random_state,
-        )  # fmt: skip
+        with as_guest():
+            return compare(
+                data, settings, n_components, n_init=self.n_init, folds=n_folds,
+                random_state=self.random_state,
+            )  # fmt: skip
 
     def _check_parameters(self) -> None:
         check_settings(self)

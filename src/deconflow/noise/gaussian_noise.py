@@ -271,7 +271,7 @@ def _singular_cholesky(covariance: Tensor, rows: Tensor, shared: bool) -> Tensor
 def _lower_from_root(root: Tensor) -> Tensor:
     """Turn ``A'`` into the lower-triangular ``L`` with ``L L' = A A'`` and a positive diagonal."""
     upper = torch.linalg.qr(root).R
-    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(upper)
     return (upper * signs.unsqueeze(-1)).mT
 
 

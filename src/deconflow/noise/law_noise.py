@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, Transform, biject_to
 
 from deconflow.checks import as_tensor, first_bad, place
+from deconflow.guests import as_guest
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
@@ -184,6 +185,7 @@ class LawNoise(Noise):
         return replace(self, parameters=taken, n_rows=n_rows, observed=observed, _made={})
 
 
+@as_guest()
 def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor) -> LawNoise:
     """Make noise of any law.
 

@@ -105,7 +105,7 @@ class DefensiveProposal:
         narrow, _, kernel = self._shares(data)
         dtype = data.mixtures.means.dtype
         u = torch.rand(k, len(data), 1, dtype=dtype, generator=own_generator())
-        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH))
+        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
         if kernel == 0:
             return v
         observed = data.observations
