@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer
 from deconflow.estimators.fitted import FittedDensity
@@ -109,7 +111,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
-        with as_guest(), unchanged_on_failure(self):
+        with as_guest(), self._limited(), unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
             self._fit(data)
             self.parameters_ = self.get_params()
@@ -121,7 +123,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         The density of *measurements* is :meth:`score_observations`.
         """
         points = true_values(self, v).numpy()
-        return self.density_.log_prob(points)
+        with self._limited():
+            return self.density_.log_prob(points)
 
     def score_observations(
         self,
@@ -160,7 +163,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if n_samples is not None:
             check_integer("n_samples", n_samples, 1)
         data = self._observe(w, noise, projection)
-        return self.density_.log_marginal(data, n_samples, random_state)
+        with self._limited():
+            return self.density_.log_marginal(data, n_samples, random_state)
 
     def score(
         self,
@@ -180,7 +184,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Draw true values ``(n_samples, D)`` from the density."""
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
-        return self.density_.sample(n_samples, random_state)
+        with self._limited():
+            return self.density_.sample(n_samples, random_state)
 
     def posterior(
         self,
@@ -208,7 +213,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
         data = self._observe(w, noise, projection)
-        return self.density_.posterior(data, n_samples, n_proposals, random_state)
+        with self._limited():
+            return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def condition(
         self,
@@ -252,7 +258,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             )
         with as_guest():
             data = Observations.from_arrays(known, noise)
-        return self.density_.condition(data, given, n_samples, random_state)
+        with self._limited():
+            return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""
@@ -294,6 +301,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if given is None or len(given) != self.n_latent_:
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]
+
+    def _limited(self) -> AbstractContextManager[None]:
+        """Keep torch to the threads of ``n_jobs``, where the estimator has such a parameter."""
+        return threads_at_most(getattr(self, "n_jobs", None))
 
     def _observe(
         self,

@@ -94,7 +94,8 @@ class XDGMM(DensityEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
-        Threads; None or -1 for one per processor. The answer does not depend on it.
+        Threads; None or -1 for one per processor that the process was allowed. The answer does not
+        depend on it.
 
     Attributes
     ----------
