@@ -19,6 +19,7 @@ from deconflow.fitting.loop import _Fit, _settle_allocator
 from deconflow.objectives import ImportanceWeighted
 from deconflow.observations import Observations
 from deconflow.posteriors import RecognitionFlow
+from deconflow.randomness import Draws
 
 SEED, SECONDS = 0, 2.5
 MIXTURE = {"flow": "maf", "dim": 2, "batch": 512, "layers": 5, "posterior_layers": 5, "blocks": 2}
@@ -46,7 +47,7 @@ def ready(case, draws):
     density = ARCHITECTURES[case["flow"]](case["dim"], size)
     objective = ImportanceWeighted(density, posterior, draws).train()
     training = Training(batch_size=case["batch"], learning_rate=1e-4, clip_norm=None)
-    return _Fit(objective, data, None, training, None)
+    return _Fit(objective, data, None, training, None, Draws(SEED))
 
 
 def measure(case, draws):

@@ -20,6 +20,7 @@ from deconflow.fitting.loop import _Fit, _settle_allocator
 from deconflow.objectives import ImportanceWeighted
 from deconflow.observations import Observations
 from deconflow.posteriors import RecognitionFlow
+from deconflow.randomness import Draws
 
 BATCH, DRAWS, ROUNDS, SEED = 512, 50, 7, 0
 
@@ -48,7 +49,8 @@ def paper_fit(dropout):
     objective = ImportanceWeighted(ARCHITECTURES["maf"](2, size), posterior, DRAWS)
     objective.train()
     _settle_allocator()
-    return _Fit(objective, data, None, Training(batch_size=BATCH, learning_rate=1e-4), None)
+    training = Training(batch_size=BATCH, learning_rate=1e-4)
+    return _Fit(objective, data, None, training, None, Draws(SEED))
 
 
 def dense_work(objective):

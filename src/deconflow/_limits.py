@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 NUMBERS_AT_ONCE = 4_000_000
 """Numbers that one piece of work may hold: 32 MB in double precision."""
 
 
 def cpus(n_jobs: int | None = None) -> int:
-    """Return ``n_jobs``; for None or -1 the number of processors this process may run on.
+    """Return ``n_jobs``; for None or -1 as many processors as this process was allowed.
+
+    That is what the system grants it and joblib grants its workers, and no more than
+    ``OMP_NUM_THREADS``.
 
     Examples
     --------
@@ -20,9 +31,55 @@ def cpus(n_jobs: int | None = None) -> int:
     """
     if n_jobs is not None and n_jobs != -1:
         return n_jobs
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    from joblib import effective_n_jobs
+
+    allowed = re.match(r"\s*([1-9]\d*)", os.environ.get("OMP_NUM_THREADS", ""))
+    granted = effective_n_jobs(-1)
+    return min(granted, int(allowed[1])) if allowed else granted
+
+
+@contextmanager
+def threads_at_most(n_jobs: int | None) -> Iterator[None]:
+    """Keep torch and scikit-learn to ``n_jobs`` threads, where only this thread calls them.
+
+    None or -1 leave them as they are, and no number gives them more than they have.
+    """
+    if n_jobs is None or n_jobs == -1:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    most = min(n_jobs, before)
+    with openmp_threads(most):
+        if _threads_of_products() <= most:
+            yield
+            return
+        torch.set_num_threads(most)  # the only way after the program has called it
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def openmp_threads(count: int) -> AbstractContextManager[object]:
+    """Give OpenMP so many threads, where this thread alone calls it."""
+    return _thread_pools().limit(limits=count, user_api="openmp")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _threads_of_products() -> int:
+    """Threads of torch's matrix products, which have a number of their own with MKL."""
+    import torch
+
+    said = re.search(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
+    return int(said[1]) if said else 1
 
 
 def rows_at_once(numbers_per_row: int) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from deconflow.checks import as_tensor, check_integer, first_bad, place
 from deconflow.frames import plain_tables, refuse_other_rows
 from deconflow.noise import GaussianNoise, Noise, RowIndex, as_index, as_noise
+from deconflow.randomness import own_generator
 
 LARGEST, SMALLEST = 1e152, 1e-152
 """Sizes of values beyond which squares overflow, or vanish."""
@@ -164,7 +165,7 @@ class Observations:
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part."""
-        order = torch.randperm(len(self))
+        order = torch.randperm(len(self), generator=own_generator())
         n_second = max(1, round(fraction * len(self)))
         if n_second >= len(self):
             raise ValueError(

@@ -41,7 +41,8 @@ def running(monkeypatch):
 
     monkeypatch.setattr(EXPECTATION._Pass, "run", counted)
     monkeypatch.setattr(EXPECTATION, "SMALLEST_JOB", 1)  # all passes are worth all threads
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("joblib.effective_n_jobs", lambda n_jobs: 4)
     return seen
 
 

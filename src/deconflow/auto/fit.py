@@ -20,6 +20,7 @@ from deconflow.evaluation import HeldOut, certify, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals
+from deconflow.randomness import own_generator
 from deconflow.xd import (
     CLEARLY,
     AveragedFit,
@@ -127,8 +128,9 @@ def blend_of(mixtures: list[GaussianMixture], members: list[Member], size: Archi
     if not members:
         return base.requires_grad_(False)
     flows: list[Density] = [member.density(mixture.dim, size) for member in members]
-    shares = [FLOW_SHARE / len(flows)] * len(flows) + [1 - FLOW_SHARE]
-    return Ensemble([*flows, base.float()], torch.tensor(shares)).requires_grad_(False)
+    shares = torch.full((len(flows) + 1,), FLOW_SHARE / len(flows), dtype=torch.float32)
+    shares[-1] = 1 - FLOW_SHARE
+    return Ensemble([*flows, base.float()], shares).requires_grad_(False)
 
 
 def _jobs_without_folds(
@@ -202,7 +204,7 @@ def _certify(
     members: list[Member],
     plan: Plan,
 ) -> Certificate:
-    some = torch.randperm(len(data))[: plan.checked_rows]
+    some = torch.randperm(len(data), generator=own_generator())[: plan.checked_rows]
     return certify(
         density,
         proposing,

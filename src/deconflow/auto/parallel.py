@@ -7,12 +7,11 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
-import torch
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
+from deconflow._limits import threads_at_most
 from deconflow.auto.training import Job, Member, train
 
 
@@ -53,15 +52,5 @@ def _end_with(parent: int) -> None:
 
 def _train_alone(job: Job) -> list[Member]:
     """Train with one thread: more gain nothing on a flow's small products."""
-    with _one_thread():
+    with threads_at_most(1):
         return train(job)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

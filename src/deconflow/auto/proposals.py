@@ -10,6 +10,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains, PosteriorLikelihood, proposing_network
 from deconflow.observations import Pairs
 from deconflow.posteriors import MixtureNetwork, RowsWithProposals
+from deconflow.randomness import own_generator
 from deconflow.xd import fit_exact
 
 AT = (0.25, 0.5)
@@ -57,16 +58,18 @@ def mixture_of(density: Density, n_components: int) -> GaussianMixture:
     """Fit a mixture to draws from a density."""
     drawn = density.sample(DRAWN).double()
     drawn = drawn[drawn.isfinite().all(1)]
-    return fit_exact(drawn.numpy(), n_components, seed=int(torch.randint(2**31 - 1, ())))
+    seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
+    return fit_exact(drawn.numpy(), n_components, seed=seed)
 
 
 def network_of(chains: Chains) -> MixtureNetwork:
     """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
-    rows = chains.rows[torch.randperm(len(chains.rows))[:NETWORK_ROWS]]
+    order = torch.randperm(len(chains.rows), generator=own_generator())
+    rows = chains.rows[order[:NETWORK_ROWS]]
     data = rows.observations.to(dtype=chains.latents.dtype)
     network = proposing_network(rows.observations).to(dtype=chains.latents.dtype)
     training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)
-    member = int(torch.randint(chains.members, ()))
+    member = int(torch.randint(chains.members, (), generator=own_generator()))
     for pairs in (simulate(chains.density, data), Pairs(data, chains.latents[member, rows.row])):
         fit(PosteriorLikelihood(network), pairs, None, training)
     return network.requires_grad_(False)

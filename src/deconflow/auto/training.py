@@ -19,7 +19,7 @@ from deconflow.noise import gaussian
 from deconflow.objectives import Chains, Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import propose
-from deconflow.randomness import isolated_rng
+from deconflow.randomness import isolated_rng, own_generator
 
 FLOW = "mixture"
 ROWS_TO_START, EPOCHS_TO_START = 5_000, 3
@@ -116,7 +116,7 @@ class _OnDraws(Objective):
 
 def start_at(stack: Stack, mixture: GaussianMixture) -> None:
     """Bring flows near a mixture, by a few epochs on its draws."""
-    seed = int(torch.randint(2**31 - 1, ()))
+    seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
     drawn = mixture.sample(ROWS_TO_START, seed)
     rows = Observations.from_arrays(drawn, gaussian(sd=np.zeros(mixture.dim)))
     training = Training(epochs=EPOCHS_TO_START, batch_size=256, learning_rate=3e-3)

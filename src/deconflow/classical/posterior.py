@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from deconflow._types import Array
 from deconflow.classical.grid import GridDensity
 from deconflow.observations import Observations
-from deconflow.randomness import RandomState, isolated_rng
+from deconflow.randomness import Draws, RandomState
 
 AT_ONCE = 2_000_000
 """Largest number of points, over rows, in memory at once."""
@@ -74,13 +74,13 @@ def weighted_points(
     """Walk through all rows in pieces of bounded memory, not in their order."""
     sd = np.sqrt(data.noise.variance().numpy())
     wide = np.broadcast_to((sd >= WIDE * density.step).all(1), len(data))
-    with isolated_rng(random_state):
-        yield from _on_grid(density, data, np.flatnonzero(wide), n_draws)
-        yield from _at_draws(density, data, np.flatnonzero(~wide), n_draws)
+    draws = Draws.of(random_state)
+    yield from _on_grid(density, data, np.flatnonzero(wide), n_draws, draws)
+    yield from _at_draws(density, data, np.flatnonzero(~wide), n_draws, draws)
 
 
 def _on_grid(
-    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
+    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int, own: Draws
 ) -> Iterator[WeightedPoints]:
     """Weigh grid points by the density on the grid, and draws by the normal law behind it."""
     flat = density.values.ravel()
@@ -91,25 +91,26 @@ def _on_grid(
     v = torch.from_numpy(points)[:, None]
     for part in _pieces(rows, len(used) + n_draws * density.dim):
         log_noise = data[part].log_likelihood(v.expand(-1, len(part), -1)).numpy().T
-        draws, log_behind = _drawn(density.log_behind, data[part], n_draws)
+        draws, log_behind = _drawn(density.log_behind, data[part], n_draws, own)
         log_weights = np.concatenate([log_mass + log_noise, log_behind], axis=1)
         yield WeightedPoints(part, points, draws, log_weights)
 
 
 def _at_draws(
-    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int
+    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int, own: Draws
 ) -> Iterator[WeightedPoints]:
     """Weigh draws by the whole density."""
     none = np.empty((0, density.dim))
     for part in _pieces(rows, n_draws * density.dim):
-        yield WeightedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws))
+        yield WeightedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws, own))
 
 
 def _drawn(
-    log_density: Callable[[Array], Array], data: Observations, n_draws: int
+    log_density: Callable[[Array], Array], data: Observations, n_draws: int, own: Draws
 ) -> tuple[Array, Array]:
     """Draws ``(n, K, D)`` of the noise around each row, and the logs of their weights."""
-    v = (data.w - data.noise.sample(n_draws)).transpose(0, 1).numpy()
+    with own.in_use():
+        v = (data.w - data.noise.sample(n_draws)).transpose(0, 1).numpy()
     log_p = log_density(v.reshape(-1, v.shape[2])).reshape(v.shape[:2])
     return v, log_p - np.log(n_draws)
 

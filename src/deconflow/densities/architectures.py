@@ -19,6 +19,7 @@ from deconflow.densities.transforms import (
     LULayer,
     Univariate,
 )
+from deconflow.randomness import own_generator
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
         blocks=size.blocks,
         residual=False,
         dropout=size.dropout,
-        order=torch.randperm(dim),
+        order=torch.randperm(dim, generator=own_generator()),
     )
     return Flow(layers, base)
 
@@ -155,7 +156,7 @@ def autoregressive_layer(
         residual=residual,
         context_dim=context_dim,
         dropout=size.dropout,
-        order=torch.randperm(dim) if random_order else None,
+        order=torch.randperm(dim, generator=own_generator()) if random_order else None,
     )
     return AutoregressiveLayer(network, univariate)
 

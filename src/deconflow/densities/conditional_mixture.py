@@ -9,6 +9,7 @@ from torch import Tensor
 
 from deconflow.densities.base import Density
 from deconflow.densities.networks import MaskedNetwork
+from deconflow.randomness import own_generator
 
 LARGEST_LOG_SD = 5.0
 
@@ -55,10 +56,11 @@ class ConditionalMixture(Density):
         """Draw ``(n, dim)``, one dimension after another."""
         like = self.network.output.bias
         v = torch.zeros(n, self.dim, dtype=like.dtype, device=like.device)
+        own = own_generator(like.device)
         for d in self.network.places.argsort():
             log_weights, means, log_sds = (part[d].mT for part in self._conditionals(v))
-            part = torch.multinomial(log_weights.exp(), 1)
-            white = torch.randn_like(v[:, :1])
+            part = torch.multinomial(log_weights.exp(), 1, generator=own)
+            white = torch.empty_like(v[:, :1]).normal_(generator=own)
             v[:, d] = (means.gather(1, part) + log_sds.gather(1, part).exp() * white)[:, 0]
         return v
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from deconflow.randomness import own_generator
+
 
 class Dropout(nn.Module):
     """Dropout from random bytes: eight decisions for each number that is drawn.
@@ -33,7 +35,7 @@ class Dropout(nn.Module):
         if not self.training or self.level == 0:
             return None
         words = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
-        words.random_(torch.iinfo(torch.int64).min, None)
+        words.random_(torch.iinfo(torch.int64).min, None, generator=own_generator(like.device))
         kept = words.view(torch.uint8)[: like.numel()].view(like.shape) >= self.level
         return kept.to(like.dtype).mul_(256 / (256 - self.level))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from deconflow.densities.base import Density
+from deconflow.randomness import own_generator
 
 
 class Ensemble(Density):
@@ -42,7 +43,9 @@ class Ensemble(Density):
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``, each row from a member drawn by its share."""
-        choice = torch.multinomial(self.shares, n, replacement=True)
+        choice = torch.multinomial(
+            self.shares, n, replacement=True, generator=own_generator(self.shares.device)
+        )
         counts = torch.bincount(choice, minlength=len(self.members)).tolist()
         pairs = zip(self.densities(), counts, strict=True)
         drawn = torch.cat([member.sample(count) for member, count in pairs if count > 0])

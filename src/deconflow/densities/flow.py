@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from deconflow.densities.base import Density
 from deconflow.densities.transforms import compose
+from deconflow.randomness import own_generator
 
 
 class StandardNormal(Density):
@@ -28,7 +29,8 @@ class StandardNormal(Density):
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
-        return torch.randn(n, self.dim, dtype=self.zeros.dtype, device=self.zeros.device)
+        white = self.zeros.new_empty(n, self.dim)
+        return white.normal_(generator=own_generator(white.device))
 
 
 class Flow(Density):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from deconflow.densities.base import Density
+from deconflow.randomness import lend_generator, own_generator
 
 
 class MixtureDensity(Density):
@@ -36,9 +37,11 @@ class MixtureDensity(Density):
     @classmethod
     def spread(cls, dim: int, components: int) -> MixtureDensity:
         """Make a start for standardised data: unit Gaussians at random places."""
-        means = torch.randn(components, dim) if components > 1 else torch.zeros(1, dim)
+        means = torch.zeros(components, dim)
+        if components > 1:
+            means.normal_(generator=own_generator())
         covariances = torch.eye(dim).expand(components, dim, dim)
-        return cls(torch.full((components,), 1 / components), means, covariances)
+        return cls(torch.full_like(means[:, 0], 1 / components), means, covariances)
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
@@ -46,7 +49,8 @@ class MixtureDensity(Density):
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
-        return self.distribution().sample((n,))
+        with lend_generator():
+            return self.distribution().sample((n,))
 
     def distribution(self) -> MixtureSameFamily:
         """Return the torch distribution of the current parameters."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from deconflow.densities.dropout import Dropout
 from deconflow.densities.residual import residual_block
+from deconflow.randomness import lend_generator
 
 
 class MaskedLinear(nn.Linear):
@@ -98,6 +99,7 @@ class MaskedNetwork(nn.Module):
 
     places: Tensor
 
+    @lend_generator()
     def __init__(
         self,
         dim: int,
@@ -136,6 +138,7 @@ class MaskedNetwork(nn.Module):
 class ResidualNetwork(nn.Module):
     """A residual network without masks, from features to an embedding."""
 
+    @lend_generator()
     def __init__(
         self, inputs: int, outputs: int, *, hidden: int, blocks: int, dropout: float = 0.0
     ) -> None:

@@ -14,6 +14,7 @@ from torch.distributions import Distribution, Transform, constraints
 from torch.distributions.transforms import _InverseTransform
 
 from deconflow.densities.networks import MaskedNetwork, ResidualNetwork
+from deconflow.randomness import own_generator
 
 
 @contextmanager
@@ -144,7 +145,7 @@ class LULayer(Layer):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.register_buffer("permutation", torch.randperm(dim))
+        self.register_buffer("permutation", torch.randperm(dim, generator=own_generator()))
         self.lower = nn.Parameter(torch.zeros(dim, dim))
         self.upper = nn.Parameter(torch.zeros(dim, dim))
         self.log_diagonal = nn.Parameter(torch.zeros(dim))

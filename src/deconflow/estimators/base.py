@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.fitted import FittedDensity
@@ -33,6 +35,7 @@ from deconflow.frames import (
     refuse_other_names,
     refuse_other_units,
 )
+from deconflow.guests import as_guest
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
@@ -119,7 +122,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
-        with unchanged_on_failure(self):
+        with as_guest(), self._limited(), unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
             self._fit(data)
             self.parameters_ = self.get_params()
@@ -131,7 +134,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         The density of *measurements* is :meth:`score_observations`.
         """
         points = true_values(self, v).numpy()
-        return self.density_.log_prob(points)
+        with self._limited():
+            return self.density_.log_prob(points)
 
     def score_observations(
         self,
@@ -171,7 +175,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
         data = self._observe(w, noise, projection)
-        return self.density_.log_marginal(data, n_samples, random_state)
+        with self._limited():
+            return self.density_.log_marginal(data, n_samples, random_state)
 
     def score(
         self,
@@ -192,7 +197,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        return self.density_.sample(n_samples, random_state)
+        with self._limited():
+            return self.density_.sample(n_samples, random_state)
 
     def posterior(
         self,
@@ -221,7 +227,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
         data = self._observe(w, noise, projection)
-        return self.density_.posterior(data, n_samples, n_proposals, random_state)
+        with self._limited():
+            return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def condition(
         self,
@@ -267,8 +274,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"Expected values of shape (N, {len(given)}), one per column that is given; "
                 f"got {known.shape}."
             )
-        data = Observations.from_arrays(check_measured(known, "values"), noise)
-        return self.density_.condition(data, given, n_samples, random_state)
+        with as_guest():
+            data = Observations.from_arrays(check_measured(known, "values"), noise)
+        with self._limited():
+            return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""
@@ -286,12 +295,14 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         ``extra_files``, texts by their names, are put beside these.
         """
         check_is_fitted(self)
-        write_model(path, self, *self._state(), extra_files or {})
+        with as_guest():
+            write_model(path, self, *self._state(), extra_files or {})
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
         """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
-        return read_model(read_folder(path), cls, changes)
+        with as_guest():
+            return read_model(read_folder(path), cls, changes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")
@@ -309,6 +320,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]
 
+    def _limited(self) -> AbstractContextManager[None]:
+        """Keep torch to the threads of ``n_jobs``, where the estimator has such a parameter."""
+        return threads_at_most(getattr(self, "n_jobs", None))
+
     def _observe(
         self,
         w: ArrayLike,
@@ -323,7 +338,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             raise ValueError(
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
             )
-        data = observe(self, w, noise, projection, sample_weight, reset=reset)
+        with as_guest():
+            data = observe(self, w, noise, projection, sample_weight, reset=reset)
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "

@@ -75,7 +75,7 @@ class Deconvolver(DensityEstimator):
         The same seed gives the same fit.
     n_jobs : int or None
         Processors to use, for threads of the mixtures and processes of the flows; None or -1 for
-        all. The answer does not depend on it.
+        all that the process was allowed. The answer does not depend on it, but for rounding.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
@@ -224,7 +224,7 @@ class Deconvolver(DensityEstimator):
         if not fitted.members:
             units = self.standardiser_
             members = [units.mixture_from_standard(mixture) for mixture in fitted.mixtures]
-            self.density_ = MixtureFit(members, self._names, self._n_jobs(), self.density_)
+            self.density_ = MixtureFit(members, self._names, self.n_jobs, self.density_)
         self.method_ = "flow" if fitted.members else "xd"
         self.selection_ = fitted.table
         self.histories_ = [member.history for member in fitted.members]
@@ -244,12 +244,9 @@ class Deconvolver(DensityEstimator):
             check_integer("n_jobs", self.n_jobs, 1)
         check_resumable(self)
 
-    def _n_jobs(self) -> int:
-        return cpus(self.n_jobs)
-
     def _resources(self) -> Resources:
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        return Resources(self._n_jobs(), folder, bool(self.verbose))
+        return Resources(cpus(self.n_jobs), folder, bool(self.verbose))
 
 
 def _members_of(

@@ -19,11 +19,13 @@ from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
+from deconflow.guests import as_guest
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
 Columns = NDArray[np.int64]
 """Numbers of dimensions."""
+QUESTIONS = ("_log_prob", "sample", "log_marginal", "posterior", "condition", "memberships")
 
 
 class FittedDensity(ABC):
@@ -36,6 +38,12 @@ class FittedDensity(ABC):
     """
 
     names: list[str]
+
+    def __init_subclass__(cls) -> None:
+        """Answer every question as a guest, whatever the caller has set for torch."""
+        for name in QUESTIONS:
+            if name in vars(cls):
+                setattr(cls, name, as_guest()(vars(cls)[name]))
 
     @property
     def dim(self) -> int:

@@ -26,6 +26,7 @@ from deconflow.estimators.saved_values import SAVED_HISTORY, saved_standardiser
 from deconflow.estimators.validation import check_resumable, unchanged_on_failure
 from deconflow.estimators.weighted_fit import ProposedByModel, WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
+from deconflow.guests import as_guest
 from deconflow.model_files import check_form
 from deconflow.objectives import (
     ELBO,
@@ -246,7 +247,7 @@ class FlowDeconvolver(DensityEstimator):
         ``warm_start=True`` a later :meth:`fit` goes on from there. Parameters are those of
         :meth:`fit`.
         """
-        with unchanged_on_failure(self):
+        with as_guest(), unchanged_on_failure(self):
             self._check_parameters()
             data = self._observe(w, noise, projection, reset=True)
             with isolated_rng(self.random_state):

@@ -16,7 +16,6 @@ from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
-
 WIDEST = 1e6
 """Bandwidths up to so many spreads of the measurements: a wider kernel is all that one would see."""
 

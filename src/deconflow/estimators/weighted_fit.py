@@ -158,11 +158,12 @@ class WeightedFit(FittedDensity):
         """Log density ``log p(w)`` of each row, estimated from so many draws or points."""
         n_draws = 100 if n_draws is None else n_draws
         parts: list[Estimate] = []
-        for first, part, ready in self._standardised_chunks(data, n_draws, random_state):
-            estimate = self.proposing.estimate(self.density, ready, n_draws)
-            self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
-            volume = log_volume(self.standardiser, part).numpy()
-            parts.append(estimate.shifted(-volume))
+        with torch.no_grad(), isolated_rng(random_state):
+            for first, part, ready in self._standardised_chunks(data, n_draws):
+                estimate = self.proposing.estimate(self.density, ready, n_draws)
+                self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
+                volume = log_volume(self.standardiser, part).numpy()
+                parts.append(estimate.shifted(-volume))
         return Estimate.joined(parts)
 
     def posterior(
@@ -174,17 +175,18 @@ class WeightedFit(FittedDensity):
     ) -> Posterior:
         """Posterior of each row's true value, by sampling-importance-resampling."""
         parts: list[tuple[torch.Tensor, ...]] = []
-        for first, _, ready in self._standardised_chunks(data, n_proposals, random_state):
-            draws = self.proposing.weigh(self.density, ready, n_proposals)
-            unreached = ~draws.log_weights.amax(0).isfinite()
-            self._refuse_out_of_reach(unreached.cpu().numpy(), first)
-            scale = self.standardiser.scale.to(draws.v.device)
-            parts.append((
-                self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
-                self.standardiser.from_standard(draws.mean()),
-                draws.covariance().double() * torch.outer(scale, scale),
-                draws.effective_sample_size(),
-            ))  # fmt: skip
+        with torch.no_grad(), isolated_rng(random_state):
+            for first, _, ready in self._standardised_chunks(data, n_proposals):
+                draws = self.proposing.weigh(self.density, ready, n_proposals)
+                unreached = ~draws.log_weights.amax(0).isfinite()
+                self._refuse_out_of_reach(unreached.cpu().numpy(), first)
+                scale = self.standardiser.scale.to(draws.v.device)
+                parts.append((
+                    self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
+                    self.standardiser.from_standard(draws.mean()),
+                    draws.covariance().double() * torch.outer(scale, scale),
+                    draws.effective_sample_size(),
+                ))  # fmt: skip
         samples, mean, covariance, size = (
             torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True)
         )
@@ -225,14 +227,13 @@ class WeightedFit(FittedDensity):
         return self.proposing.for_other_rows(self.density)
 
     def _standardised_chunks(
-        self, data: Observations, n_draws: int, random_state: RandomState
+        self, data: Observations, n_draws: int
     ) -> Iterator[tuple[int, Observations, Observations]]:
         """Walk through chunks of bounded memory: first row, the rows, and these standardised."""
         first = 0
-        with torch.no_grad(), isolated_rng(random_state):
-            for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
-                yield first, part, standardised(self.standardiser, part, first)
-                first += len(part)
+        for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
+            yield first, part, standardised(self.standardiser, part, first)
+            first += len(part)
 
     def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""

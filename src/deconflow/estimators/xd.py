@@ -31,6 +31,7 @@ from deconflow.estimators.xd_settings import (
     several,
     threads,
 )
+from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import check_form
 from deconflow.noise import Noise, as_noise
@@ -104,7 +105,8 @@ class XDGMM(DensityEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
-        Threads; None or -1 for one per processor. The answer does not depend on it.
+        Threads; None or -1 for one per processor that the process was allowed. The answer does not
+        depend on it.
 
     Attributes
     ----------
@@ -254,7 +256,8 @@ class XDGMM(DensityEstimator):
         if not isinstance(noise, Noise | Distribution):
             noise = as_floats(noise, "noise")
             noise = noise[None] if noise.ndim == 2 else noise
-        parts = as_noise(noise, 1, dim).as_mixture().take()
+        with as_guest():
+            parts = as_noise(noise, 1, dim).as_mixture().take()
         covariances = parts.covariances[0]
         if parts.diagonal:
             covariances = covariances[:, :, None] * np.eye(dim)
@@ -290,7 +293,7 @@ class XDGMM(DensityEstimator):
         check_settings(self)
         check_seed(self.random_state)
         refuse_noise_as_y(w, y, noise)
-        with unchanged_on_failure(self), clear_errors():
+        with as_guest(), unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted
             data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
@@ -350,10 +353,11 @@ class XDGMM(DensityEstimator):
         twin = clone(self)
         data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
         settings = as_settings(self, 1, float(several(self.floor)[0]))
-        return compare(
-            data, settings, n_components, n_init=self.n_init, folds=n_folds,
-            random_state=self.random_state,
-        )  # fmt: skip
+        with as_guest():
+            return compare(
+                data, settings, n_components, n_init=self.n_init, folds=n_folds,
+                random_state=self.random_state,
+            )  # fmt: skip
 
     def _check_parameters(self) -> None:
         check_settings(self)

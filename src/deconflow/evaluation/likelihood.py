@@ -18,6 +18,7 @@ from torch.quasirandom import SobolEngine
 
 from deconflow.densities import Density
 from deconflow.posteriors import STRETCH, RowMixtures, RowsWithProposals
+from deconflow.randomness import own_generator
 
 NARROW = 0.85
 REPEATS = 8
@@ -101,15 +102,16 @@ def _controlled(weights: Tensor, control: Tensor) -> Tensor:
 def _quasi_random_draws(mixtures: RowMixtures, points: int) -> Tensor:
     """Draw ``(R P, n, D)``: one scrambled Sobol set, shifted anew for each row and repeat."""
     n, count, dim = mixtures.means.shape
-    seed = int(torch.randint(2**31 - 1, ()))
-    sobol = SobolEngine(dim + 1, scramble=True, seed=seed).draw(points)  # (P, D + 1)
-    shifts = torch.rand(REPEATS, 1, n, dim + 1)
+    seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
+    engine = SobolEngine(dim + 1, scramble=True, seed=seed)
+    sobol = engine.draw(points, dtype=torch.float32)  # (P, D + 1)
+    shifts = torch.rand(REPEATS, 1, n, dim + 1, generator=own_generator())
     u = ((sobol[:, None] + shifts) % 1).flatten(0, 1).to(mixtures.means.dtype)  # (R P, n, D + 1)
     shares = torch.tensor([NARROW, 1 - NARROW], dtype=u.dtype)
     edges = (shares[:, None] * mixtures.log_weights.exp()[:, None]).flatten(1).cumsum(1)
     edges = edges / edges[:, -1:]
     part = torch.searchsorted(edges, u[..., 0].mT.contiguous()).mT.clamp(max=2 * count - 1)
-    stretch = torch.where(part < count, 1.0, STRETCH).unsqueeze(-1)
+    stretch = torch.where(part < count, 1.0, STRETCH).to(u.dtype).unsqueeze(-1)
     tiny = torch.finfo(u.dtype).eps
     white = stretch * torch.special.ndtri(u[..., 1:].clamp(tiny, 1 - tiny))
     row = torch.arange(n).expand_as(part)

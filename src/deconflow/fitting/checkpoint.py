@@ -16,6 +16,7 @@ from torch import nn
 from deconflow.files import NoRoomError, replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives import RowData
+from deconflow.randomness import Draws
 
 UNREADABLE = (
     RuntimeError,
@@ -103,8 +104,7 @@ def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:
     like = next(objective.parameters())
     some = data[:: max(1, len(data) // 64)].to(dtype=like.dtype, device=like.device)
     was_training = objective.training
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(0)
+    with torch.no_grad(), Draws(0).in_use():
         digest.update(objective.eval()(some).cpu().numpy().tobytes())
     objective.train(was_training)
     return digest.hexdigest()

@@ -18,6 +18,7 @@ from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.checkpoint import Checkpoint, identity_of
 from deconflow.fitting.settings import History, Training
 from deconflow.objectives import Objective, RowData
+from deconflow.randomness import Draws, draws_in_use
 
 POINTS_AT_ONCE = 10_000
 """Latent points in one pass: few enough for the processor's cache, enough to hide overhead."""
@@ -68,9 +69,9 @@ def fit(
     History
         What happened. The objective holds the best (averaged) weights.
     """
-    return _Fit(objective, train, validation, training or Training(), checkpoint).run(
-        progress, tuple(callbacks)
-    )
+    with draws_in_use() as draws:
+        run = _Fit(objective, train, validation, training or Training(), checkpoint, draws)
+        return run.run(progress, tuple(callbacks))
 
 
 class _Fit:
@@ -83,12 +84,14 @@ class _Fit:
         validation: RowData | None,
         training: Training,
         checkpoint: str | Path | None,
+        draws: Draws,
     ) -> None:
         self.objective, self.train, self.validation = objective, train, validation
-        self.training = training
+        self.training, self.own = training, draws.generator("cpu")
         self.file = checkpoint and Checkpoint(checkpoint, identity_of(objective, train, training))
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
+        self.on_device = draws.generator(self.like.device)
         self.optimiser = torch.optim.AdamW(
             self.parameters,
             lr=training.learning_rate,
@@ -104,7 +107,7 @@ class _Fit:
         self.good = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
-        self.validation_seed = int(torch.randint(2**31, ()))
+        self.validation_seed = int(torch.randint(2**31, (), generator=self.own))
 
     @property
     def candidate(self) -> Objective:
@@ -148,7 +151,7 @@ class _Fit:
         start = time.perf_counter()
         self.history.learning_rate.append(self.optimiser.param_groups[0]["lr"])
         self.objective.train()
-        order = torch.randperm(len(self.train))
+        order = torch.randperm(len(self.train), generator=self.own)
         values = [self._step(rows) for rows in order.split(self.training.batch_size)]
         finite = [value for value in values if value is not None]
         self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
@@ -266,8 +269,8 @@ class _Fit:
             "bad_steps": self.bad_steps,
             "history": self.history.as_dict(),
             "validation_seed": self.validation_seed,
-            "rng": torch.get_rng_state(),
-            "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "rng": self.own.get_state(),
+            "cuda_rng": [self.on_device.get_state()] if self.like.is_cuda else [],
         }
 
     def _resume(self) -> None:
@@ -286,9 +289,9 @@ class _Fit:
         self.good = state["good"]
         self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
         self.history = History(**state["history"])
-        torch.set_rng_state(state["rng"])
+        self.own.set_state(state["rng"])
         if state["cuda_rng"]:
-            torch.cuda.set_rng_state_all(state["cuda_rng"])
+            self.on_device.set_state(state["cuda_rng"][0])
 
 
 def _settle_allocator() -> None:
@@ -313,8 +316,7 @@ def row_objectives(objective: Objective, data: RowData, seed: int) -> Tensor:
     was_training = objective.training
     objective.eval()
     values = []
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with Draws(seed).in_use():
         for start in range(0, len(data), size):
             part = data[start : start + size].to(dtype=like.dtype, device=like.device)
             values.append(objective(part).double().cpu())

@@ -19,7 +19,7 @@ from torch.distributions import (
 from deconflow.noise.catalogue import CATALOGUE, Array, Complex, as_array
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.noise.support import is_real, support_of
-from deconflow.randomness import isolated_rng
+from deconflow.randomness import isolated_rng, lend_generator
 
 NODES = 2001
 """Points of the integral over a density without a closed form."""
@@ -75,7 +75,7 @@ def of_gaussian(covariance: Array, t: Array) -> Complex:
 
 
 def _by_draws(law: Distribution, t: Array) -> Complex:
-    with isolated_rng(0):
+    with isolated_rng(0), lend_generator():
         draws = as_array(law.sample(torch.Size((DRAWS,))))[:, 0]
     step = max(1, AT_ONCE // DRAWS)
     parts = [np.exp(1j * draws @ t[i : i + step].T).mean(0) for i in range(0, len(t), step)]

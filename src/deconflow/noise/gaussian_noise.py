@@ -17,6 +17,7 @@ from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import JointMixture
+from deconflow.randomness import own_generator
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -72,7 +73,12 @@ class GaussianNoise(Noise):
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         white = torch.randn(
-            k, len(self), self.dim, dtype=self.factor.dtype, device=self.factor.device
+            k,
+            len(self),
+            self.dim,
+            dtype=self.factor.dtype,
+            device=self.factor.device,
+            generator=own_generator(self.factor.device),
         )
         return white * self.factor if self.diagonal else _multiply(self.factor, white)
 
@@ -265,7 +271,7 @@ def _singular_cholesky(covariance: Tensor, rows: Tensor, shared: bool) -> Tensor
 def _lower_from_root(root: Tensor) -> Tensor:
     """Turn ``A'`` into the lower-triangular ``L`` with ``L L' = A A'`` and a positive diagonal."""
     upper = torch.linalg.qr(root).R
-    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(upper)
     return (upper * signs.unsqueeze(-1)).mT
 
 

@@ -28,7 +28,7 @@ from deconflow.noise import fourier
 from deconflow.noise.catalogue import CATALOGUE, Array, KnownLaw, as_array
 from deconflow.noise.gaussian_parts import IndependentMixture, Index, JointMixture, Table
 from deconflow.noise.moments import finite_covariance, finite_mean
-from deconflow.randomness import isolated_rng
+from deconflow.randomness import isolated_rng, lend_generator
 
 PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
 PARTS_BEYOND = 4
@@ -68,7 +68,7 @@ def joint_mixture(law: Distribution, *, shared: bool) -> JointMixture:
 
 
 def _fitted_to_draws(law: Distribution) -> JointMixture:
-    with isolated_rng(0):
+    with isolated_rng(0), lend_generator():
         draws = as_array(law.sample(torch.Size((DRAWS,)))[:, 0])
     fit = GaussianMixture(8, tol=1e-5, max_iter=1000, random_state=0)
     with warnings.catch_warnings():  # a fit that might still gain a little is good enough
@@ -123,7 +123,7 @@ def _unit_parts(known: KnownLaw, shape: float, parts: int) -> Table:
 
 def _by_value(law: Distribution, parts: int) -> Table:
     """Fit each row's and value's density, tabulated between its extreme quantiles."""
-    with isolated_rng(0):
+    with isolated_rng(0), lend_generator():
         draws = law.sample(torch.Size((4000,))).sort(0).values
     low, high = draws[4], draws[-5]
     share = torch.linspace(0, 1, 300, dtype=draws.dtype)[:, None, None]

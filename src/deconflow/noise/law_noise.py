@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, Transform, biject_to
 
 from deconflow.checks import as_tensor, first_bad, place
+from deconflow.guests import as_guest
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
@@ -27,6 +28,7 @@ from deconflow.noise.support import (
     log_prob_inside,
     support_of,
 )
+from deconflow.randomness import lend_generator
 
 Law = Callable[..., Distribution]
 
@@ -92,9 +94,10 @@ class LawNoise(Noise):
 
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
-        if self.shared:
-            return self.distribution.sample(torch.Size((k, len(self)))).squeeze(2) / self.unit
-        return self.distribution.sample(torch.Size((k,))) / self.unit
+        shape = torch.Size((k, len(self)) if self.shared else (k,))
+        with lend_generator():
+            drawn = self.distribution.sample(shape)
+        return (drawn.squeeze(2) if self.shared else drawn) / self.unit
 
     def mean(self) -> Tensor:
         """Means ``(N or 1, D)``, zero where the law has none."""
@@ -182,6 +185,7 @@ class LawNoise(Noise):
         return replace(self, parameters=taken, n_rows=n_rows, observed=observed, _made={})
 
 
+@as_guest()
 def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor) -> LawNoise:
     """Make noise of any law.
 

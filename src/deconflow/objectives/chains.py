@@ -221,7 +221,7 @@ class Chains(Objective):
         """Let fresh values compete with the kept ones, and keep a winner for each row."""
         kept = self.latents[:, row].unsqueeze(1)
         draws = self.weigh(data, torch.cat([kept, self._fresh(data)], 1))
-        winner = torch.multinomial(draws.normalised.mT, 1).squeeze(1)
+        winner = draws.choose(1).squeeze(1)
         won = draws.v[winner, torch.arange(len(winner))]
         self.latents[:, row] = self._by_member(won)
         self.visits[row] += 1

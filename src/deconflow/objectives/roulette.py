@@ -14,6 +14,7 @@ from deconflow.objectives.base import Objective
 from deconflow.objectives.posterior_steps import proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import PosteriorModel
+from deconflow.randomness import drawn_again, own_generator
 
 POINTS_AT_ONCE = 10_000
 """Latent points whose activations are kept at a time; those beyond are computed again."""
@@ -88,7 +89,7 @@ class Roulette(Objective):
 
     def draw_levels(self, n: int) -> Tensor:
         """Draw a level for each of ``n`` rows, with ``P(level >= l) = 2^(-decay l)``."""
-        u = 1 - torch.rand(n, dtype=torch.float64)  # in (0, 1]
+        u = 1 - torch.rand(n, dtype=torch.float64, generator=own_generator())  # in (0, 1]
         return torch.floor(-torch.log2(u) / self.decay).long()
 
     def estimate(self, data: Observations, levels: Tensor) -> Tensor:
@@ -117,7 +118,15 @@ class Roulette(Objective):
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():
             return self.density.log_prob(v) + rest
-        return checkpoint(self.density.log_prob, v, use_reentrant=False) + rest
+        kept_by_torch = own_generator() is None
+        again = checkpoint(
+            self.density.log_prob,
+            v,
+            use_reentrant=False,
+            preserve_rng_state=kept_by_torch,
+            context_fn=drawn_again,
+        )
+        return again + rest
 
 
 def telescope(blocks: Tensor, decay: float) -> Tensor:

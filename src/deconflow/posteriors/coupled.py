@@ -12,6 +12,7 @@ from deconflow.densities import Density
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.resampling import WeightedDraws, weigh
+from deconflow.randomness import own_generator
 
 MOST_STEPS = 10_000
 STEPS_AT_ONCE = 4
@@ -142,7 +143,7 @@ def couple_choices(p: Tensor, q: Tensor, same_state: Tensor) -> tuple[Tensor, Te
         Both indices, and whether they are one state, each ``(N,)``.
     """
     common = torch.minimum(p, q) * same_state
-    together = torch.rand(len(p), dtype=p.dtype, device=p.device) < common.sum(-1)
+    together = p.new_empty(len(p)).uniform_(generator=own_generator(p.device)) < common.sum(-1)
     shared = _pick(common, otherwise=p)
     i = torch.where(together, shared, _pick(p - common, otherwise=p))
     j = torch.where(together, shared, _pick(q - common, otherwise=q))
@@ -253,4 +254,4 @@ def _pick(masses: Tensor, otherwise: Tensor | None = None) -> Tensor:
     """Draw an index by the masses of each row, or by ``otherwise`` in rows without any."""
     if otherwise is not None:
         masses = torch.where(masses.sum(-1, keepdim=True) > 0, masses, otherwise)
-    return torch.multinomial(masses, 1).squeeze(1)
+    return torch.multinomial(masses, 1, generator=own_generator(masses.device)).squeeze(1)

@@ -13,6 +13,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
 from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.randomness import own_generator
 
 LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
@@ -126,7 +127,7 @@ class MixtureNetwork(PosteriorModel):
         parts = self.network.output.bias.zero_().unflatten(0, (self.components, -1))
         _, means, raw, _ = parts.split(self.sizes, -1)
         if self.components > 1:
-            means += START_SPREAD * torch.randn_like(means)
+            means += START_SPREAD * torch.empty_like(means).normal_(generator=own_generator())
             raw -= 0.5 * math.log(1 - START_SPREAD**2)  # the whole has about unit variance
 
 

@@ -19,6 +19,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors.mixture_network import MixtureNetwork
 from deconflow.posteriors.resampling import WeightedDraws
 from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.randomness import own_generator
 from deconflow.xd import posterior
 
 STRETCH = 2.0
@@ -102,8 +103,9 @@ class DefensiveProposal:
     def sample(self, data: RowsWithProposals, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         narrow, _, kernel = self._shares(data)
-        u = torch.rand(k, len(data), 1, dtype=data.mixtures.means.dtype)
-        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH))
+        dtype = data.mixtures.means.dtype
+        u = torch.rand(k, len(data), 1, dtype=dtype, generator=own_generator())
+        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
         if kernel == 0:
             return v
         observed = data.observations

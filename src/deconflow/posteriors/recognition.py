@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor, nn
 
 from deconflow.densities import (
@@ -17,6 +16,7 @@ from deconflow.densities import (
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
+from deconflow.randomness import own_generator
 
 
 class RecognitionFlow(PosteriorModel):
@@ -73,7 +73,8 @@ class RecognitionFlow(PosteriorModel):
 
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities, in one pass."""
-        u = torch.randn(k, len(data), self.dim, dtype=data.w.dtype, device=data.w.device)
+        u = data.w.new_empty(k, len(data), self.dim)
+        u.normal_(generator=own_generator(u.device))
         z, inner = compose(self.layers, self._context(data)).call_and_ladj(u)
         v, outer = to_truth(data, z, self.anchored)
         log_normal = -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi))

@@ -11,6 +11,7 @@ from torch import Tensor
 from deconflow.densities import Density
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
+from deconflow.randomness import own_generator
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,14 @@ class WeightedDraws:
         pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
         return [WeightedDraws(v, log_weights) for v, log_weights in pairs]
 
+    def choose(self, n: int) -> Tensor:
+        """Draw the numbers ``(N, n)`` of proposals, by weight."""
+        own = own_generator(self.v.device)
+        return torch.multinomial(self.normalised.mT, n, replacement=True, generator=own)
+
     def resample(self, n: int) -> Tensor:
         """Draw ``(n, N, D)`` from the proposals by weight."""
-        choice = torch.multinomial(self.normalised.mT, n, replacement=True).mT
+        choice = self.choose(n).mT
         return torch.gather(self.v, 0, choice.unsqueeze(-1).expand(-1, -1, self.v.shape[-1]))
 
 

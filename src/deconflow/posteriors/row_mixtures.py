@@ -12,6 +12,7 @@ from torch import Tensor
 
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import RowIndex
+from deconflow.randomness import own_generator
 
 NEGLIGIBLE = 1e-300
 
@@ -104,13 +105,14 @@ class RowMixtures:
         """
         with torch.no_grad():
             n, _, dim = self.means.shape
-            which = torch.multinomial(self.log_weights.exp(), k, replacement=True).mT  # (k, N)
+            own, chances = own_generator(self.means.device), self.log_weights.exp()
+            which = torch.multinomial(chances, k, replacement=True, generator=own).mT  # (k, N)
             row = torch.arange(n, device=which.device).expand_as(which)
             means = self.means[row, which]
             if stretch is None:
-                white = torch.randn_like(means)
+                white = torch.empty_like(means).normal_(generator=own)
             else:  # another order in memory, hence of the numbers drawn: seeds keep their fits
-                white = stretch * torch.randn(k, n, dim, dtype=means.dtype, device=means.device)
+                white = stretch * means.new_empty(k, n, dim).normal_(generator=own)
             turned = (self.factors[row, which] @ white.unsqueeze(-1)).squeeze(-1)
             return means + turned
 

@@ -96,7 +96,8 @@ def expectation(
     if responsibilities:
         sums.responsibilities = np.empty((rows.n_rows, K))
     passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
-    workers = min(cpus(threads), sum(one.work for one in passes) // SMALLEST_JOB)
+    worth = sum(one.work for one in passes) // SMALLEST_JOB
+    workers = min(cpus(threads), worth) if worth > 1 else 1
     if workers > 1:
         jobs = [(one, job) for one in passes for job in one.jobs(workers)]
         list(_pool(workers, os.getpid()).map(lambda job: job[0].run(*job[1]), jobs))

@@ -6,14 +6,12 @@ converge as fast, but to densities of more spikes: on moons twice as far from th
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from threadpoolctl import ThreadpoolController
 
+from deconflow._limits import openmp_threads
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -75,7 +73,7 @@ class Starter:
         distinct = len(np.unique(self.points, axis=0))
         clusters = min(n_components, distinct)
         means = KMeans(clusters, n_init=1, random_state=rng.randint(2**31 - 1))
-        with _thread_pools().limit(limits=1, user_api="openmp"):  # fast enough, and repeatable
+        with openmp_threads(1):  # fast enough, and repeatable
             return means.fit(self._bounded()).labels_
 
     def _bounded(self) -> Array:
@@ -106,11 +104,6 @@ class Starter:
         whole = _covariance(points) / n_components ** (2 / self.dim)
         covariances = np.repeat(with_floor(whole[None], self.floor), n_components, axis=0)
         return GaussianMixture(np.full(n_components, 1 / n_components), points[chosen], covariances)
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _covariance(points: Array) -> Array:

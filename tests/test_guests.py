@@ -1,0 +1,303 @@
+"""A guest in others' programs: random state, defaults and threads of the process are theirs."""
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from torch.distributions import (
+    Beta,
+    Categorical,
+    Cauchy,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    Gumbel,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+    VonMises,
+)
+
+from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, FlowDeconvolver, WaveletDeconvolver
+from deconflow._limits import _threads_of_products, cpus, threads_at_most
+from deconflow.auto import plan, training
+from deconflow.auto.fit import Comparison
+from deconflow.guests import as_guest
+from deconflow.noise import from_law, gaussian, laplace, student_t, uniform
+from deconflow.noise.split_normal_law import SplitNormal
+from deconflow.randomness import Draws, lend_generator
+
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(60, 2)) * [1.0, 0.5] + [2.0, -1.0]
+SD = RNG.uniform(0.1, 0.4, size=W.shape)
+TINY = {"epochs": 2, "batch_size": 40, "hidden": 8, "n_layers": 2, "posterior_layers": 2}
+
+
+def flow(**settings):
+    return FlowDeconvolver(**{**TINY, "n_draws": 4, "random_state": 0, **settings})
+
+
+def gumbel(scale):
+    return Gumbel(0.0 * scale, scale)
+
+
+FITS = {
+    "XDGMM": (XDGMM(2, random_state=0), lambda: SD),
+    "XDGMM, chosen": (XDGMM([1, 2], n_folds=2, floor=0.1, random_state=0), lambda: laplace([0.2, 0.1])),
+    "XDGMM, minibatch": (XDGMM(2, method="minibatch", random_state=0), lambda: gaussian(sd=SD)),
+    "KDE": (DeconvolvingKDE(), lambda: SD),
+    "KDE, a law": (DeconvolvingKDE(), lambda: from_law(gumbel, shared=True, scale=SD[:1])),
+    "wavelet": (WaveletDeconvolver(), lambda: laplace([0.2])),
+    "maf": (flow(dropout=0.1), lambda: SD),
+    "maf, double": (flow(dtype="float64", averaging=0.9), lambda: student_t(SD, 5.0)),
+    "made": (flow(flow="made", objective="roulette", base_components=3), lambda: SD),
+    "spline": (flow(flow="spline", objective="wake_sleep"), lambda: from_law(gumbel, scale=SD)),
+    "coupling": (
+        flow(flow="coupling", objective="wake_wake", posterior_family="mixture"), lambda: SD
+    ),
+    "mixture": (flow(flow="mixture", objective="coupled"), lambda: uniform(0.5 * SD)),
+    "exact": (
+        flow(flow="gaussian_mixture", posterior_family="exact", base_components=2),
+        lambda: gaussian(covariance=SD[:, :, None] * np.eye(2)),
+    ),
+    "Deconvolver": (Deconvolver(quick=True, n_jobs=1, random_state=0), lambda: SD),
+}  # fmt: skip
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A Deconvolver of short flows, which win."""
+    monkeypatch.setattr(plan, "QUICK", 20)
+    monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
+    monkeypatch.setattr(Comparison, "flows_win", lambda self: True)
+
+
+def answers(model, w, noise):
+    """Something of everything that a model is asked."""
+    posterior = model.posterior(w, noise=noise, n_samples=3, n_proposals=20)
+    asked = [
+        model.score_samples(w),
+        model.score_observations(w, noise=noise),
+        model.sample(5, random_state=1),
+        posterior.mean,
+        posterior.sample(2, random_state=0),
+    ]
+    if isinstance(model, XDGMM | DeconvolvingKDE | Deconvolver):  # for flows these are slow
+        asked.append(model.condition(w[:7, :1], [0], n_samples=5).mean)
+        asked.append(model.marginal([1]).log_prob(w[:7, 1:]))
+    return asked
+
+
+def enter_odd_world(stack):
+    """All that a program may set for torch, at once."""
+    stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+    stack.callback(torch.set_default_device, None)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    stack.enter_context(torch.inference_mode())
+    stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+
+
+def same(one, other):
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FITS)
+def test_what_the_caller_has_set_for_torch_changes_no_bit(name, one_thread, short, tmp_path):
+    model, noise = FITS[name]
+    w = W[:, :1] if name == "wavelet" else W
+    expected = answers(clone(model).fit(w, noise=noise()), w, noise())
+    with ExitStack() as stack:
+        enter_odd_world(stack)
+        law = noise()
+        fitted = clone(model).fit(w, noise=law)
+        same(answers(fitted, w, law), expected)
+        fitted.save(tmp_path / "model")
+        loaded = type(fitted).load(tmp_path / "model")
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.is_inference_mode_enabled()
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.zeros(1).is_meta
+    same(answers(loaded, w, law), expected)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_flow_learns_where_gradients_are_off(mode):
+    with mode():
+        model = flow().fit(W, noise=gaussian(sd=SD))
+    assert all(weight.requires_grad for weight in model.density_.density.parameters())
+    model.set_params(warm_start=True).fit(W, noise=SD)  # the weights can be trained on
+
+
+def test_a_fit_in_an_odd_world_goes_on_from_its_checkpoint(tmp_path):
+    whole = flow(checkpoint=tmp_path / "one").fit(W, noise=SD)
+    with ExitStack() as stack:
+        enter_odd_world(stack)
+        flow(checkpoint=tmp_path / "two").fit(W, noise=SD)
+        again = flow(checkpoint=tmp_path / "two").fit(W, noise=SD)
+    same([again.score_samples(W)], [whole.score_samples(W)])
+
+
+def test_what_is_set_inside_is_as_it_was_afterwards():
+    with ExitStack() as stack:
+        enter_odd_world(stack)
+        with pytest.raises(ZeroDivisionError), as_guest():
+            assert torch.is_grad_enabled()
+            assert not torch.is_inference_mode_enabled()
+            assert torch.zeros(1).dtype == torch.float32
+            assert torch.ones(1, dtype=torch.float64).device.type == "cpu"
+            1 / 0  # noqa: B018
+        assert torch.zeros(1).is_meta
+        assert torch.is_inference_mode_enabled()
+
+
+# -- random state -------------------------------------------------------------------------------
+
+
+class Elsewhere(threading.Thread):
+    """Another part of the program, which draws from torch's own generator all the while."""
+
+    def __init__(self):
+        super().__init__()
+        self.done, self.drawn = threading.Event(), []
+
+    def run(self):
+        while not self.done.is_set():
+            self.drawn.append(torch.rand(2))
+            self.done.wait(1e-4)
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.join()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FITS)
+def test_another_thread_draws_what_it_would_alone(name, short):
+    model, noise = FITS[name]
+    w = W[:, :1] if name == "wavelet" else W
+    states = random.getstate(), np.random.get_state()[1].copy()
+    torch.manual_seed(1)
+    elsewhere = Elsewhere()
+    with elsewhere:
+        answers(clone(model).fit(w, noise=noise()), w, noise())
+    torch.manual_seed(1)
+    assert torch.equal(
+        torch.stack(elsewhere.drawn), torch.stack([torch.rand(2) for _ in elsewhere.drawn])
+    )
+    assert random.getstate() == states[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+
+
+def test_two_fits_at_once_end_where_they_would_alone(one_thread):
+    laws = [SD, student_t(SD, 5.0), from_law(gumbel, scale=SD)]
+    alone = [flow(dropout=0.2).fit(W, noise=law).sample(9, random_state=0) for law in laws]
+    with ThreadPoolExecutor(3) as pool:
+        models = pool.map(lambda law: flow(dropout=0.2).fit(W, noise=law), laws)
+        together = [model.sample(9, random_state=0) for model in models]
+    same(together, alone)
+
+
+def test_a_failed_question_leaves_nothing_behind():
+    model = flow().fit(W, noise=SD)
+    with pytest.raises(ValueError, match="can reach") as kept:
+        model.posterior(np.vstack([W, [[1e30, 1e30]]]), noise=1e-3)
+    torch.manual_seed(3)
+    model.density_.density.sample(2)
+    after = torch.get_rng_state()
+    torch.manual_seed(3)
+    assert not torch.equal(torch.get_rng_state(), after), kept  # it drew from torch's own
+
+
+def test_the_density_of_a_bounded_law_draws_nothing():
+    before = torch.get_rng_state()
+    assert uniform(SD).log_prob(torch.full((1, *SD.shape), 9.0, dtype=torch.float64)).isinf().all()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+LAWS = [
+    StudentT(torch.full((3, 2), 3.0)), Gamma(torch.ones(3, 2), 1.0), Beta(torch.ones(3, 2), 2.0),
+    Dirichlet(torch.ones(3, 2)), VonMises(torch.zeros(3, 2), 1.0), Exponential(torch.ones(3, 2)),
+    SplitNormal(torch.ones(3, 2), torch.ones(3, 2)), Gumbel(torch.zeros(3, 2), 1.0),
+    MultivariateNormal(torch.zeros(3, 2), torch.eye(2)), Cauchy(torch.zeros(3, 2), 1.0),
+    MixtureSameFamily(Categorical(torch.ones(3, 2)), Normal(torch.zeros(3, 2), 1.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_a_law_draws_with_a_lent_generator_as_with_torchs_own(law):
+    torch.manual_seed(5)
+    expected, before = law.sample((4,)), torch.get_rng_state()
+    with Draws(5).in_use(), lend_generator():
+        drawn = law.sample((4,))
+    assert torch.equal(drawn, expected)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# -- threads ------------------------------------------------------------------------------------
+
+
+def test_processors_are_those_that_were_allowed(monkeypatch):
+    monkeypatch.setattr("joblib.effective_n_jobs", lambda n_jobs: 8)
+    for said, count in {"1": 1, "3,2": 3, "": 8, "none": 8, "99": 8}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+        assert cpus() == cpus(-1) == count
+        assert cpus(5) == 5
+
+
+def test_a_worker_of_joblib_uses_its_own_share(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    shares = Parallel(2, backend="loky", inner_max_num_threads=1)(delayed(cpus)() for _ in range(2))
+    assert shares == [1, 1]
+
+
+def test_one_job_keeps_torch_to_one_thread(monkeypatch, short):
+    seen, train = [], training.fit
+    monkeypatch.setattr(
+        training, "fit", lambda *a, **k: seen.append(torch.get_num_threads()) or train(*a, **k)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        model = Deconvolver(quick=True, n_jobs=1, random_state=0)
+        log_prob = type(model).score_samples
+        model.fit(W, noise=SD)
+        monkeypatch.setattr(
+            type(model.density_), "_log_prob", lambda self, v: seen.append(torch.get_num_threads())
+        )
+        log_prob(model, W)
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_threads_of_torch_are_limited_also_where_a_program_has_set_them():
+    def in_a_thread():
+        torch.set_num_threads(3)
+        with threads_at_most(2):
+            inside = torch.get_num_threads(), _threads_of_products()
+        with threads_at_most(9):
+            more = torch.get_num_threads()
+        return inside, more, torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            inside, more, after = pool.submit(in_a_thread).result()
+        assert inside[0] == 2 >= inside[1]
+        assert (more, after) == (3, 3)
+    finally:
+        torch.set_num_threads(before)
