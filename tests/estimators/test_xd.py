@@ -359,7 +359,6 @@ BAD = {
     "covariances": ({"covariances_init": [[[1, 2], [2, 1]]]}, "positive semi-definite"),
     "weights": ({"weights_init": [-1.0]}, "weights_init of at least 0"),
     "flags": ({"n_components": 2, "fixed_means": [True] * 3}, "fixed_means as a boolean"),
-    "folds": ({"average_over": "folds"}, "n_average of at least 2"),
     "one fold": ({"n_folds": 1}, "n_folds as a whole number of at least 2; got 1"),
 }
 

@@ -51,7 +51,7 @@ def rank_gaps(ranks: Array) -> tuple[Array, Array]:
 
 
 def _simulated(model: Any, noise: Noise, count: int, rng: np.random.Generator) -> Array:
-    """Draw ``(count, N, D)``, truth and noise by seeds of their own, lest they use equal numbers."""
+    """Draw ``(count, N, D)``; truth and noise have seeds of their own, to be independent."""
     of_truth, of_noise = rng.integers(2**31, size=2).tolist()
     with isolated_rng(of_noise):
         blur = noise.sample(count).double().numpy()

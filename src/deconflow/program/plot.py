@@ -66,7 +66,10 @@ class Measured:
         """Find rows by their numbers in the table."""
         for row in rows:
             if row not in self.places:
-                raise ValueError(f"Expected --rows that can be used; got {row}.")
+                raise ValueError(
+                    f"Expected --rows among the {len(self.places)} that can be used, from "
+                    f"{self.places[0]} to {self.places[-1]}; got {row}."
+                )
         return np.searchsorted(self.places, rows)
 
 
