@@ -239,6 +239,29 @@ def test_average_of_starts_is_a_density_average():
     assert folds.means_.shape == (15, 2)
 
 
+def test_one_fit_is_no_average_over_anything():
+    _, w = toy(200)
+    one, other = (
+        XDGMM(2, average_over=over, random_state=0).fit(w, noise=NOISE)
+        for over in ("starts", "folds")
+    )
+    assert np.array_equal(one.means_, other.means_)
+    assert one.describe() == "Gaussian mixture with 2 components."
+
+
+def test_a_choice_is_said_and_its_progress_shown(capsys):
+    _, w = toy(200)
+    model = XDGMM([1, 2], floor=[0.1, 0.2], n_average=2, verbose=True, random_state=0)
+    words = model.fit(w, noise=NOISE).describe()
+    assert words.startswith(
+        "Average of 2 Gaussian mixtures with 2 components each, chosen from 1, 2"
+    )
+    assert words.endswith(", chosen from 0.1, 0.2.")
+    shown = capsys.readouterr().err
+    assert "choosing components: 100%" in shown
+    assert "mixtures to average: 100%" in shown
+
+
 def test_choice_finds_three_components():
     _, w = toy(6000)
     model = XDGMM(

@@ -104,7 +104,10 @@ def make_estimator(
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in known}
-    model = cls(**(parameters | _parse(settings, known, method)))
+    given = _parse(settings, known, method)
+    if given.get("n_average") == 1:
+        parameters.pop("average_over", None)  # of no meaning, and not worth a line
+    model = cls(**(parameters | given))
     model._check_parameters()
     return model
 
