@@ -354,7 +354,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "demo"])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_of_each_help_works(folder, name):
     assert EXAMPLES[name].split()[0] == name
     assert f"Example: deconflow {EXAMPLES[name]}" in succeed(name, "--help")
