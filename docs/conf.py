@@ -13,4 +13,4 @@ exclude_patterns = ["_build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = True
-napoleon_use_ivar = True
+napoleon_use_ivar = False  # `density_` as an ivar would be a link, and lose its underscore

@@ -170,17 +170,31 @@ def test_no_estimator_writes_a_question_again(name):
     assert [cls.__name__ for cls in ESTIMATORS if name in vars(cls)] == []
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["fit", "--help"], ["fti"]])
-def test_the_program_starts_at_once(words):
+def _without_heavy_imports(words, but=()):
+    """Run the program in a process of its own, and see that it imported nothing heavy."""
+    heavy = [name for name in HEAVY if name not in but]
     code = (
         "import sys; from deconflow.__main__ import main\n"
         f"sys.argv = ['deconflow', *{words!r}]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+        f"print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
+    return done
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["fit", "--help"], ["fti"]])
+def test_the_program_starts_at_once(words):
+    _without_heavy_imports(words)
+
+
+def test_a_column_that_is_missing_is_said_at_once(tmp_path):
+    table = tmp_path / "stars.csv"
+    table.write_text("x,x_err\n1,2\n")
+    words = ["fit", str(table), "-c", "z", "-o", str(tmp_path / "model")]
+    assert "Expected the column 'z'" in _without_heavy_imports(words, but=["pyarrow"]).stderr
 
 
 def test_info_starts_at_once(tmp_path):
@@ -188,17 +202,9 @@ def test_info_starts_at_once(tmp_path):
     table = tmp_path / "stars.csv"
     table.write_text("x,x_err\n" + "\n".join(f"{0.1 * i},0.5" for i in range(30)) + "\n")
     succeed("fit", table, "-c", "x", "-o", tmp_path / "model", *XD)
-    code = (
-        "import sys; from deconflow.__main__ import main\n"
-        f"sys.argv = ['deconflow', 'info', {str(tmp_path / 'model')!r}]\n"
-        "try: main()\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "setting    n_components = 2" in done.stdout
-    assert "Simulated measurements" in done.stdout
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    said = _without_heavy_imports(["info", str(tmp_path / "model")]).stdout
+    assert "setting    n_components = 2" in said
+    assert "Simulated measurements" in said
 
 
 def test_editors_see_types_and_public_names():

@@ -1,4 +1,5 @@
 import matplotlib
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -6,6 +7,7 @@ import deconflow
 from deconflow import Deconvolver, FlowDeconvolver, cli
 from deconflow.__main__ import main
 from deconflow.auto import plan
+from deconflow.demo import _draw, cell_nuclei
 
 matplotlib.use("Agg")
 
@@ -82,3 +84,7 @@ def test_examples_in_the_documents_run(name, short_fits, tmp_path, monkeypatch, 
     names = {}
     for block in blocks:
         exec(block, names)
+    if name == "README.md":
+        _draw(names["model"], cell_nuclei(), tmp_path / "demo.png")
+        ours, demo = (matplotlib.image.imread(f) for f in ("deconvolved.png", "demo.png"))
+        assert np.array_equal(ours, demo)

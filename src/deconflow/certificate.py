@@ -48,8 +48,8 @@ class Certificate:
         Upper less lower bound of ``log p(w)`` on simulated rows.
     fitted, fitted_error : float or None
         Mean ``log p(w)`` of rows that were fitted, and its standard error.
-    fitted_rows : int or None
-        How many these were.
+    fitted_rows, fitted_of : int or None
+        How many these were, taken at random from how many.
     converged : bool or None
         Whether the fit converged.
     posterior_size : tuple of float or None
@@ -70,6 +70,7 @@ class Certificate:
     fitted: float | None = None
     fitted_error: float | None = None
     fitted_rows: int | None = None
+    fitted_of: int | None = None
     converged: bool | None = None
     posterior_size: tuple[float, float] | None = None
     ranks: dict[str, float] = field(default_factory=dict)
@@ -135,10 +136,7 @@ class Certificate:
         if self.held_out is not None and not found:
             found.append("No reason for doubt was found.")
         if self.fitted is not None:
-            found.append(
-                f"Mean log p(w) of {self.fitted_rows} fitted rows: "
-                f"{self.fitted:.4f} +- {self.fitted_error:.4f}."
-            )
+            found.append(self._about_fitted())
         if self.converged is False:
             found.append("The fit did not converge: raise max_iter.")
         if self.ranks:
@@ -174,6 +172,14 @@ class Certificate:
         if self.pareto_k is None or self.efficiency is None:
             return False
         return self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY
+
+    def _about_fitted(self) -> str:
+        some = self.fitted_of is not None and self.fitted_of != self.fitted_rows
+        which = f" of the {self.fitted_of}, taken at random" if some else ""
+        return (
+            f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
+            f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
+        )
 
     def _about_ranks(self) -> str:
         bad = [name for name, p in self.ranks.items() if p < SUSPICIOUS / len(self.ranks)]

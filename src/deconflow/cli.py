@@ -22,7 +22,6 @@ COMMANDS = (fit, info, denoise, score, sample, condition, compare, plot, report,
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Density deconvolution: the density of the truth, from measurements with known noise.",

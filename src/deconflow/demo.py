@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from deconflow.estimators import Deconvolver
+from deconflow.files import replacing
 
 FEATURES = ("smoothness", "compactness", "symmetry")
-SHOWN_ROWS = 4
+SET_ASIDE, SHOWN_ROWS, STARS = 60, 4, 300
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
     data = cell_nuclei()
-    held_out, train = data[:60], data[60:]
+    held_out, train = data[:SET_ASIDE], data[SET_ASIDE:]
     start = time.perf_counter()
     model = Deconvolver(random_state=0, verbose=progress)
     model.fit(train.w, noise=train.sd)
@@ -54,6 +55,19 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     model.save(output / "model")
     _draw(model, data, output / "deconvolved.png")
     return _summary(model, train, held_out, seconds, output)
+
+
+def write_stars(path: Path) -> str:
+    """Write the table of the documents' examples: two clumps in ``x`` and ``y``, with errors."""
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(STARS, 2)) * [1.0, 0.5] + rng.integers(2, size=(STARS, 1)) * [4.0, 2.0]
+    sd = rng.uniform(0.1, 0.6, size=(STARS, 2))
+    rows = np.column_stack([v + sd * rng.normal(size=(STARS, 2)), sd]).round(3).tolist()
+    lines = ["name,x,y,x_err,y_err"]
+    lines += [",".join([f"star {i}", *map(str, row)]) for i, row in enumerate(rows)]
+    with replacing(path) as part:
+        part.write_text("\n".join(lines) + "\n")
+    return f"{STARS} simulated stars written to {path}."
 
 
 def _summary(

@@ -239,6 +239,29 @@ def test_average_of_starts_is_a_density_average():
     assert folds.means_.shape == (15, 2)
 
 
+def test_one_fit_is_no_average_over_anything():
+    _, w = toy(200)
+    one, other = (
+        XDGMM(2, average_over=over, random_state=0).fit(w, noise=NOISE)
+        for over in ("starts", "folds")
+    )
+    assert np.array_equal(one.means_, other.means_)
+    assert one.describe() == "Gaussian mixture with 2 components."
+
+
+def test_a_choice_is_said_and_its_progress_shown(capsys):
+    _, w = toy(200)
+    model = XDGMM([1, 2], floor=[0.1, 0.2], n_average=2, verbose=True, random_state=0)
+    words = model.fit(w, noise=NOISE).describe()
+    assert words.startswith(
+        "Average of 2 Gaussian mixtures with 2 components each, chosen from 1, 2"
+    )
+    assert words.endswith(", chosen from 0.1, 0.2.")
+    shown = capsys.readouterr().err
+    assert "choosing components: 100%" in shown
+    assert "mixtures to average: 100%" in shown
+
+
 def test_choice_finds_three_components():
     _, w = toy(6000)
     model = XDGMM(
@@ -359,7 +382,6 @@ BAD = {
     "covariances": ({"covariances_init": [[[1, 2], [2, 1]]]}, "positive semi-definite"),
     "weights": ({"weights_init": [-1.0]}, "weights_init of at least 0"),
     "flags": ({"n_components": 2, "fixed_means": [True] * 3}, "fixed_means as a boolean"),
-    "folds": ({"average_over": "folds"}, "n_average of at least 2"),
     "one fold": ({"n_folds": 1}, "n_folds as a whole number of at least 2; got 1"),
 }
 

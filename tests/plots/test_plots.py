@@ -117,7 +117,9 @@ class Chosen:
 
 def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
     ax = plots.marginals(Chosen())[0]
-    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "range of 3 mixtures"
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == (
+        "range of the 3 averaged mixtures"
+    )
     x, y = ax.lines[0].get_data()
     assert np.allclose(y, np.exp(Chosen().density_.log_prob(x[:, None])))
     ax = plots.history(Chosen())

@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 
 from deconflow import cli
 
-ONE_FIT = ("--set", "n_average=1", "--set", "average_over=starts")
+ONE_FIT = ("--set", "n_average=1")
 XD = ("--method", "xd", "--set", "n_components=2", *ONE_FIT)
 
 

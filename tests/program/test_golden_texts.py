@@ -28,12 +28,21 @@ SHOWN_LINES = 9
 COMMANDS = (
     "fit", "info", "denoise", "score", "sample", "condition", "compare", "plot", "report", "demo",
 )  # fmt: skip
-XD = ("--method", "xd", "--set", "n_components=2", "--set", "tol=1e-9", "--set", "n_average=1",
-      "--set", "average_over=starts", "-q")  # fmt: skip
+XD = (
+    "--method",
+    "xd",
+    "--set",
+    "n_components=2",
+    "--set",
+    "tol=1e-9",
+    "--set",
+    "n_average=1",
+    "-q",
+)
 STEPS = {
     "fit_xd": ("fit", "stars.csv", "-c", "x,y", "-o", "xd", *XD),
     "fit_chosen": ("fit", "stars.csv", "-c", "y", "-o", "chosen", "--method", "xd", "-q"),
-    "fit_auto": ("fit", "stars.csv", "-c", "x,y", "-o", "auto", "--set", "quick=true", "-q"),
+    "fit_auto": ("fit", "stars.csv", "-c", "x,y", "-o", "auto", "--quick", "-q"),
     "fit_kde": ("fit", "stars.csv", "-c", "x", "-o", "kde", "-m", "kde", "--noise", "laplace"),
     "info_xd": ("info", "xd"),
     "info_auto": ("info", "auto"),

@@ -1,7 +1,9 @@
 """Pages of the documents: their Python runs, their commands work, what they quote is so."""
 
 import json
+import pkgutil
 import re
+import runpy
 import shutil
 
 import matplotlib.image
@@ -75,6 +77,23 @@ def test_every_page_is_in_the_contents(request, page):
     folder = request.config.rootpath / "docs"
     listed = re.search(r"```\{toctree\}\n(.*?)```", page("index"), re.DOTALL).group(1).split()
     assert sorted([*listed, "index"]) == sorted(path.stem for path in folder.glob("*.md"))
+
+
+def test_names_on_the_pages_exist(request):
+    root = request.config.rootpath
+    known = set()
+    pages = {*(root / "docs").glob("*.md")} - {root / "docs" / "migrating.md"}  # has old names, too
+    for file in [root / "README.md", *pages]:
+        known |= set(re.findall(r"\bdeconflow(?:\.[A-Za-z_]\w*)+", file.read_text()))
+    assert len(known) > 20
+    for name in known:
+        pkgutil.resolve_name(name)
+
+
+def test_the_reference_keeps_trailing_underscores(request):
+    """As ``:ivar:`` Sphinx takes ``density_`` for a link, and drops the underscore."""
+    conf = runpy.run_path(str(request.config.rootpath / "docs" / "conf.py"))
+    assert conf["napoleon_use_ivar"] is False
 
 
 def test_figures_about_gaia_are_those_of_the_record(request, page):

@@ -68,6 +68,19 @@ CALLS = {
         ("fit", "stars.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "n_components=many"),
         "Expected n_components",
     ),
+    "setting of a table that is not there": (
+        ("fit", "no.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "speed=9"),
+        "Expected --set NAME=VALUE",
+    ),
+    "value of a table that is not there": (
+        ("fit", "no.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "tol=-1"),
+        "Expected tol of at least 0; got -1",
+    ),
+    "quick": (
+        ("fit", "stars.csv", "-c", "x", "-o", "m", "-m", "xd", "--quick"),
+        "Expected --quick with --method auto; got --method xd.",
+    ),
+    "pattern": (("fit", "stars.csv", "-c", "q*", "-o", "m"), "columns that match 'q*'; got none"),
     "quantile": (
         ("denoise", "model", "stars.csv", "-o", "o.csv", "--quantiles", "1.5"),
         "between 0 and 1; got '1.5'",
@@ -103,6 +116,10 @@ WORDS = {
         "Expected 2 columns after --errors, one for each of x, y; got 1. "
         "Or say which: --errors x=COLUMN",
     ),
+    "few rows": (
+        ("fit", "few.csv", "-c", "x", "--errors", "x_err", "-o", "m"),
+        "got n_samples = 3. Use --method xd for so few.",
+    ),
     "name": ((*X, "--errors", "q=e_y"), "Expected --errors as NAME=COLUMN, with NAME one of x; "),
     "twice": ((*X, "--errors", "x=1,x=2"), "Expected one error for column 'x'; got two in --err"),
     "negative": ((*X, "--errors", "x=-1"), "Expected an error of at least 0 in --errors; got -1."),
@@ -124,6 +141,7 @@ WORDS = {
 @pytest.mark.parametrize("case", WORDS)
 def test_arguments_are_named_as_the_program_does(folder, case):
     (folder / "two.csv").write_text("x,x_err,e_x\n1,2,3\n")
+    (folder / "few.csv").write_text("x,x_err\n1,2\n2,2\n3,1\n")
     arguments, message = WORDS[case]
     assert message in refused(*arguments)
 

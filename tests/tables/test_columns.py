@@ -23,6 +23,11 @@ NAN = float("nan")
 PAIRS = ["x:x=vx,y:y=vy,x:y=c"]
 
 
+def test_variances_are_named_where_errors_are():
+    found = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
+    assert found.describe() == ["x with error sqrt(vx); c", "y with error sqrt(vy); c"]
+
+
 def rows_of(tmp_path, columns, only=None, **data):
     table = pa.table(data)
     with writing(tmp_path / "t.parquet", table.schema) as sink:

@@ -104,7 +104,10 @@ def fit_density(
     """
     rng = np.random.RandomState(seed)
     settings = FitSettings(1, stopping=plan.stopping).with_threads(resources.n_jobs)
-    averaged = fit_averaged(data, settings, rng, folds=plan.folds, starts=plan.starts)
+    averaged = fit_averaged(
+        data, settings, rng,
+        folds=plan.folds, starts=plan.starts, progress=resources.progress,
+    )  # fmt: skip
     proposing = PreparedData(data).fit(averaged.settings, rng).mixture
     jobs = _jobs_without_folds(data, averaged, plan, resources, seed)
     compared = train_all(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
@@ -17,13 +21,13 @@ from deconflow.auto.training import Job, Member, train
 
 def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> list[list[Member]]:
     """Train every job's flows, at most ``n_jobs`` jobs at a time."""
-    answers: Iterable[list[Member]]
-    if n_jobs == 1 or len(jobs) == 1:
-        answers = map(_train_alone, jobs)
-    else:
+    epochs = sum(job.plan.training.epochs for job in jobs)
+    with _counting(epochs, what, shown=progress) as ticks:
+        if n_jobs == 1 or len(jobs) == 1:
+            return [_train_alone(job, ticks) for job in jobs]
         parallel = Parallel(n_jobs, return_as="generator")
-        answers = _warned(parallel(delayed(_train_in_child)(job, os.getpid()) for job in jobs))
-    return list(tqdm(answers, what, len(jobs), disable=not progress, unit="stack"))
+        children = (delayed(_train_in_child)(job, ticks, os.getpid()) for job in jobs)
+        return list(_warned(parallel(children)))
 
 
 def _warned(answers: Iterable[tuple[list[Member], list[Warning]]]) -> Iterator[list[Member]]:
@@ -34,13 +38,57 @@ def _warned(answers: Iterable[tuple[list[Member], list[Warning]]]) -> Iterator[l
         yield members
 
 
-def _train_in_child(job: Job, parent: int) -> tuple[list[Member], list[Warning]]:
+class Ticks:
+    """Counts the epochs of one job in a file of all jobs, a byte for each, in any process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.counted = path, 0
+
+    def __call__(self, epoch: int, history: Any) -> None:
+        """Count the epochs so far; of a job that goes on from a checkpoint, also those before."""
+        with self.path.open("ab") as file:
+            file.write(b"." * (epoch + 1 - self.counted))
+        self.counted = epoch + 1
+
+
+@contextmanager
+def _counting(total: int, what: str, *, shown: bool) -> Iterator[Path | None]:
+    """Show how many epochs of all jobs are done, and how long the others will take."""
+    if not shown:
+        yield None
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="deconflow-") as folder,
+        tqdm(total=total, desc=what, unit="epoch") as bar,
+    ):
+        ticks, done = Path(folder) / "epochs", threading.Event()
+        ticks.touch()
+        watch = threading.Thread(target=_follow, args=(bar, ticks, done), daemon=True)
+        watch.start()
+        try:
+            yield ticks
+        finally:
+            done.set()
+            watch.join()
+
+
+def _follow(bar: tqdm, ticks: Path, done: threading.Event) -> None:
+    while True:
+        last = done.wait(0.5)
+        bar.update(ticks.stat().st_size - bar.n)
+        if last:
+            return
+
+
+def _train_in_child(
+    job: Job, ticks: Path | None, parent: int
+) -> tuple[list[Member], list[Warning]]:
     """Train in a process that does not outlive its parent, not even one that is killed."""
     if os.getppid() == parent:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its usual lock is one of processes, and outlives a kill
     with warnings.catch_warnings(record=True) as found:
-        members = _train_alone(job)
+        members = _train_alone(job, ticks)
     return members, [each.message for each in found if isinstance(each.message, Warning)]
 
 
@@ -50,7 +98,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _train_alone(job: Job) -> list[Member]:
+def _train_alone(job: Job, ticks: Path | None) -> list[Member]:
     """Train with one thread: more gain nothing on a flow's small products."""
     with threads_at_most(1):
-        return train(job)
+        return train(job, [] if ticks is None else [Ticks(ticks)])

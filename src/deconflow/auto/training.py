@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ class Member:
         return flow.eval()
 
 
-def train(job: Job) -> list[Member]:
+def train(job: Job, callbacks: Sequence[Callable[..., None]] = ()) -> list[Member]:
     """Train a stack of flows, in single precision."""
     plan = job.plan
     with isolated_rng(job.seed):
@@ -97,8 +98,9 @@ def train(job: Job) -> list[Member]:
         training = _clipped_each(plan.training, stack.members)
         refit = RefitProposals(chains, training.epochs)
         history = fit(
-            chains, chains.rows, None, training, checkpoint=job.checkpoint, callbacks=[refit]
-        )
+            chains, chains.rows, None, training,
+            checkpoint=job.checkpoint, callbacks=[refit, *callbacks],
+        )  # fmt: skip
     rate = chains.refresh_rate()
     return [Member(flow.state_dict(), history.as_dict(), rate) for flow in stack.flows()]
 

@@ -89,7 +89,8 @@ class XDGMM(DensityEstimator):
     n_average : int
         Number of fits whose densities are averaged; the result has as many times the components.
     average_over : {"starts", "folds"}
-        Whether these fits differ by their start, or by the fold of rows that they leave out.
+        Whether these fits differ by their start, or by the fold of rows that they leave out; of no
+        meaning with ``n_average=1``.
     n_folds : int
         For a choice: the number of parts of the rows, each held out once.
     split_merge : int
@@ -107,6 +108,8 @@ class XDGMM(DensityEstimator):
     n_jobs : int or None
         Threads; None or -1 for one per processor that the process was allowed. The answer does not
         depend on it.
+    verbose : bool
+        Whether to show progress bars where several mixtures are fitted.
 
     Attributes
     ----------
@@ -179,6 +182,7 @@ class XDGMM(DensityEstimator):
         learning_rate: float = 0.02,
         random_state: RandomState = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.method = method
@@ -204,6 +208,7 @@ class XDGMM(DensityEstimator):
         self.learning_rate = learning_rate
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @property
     def mixture_(self) -> GaussianMixture:
@@ -270,12 +275,26 @@ class XDGMM(DensityEstimator):
         )
 
     def describe(self) -> str:
-        """Say in one line what was fitted."""
+        """Say in one line what was fitted, and what it was chosen from."""
         count = len(self.mixtures_)
         size = f"{self.n_components_} component{'s' if self.n_components_ > 1 else ''}"
-        if count == 1:
-            return f"Gaussian mixture with {size}."
-        return f"Average of {count} Gaussian mixtures with {size} each."
+        what = f"Gaussian mixture with {size}"
+        if count > 1:
+            what = f"Average of {count} Gaussian mixtures with {size} each"
+        return f"{what}{self._chosen_from()}."
+
+    def _chosen_from(self) -> str:
+        """Say which components and floors held-out rows chose, and from which."""
+        if not hasattr(self, "selection_"):
+            return ""
+        words = ""
+        for name in ("n_components", "floor"):
+            values, chosen = self.selection_[name], self.selection_["chosen"]
+            tried, taken = (list(map(str, np.unique(v))) for v in (values, values[chosen]))
+            if len(tried) > 1:
+                said = f" and floor {', '.join(taken)}" if name == "floor" else ""
+                words += f"{said}, chosen from {', '.join(tried)}"
+        return words
 
     def partial_fit(
         self,
@@ -427,8 +446,9 @@ class XDGMM(DensityEstimator):
     ) -> list[FitSettings]:
         """Choose settings for every fit that is averaged."""
         chosen, self.selection_ = choose(
-            data, settings, counts, floors, n_average=self.n_average, folds=self.n_folds, rng=rng
-        )
+            data, settings, counts, floors, n_average=self.n_average, folds=self.n_folds, rng=rng,
+            progress=self.verbose,
+        )  # fmt: skip
         return chosen
 
     def _fitted(
@@ -446,7 +466,7 @@ class XDGMM(DensityEstimator):
                 epochs=self.epochs, batch_size=self.batch_size, rng=rng,
             )  # fmt: skip
         if self.n_average > 1:
-            return fit_average(data, each, self.average_over, self.n_init, rng)
+            return fit_average(data, each, self.average_over, self.n_init, rng, self.verbose)
         n_init = 1 if start.whole else self.n_init
         return PreparedData(data).fit_best(each[0], n_init, rng)
 

@@ -53,8 +53,6 @@ def check_settings(model: Any) -> None:
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
     check_integer("n_folds", model.n_folds, 2)
-    if model.average_over == "folds" and model.n_average == 1:
-        raise ValueError('Expected n_average of at least 2 for average_over="folds"; got 1.')
 
 
 def _check_combinations(model: Any, counts: Sequence[Any]) -> None:

@@ -11,16 +11,18 @@ from deconflow._types import Array
 from deconflow.noise import Noise
 from deconflow.randomness import isolated_rng
 
+ROWS_AT_ONCE = 100_000
+"""How many rows are simulated at a time; memory is bounded by that."""
+
 
 def simulate_like(model: Any, w: Array, noise: Noise, random_state: int = 0) -> Array:
     r"""Draw measurements ``(N, D)`` with the noise of these rows, missing where these are.
 
     .. math:: w'_i = v'_i + n'_i, \quad v'_i \sim p(v), \quad n'_i \text{ by the law of row } i
     """
-    with isolated_rng(random_state):
-        blur = noise.bind(len(w)).sample(1)[0].double().numpy()
-    truth = model.sample(len(w), random_state=random_state)
-    return np.where(np.isnan(w), np.nan, truth + blur)
+    bound = noise.bind(len(w))
+    simulated = _simulated(model, bound, 1, np.random.default_rng(random_state))[0]
+    return np.where(np.isnan(w), np.nan, simulated)
 
 
 def predictive_ranks(
@@ -28,17 +30,16 @@ def predictive_ranks(
 ) -> Array:
     """Share of simulated measurements below each real one, ``(N, D)``, NaN where missing.
 
-    Every row is held against ``n_draws`` measurements with its own noise. If the model is right
-    these shares are uniform between 0 and 1, column by column.
+    Every row is held against ``n_draws`` measurements of its own, with its own noise. If the model
+    is right these shares are independent from row to row, and uniform between 0 and 1.
     """
     rng = np.random.default_rng(random_state)
-    truth = model.sample(max(2000, n_draws), random_state=random_state)
+    bound = noise.bind(len(w))
     below = np.zeros(w.shape)
-    with isolated_rng(random_state):
-        bound = noise.bind(len(w))
-        for _ in range(n_draws):
-            v = truth[rng.integers(len(truth), size=len(w))]
-            below += v + bound.sample(1)[0].double().numpy() < w
+    at_once = max(1, ROWS_AT_ONCE // len(w))
+    for done in range(0, n_draws, at_once):
+        count = min(at_once, n_draws - done)
+        below += (_simulated(model, bound, count, rng) < w).sum(0)
     shares = (below + rng.uniform(size=w.shape)) / (n_draws + 1)
     return np.where(np.isnan(w), np.nan, shares)
 
@@ -47,3 +48,12 @@ def rank_gaps(ranks: Array) -> tuple[Array, Array]:
     """Largest gap between each column's ranks and uniform ones, with its p-value, each ``(D,)``."""
     tests = [kstest(column[~np.isnan(column)], "uniform") for column in ranks.T]
     return np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests])
+
+
+def _simulated(model: Any, noise: Noise, count: int, rng: np.random.Generator) -> Array:
+    """Draw ``(count, N, D)``; truth and noise have seeds of their own, to be independent."""
+    of_truth, of_noise = rng.integers(2**31, size=2).tolist()
+    with isolated_rng(of_noise):
+        blur = noise.sample(count).double().numpy()
+    truth = model.sample(blur.shape[0] * blur.shape[1], random_state=of_truth)
+    return truth.reshape(blur.shape) + blur

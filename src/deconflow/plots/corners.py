@@ -67,7 +67,8 @@ def corner_figure(
             _draw_rows(axes, w[rows], bars, posterior)
     if dim == 1:
         _make_room(figure)
-    _draw_legend(figure, len(rows) if posterior is not None else 0, small=dim < 3)
+    shown = f"{len(rows)} of the rows{'' if errors is None else ', with their errors'}"
+    _draw_legend(figure, "" if posterior is None else shown, small=dim < 3)
     return figure
 
 
@@ -121,7 +122,7 @@ def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, co
     )  # fmt: skip
 
 
-def _draw_legend(figure: Figure, n_rows: int, *, small: bool) -> None:
+def _draw_legend(figure: Figure, rows: str, *, small: bool) -> None:
     from matplotlib.lines import Line2D
 
     words = "deconvolved density (0.5, 1, 1.5, 2 sigma)"
@@ -131,16 +132,9 @@ def _draw_legend(figure: Figure, n_rows: int, *, small: bool) -> None:
         Line2D([], [], color=DATA, marker=".", ls="", label="measured"),
         Line2D([], [], color=DENSITY, label=words),
     ]
-    if n_rows:
+    if rows:
         entries += [
-            Line2D(
-                [],
-                [],
-                color=COLOURS[0],
-                marker="X",
-                ls="",
-                label=f"{n_rows} of the rows, with their errors",
-            ),
+            Line2D([], [], color=COLOURS[0], marker="X", ls="", label=rows),
             Line2D([], [], color=COLOURS[0], marker=".", ls="", label="draws of their posteriors"),
         ]
     size = "small" if small else "large"

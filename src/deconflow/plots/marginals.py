@@ -49,7 +49,8 @@ def marginals(
     -------
     array of Axes
         ``(D,)``. The band is the range of the members' densities, where the model has members:
-        flows of an ensemble, or mixtures of an average.
+        flows of an ensemble, or mixtures of an average. These share most of their rows, so the
+        band is narrower than the uncertainty of the density.
     """
     draws = model.sample(DRAWS, random_state=random_state)
     dim = draws.shape[1]
@@ -85,7 +86,8 @@ def _words(parts: Sequence[FittedDensity]) -> str:
     """Say what the band is the range of."""
     if len(parts) < 2:
         return "no band: a single fit"
-    return f"range of {len(parts)} {'mixtures' if isinstance(parts[0], MixtureFit) else 'flows'}"
+    kind = "mixtures" if isinstance(parts[0], MixtureFit) else "flows"
+    return f"range of the {len(parts)} averaged {kind}"
 
 
 def _draw_band(ax: Any, x: Array, curves: list[Array], words: str) -> None:

@@ -72,7 +72,7 @@ def verdict(scores: dict[str, Array]) -> Iterator[str]:
             continue
         gap = scores[best] - values
         error = gap.std() / np.sqrt(len(gap))
-        sure = "clearly better than" if gap.mean() > 2 * error else "no clearer than"
+        sure = "clearly better than" if gap.mean() > 2 * error else "not clearly better than"
         yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} per row"
 
 

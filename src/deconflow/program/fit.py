@@ -16,7 +16,7 @@ from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
 from deconflow.program.messages import note, one_line_errors, say
-from deconflow.program.methods import METHODS, check_method, make_estimator
+from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.options import (
     Correlations,
@@ -36,8 +36,16 @@ from deconflow.program.spinner import waiting
 from deconflow.tables import STANDARD, Columns, Measurements
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
+PATIENCE = (
+    "fitting mixtures, then flows: one to three minutes on two processors, longer for many "
+    "thousands of rows or many columns; --quick or --method xd is quicker"
+)
+"""What records of Deconvolver say, see docs/deconvolver.md."""
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
 MethodName = Annotated[str, typer.Option("--method", "-m", help=METHOD_HELP)]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="A first answer of auto: one flow and fewer mixtures.")
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a fit to the same output that was interrupted.")
 ]
@@ -55,6 +63,7 @@ def fit(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     settings: Settings = None,
+    quick: Quick = False,
     seed: Seed = 0,
     resume: Resume = False,
     quiet: Quiet = False,
@@ -65,15 +74,17 @@ def fit(
     """
     resumable = method in METHODS and METHODS[method].resumable
     with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
-        check_method(method)
+        said = settings_of(method, settings, quick=quick)
         check_writable(output)
         found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(
-                method, len(rows.w), settings or (),
+                method, len(rows.w), said,
                 random_state=seed, verbose=not quiet, checkpoint=checkpoint,
             )  # fmt: skip
             model.name_columns(found.names)
+            if method == "auto" and not (quiet or model.quick):
+                note(PATIENCE)
             seconds = _fit(model, rows, f"fitting {method}", quiet)
             certificate = _checked(model, rows, found)
             about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
@@ -85,9 +96,16 @@ def fit(
 def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
-    with waiting(what, shown=not quiet and "verbose" not in model.get_params()):
+    with waiting(what, shown=not quiet and not _has_bars(model)):
         model.fit(rows.w, noise=rows.noise)
     return round(time.perf_counter() - start, 1)
+
+
+def _has_bars(model: Any) -> bool:
+    """Whether a fit shows its progress itself; one of a single mixture does not."""
+    given = model.get_params()
+    single = given.get("n_average") == 1 and np.size(given["n_components"]) == 1
+    return "verbose" in given and not single
 
 
 def _checked(model: Any, rows: Measurements, columns: Columns) -> Certificate:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import typer
 
+from deconflow.program.methods import METHODS
 from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
@@ -61,6 +62,8 @@ def as_options(message: str) -> str:
     --------
     >>> as_options("Name it: errors=['x=COLUMN'], or leave noise= out.")
     'Name it: --errors x=COLUMN, or leave --noise out.'
+    >>> as_options("Use XDGMM or FlowDeconvolver in more dimensions.")
+    'Use --method xd or --method flow in more dimensions.'
     """
     value = r"""\[?(?P<quote>['"])(?P<value>.*?)(?P=quote)\]?"""
     written = rf"\b(?P<name>{'|'.join(OPTIONS)})=(?:{value}|(?=[\s,.;]|$))"
@@ -68,7 +71,10 @@ def as_options(message: str) -> str:
     def option(found: re.Match[str]) -> str:
         return " ".join(filter(None, [OPTIONS[found["name"]], found["value"]]))
 
-    return re.sub(written, option, message)
+    message = re.sub(written, option, message)
+    for name, method in METHODS.items():
+        message = re.sub(rf"\b{method.class_name}\b", f"--method {name}", message)
+    return message
 
 
 class Interrupted(KeyboardInterrupt):
@@ -123,7 +129,7 @@ def _one_line_warnings() -> Iterator[None]:
     seen: set[str] = set()
 
     def show(message: Warning | str, *rest: object, **options: object) -> None:
-        text = " ".join(str(message).split())
+        text = as_options(" ".join(str(message).split()))
         if text not in seen:
             seen.add(text)
             note(f"deconflow: note: {text}")

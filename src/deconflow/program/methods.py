@@ -9,6 +9,7 @@ from typing import Any
 
 COMPONENTS = (1, 2, 4, 8)
 ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
+MANY_ROWS = 10**6
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def method_of_class(class_name: str) -> str:
     """Name the method of an estimator's class; no other class is ever looked up."""
     known = {method.class_name: name for name, method in METHODS.items()}
     if class_name not in known:
-        raise ValueError(f"Expected a model of {', '.join(known)}; got {class_name!r}.")
+        raise ValueError(f"Expected a model of {', '.join(METHODS)}; got one of {class_name!r}.")
     return known[class_name]
 
 
@@ -55,6 +56,19 @@ def check_method(method: str) -> Method:
     if method not in METHODS:
         raise ValueError(f"Expected --method as one of {', '.join(METHODS)}; got {method!r}.")
     return METHODS[method]
+
+
+def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:
+    """Return what ``--set`` and ``--quick`` say of a method, checked before a table is read."""
+    check_method(method)
+    said = list(settings or ())
+    if quick:
+        if method != "auto":
+            raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
+        said.append("quick=true")
+    if said:
+        make_estimator(method, MANY_ROWS, said)
+    return said
 
 
 def make_estimator(
@@ -72,6 +86,11 @@ def make_estimator(
         ``NAME=VALUE``, as after ``--set``.
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
+
+    Raises
+    ------
+    ValueError
+        If a setting makes no sense, before any work.
     """
     from deconflow.estimators import ESTIMATORS
 
@@ -85,7 +104,12 @@ def make_estimator(
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in known}
-    return cls(**(parameters | _parse(settings, known, method)))
+    given = _parse(settings, known, method)
+    if given.get("n_average") == 1:
+        parameters.pop("average_over", None)  # of no meaning, and not worth a line
+    model = cls(**(parameters | given))
+    model._check_parameters()
+    return model
 
 
 def _parse(settings: Sequence[str], known: dict[str, Any], method: str) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deconflow.program.messages import as_options
-from deconflow.tables import NOISE_KINDS
+from deconflow.tables import NOISE_KINDS, correlation_column, error_columns, split_list
 
 TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); - for a pipe."
 
@@ -30,23 +32,35 @@ Quantiles = Annotated[
     str, typer.Option("--quantiles", help="Posterior quantiles, such as 0.16,0.5,0.84.")
 ]
 MeasuredColumns = Annotated[
-    list[str], typer.Option("--columns", "-c", help="Measured columns, such as x,y,z.")
+    list[str],
+    typer.Option(
+        "--columns", "-c", metavar="NAMES", help="Measured columns, such as x,y,z or 'f*'."
+    ),
 ]
 Errors = Annotated[
     list[str] | None,
     typer.Option(
         "--errors",
-        help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER. Without it x_err, x_error, e_x, sigma_x, or "
-        "x_err_lo with x_err_hi.",
+        metavar="NAME=ERROR",
+        help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. Without it "
+        "x_err, x_error, e_x, sigma_x, or x_err_lo with x_err_hi.",
     ),
 ]
 Covariances = Annotated[
     list[str] | None,
-    typer.Option("--cov", help="Covariances: x:y=COLUMN; variances: x:x=COLUMN."),
+    typer.Option(
+        "--cov",
+        metavar="PAIR=COLUMN",
+        help="Covariances: x:y=COLUMN; variances: x:x=COLUMN.",
+    ),
 ]
 Correlations = Annotated[
     list[str] | None,
-    typer.Option("--corr", help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr."),
+    typer.Option(
+        "--corr",
+        metavar="PAIR=COLUMN",
+        help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr.",
+    ),
 ]
 Noise = Annotated[
     str,
@@ -64,5 +78,63 @@ Missing = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A parameter of the method: NAME=VALUE, such as epochs=50."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A parameter of the method, such as epochs=50."
+    ),
 ]
+
+
+def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
+    """Split names, and put for a pattern such as ``f*`` the columns that it matches.
+
+    Columns that hold the errors of others, or their correlations, are not measured ones.
+
+    Examples
+    --------
+    >>> expand_columns(["id,f*"], ["id", "f1", "f2", "f1_err", "f2_err", "f1_f2_corr"])
+    ['id', 'f1', 'f2']
+    """
+    names: list[str] = []
+    for part in split_list(items, available):
+        names += _matching(part, available) if "*" in part and part not in available else [part]
+    return names
+
+
+def expand_errors(items: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Say a number, or ``PATTERN=ERROR``, once for each column; what is said by name stays.
+
+    Examples
+    --------
+    >>> expand_errors(["0.3"], ["f1", "f2"])
+    ['f1=0.3', 'f2=0.3']
+    >>> expand_errors(["*=0.3,f2=0.1"], ["f1", "f2"])
+    ['f1=0.3', 'f2=0.1']
+    """
+    if len(items) == 1 and _is_number(items[0]):
+        items = [f"*={items[0]}"]
+    parts = split_list(items, names=names) if any("*" in item for item in items) else list(items)
+    said = [name for name in names if any(part.startswith(f"{name}=") for part in parts)]
+    found: list[str] = []
+    for part in parts:
+        pattern, _, error = part.partition("=")
+        fits = [n for n in names if "*" in pattern and n not in said and fnmatchcase(n, pattern)]
+        found += [f"{name}={error}" for name in fits] or [part]
+    return found
+
+
+def _matching(pattern: str, available: Sequence[str]) -> list[str]:
+    fits = [name for name in available if fnmatchcase(name, pattern)]
+    aside = {bar for name in fits for bars in error_columns(available, name) for bar in bars}
+    aside |= {correlation_column(available, a, b) or "" for a in fits for b in fits if a != b}
+    found = [name for name in fits if name not in aside]
+    if not found:
+        raise ValueError(f"Expected columns that match {pattern!r}; got none in the table.")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

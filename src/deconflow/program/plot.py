@@ -68,7 +68,8 @@ class Measured:
         for row in rows:
             if row not in self.places:
                 raise ValueError(
-                    f"Expected --rows that can be used, among 0 to {self.n_rows - 1}; got {row}."
+                    f"Expected --rows among the {len(self.places)} that can be used of "
+                    f"{self.n_rows}, from {self.places[0]} to {self.places[-1]}; got {row}."
                 )
         return np.searchsorted(self.places, rows)
 

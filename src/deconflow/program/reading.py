@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deconflow.program.messages import note
+from deconflow.program.options import expand_columns, expand_errors
 from deconflow.tables import (
     Columns,
     Measurements,
@@ -33,10 +34,10 @@ def read_table(
 ) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows."""
     source = open_table(table, typed=False)
-    names = split_list(columns, source.names)
+    names = expand_columns(columns, source.names)
     found = find_columns(
-        source.names, names, errors=errors or (), covariances=cov or (), correlations=corr or (),
-        noise=noise, df=df,
+        source.names, names, errors=expand_errors(errors or (), names),
+        covariances=cov or (), correlations=corr or (), noise=noise, df=df,
         units=[source.unit(name) if name in source.names else None for name in names],
         missing=_numbers(missing or []),
     )  # fmt: skip

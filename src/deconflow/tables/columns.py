@@ -138,9 +138,12 @@ class Columns:
     def error_words(self) -> list[str]:
         """Say in plain words where each column's errors are."""
         found = []
+        variances = {a: column for a, b, column in self.covariances if a == b}
+        pairs = [pair for pair in self.correlations + self.covariances if pair[0] != pair[1]]
         for name, (lower, upper) in zip(self.names, self.errors, strict=True):
             bars = f"{lower}" if lower == upper else f"-{lower} +{upper}"
-            shared = [c for a, b, c in self.correlations + self.covariances if name in (a, b)]
+            bars = f"sqrt({variances[name]})" if name in variances else bars
+            shared = [c for a, b, c in pairs if name in (a, b)]
             found.append("; ".join([bars, ", ".join(shared)] if shared else [bars]))
         return found
 

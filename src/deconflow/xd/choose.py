@@ -20,6 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
+from tqdm.auto import tqdm
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
@@ -175,6 +176,7 @@ def choose(
     n_average: int,
     folds: int,
     rng: np.random.RandomState,
+    progress: bool = False,
 ) -> tuple[list[FitSettings], Table]:
     """Choose settings for each of ``n_average`` fits by cross-validation on noisy rows.
 
@@ -191,9 +193,13 @@ def choose(
         cross.candidate(replace(settings, n_components=count, floor=floor))
         for count, floor in product(sorted(n_components), sorted(floors))
     ]
-    for fold in cross:
-        for candidate in candidates:
-            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
+    total = len(cross.folds) * len(candidates)
+    what = {"desc": "choosing components", "unit": "fit", "smoothing": 0}
+    with tqdm(total=total, disable=not progress, **what) as bar:
+        for fold in cross:
+            for candidate in candidates:
+                cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
+                bar.update()
     behind, error = cross.behind(candidates)
     entropy = [each.entropy(20_000) for each in candidates]
     if n_average > 1:
@@ -213,6 +219,7 @@ def fit_average(
     over: str,
     n_init: int,
     rng: np.random.RandomState,
+    progress: bool = False,
 ) -> EMResult:
     """Average the densities of several fits, one for each of the settings.
 
@@ -225,7 +232,11 @@ def fit_average(
         parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in folds)
     else:
         parts = repeat(PreparedData(data), len(settings))
-    results = [part.fit_best(each, n_init, rng) for part, each in zip(parts, settings, strict=True)]
+    each_part = tqdm(
+        zip(parts, settings, strict=True), "mixtures to average", len(settings),
+        unit="fit", disable=not progress,
+    )  # fmt: skip
+    results = [part.fit_best(each, n_init, rng) for part, each in each_part]
     best = max(results, key=lambda result: result.log_likelihood)
     good = results if over == "folds" else _not_stuck(results, settings)
     mixtures = [result.mixture for result in good]
@@ -272,6 +283,7 @@ def fit_averaged(
     *,
     folds: int = 5,
     starts: int = 2,
+    progress: bool = False,
 ) -> AveragedFit:
     """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
 
@@ -283,7 +295,7 @@ def fit_averaged(
     components are averaged, over folds, starts and floors. The same fits give every row a
     likelihood from rows that exclude it.
     """
-    search = _Search(CrossFits(data, min(folds, len(data)), rng))
+    search = _Search(CrossFits(data, min(folds, len(data)), rng), progress)
     tried = search.numbers_of_components(settings, starts)
     behind, error = search.cross.behind(tried)
     chosen = tried[int(np.argmax(behind <= CLEARLY * error))]  # in the order of their components
@@ -294,15 +306,20 @@ def fit_averaged(
 class _Search:
     """The search of :func:`fit_averaged`, with all folds laid out once."""
 
-    def __init__(self, cross: CrossFits) -> None:
-        self.cross, self.folds = cross, list(cross)
+    def __init__(self, cross: CrossFits, progress: bool) -> None:
+        self.cross, self.folds, self.progress = cross, list(cross), progress
 
     def fit(
         self, settings: FitSettings, starts: Iterable[Starts], best: Candidate | None = None
     ) -> Candidate | None:
         """Fit without each fold; give up where that is worse than ``best`` on the folds so far."""
         candidate, gain = self.cross.candidate(settings), 0.0
-        for fold, begin in zip(self.folds, starts, strict=False):
+        what = f"mixtures of {settings.n_components}, floor {settings.floor:g}"
+        bar = tqdm(
+            zip(self.folds, starts, strict=False), what, len(self.folds),
+            unit="fold", leave=False, disable=not self.progress,
+        )  # fmt: skip
+        for fold, begin in bar:
             self.cross.add(candidate, fold, begin)
             if best is not None:
                 ahead = candidate.held_out[fold.held] - best.held_out[fold.held]
