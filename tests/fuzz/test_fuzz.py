@@ -1,0 +1,87 @@
+"""Odd calls of everything public: none answers with NaN, none ends in words of another library.
+
+A few hundred here, by hypothesis, which shrinks what fails; ten thousand by ``make fuzz``.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from . import calls
+from .calls import Call
+from .judge import FAULTS, call_of, judge, made
+
+MAKERS = {
+    calls.fit_call: 120,
+    calls.ask_call: 120,
+    calls.noise_call: 40,
+    calls.compat_call: 40,
+    calls.mixture_call: 30,
+    calls.model_file_call: 20,
+    calls.plot_call: 10,
+}
+"""How many examples of each kind of call."""
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_odd_calls(make):
+    @settings(
+        max_examples=MAKERS[make],
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.randoms(use_true_random=False).map(make).filter(made))
+    def check(call):
+        outcome = judge(call)
+        assert outcome.kind not in FAULTS, f"{outcome}\n\n{call.code}"
+
+    check()
+
+
+def outcome_of(*lines, setup=("w = np.zeros((5, 1))",), shape="", question="score"):
+    return judge(Call("test", question, setup, lines, shape=shape), limit=0.3).kind
+
+
+EXPECTED = {
+    "an answer": (("answer = 1.0",), "ok"),
+    "NaN": (("answer = [np.ones(2), np.array([1.0, np.nan])]",), "silent"),
+    "NaN in a frame": (("answer = pd.DataFrame({'a': [np.nan]})",), "silent"),
+    "infinity": (("answer = -np.inf",), "silent"),
+    "infinity far out": (("w[0] = 1e101", "answer = -np.inf"), "silent_beyond"),
+    "minus infinity outside the support": (("noise.uniform([1.0])", "answer = -np.inf"), "ok"),
+    "infinity outside the support": (("noise.uniform([1.0])", "answer = np.inf"), "silent"),
+    "no end": (("while True: pass",), "hang"),
+    "a refusal": (("noise.laplace([-1.0])",), "refused"),
+    "a refusal of a fit": (("XDGMM(n_components=0).fit(w, noise=0.1)",), "refused"),
+    "an error of Python": (("XDGMM().fit(w, noise=0.1).means_[5]",), "unclear"),
+    "an error of numpy": (("np.linalg.cholesky(-np.eye(2))",), "unclear"),
+    "an error of torch": (("Normal(0.0, -torch.ones(1))",), "unclear"),
+    "our words from elsewhere": (("raise ValueError('Expected w; got v.')",), "unclear"),
+    "a model without a fit": (("XDGMM().sample()",), "refused"),
+    "a warning of numpy": (("answer = float(np.log(np.zeros(1))[0] < 0)",), "warned"),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_judge_sees_what_is_wrong(name):
+    lines, kind = EXPECTED[name]
+    assert outcome_of(*lines) == kind
+
+
+def test_the_judge_sees_a_wrong_shape():
+    assert outcome_of("answer = np.zeros(3)", shape="(len(w),)") == "silent"
+    assert outcome_of("answer = np.zeros(5)", shape="(len(w),)") == "ok"
+
+
+def test_a_message_must_name_an_argument_of_its_own_call():
+    fit = "XDGMM(n_components=1).fit(w[:, 0], noise=0.1)"  # scikit-learn names nothing
+    assert outcome_of(fit) in ("nameless", "refused")
+    assert outcome_of("noise.gaussian_mixture([0.5], [[0.0]], [[[1.0]]])") == "refused"
+
+
+def test_a_number_gives_the_same_call_again():
+    assert call_of(7) == call_of(7)
+    assert call_of(7) != call_of(8)
+    assert np.unique([call_of(seed).subject for seed in range(60)]).size >= 6
