@@ -16,8 +16,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write
 from tqdm import tqdm
+
+from benchmarks.record import write
 
 from .judge import CLASSES, FAULTS, LIMIT, call_of, judge
 from .running import ROOT, run_all, serve
@@ -28,7 +29,9 @@ PROGRESS = ROOT / ".fuzz.jsonl"
 
 def main() -> int:
     """Read the options and do what they say; 1 if a bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first call")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -41,7 +44,9 @@ def main() -> int:
         return 0
     if options.seed is not None:
         return show(options.seed)
-    return fuzz(range(options.first, options.first + options.calls), options.jobs, not options.no_record)
+    return fuzz(
+        range(options.first, options.first + options.calls), options.jobs, not options.no_record
+    )
 
 
 def show(seed: int) -> int:
@@ -121,7 +126,8 @@ def _finding(done: dict[int, dict[str, Any]], seeds: list[int]) -> dict[str, Any
 
 def _general(detail: str) -> str:
     """A message without what differs from call to call."""
-    return re.sub(r"[\d.e+-]*\d|'[^']*'|\bnan\b|\binf\b", "#", detail.split("\n")[0])[:80]
+    plain = re.sub(r"<.*?>|0[xX]\w+|'[^']*'|\bnan\b|\binf\b", "#", detail.split("\n")[0])
+    return re.sub(r"[\d.e+-]*\d", "#", plain)[:80]
 
 
 def _earlier() -> dict[int, dict[str, Any]]:

@@ -1,10 +1,12 @@
 """How the fuzz makes a call: some lines of Python, chosen by a source of random numbers."""
 
+import re
 from dataclasses import dataclass
 from random import Random
 
 from . import values
 from .parameters import COMPAT, COMPAT_ARRAYS, PARAMETERS, TINY
+from .questions import ODD, plain, questions
 
 PREAMBLE = """\
 import copy, tempfile
@@ -83,9 +85,20 @@ class Call:
 
 def build(random: Random) -> Call:
     """Make a call."""
-    makers = (fit_call,) * 8 + (ask_call,) * 9 + (noise_call,) * 2 + (compat_call,) * 2
-    makers += (mixture_call, model_file_call)
-    return random.choice(makers + (plot_call,) * (random.random() < 0.3))(random)
+    (make,) = random.choices(list(MAKERS), list(MAKERS.values()))
+    return make(random)
+
+
+def _call(subject: str, question: str, setup: list[str], steps: list[str], **more: str) -> Call:
+    """Make a call of the lines that it needs."""
+    used = set(re.findall(r"\w+", " ".join([*steps, more.get("shape", "")])))
+    kept = []
+    for line in reversed(setup):
+        targets, _, made_of = line.removeprefix("if ").partition(" = ")
+        if used & set(re.findall(r"\w+", targets)):
+            kept.append(line)
+            used |= set(re.findall(r"\w+", targets + " " + made_of))
+    return Call(subject, question, tuple(reversed(kept)), tuple(steps), **more)
 
 
 def fit_call(random: Random) -> Call:
@@ -99,12 +112,12 @@ def fit_call(random: Random) -> Call:
     method = "partial_fit" if name == "XDGMM" and random.random() < 0.2 else "fit"
     steps += [f"model = {name}({settings})", f"model.{method}({given})"]
     asked = given.split(", sample_weight")[0]
-    question, line, shape = random.choice(_questions(name))
+    question, line, shape = random.choice(questions(name))
     if spoiled or random.random() < 0.3:
         question, line, shape = method, "answer = learned(model)", ""
     drawn = "model.sample(3, random_state=0)"
-    line = line.format(given=asked, v=drawn, **_plain(random))
-    return Call(name, question, tuple(setup), (*steps, line), shape=shape.format(v=drawn))
+    line = line.format(given=asked, v=drawn, **plain(random))
+    return _call(name, question, setup, [*steps, line], shape=shape.format(v=drawn))
 
 
 def ask_call(random: Random) -> Call:
@@ -112,14 +125,15 @@ def ask_call(random: Random) -> Call:
     name = _estimator(random, deconvolver=0.2)
     dim = random.choice(("1", "2")) if name != "WaveletDeconvolver" else "1"
     setup, steps, given = _measurements(random, odd=True, dim=dim)
-    question, line, shape = random.choice(_questions(name))
+    question, line, shape = random.choice(questions(name))
     setup += _odd_values(random, "v", "g.normal(size=(n, d))")
     odd = {key: random.choice(choices) for key, choices in ODD.items()}
-    good = _plain(random)
+    good = plain(random)
     arguments = {key: random.choice((odd[key], good[key])) for key in odd}
     line = line.format(given=given, v="v", **arguments)
     model = _fitted(name, dim, named=random.random() < 0.3)
-    return Call(name, question, tuple(setup), (*steps, line), model, shape.format(v="v"))
+    shape = shape.format(v="v")
+    return _call(name, question, setup, [*steps, line], model=model, shape=shape)
 
 
 def noise_call(random: Random) -> Call:
@@ -145,7 +159,7 @@ def noise_call(random: Random) -> Call:
     )
     if question == "observations":
         line = line.replace("w[None]", "torch.from_numpy(w)[None]")
-    return Call("noise", question, tuple(setup), (*steps, line))
+    return _call("noise", question, setup, [*steps, line])
 
 
 def compat_call(random: Random) -> Call:
@@ -165,13 +179,13 @@ def compat_call(random: Random) -> Call:
     keywords = ", ".join(f"{key}={text}" for key, text in options.items())
     steps = [f"log_p = extreme_deconvolution({', '.join(arrays)}, {keywords})"]
     steps.append("answer = [log_p, xamp, xmean, xcovar]")
-    return Call("compat", "extreme_deconvolution", tuple(setup), tuple(steps))
+    return _call("compat", "extreme_deconvolution", setup, steps)
 
 
 def mixture_call(random: Random) -> Call:
     """Ask a Gaussian mixture, or the noisy one of XDGMM."""
     dim = random.choice("12")
-    setup, steps, _ = _measurements(random, odd=True, dim=dim)
+    setup = _measurements(random, odd=True, dim=dim)[0]
     setup += _odd_values(random, "v", "g.normal(size=(n, d))")
     noise = random.choice((*values.GOOD_NOISE, *values.BAD_NOISE, "[[1.0], [1.0, 2.0]]"))
     setup.append(f"errors = {noise}")
@@ -185,14 +199,19 @@ def mixture_call(random: Random) -> Call:
             ("marginal", "answer = model.mixture_.marginal({columns})", ""),
             ("predict_proba", "answer = model.predict_proba(w, noise=0.3)", "(len(w), 2)"),
             ("bic", "answer = model.bic(w, noise=0.3)", "()"),
-            ("compare_components", "answer = XDGMM().compare_components(w, {counts}, noise=0.3, n_folds={folds})", ""),
+            (
+                "compare_components",
+                "answer = XDGMM().compare_components(w, {counts}, noise=0.3, n_folds={folds})",
+                "",
+            ),
         )
     )
     odd = {key: random.choice(choices) for key, choices in ODD.items()}
     odd["counts"] = random.choice(("[1, 2]", "[1]", "[]", "2", "[0]", "['a']", "None"))
     odd["folds"] = random.choice(("None", "2", "5", "0", "'a'", "100"))
     line = line.format(**odd)
-    return Call("XDGMM", question, tuple(setup), (*steps, line), _fitted("XDGMM", dim), shape)
+    model = _fitted("XDGMM", dim)
+    return _call("XDGMM", question, setup, [line], model=model, shape=shape)
 
 
 def model_file_call(random: Random) -> Call:
@@ -205,95 +224,53 @@ def model_file_call(random: Random) -> Call:
     steps = [f"model.save({path})"] if random.random() < 0.8 else []
     loader = random.choice((f"{name}.load({path}{change})", f"load({path})", "XDGMM.load(folder)"))
     steps += [f"answer = {loader}.score_samples(w) - model.score_samples(w)"]
-    return Call(name, "save and load", tuple(setup), tuple(steps), _fitted(name, dim))
+    return _call(name, "save and load", setup, steps, model=_fitted(name, dim))
 
 
 def plot_call(random: Random) -> Call:
     """Draw a picture of odd things."""
     name = _estimator(random, deconvolver=0.2)
     dim = "1" if name == "WaveletDeconvolver" else "2"
-    setup, steps, _ = _measurements(random, odd=random.random() < 0.7, dim=dim)
-    odd = random.choice(("", "names=['a']", "names='ab'", "names=[1, 2]", "axes=3", "names=None"))
+    setup = _measurements(random, odd=random.random() < 0.7, dim=dim)[0]
+    odd = random.choice(("", "names=['a']", "names='ab'", "names=[1, 2]", "names=None"))
+    axes = random.choice(("", "axes=3", "axes=[]"))
     line = random.choice(
         (
+            "deconflow.plots.marginals(model, w, {axes})",
             "deconflow.plots.marginals(model, w, {odd})",
             "deconflow.plots.diagnostics(model, w, errors, {odd})",
-            "deconflow.plots.history(model)",
+            "deconflow.plots.history(model, {axes})",
             "deconflow.plots.history(w)",
             "deconflow.plots.corner_figure(w, model.sample(500, 0), {odd})",
             "deconflow.plots.corner_figure(np.zeros((9, d)), w, {odd})",
             "deconflow.plots.marginals(w)",
+            "deconflow.plots.diagnostics(w, w, 0.1)",
         )
     )
     setup.append(f"errors = {random.choice((*values.GOOD_NOISE[1:6], *values.BAD_NOISE))}")
-    line = f"answer = {line.format(odd=odd)} is None"
-    return Call("plots", line.split("(")[0].split(".")[-1], tuple(setup), (*steps, line), _fitted(name, dim))
+    line = f"answer = {line.format(odd=odd, axes=axes)} is None"
+    question = line.split("(")[0].split(".")[-1]
+    return _call("plots", question, setup, [line], model=_fitted(name, dim))
 
 
-ODD = {
-    "count": ("3", *values.BAD_COUNTS),
-    "state": (*values.GOOD_STATES, *values.BAD_STATES),
-    "share": values.SHARES,
-    "rows": values.INDICES,
-    "columns": values.COLUMNS_ASKED,
+MAKERS = {
+    fit_call: 40,
+    ask_call: 35,
+    noise_call: 8,
+    compat_call: 8,
+    mixture_call: 4,
+    model_file_call: 3,
+    plot_call: 2,
 }
-"""Arguments of questions."""
-
-
-def _plain(random: Random) -> dict[str, str]:
-    return {
-        "count": "3",
-        "state": random.choice(values.GOOD_STATES),
-        "share": random.choice(values.SHARES[:3]),
-        "rows": "0",
-        "columns": "[0]",
-    }
-
-
-def _questions(name: str) -> list[tuple[str, str, str]]:
-    """Every question that an estimator answers, as a line and the shape of the answer."""
-    answers = "answers = model.posterior({given}, n_samples=5, n_proposals=20)\n"
-    rows = "(len(w), model.n_latent_)"
-    found = [
-        ("score_samples", "answer = model.score_samples({v})", "(len({v}),)"),
-        ("score_observations", "answer = model.score_observations({given})", "(len(w),)"),
-        ("score_observations",
-            "answer = model.score_observations({given}, n_samples={count}, random_state={state})",
-            "(len(w),)"),
-        ("estimate_observations", "answer = model.estimate_observations({given})", ""),
-        ("score", "answer = model.score({given})", "()"),
-        ("sample", "answer = model.sample({count}, random_state={state})", "(3, model.n_latent_)"),
-        ("posterior.mean", answers + "answer = answers.mean", rows),
-        ("posterior.sd", answers + "answer = answers.sd", rows),
-        ("posterior.covariance", answers + "answer = answers.covariance", rows[:-1] + ", model.n_latent_)"),
-        ("posterior.correlation", answers + "answer = answers.correlation", ""),
-        ("posterior.quantile", answers + "answer = answers.quantile({share})", ""),
-        ("posterior.interval", answers + "answer = answers.interval({share})", ""),
-        ("posterior.sample", answers + "answer = answers.sample({count}, random_state={state})",
-            "(len(w), 3, model.n_latent_)"),
-        ("posterior[rows]", answers + "answer = answers[{rows}].mean", ""),
-        ("posterior.to_frame", answers + "answer = answers.to_frame({share})", ""),
-        ("posterior.marginal", answers + "answer = answers.marginal({columns}).mean", ""),
-        ("posterior", "answer = model.posterior({given}, n_samples={count}, random_state={state}).mean", rows),
-        ("condition",
-            "answer = model.condition([[0.0], [1.0]], {columns}, noise=0.3, random_state={state}).mean",
-            "(2, model.n_latent_ - 1)"),
-        ("condition", "answer = model.condition({v}, {columns}).sd", ""),
-        ("marginal", "answer = model.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
-        ("marginal", "answer = model.marginal({columns}).sample({count}, {state})", ""),
-    ]  # fmt: skip
-    if name == "XDGMM":
-        found += [
-            ("predict_proba", "answer = model.predict_proba({given})", ""),
-            ("partial_fit", "model.partial_fit({given})\nanswer = learned(model)", ""),
-        ]
-    return found
+"""Kinds of calls, and how many of a hundred are of each."""
 
 
 def _estimator(random: Random, deconvolver: float = 0.12) -> str:
     if random.random() < deconvolver:
         return "Deconvolver"
-    return random.choice(("XDGMM", "XDGMM", "FlowDeconvolver", "DeconvolvingKDE", "WaveletDeconvolver"))
+    return random.choice(
+        ("XDGMM", "XDGMM", "FlowDeconvolver", "DeconvolvingKDE", "WaveletDeconvolver")
+    )
 
 
 def _fitted(name: str, dim: str, *, named: bool = False) -> str:
@@ -389,4 +366,3 @@ def _measurements(
         setup.append(f"R = {random.choice(values.PROJECTIONS)}")
         given += ", projection=R"
     return setup, steps, given
-

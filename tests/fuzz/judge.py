@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -108,7 +109,7 @@ def judge(call: Call, limit: float = LIMIT) -> Outcome:
     with tempfile.TemporaryDirectory() as folder, short_plans():
         scene = _prepare(call, Path(folder))
         scene |= _model(call.model)
-        np.random.seed(0)  # noqa: NPY002: what random_state=None draws from
+        np.random.seed(0)  # what random_state=None draws from  # noqa: NPY002
         before = time.process_time()
         try:
             with warnings.catch_warnings(record=True) as said, _within(limit):
@@ -122,6 +123,8 @@ def judge(call: Call, limit: float = LIMIT) -> Outcome:
             names = argument_names(call, step)
             detail = f"{type(error).__name__}: {error}".replace(folder, "FOLDER")
             kind, where = _classify(error, names), _where(error)
+        if call.subject == "plots":
+            plt.close("all")
         return Outcome(kind, detail, where, round(time.process_time() - before, 3))
 
 
@@ -192,7 +195,9 @@ def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, s
 
 def largest(call: Call) -> float:
     """The largest finite number that is written in a call."""
-    found = [node.value for node in ast.walk(ast.parse(call.text)) if isinstance(node, ast.Constant)]
+    found = [
+        node.value for node in ast.walk(ast.parse(call.text)) if isinstance(node, ast.Constant)
+    ]
     return max((abs(x) for x in found if isinstance(x, int | float) and abs(x) < 1e309), default=0)
 
 
@@ -211,7 +216,9 @@ def _bad_numbers(answer: Any, call: Call) -> str:
 def _arrays(answer: Any) -> Iterator[np.ndarray]:
     """All numbers of an answer, whatever it is."""
     if isinstance(answer, pd.DataFrame):
-        answer = {name: answer[name].to_numpy() for name in answer if name != "effective_sample_size"}
+        answer = {
+            name: answer[name].to_numpy() for name in answer if name != "effective_sample_size"
+        }
     if isinstance(answer, dict):
         answer = list(answer.values())
     if is_dataclass(answer) and not isinstance(answer, type):
@@ -286,7 +293,13 @@ def argument_names(call: Call, step: str) -> set[str]:
 def _signatures() -> dict[str, set[str]]:
     """The arguments of everything public that is called, by the name of the method."""
     found: dict[str, set[str]] = {}
-    owners = [*ESTIMATORS.values(), Posterior, FittedDensity, GaussianMixture, deconflow.Observations]
+    owners = [
+        *ESTIMATORS.values(),
+        Posterior,
+        FittedDensity,
+        GaussianMixture,
+        deconflow.Observations,
+    ]
     owners += [noise, noise.Noise, plots, compat, deconflow]
     for owner in owners:
         for name in dir(owner):
@@ -294,7 +307,12 @@ def _signatures() -> dict[str, set[str]]:
             if inspect.isclass(thing) or not callable(thing):
                 continue
             with suppress(TypeError, ValueError):
-                arguments = set(inspect.signature(thing).parameters) - {"self", "y", "args", "kwargs"}
+                arguments = set(inspect.signature(thing).parameters) - {
+                    "self",
+                    "y",
+                    "args",
+                    "kwargs",
+                }
                 found[name] = found.get(name, set()) | arguments
     return found
 

@@ -25,7 +25,15 @@ def word(*good):
 
 
 def array(*good):
-    return good, ("'a'", "1.0", "np.nan", "[]", "np.ones((2, 2, 2, 2))", "[[1.0], [1.0, 2.0]]", "{}")
+    return good, (
+        "'a'",
+        "1.0",
+        "np.nan",
+        "[]",
+        "np.ones((2, 2, 2, 2))",
+        "[[1.0], [1.0, 2.0]]",
+        "{}",
+    )
 
 
 FLAG = FLAGS, NO_FLAGS

@@ -39,7 +39,8 @@ class Worker:
 
     def run(self, seed: int) -> dict[str, Any]:
         """Run the call of a number; a process that hangs or dies is replaced."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(f"{seed}\n")
         self.process.stdin.flush()
         ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)

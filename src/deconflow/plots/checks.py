@@ -12,7 +12,17 @@ from scipy.stats import binom
 
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.noise import as_noise
-from deconflow.plots.style import BINS, DATA, DENSITY, SECOND, labels, panels, span
+from deconflow.plots.style import (
+    BINS,
+    DATA,
+    DENSITY,
+    SECOND,
+    columns,
+    labels,
+    panels,
+    refuse_no_model,
+    span,
+)
 
 RANK_BINS = 20
 
@@ -51,7 +61,8 @@ def diagnostics(
         row: histograms of the share of simulated values below each real one, which are flat, up
         to the grey band, if the model is right. Last column: effective sample sizes.
     """
-    w = np.asarray(w, dtype=float)
+    refuse_no_model(model)
+    w = columns(w, "w")
     observed = torch.from_numpy(~np.isnan(w))
     law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
     words = labels(names, w.shape[1])

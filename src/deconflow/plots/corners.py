@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow.estimators import Posterior
-from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
+from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, columns, labels, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +47,9 @@ def corner_figure(
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
     """
-    w, samples = np.asarray(w, dtype=float), np.asarray(samples, dtype=float)
+    samples = columns(samples, "samples")
     dim = samples.shape[1]
+    w = columns(w, "w", dim)
     ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
     figure = corner.corner(
         samples, labels=labels(names, dim), color=DENSITY, levels=LEVELS, range=ends, bins=BINS,

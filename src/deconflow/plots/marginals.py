@@ -11,7 +11,16 @@ from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
 from deconflow.estimators import FittedDensity, MixtureFit
-from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
+from deconflow.plots.style import (
+    BINS,
+    DATA,
+    DENSITY,
+    columns,
+    labels,
+    refuse_no_model,
+    span,
+    wrapped,
+)
 
 Curve = Callable[[int, Array], Array]
 """Density of dimension ``d`` at points ``x``."""
@@ -49,10 +58,11 @@ def marginals(
         ``(D,)``. The band is the range of the members' densities, where the model has members:
         flows of an ensemble, or mixtures of an average.
     """
+    refuse_no_model(model)
     draws = model.sample(DRAWS, random_state=random_state)
     dim = draws.shape[1]
     words = labels(names, dim)
-    noisy = None if w is None else np.asarray(w, dtype=float)
+    noisy = None if w is None else columns(w, "w", dim)
     row = wrapped(axes, dim)
     parts = model.density_.averaged()
     whole = _curve(model.density_, draws)
