@@ -223,8 +223,32 @@ def model_file_call(random: Random) -> Call:
     change = random.choice(("", "", ", random_state=3", ", nothing=3", ", n_components=0"))
     steps = [f"model.save({path})"] if random.random() < 0.8 else []
     loader = random.choice((f"{name}.load({path}{change})", f"load({path})", "XDGMM.load(folder)"))
-    steps += [f"answer = {loader}.score_samples(w) - model.score_samples(w)"]
+    loaded = f"{loader}.score_samples(w)"
+    steps += [f"answer = np.where({loaded} == model.score_samples(w), 0.0, np.nan)"]
     return _call(name, "save and load", setup, steps, model=_fitted(name, dim))
+
+
+def same_call(random: Random) -> Call:
+    """Say the same thing in two ways: NaN where the answers differ."""
+    name = _estimator(random, deconvolver=0.0)
+    dim = "1" if name == "WaveletDeconvolver" else random.choice("12")
+    setup = _start(random, "24", dim, values.TRUTHS[random.randrange(3)])
+    setup += ["errs = [name + '_err' for name in names]", "gone = g.random((n, d)) < 0.2"]
+    setup += ["gone[np.arange(n), g.integers(d, size=n)] = False", "unit = 1.0"]
+    table, errors = random.choice(values.SAME_TABLES)
+    if random.random() < 0.4:
+        setup.append(f"unit = {random.choice(values.UNITS)}")
+        table, errors = "w * unit", "sd * unit"
+    plain = "np.where(gone, np.nan, w)" if "gone" in table else "w"
+    settings = ", ".join(f"{key}={value}" for key, value in TINY[name].items())
+    setup += [f"told, errors, v = {table}, {errors}, g.normal(size=(5, d))"]
+    steps = [
+        f"one = {name}({settings}).fit({plain}, noise=sd).score_samples(v)",
+        f"two = {name}({settings}).fit(told, noise=errors).score_samples(v * unit)",
+        f"same = np.isclose(one, two + d * np.log(unit), atol={SAME[name]}, rtol=1e-6)",
+        "answer = np.where(same, 0.0, np.nan)",
+    ]
+    return _call(name, f"the same from {table} and {errors}", setup, steps, shape="(5,)")
 
 
 def plot_call(random: Random) -> Call:
@@ -253,14 +277,18 @@ def plot_call(random: Random) -> Call:
     return _call("plots", question, setup, [line], model=_fitted(name, dim))
 
 
+SAME = {"XDGMM": 1e-5, "FlowDeconvolver": 1e-3, "DeconvolvingKDE": 1e-5, "WaveletDeconvolver": 1e-5}
+"""How far log densities of the same rows, said in another way, may differ."""
+
 MAKERS = {
-    fit_call: 40,
+    fit_call: 34,
     ask_call: 35,
     noise_call: 8,
     compat_call: 8,
     mixture_call: 4,
     model_file_call: 3,
     plot_call: 2,
+    same_call: 6,
 }
 """Kinds of calls, and how many of a hundred are of each."""
 

@@ -66,8 +66,11 @@ SCIKIT_LEARNS = re.compile(
 )
 """Words of scikit-learn that its own checks of estimators ask for."""
 
-LOGS = ("log_prob", "score", "score_samples", "score_observations", "bic", "observations")
-BOUNDED = re.compile(r"uniform\(half|noise\.uniform|Uniform\(|Gamma\(|background=0\.0|convolve")
+LOGS = (
+    "log_prob", "score", "score_samples", "score_observations", "estimate_observations",
+    "observations",
+)  # fmt: skip
+BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")
 """Where a log density of minus infinity is the truth: outside the support of bounded noise."""
 
 
@@ -185,7 +188,8 @@ def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, s
     """Look at the answer of a call that ended well, and at its warnings."""
     bad = _bad_numbers(scene["answer"], call) or _bad_shape(scene, call)
     if bad:
-        return ("silent" if largest(call) <= LARGEST else "silent_beyond"), bad, call.question
+        where = f"{call.subject}: {call.question}"
+        return ("silent_beyond" if beyond(call, scene) else "silent"), bad, where
     for warning in said:
         if not _own(warning):
             words = f"{warning.category.__name__}: {warning.message}"
@@ -193,12 +197,19 @@ def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, s
     return "ok", "", ""
 
 
-def largest(call: Call) -> float:
-    """The largest finite number that is written in a call."""
-    found = [
-        node.value for node in ast.walk(ast.parse(call.text)) if isinstance(node, ast.Constant)
-    ]
-    return max((abs(x) for x in found if isinstance(x, int | float) and abs(x) < 1e309), default=0)
+def beyond(call: Call, scene: dict[str, Any]) -> bool:
+    """Whether a number above 1e100 is written in a call, or made in its setup by multiplying."""
+    written = [x.value for x in ast.walk(ast.parse(call.text)) if isinstance(x, ast.Constant)]
+    arrays = [scene.get(name) for name in ("w", "sd", "v")]
+    found = [x for x in (*written, *arrays) if isinstance(x, int | float | np.ndarray)]
+    return any((np.isfinite(x) & (np.abs(x) > 3 * LARGEST)).any() for x in map(_floats, found))
+
+
+def _floats(values: Any) -> np.ndarray:
+    try:
+        return np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        return np.zeros(1)
 
 
 def _bad_numbers(answer: Any, call: Call) -> str:

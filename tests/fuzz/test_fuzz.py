@@ -6,13 +6,13 @@ A few hundred here, by hypothesis; ten thousand by ``make fuzz``.
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from . import calls
 from .calls import Call
-from .judge import FAULTS, call_of, judge, made
+from .judge import FAULTS, call_of, judge
+from .strategies import calls_by
 
-EXAMPLES = 300
+EXAMPLES = 700
 
 
 @pytest.mark.parametrize("make", calls.MAKERS, ids=lambda make: make.__name__)
@@ -24,7 +24,7 @@ def test_odd_calls(make):
         phases=[Phase.generate],  # calls are short as they are
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.randoms(use_true_random=False).map(make).filter(made))
+    @given(calls_by(make))
     def check(call):
         outcome = judge(call)
         assert outcome.kind not in FAULTS, f"{outcome}\n\n{call.code}"
