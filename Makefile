@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick paper-test lint bench docs browser clean
+.PHONY: demo test quick paper-test fuzz lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -15,6 +15,10 @@ quick: .venv/ready
 
 paper-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest paper/tests
+
+# Ten thousand odd calls of everything public, with their record in results/fuzz.json.
+fuzz: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --calls 10000
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -155,6 +155,36 @@ def test_axes_can_be_given(averaged):
         plots.marginals(model, names=["a"])
 
 
+BAD = {
+    "no model": (
+        lambda model: plots.marginals(np.zeros((3, 2))),
+        "Expected model as .* got ndarray",
+    ),
+    "no model, checks": (lambda model: plots.diagnostics(3, [[1.0, 2.0]], 0.1), "Expected model"),
+    "one axis": (lambda model: plots.marginals(model, np.zeros(3)), r"w of shape \(N, 2\).*\(3,\)"),
+    "another width": (lambda model: plots.marginals(model, np.zeros((9, 3))), r"w of .*\(9, 3\)"),
+    "no rows": (lambda model: plots.diagnostics(model, np.zeros((0, 2)), SD), "w of .* not empty"),
+    "no columns": (
+        lambda model: plots.corner_figure([[1.0]], np.zeros((9, 0))),
+        "samples of shape",
+    ),
+    "text": (lambda model: plots.corner_figure([["a"]], [[1.0]]), "numbers in w; got 'a'"),
+    "nothing to see": (
+        lambda model: plots.marginals(model, [[1.0, np.nan], [2.0, 1e300]]),
+        "values to draw in every column of w.* none in column 1",
+    ),
+    "a text as names": (lambda model: plots.marginals(model, names="ab"), "2 names; got 'ab'"),
+    "no axes": (lambda model: plots.history(model, axes=3), "axes of matplotlib; got 3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_drawn_is_refused(name, averaged):
+    call, message = BAD[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(averaged[0])
+
+
 def test_many_dimensions_are_wrapped():
     model = XDGMM(1, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 5)), noise=0.1)
     axes = plots.marginals(model)

@@ -10,11 +10,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
-from deconflow.checks import as_floats
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
 from deconflow.noise import as_noise
-from deconflow.plots.style import BINS, DATA, DENSITY, SECOND, labels, panels, span
+from deconflow.plots.style import (
+    BINS,
+    DATA,
+    DENSITY,
+    SECOND,
+    columns,
+    labels,
+    panels,
+    refuse_no_model,
+    span,
+)
 
 RANK_BINS = 20
 
@@ -53,8 +62,9 @@ def diagnostics(
         row: histograms of the share of simulated values below each real one, which are flat, up
         to the grey band, if the model is right. Last column: effective sample sizes.
     """
+    refuse_no_model(model)
     w, noise = plain_tables(w, noise)
-    w = as_floats(w, "w")
+    w = columns(w, "w")
     observed = torch.from_numpy(~np.isnan(w))
     law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
     words = labels(names, w.shape[1])

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow.checks import as_floats
 from deconflow.estimators import Posterior
-from deconflow.frames import plain_table
-from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, labels, span
+from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, columns, labels, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,8 +48,9 @@ def corner_figure(
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
     """
-    w, samples = as_floats(plain_table(w, "w"), "w"), as_floats(samples, "samples")
+    samples = columns(samples, "samples")
     dim = samples.shape[1]
+    w = columns(w, "w", dim)
     ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
     figure = corner.corner(
         samples, labels=labels(names, dim), color=DENSITY, levels=LEVELS, range=ends, bins=BINS,

@@ -10,10 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
-from deconflow.checks import as_floats
 from deconflow.estimators import FittedDensity, MixtureFit
-from deconflow.frames import plain_table
-from deconflow.plots.style import BINS, DATA, DENSITY, labels, span, wrapped
+from deconflow.plots.style import (
+    BINS,
+    DATA,
+    DENSITY,
+    columns,
+    labels,
+    refuse_no_model,
+    span,
+    wrapped,
+)
 
 Curve = Callable[[int, Array], Array]
 """Density of dimension ``d`` at points ``x``."""
@@ -52,10 +59,11 @@ def marginals(
         flows of an ensemble, or mixtures of an average. These share most of their rows, so the
         band is narrower than the uncertainty of the density.
     """
+    refuse_no_model(model)
     draws = model.sample(DRAWS, random_state=random_state)
     dim = draws.shape[1]
     words = labels(names, dim)
-    noisy = None if w is None else as_floats(plain_table(w, "w"), "w")
+    noisy = None if w is None else columns(w, "w", dim)
     row = wrapped(axes, dim)
     parts = model.density_.averaged()
     whole = _curve(model.density_, draws)

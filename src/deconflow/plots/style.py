@@ -8,10 +8,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deconflow._types import Array
+from deconflow.checks import as_floats
+from deconflow.frames import plain_table
+
 DATA, DENSITY, SECOND = "#9a9a9a", "#1f4e79", "#d1495b"
 COLOURS = (SECOND, "#edae49", "#2a9d8f", "#7b2d8b", "#6a994e", "#3a86ff")
 BINS = 40
 MOST_IN_A_ROW = 3
+LARGEST = 1e100
+"""Values beyond this are not drawn: squares of them are no numbers."""
+
+
+def refuse_no_model(model: Any) -> None:
+    """Raise unless something can be drawn from."""
+    if not hasattr(model, "sample"):
+        raise TypeError(f"Expected model as a fitted estimator; got {type(model).__name__}.")
+
+
+def columns(values: Any, name: str, dim: int | None = None) -> Array:
+    """Return ``(N, D)`` values to draw, with something to see in every column."""
+    array = as_floats(plain_table(values, name), name)
+    if array.ndim != 2 or not array.size or array.shape[1] != (dim or array.shape[1]):
+        wanted = f"(N, {'D' if dim is None else dim})"
+        raise ValueError(f"Expected {name} of shape {wanted}, not empty; got {array.shape}.")
+    empty = np.flatnonzero(~(np.abs(array) <= LARGEST).any(0))
+    if len(empty):
+        raise ValueError(
+            f"Expected values to draw in every column of {name}, up to {LARGEST:g}; "
+            f"got none in column {empty[0]}."
+        )
+    return array
 
 
 def panels(axes: Any, n_rows: int, n_columns: int) -> NDArray[Any]:
@@ -24,6 +51,8 @@ def panels(axes: Any, n_rows: int, n_columns: int) -> NDArray[Any]:
     given = np.atleast_1d(np.asarray(axes, dtype=object))
     if given.size != n_rows * n_columns:
         raise ValueError(f"Expected {n_rows * n_columns} axes; got {given.size}.")
+    if not all(hasattr(ax, "hist") for ax in given.flat):
+        raise TypeError(f"Expected axes of matplotlib; got {axes!r}.")
     return given.reshape(n_rows, n_columns)
 
 
@@ -42,14 +71,15 @@ def labels(names: Sequence[str] | None, dim: int) -> list[str]:
     """Return a label for each dimension."""
     if names is None:
         return [f"dimension {d}" for d in range(dim)]
-    if len(names) != dim:
-        raise ValueError(f"Expected {dim} names; got {len(names)}.")
+    if isinstance(names, str) or len(names) != dim:
+        got = repr(names) if isinstance(names, str) else len(names)
+        raise ValueError(f"Expected {dim} names; got {got}.")
     return [str(name).replace("$", r"\$") for name in names]
 
 
 def span(*columns: ArrayLike) -> tuple[float, float]:
-    """Range that holds almost all of some columns."""
-    finite = [np.asarray(c)[np.isfinite(c)] for c in columns]
+    """Range that holds almost all of some columns, of what a picture can show."""
+    finite = [np.asarray(c)[np.abs(c) <= LARGEST] for c in columns]
     low = min(np.quantile(c, 0.002) for c in finite if len(c))
     high = max(np.quantile(c, 0.998) for c in finite if len(c))
     pad = 0.04 * (high - low) or 0.5

@@ -1,0 +1,343 @@
+"""Run a call, and say what became of it."""
+
+import ast
+import copy
+import functools
+import inspect
+import re
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import deconflow
+from deconflow import compat, noise, plots
+from deconflow.auto import plan
+from deconflow.estimators import ESTIMATORS, FittedDensity, Posterior, UntrustedFitWarning
+from deconflow.mixtures import GaussianMixture
+
+from .calls import PREAMBLE, Call, build
+
+FAULTS = ("silent", "unclear", "hang", "crash")
+"""Classes that must be empty."""
+
+CLASSES = {
+    "ok": "an answer, finite and of the right shape",
+    "refused": "a ValueError or TypeError in plain words that names the argument",
+    "nameless": "the same, but without the argument's name",
+    "warned": "an answer, with a warning from inside that says nothing to the caller",
+    "unclear": "another exception, or words of another library",
+    "silent": "NaN, infinity or another shape than promised, without an exception",
+    "silent_beyond": "the same, with values above 1e100 in the call",
+    "hang": "no end within the limit",
+    "crash": "the process died",
+}
+
+FILE = "<fuzz>"
+SHORT_PLAN = 8
+LARGEST = 1e100
+LIMIT = 20.0
+"""Seconds of CPU time that a call may take."""
+
+IN_OUR_FORM = re.compile(r"^Expected .+; got:? .+", re.DOTALL)
+SCIKIT_LEARNS = re.compile(
+    r"is not fitted yet"
+    r"|X has \d+ features, but \w+ is expecting"
+    r"|The feature names should match those that were passed during fit"
+    r"|Found array with 0 (sample|feature)\(s\)"
+    r"|Expected 2D array, got"
+    r"|Found array with dim \d"
+    r"|Complex data not supported"
+    r"|Sparse data was passed"
+)
+"""Words of scikit-learn that its own checks of estimators ask for."""
+
+LOGS = (
+    "log_prob", "score", "score_samples", "score_observations", "estimate_observations",
+    "observations",
+)  # fmt: skip
+BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")
+"""Where a log density of minus infinity is the truth: outside the support of bounded noise."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call."""
+
+    kind: str
+    detail: str = ""
+    where: str = ""
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Hang(BaseException):
+    """A call that takes too long; no library catches it."""
+
+
+def call_of(seed: int) -> Call:
+    """The call of a number: the first of its tries whose arguments can be made at all."""
+    tries = (build(Random(f"{seed}/{attempt}")) for attempt in range(100))
+    return next(call for call in tries if made(call))
+
+
+def made(call: Call) -> bool:
+    """Whether the arguments of a call can be made; a table of no columns often cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _prepare(call, Path(folder))
+        except Exception:
+            return False
+    return True
+
+
+def judge(call: Call, limit: float = LIMIT) -> Outcome:
+    """Run a call and classify it."""
+    with tempfile.TemporaryDirectory() as folder, short_plans():
+        scene = _prepare(call, Path(folder))
+        scene |= _model(call.model)
+        np.random.seed(0)  # what random_state=None draws from  # noqa: NPY002
+        before = time.process_time()
+        try:
+            with warnings.catch_warnings(record=True) as said, _within(limit):
+                warnings.simplefilter("always")
+                for step in call.steps:
+                    exec(compile(step, FILE, "exec"), scene)
+            kind, detail, where = _verdict(call, scene, said)
+        except Hang as hang:
+            kind, detail, where = "hang", f"more than {limit:g} s", _where(hang)
+        except Exception as error:
+            names = argument_names(call, step)
+            detail = f"{type(error).__name__}: {error}".replace(folder, "FOLDER")
+            kind, where = _classify(error, names), _where(error)
+        if call.subject == "plots":
+            plt.close("all")
+        return Outcome(kind, detail, where, round(time.process_time() - before, 3))
+
+
+@contextmanager
+def short_plans() -> Iterator[None]:
+    """Let Deconvolver train for a few steps only."""
+    with mock.patch.object(plan, "QUICK", SHORT_PLAN):
+        yield
+
+
+def _prepare(call: Call, folder: Path) -> dict[str, Any]:
+    (folder / "a file").write_text("text")
+    scene = dict(_preamble(), folder=folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for line in call.setup:
+            exec(line, scene)
+    return scene
+
+
+@functools.cache
+def _preamble() -> dict[str, Any]:
+    scene: dict[str, Any] = {}
+    exec(PREAMBLE, scene)
+    return scene
+
+
+def _model(text: str) -> dict[str, Any]:
+    return {} if not text else {"model": copy.deepcopy(_fitted(text))}
+
+
+@functools.cache
+def _fitted(text: str) -> Any:
+    scene = dict(_preamble())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(text, scene)
+    return scene["model"]
+
+
+@contextmanager
+def _within(limit: float) -> Iterator[None]:
+    """Raise :class:`Hang` after so many seconds of CPU time."""
+
+    def end(*_: Any) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, str, str]:
+    """Look at the answer of a call that ended well, and at its warnings."""
+    bad = _bad_numbers(scene["answer"], call) or _bad_shape(scene, call)
+    if bad:
+        where = f"{call.subject}: {call.question}"
+        return ("silent_beyond" if beyond(call, scene) else "silent"), bad, where
+    for warning in said:
+        if not _own(warning):
+            words = f"{warning.category.__name__}: {warning.message}"
+            return "warned", words, f"{_short(warning.filename)}:{warning.lineno}"
+    return "ok", "", ""
+
+
+def beyond(call: Call, scene: dict[str, Any]) -> bool:
+    """Whether a number above 1e100 is written in a call, or made in its setup by multiplying."""
+    written = [x.value for x in ast.walk(ast.parse(call.text)) if isinstance(x, ast.Constant)]
+    arrays = [scene.get(name) for name in ("w", "sd", "v")]
+    found = [x for x in (*written, *arrays) if isinstance(x, int | float | np.ndarray)]
+    return any((np.isfinite(x) & (np.abs(x) > 3 * LARGEST)).any() for x in map(_floats, found))
+
+
+def _floats(values: Any) -> np.ndarray:
+    try:
+        return np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        return np.zeros(1)
+
+
+def _bad_numbers(answer: Any, call: Call) -> str:
+    for values in _arrays(answer):
+        if np.isnan(values).any():
+            return "NaN in the answer"
+        infinite = np.isinf(values)
+        if call.question in LOGS and BOUNDED.search(call.text):
+            infinite &= values > 0
+        if infinite.any():
+            return f"{values[infinite].ravel()[0]} in the answer"
+    return ""
+
+
+def _arrays(answer: Any) -> Iterator[np.ndarray]:
+    """All numbers of an answer, whatever it is."""
+    if isinstance(answer, pd.DataFrame):
+        answer = {
+            name: answer[name].to_numpy() for name in answer if name != "effective_sample_size"
+        }
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if is_dataclass(answer) and not isinstance(answer, type):
+        answer = [value for value in vars(answer).values() if value is not None]
+    if isinstance(answer, list | tuple):
+        for part in answer:
+            yield from _arrays(part)
+        return
+    if isinstance(answer, torch.Tensor):
+        answer = answer.detach().numpy()
+    array = np.asarray(answer)
+    if array.dtype.kind not in "biufc":
+        raise AssertionError(f"an answer of numbers became {array.dtype}: {answer!r}")
+    yield array
+
+
+def _bad_shape(scene: dict[str, Any], call: Call) -> str:
+    if not call.shape:
+        return ""
+    try:
+        wanted = eval(call.shape, scene)
+    except Exception as error:
+        return f"an answer to something that has no length: {error}"
+    got = np.shape(scene["answer"])
+    return "" if got == wanted else f"shape {got} in place of {wanted}"
+
+
+def _own(warning: Any) -> bool:
+    """Whether a warning is one of the library's, shown at the caller's line."""
+    if warning.category is UserWarning and "feature names" in str(warning.message):
+        return True  # scikit-learn's, about names that only one of two tables has
+    known = (UserWarning, ConvergenceWarning, UntrustedFitWarning)
+    return warning.category in known and warning.filename == FILE
+
+
+def _classify(error: Exception, names: set[str]) -> str:
+    """Hold an exception against the rules of messages."""
+    message, inside = str(error), _last_file(error)
+    ours = IN_OUR_FORM.search(message) and "deconflow" in inside
+    scikit_learns = SCIKIT_LEARNS.search(message) and ("sklearn" in inside or "deconflow" in inside)
+    right_type = isinstance(error, ValueError | TypeError | OSError)
+    if not right_type or not (ours or scikit_learns) or isinstance(error, np.linalg.LinAlgError):
+        return "unclear"
+    about_a_file = isinstance(error, OSError) and "path" in names and "/" in message
+    if "is not fitted yet" in message or about_a_file:  # these are about no argument; about a path
+        return "refused"
+    words = set(re.findall(r"[A-Za-z_]\w*", message))
+    return "refused" if words & (names | {f"{name}s" for name in names}) else "nameless"
+
+
+def argument_names(call: Call, step: str) -> set[str]:
+    """Names that an error of this step may speak of: the arguments of the functions it calls.
+
+    A fit may also speak of those settings that the call gives. ``X`` is scikit-learn's name of
+    what is ``w`` here.
+    """
+    found = {"X"}
+    for text in call.steps[: call.steps.index(step) + 1]:
+        tree = ast.parse(text)
+        found |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+    for node in ast.walk(ast.parse(step)):
+        if isinstance(node, ast.Attribute):
+            found |= _signatures().get(node.attr, set())
+        if isinstance(node, ast.Name):
+            found |= _signatures().get(node.id, set())
+        if isinstance(node, ast.Subscript):
+            found |= _signatures()["__getitem__"]
+    return found
+
+
+@functools.cache
+def _signatures() -> dict[str, set[str]]:
+    """The arguments of everything public that is called, by the name of the method."""
+    found: dict[str, set[str]] = {}
+    owners = [
+        *ESTIMATORS.values(),
+        Posterior,
+        FittedDensity,
+        GaussianMixture,
+        deconflow.Observations,
+    ]
+    owners += [noise, noise.Noise, plots, compat, deconflow]
+    for owner in owners:
+        for name in dir(owner):
+            thing = getattr(owner, name, None)
+            if inspect.isclass(thing) or not callable(thing):
+                continue
+            with suppress(TypeError, ValueError):
+                arguments = set(inspect.signature(thing).parameters) - {
+                    "self",
+                    "y",
+                    "args",
+                    "kwargs",
+                }
+                found[name] = found.get(name, set()) | arguments
+    return found
+
+
+def _last_file(error: BaseException) -> str:
+    return traceback.extract_tb(error.__traceback__)[-1].filename
+
+
+def _where(error: BaseException) -> str:
+    """The innermost place in the library, and the innermost of all where that is another."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "deconflow" in frame.filename] or frames[-1:]
+    return f"{_short(own[-1].filename)}:{own[-1].lineno} {own[-1].name}"
+
+
+def _short(path: str) -> str:
+    return path.split("site-packages/")[-1].split("/src/")[-1]

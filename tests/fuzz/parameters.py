@@ -1,0 +1,170 @@
+"""Every parameter of every estimator: values that are right, and values that are not."""
+
+from .values import (
+    BAD_COUNTS,
+    BAD_NUMBERS,
+    BAD_STATES,
+    BAD_WORDS,
+    FLAGS,
+    GOOD_STATES,
+    NO_FLAGS,
+    PATHS,
+)
+
+
+def count(*good):
+    return good, BAD_COUNTS
+
+
+def number(*good):
+    return good, (*BAD_NUMBERS, "1e200", "1e-300")
+
+
+def word(*good):
+    return tuple(repr(value) for value in good), BAD_WORDS
+
+
+def array(*good):
+    return good, (
+        "'a'",
+        "1.0",
+        "np.nan",
+        "[]",
+        "np.ones((2, 2, 2, 2))",
+        "[[1.0], [1.0, 2.0]]",
+        "{}",
+    )
+
+
+FLAG = FLAGS, NO_FLAGS
+STATE = GOOD_STATES, BAD_STATES
+CHECKPOINT = ("None",), PATHS
+
+XD = {
+    "n_components": count("1", "2", "3", "[1, 2]", "np.array([1, 2])"),
+    "method": word("anderson", "em", "minibatch"),
+    "init": word("kmeans", "random"),
+    "n_init": count("1", "2"),
+    "tol": number("1e-6", "0.0", "1e-3"),
+    "max_iter": count("1", "20", "200"),
+    "floor": number("0.0", "0.1", "[0.05, 0.2]", "1e100"),
+    "regularisation": number("0.0", "0.1", "1e100", "1e-100"),
+    "n_average": count("1", "2"),
+    "average_over": word("starts", "folds"),
+    "n_folds": count("2", "5"),
+    "split_merge": count("0", "1"),
+    "weights_init": array("None", "[1.0]", "[0.5, 0.5]", "[1e300, 1e300]", "[-1.0, 2.0]"),
+    "means_init": array("None", "np.zeros((2, d))", "np.full((2, d), np.nan)"),
+    "covariances_init": array("None", "np.stack([np.eye(d)] * 2)", "np.zeros((2, d, d))"),
+    "fixed_weights": (("None", "True", "[True, False]"), ("'a'", "3", "[1.5, 0.0]", "[True] * 7")),
+    "fixed_means": (("None", "True", "[True, False]"), ("'a'", "3", "[1.5, 0.0]", "[True] * 7")),
+    "fixed_covariances": (("None", "True", "[True, False]"), ("'a'", "3", "np.nan", "[[True]]")),
+    "warm_start": FLAG,
+    "batch_size": count("7", "1000"),
+    "epochs": count("1", "3"),
+    "learning_rate": number("0.02", "1.0", "1000.0", "1e-12"),
+    "random_state": STATE,
+    "n_jobs": (("1", "2", "None", "-1"), ("0", "-2", "1.5", "'a'", "True", "np.nan", "[1]")),
+}
+FLOW = {
+    "flow": word("maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"),
+    "objective": word("iw", "elbo", "wake_sleep", "wake_wake", "roulette", "coupled"),
+    "n_draws": count("1", "2"),
+    "posterior_family": word("flow", "mixture", "exact"),
+    "n_layers": count("1"),
+    "hidden": count("4", "8"),
+    "n_blocks": count("1"),
+    "dropout": (("0.0", "0.1"), (*BAD_NUMBERS, "1.0")),
+    "base_components": count("1", "2"),
+    "posterior_layers": count("1"),
+    "posterior_components": count("2"),
+    "context_dim": count("4"),
+    "anchored": FLAG,
+    "epochs": (("1", "2"), ("0", "-1", "1.5", "'a'", "True", "[1]")),
+    "batch_size": count("5", "256"),
+    "learning_rate": number("2e-3", "1.0", "1e30"),
+    "schedule": word("cosine", "constant", "plateau"),
+    "plateau_factor": number("0.8"),
+    "plateau_patience": count("0", "1"),
+    "weight_decay": number("0.0", "0.1", "1e30"),
+    "clip_norm": number("None", "5.0", "1e-30"),
+    "averaging": number("None", "0.9"),
+    "patience": count("None", "1"),
+    "keep": word("best", "one_standard_error"),
+    "validation_fraction": number("0.0", "0.1", "0.9"),
+    "warm_start": FLAG,
+    "random_state": STATE,
+    "device": word("cpu", "auto"),
+    "dtype": word("float32", "float64"),
+    "checkpoint": CHECKPOINT,
+    "verbose": FLAG,
+}
+PARAMETERS = {
+    "XDGMM": XD,
+    "FlowDeconvolver": FLOW,
+    "DeconvolvingKDE": {
+        "bandwidth": (
+            ("'plug_in'", "'normal_reference'", "'cv'", "0.5", "np.full(d, 0.5)", "1e100"),
+            (*BAD_NUMBERS, "0.0", "1e-12", "1e300", "'unknown'", "np.ones(9)"),
+        ),
+        "kernel": word("smooth", "sinc", "flat_top"),
+        "background": number("1e-3", "0.0", "0.5"),
+    },
+    "WaveletDeconvolver": {
+        "threshold": (("'hard'", "'soft'", "None"), BAD_WORDS[:2] + BAD_WORDS[3:]),
+        "level": count("None", "2", "5"),
+        "background": number("1e-3", "0.0", "0.5"),
+    },
+    "Deconvolver": {
+        "quick": (("True",), NO_FLAGS),
+        "n_members": (("None",), BAD_COUNTS),
+        "random_state": STATE,
+        "n_jobs": (("1",), ("0", "-2", "1.5", "'a'", "True", "np.nan", "[1]")),
+        "checkpoint": CHECKPOINT,
+        "verbose": FLAG,
+    },
+}
+"""By estimator and parameter: expressions that are right, and some that are not."""
+
+TINY = {
+    "XDGMM": {"n_components": "2", "max_iter": "50", "random_state": "0", "n_jobs": "1"},
+    "FlowDeconvolver": {
+        "epochs": "1", "hidden": "8", "n_layers": "1", "posterior_layers": "1", "context_dim": "4",
+        "n_draws": "2", "random_state": "0",
+    },
+    "DeconvolvingKDE": {},
+    "WaveletDeconvolver": {},
+    "Deconvolver": {"quick": "True", "random_state": "0", "n_jobs": "1"},
+}  # fmt: skip
+"""Settings that make a fit short."""
+
+COMPAT = {
+    "projection": ("None", "np.eye(d)", "np.stack([np.eye(d)] * n)", "'a'", "np.ones((n, d))"),
+    "weight": ("None", "np.ones(n)", "-np.ones(n)", "np.ones(n + 1)", "'a'", "np.full(n, np.nan)"),
+    "fixamp": ("None", "True", "[True, False]", "'a'", "[True] * 5", "3"),
+    "fixmean": ("None", "True", "[True, False]", "'a'", "[True] * 5", "np.nan"),
+    "fixcovar": ("None", "True", "[True, False]", "'a'", "[True] * 5", "[]"),
+    "tol": ("1e-6", "0.0", "np.nan", "-1.0", "'a'", "None", "np.inf"),
+    "maxiter": ("10", "1e9", "0", "-1", "np.nan", "'a'", "None", "np.inf", "1.5", "True"),
+    "w": ("0.0", "0.1", "1e100", "-1.0", "np.nan", "'a'", "None", "np.inf"),
+    "logfile": ("None", "str(folder / 'log')", "'/proc/nothing/log'", "3", "''"),
+    "splitnmerge": ("0", "1", "-1", "1.5", "'a'", "None", "np.nan"),
+    "maxsnm": ("False", "True", "'a'"),
+    "likeonly": ("False", "True", "'a'"),
+    "logweight": ("False", "True"),
+}
+"""Arguments of the C library's front, beside the arrays."""
+
+COMPAT_ARRAYS = {
+    "ydata": ("w",),
+    "ycovar": ("sd**2", "sd[:, :, None] * sd[:, None, :] * np.eye(d)", "sd[0]", "-sd", "0 * sd",
+        "np.full((n, d), np.nan)", "1e100 * sd", "1e300 * sd", "'a'", "None", "sd[1:]"),
+    "xamp": ("np.ones(2) / 2", "np.ones(1)", "np.ones(3)", "[0.5, 0.5]", "np.float64(1)",
+        "np.array(1.0)", "np.array([-1.0, 2.0])", "np.zeros(2)", "np.ones(2, int)", "None",
+        "np.array([np.nan, 1.0])", "np.ones((2, 1))", "np.empty(0)"),
+    "xmean": ("g.normal(size=(2, d))", "np.zeros((2, d))", "np.zeros((2, d + 1))", "None", "'a'",
+        "np.full((2, d), np.inf)", "1e100 * g.normal(size=(2, d))"),
+    "xcovar": ("np.stack([np.eye(d)] * 2)", "np.zeros((2, d, d))", "-np.stack([np.eye(d)] * 2)",
+        "1e100 * np.stack([np.eye(d)] * 2)", "np.ones((2, d, d))", "np.stack([np.eye(d)] * 3)",
+        "np.full((2, d, d), np.nan)", "None"),
+}  # fmt: skip

@@ -1,0 +1,76 @@
+"""Every question that estimators answer, and what they are asked with."""
+
+from random import Random
+
+from . import values
+
+ODD = {
+    "count": ("3", *values.BAD_COUNTS),
+    "state": (*values.GOOD_STATES, *values.BAD_STATES),
+    "share": values.SHARES,
+    "rows": values.INDICES,
+    "columns": values.COLUMNS_ASKED,
+}
+"""Arguments of questions, good and bad."""
+
+ANSWERS = "answers = model.posterior({given}, n_samples=5, n_proposals=20)\nanswer = answers"
+SEEDED = "n_samples={count}, random_state={state}"
+ROWS = "(len(w), model.n_latent_)"
+
+QUESTIONS = (
+    ("score_samples", "answer = model.score_samples({v})", "(len({v}),)"),
+    ("score_observations", "answer = model.score_observations({given})", "(len(w),)"),
+    (
+        "score_observations",
+        "answer = model.score_observations({given}, " + SEEDED + ")",
+        "(len(w),)",
+    ),
+    ("estimate_observations", "answer = model.estimate_observations({given})", ""),
+    ("score", "answer = model.score({given})", "()"),
+    ("sample", "answer = model.sample({count}, random_state={state})", "(3, model.n_latent_)"),
+    ("posterior.mean", ANSWERS + ".mean", ROWS),
+    ("posterior.sd", ANSWERS + ".sd", ROWS),
+    ("posterior.covariance", ANSWERS + ".covariance", "(len(w), *2 * (model.n_latent_,))"),
+    ("posterior.correlation", ANSWERS + ".correlation", ""),
+    ("posterior.quantile", ANSWERS + ".quantile({share})", ""),
+    ("posterior.interval", ANSWERS + ".interval({share})", ""),
+    (
+        "posterior.sample",
+        ANSWERS + ".sample({count}, random_state={state})",
+        "(len(w), 3, model.n_latent_)",
+    ),
+    ("posterior[rows]", ANSWERS + "[{rows}].mean", ""),
+    ("posterior.to_frame", ANSWERS + ".to_frame({share})", ""),
+    ("posterior.marginal", ANSWERS + ".marginal({columns}).mean", ""),
+    ("posterior", "answer = model.posterior({given}, " + SEEDED + ").mean", ROWS),
+    (
+        "condition",
+        "answer = model.condition([[0.0], [1.0]], {columns}, noise=0.3, random_state={state}).mean",
+        "(2, model.n_latent_ - 1)",
+    ),
+    ("condition", "answer = model.condition({v}, {columns}).sd", ""),
+    ("marginal", "answer = model.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
+    ("marginal", "answer = model.marginal({columns}).sample({count}, {state})", ""),
+)
+"""What is asked, the lines that ask it, and the shape of the answer as an expression."""
+
+QUESTIONS_OF_XDGMM = (
+    ("predict_proba", "answer = model.predict_proba({given})", ""),
+    ("partial_fit", "model.partial_fit({given})\nanswer = learned(model)", ""),
+)
+
+
+def questions(name: str) -> tuple[tuple[str, str, str], ...]:
+    """Every question that an estimator answers."""
+    return QUESTIONS + (QUESTIONS_OF_XDGMM if name == "XDGMM" else ())
+
+
+def plain(random: Random) -> dict[str, str]:
+    """Good arguments of questions."""
+    return {
+        "count": "3",
+        "state": random.choice(values.GOOD_STATES),
+        "share": random.choice(values.SHARES[:3]),
+        "rows": "0",
+        "columns": "[0]",
+    }
