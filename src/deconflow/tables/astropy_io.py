@@ -222,10 +222,11 @@ def _fits_descriptions(hdu: Any) -> list[str | None]:
     found = [header.get(f"TCOMM{number}") for number in range(1, len(hdu.columns) + 1)]
     if ASTROPY_COLUMNS not in header.get("COMMENT", ()):
         return found
-    with suppress(Exception):  # a note of astropy's own: without it the table is as good
+    # What astropy adds is a note: a table without it, or with a damaged one, is as good.
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
         bare = header.copy()
         bare["NAXIS2"] = bare["PCOUNT"] = 0
-        empty = need("astropy.io.fits").BinTableHDU.fromstring(bare.tostring())
+        empty = need("astropy.io.fits").BinTableHDU.fromstring(bare.tostring().encode())
         table = need("astropy.table").Table.read(empty)
         known = {column.info.name: column.info.description for column in table.itercols()}
         found = [a or known.get(c.name) for a, c in zip(found, hdu.columns, strict=True)]
