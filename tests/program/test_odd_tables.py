@@ -317,6 +317,12 @@ def test_nothing_from_a_file_steers_a_terminal(here):
     assert "Two?lines" in outputs[1]
 
 
+def test_only_one_place_prints(request):
+    program = request.config.rootpath / "src" / "deconflow" / "program"
+    printing = {file.name for file in program.glob("*.py") if "typer.echo(" in file.read_text()}
+    assert printing == {"messages.py"}
+
+
 def test_new_names_are_no_formulas(here):
     """What the table has stays as it is; what is new and begins like a formula is marked."""
     (here / "t.csv").write_text(PLAIN.replace("x", "=cmd|x") + "inf,0.1\n")

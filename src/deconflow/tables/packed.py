@@ -10,7 +10,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -148,7 +148,12 @@ class TemporaryFile:
         else:
             self.file = tempfile.NamedTemporaryFile(dir=folder)  # noqa: SIM115
             self.path = Path(self.file.name)
-        weakref.finalize(self, self.file.close)
+        weakref.finalize(self, _close, self.file)
+
+
+def _close(file: Any) -> None:
+    with suppress(OSError):  # a full disk has been told of before, and the file goes anyhow
+        file.close()
 
 
 @contextmanager
