@@ -27,7 +27,7 @@ BAD = {
     "kind": (("-k", "pie"), "Expected --kind as one of"),
     "ending": (("-o", "a.doc"), "that ends in .png"),
     "rows": (("--rows", "x"), "Expected --rows as whole numbers"),
-    "row": (("--rows", "9999"), "Expected --rows that can be used; got 9999"),
+    "row": (("--rows", "9999"), "Expected --rows that can be used, among 0 to 249; got 9999"),
 }
 
 
