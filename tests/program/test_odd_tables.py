@@ -1,15 +1,22 @@
 """Tables as people have them: odd ones are read, hopeless ones are refused in one line."""
 
+import gzip
+import json
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from astropy import units
 from astropy.io import fits
 from astropy.table import MaskedColumn, Table
 from program.running import ONE_FIT, run, succeed
 from program.test_refusals import check_refusal
+from typer.testing import CliRunner
 
-from deconflow import XDGMM
+from deconflow import XDGMM, cli
+from deconflow.__main__ import main
 from deconflow.tables import open_table
 
 ROWS = [(f"{i % 7}.5", f"0.{1 + i % 5}") for i in range(30)]
@@ -82,7 +89,7 @@ def test_files_that_are_none(here, ending, content):
 def test_folders_and_packed_files(here):
     (here / "odd.csv").mkdir()
     assert "got a folder" in check_refusal(fit("odd.csv"))
-    assert "which is packed. Unpack it" in check_refusal(fit("stars.csv.gz"))
+    assert "which is packed. Unpack it" in check_refusal(fit("stars.csv.xz"))
 
 
 @pytest.fixture
@@ -181,3 +188,172 @@ def test_where_nothing_can_be_written(here):
     message = check_refusal(run("sample", "m", "-o", "/proc/draws.csv"))
     assert "Expected to write /proc/draws.csv; got" in message
     assert run("fit", "t.csv", "-c", "x", "-o", "m", "--seed", str(10**14)).exit_code == 2
+
+
+def test_packed_tables_go_in_and_out(here):
+    """The same answers, packed or not; the archive of Gaia packs what it hands out."""
+    (here / "t.csv").write_text(PLAIN)
+    (here / "t.csv.gz").write_bytes(gzip.compress(PLAIN.encode()))
+    assert fit("t.csv.gz").exit_code == 0
+    for ending in ("csv", "fits", "vot"):
+        for name in (f"out.{ending}", f"out.{ending}.gz"):
+            succeed("denoise", "m", "t.csv.gz", "-o", name, "-q")
+        packed, plain = open_table(f"out.{ending}.gz"), open_table(f"out.{ending}")
+        assert next(packed.chunks(50)).equals(next(plain.chunks(50)))
+    succeed("score", "m", "out.fits.gz[1]")
+
+
+def pipe(content, *arguments):
+    return CliRunner().invoke(cli.app, [*arguments], input=content)
+
+
+def test_pipes(here):
+    (here / "t.csv").write_text(PLAIN)
+    fitted = pipe(PLAIN, "fit", "-", "-c", "x", "-o", "m", *XD)
+    assert fitted.exit_code == 0
+    assert "table      standard input" in succeed("info", "m")
+    succeed("plot", "m", "-k", "marginals", "-o", "picture.png")  # without the rows, which are gone
+    succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")
+    piped = pipe(PLAIN, "denoise", "m", "-", "-o", "-", "-q")
+    assert piped.stdout == (here / "out.csv").read_text()
+    assert piped.stderr == "30 rows; written to -\n"
+    scored = pipe(PLAIN, "score", "m", "-", "-o", "-", "-q")
+    assert scored.stdout.startswith("x,x_err,log_density,deconflow_status\n")
+    assert "mean log p(w)" in scored.stderr
+    assert run("sample", "m", "-n", "3", "-o", "-").stdout.count("\n") == 4
+    assert not (here / "-").exists()
+
+
+def test_units_and_descriptions_of_new_columns(here):
+    rng = np.random.default_rng(0)
+    table = Table({"x": rng.normal(size=40), "x_err": np.full(40, 0.2), "y": rng.normal(size=40)})
+    table["e_y"] = 0.1
+    for name, unit in {"x": "mas", "x_err": "mas", "y": "km / s"}.items():
+        table[name].unit = unit
+    table["x"].description = "what was seen"
+    table.write("t.ecsv")
+    assert fit("t.ecsv", "x,y").exit_code == 0
+    for ending in ("fits", "ecsv", "vot", "fits.gz"):
+        extra = ("--quantiles", "0.16", "--samples", "1", "--correlations", "-q")
+        succeed("denoise", "m", "t.ecsv", "-o", f"out.{ending}", *extra)
+        seen = Table.read(f"out.{ending}")
+        for name, unit, words in [
+            ("x", "mas", "what was seen"),
+            ("x_mean", "mas", "posterior mean of x"),
+            ("y_sd", "km / s", "posterior standard deviation of y"),
+            ("x_q16", "mas", "posterior quantile 0.16 of x"),
+            ("y_sample_1", "km / s", "posterior draw 1 of y"),
+            ("x_y_posterior_corr", None, "posterior correlation of x and y"),
+            ("deconflow_status", None, "ok, or why the row could not be used"),
+        ]:
+            assert seen[name].unit == (unit and units.Unit(unit)), (ending, name)
+            assert seen[name].description == words, (ending, name)
+        assert open_table(f"out.{ending}").unit("x_mean") == "mas"
+    succeed("denoise", "m", "out.fits", "-o", "again.parquet", "--prefix", "b_", "-q")
+    metadata = pa.parquet.read_schema("again.parquet").field("b_x_mean").metadata
+    assert metadata == {b"unit": b"mas", b"description": b"posterior mean of x"}
+    assert open_table("again.parquet").unit("x_mean") == "mas"
+    succeed("sample", "m", "-n", "5", "-o", "draws.fits")
+    assert Table.read("draws.fits")["y"].unit == units.km / units.s
+    succeed("condition", "m", "t.ecsv", "--given", "x", "-o", "given.ecsv", "-q")
+    assert Table.read("given.ecsv")["y_mean"].unit == units.km / units.s
+    succeed("score", "m", "t.ecsv", "-o", "scored.ecsv", "-q")
+    score = Table.read("scored.ecsv")["log_density"]
+    assert (score.unit, score.description) == (None, "log density of the measurement, log p(w)")
+
+
+def test_what_stands_for_a_missing_value(here):
+    lines = "".join(f"{i % 7}.5,0.2\n" for i in range(30)) + "-999,0.2\n1.5,-999\n" * 2
+    (here / "t.csv").write_text("x,x_err\n" + lines)
+    assert "got -999 in row 31" in check_refusal(fit("t.csv"))
+    told = fit("t.csv", "x", "--missing", "-999")
+    assert "30 of 34 rows can be used" in told.output
+    out = succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")  # the model remembers it
+    assert "30 rows; 4 marked 'no measured value'" in out
+    single = Table({"x": np.float32([1, 2, 3, -99.99]), "x_err": np.full(4, 0.1)})
+    single.write("single.fits")
+    assert "3 of 4 rows can be used" in fit("single.fits", "x", "--missing", "-99.99,-1").output
+    message = check_refusal(fit("t.csv", "x", "--missing", "never"))
+    assert "Expected --missing with numbers, such as -999; got 'never'" in message
+
+
+def test_what_may_stand_for_a_missing_value_is_asked(here):
+    (here / "t.csv").write_text(PLAIN + "-999,0.2\n" * 3)
+    assert "3 values of x are -999 and count as measured; if" in fit("t.csv").output
+
+
+def test_names_that_fits_has_no_room_for(here):
+    name = "x" * 66
+    (here / "t.csv").write_text(PLAIN.replace("x", name))
+    assert fit("t.csv", name).exit_code == 0
+    refused = check_refusal(run("denoise", "m", "t.csv", "-o", "out.fits", "-q"))
+    assert "Expected names of at most 68 characters for a FITS file; got" in refused
+    assert not (here / "out.fits").exists()
+
+
+def test_a_damaged_header_ends_in_one_line(here, several):
+    content = (here / "several.fits").read_bytes()
+    (here / "several.fits").write_bytes(content.replace(b"TTYPE1  = 'x", b"TTYPE1  = \x01x"))
+    message = check_refusal(fit("several.fits"))
+    assert "Expected several.fits to hold a table that can be read; got" in message
+
+
+EVIL = "\x1b]0;gone\x07\x1b[2J\u202e"
+
+
+def test_nothing_from_a_file_steers_a_terminal(here):
+    (here / "t.csv").write_text(PLAIN.replace("x", f"x{EVIL}"), encoding="utf-8")
+    result = fit("t.csv", f"x{EVIL}")
+    assert result.exit_code == 0
+    about = json.loads((here / "m" / "table.json").read_text())
+    about["certificate"] = [f"All is well.{EVIL}", "Two\nlines"]
+    about["method"] = about["table"]["path"] = EVIL
+    (here / "m" / "table.json").write_text(json.dumps(about))
+    outputs = [result.output, succeed("info", "m")]
+    outputs.append(succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q"))
+    outputs.append(run("denoise", "m", "t.csv", "-o", "out.fits", "-q").output)
+    for line in "\n".join(outputs).split("\n"):
+        assert line.isprintable(), line
+    assert "Two?lines" in outputs[1]
+
+
+def test_only_one_place_prints(request):
+    program = request.config.rootpath / "src" / "deconflow" / "program"
+    printing = {file.name for file in program.glob("*.py") if "typer.echo(" in file.read_text()}
+    assert printing == {"messages.py"}
+
+
+def test_new_names_are_no_formulas(here):
+    """What the table has stays as it is; what is new and begins like a formula is marked."""
+    (here / "t.csv").write_text(PLAIN.replace("x", "=cmd|x") + "inf,0.1\n")
+    fitted = run("fit", "t.csv", "-c", "=cmd|x", "-o", "m", *XD)
+    assert fitted.exit_code == 0
+    said = succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")
+    assert "names of new columns that begin like a formula get a ' first" in said
+    lines = (here / "out.csv").read_text().splitlines()
+    assert lines[0] == "=cmd|x,=cmd|x_err,'=cmd|x_mean,'=cmd|x_sd,deconflow_status"
+    assert lines[-1] == "inf,0.1,,,'=cmd|x is infinite"
+    succeed("sample", "m", "-n", "2", "-o", "draws.csv")
+    assert (here / "draws.csv").read_text().startswith("'=cmd|x\n")
+    succeed("sample", "m", "-n", "2", "-o", "draws.parquet")
+    assert open_table("draws.parquet").names == ["=cmd|x"]
+
+
+def test_rows_that_are_not_there(here):
+    (here / "t.csv").write_text(PLAIN)
+    assert fit("t.csv").exit_code == 0
+    message = check_refusal(run("plot", "m", "t.csv", "--rows", "5000", "-o", "p.png"))
+    assert "Expected --rows that can be used, among 0 to 29; got 5000" in message
+
+
+def test_without_an_error_output(here, monkeypatch):
+    """As after 2>&-: what nobody reads does not end the work."""
+    (here / "t.csv").write_text(PLAIN)
+    assert fit("t.csv").exit_code == 0
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(sys, "argv", ["deconflow", "denoise", "m", "t.csv", "-o", "out.csv"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    sys.stderr.close()
+    assert ended.value.code == 0
+    assert open_table("out.csv").names[-1] == "deconflow_status"

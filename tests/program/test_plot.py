@@ -28,7 +28,7 @@ BAD = {
     "kind": (("-k", "pie"), "Expected --kind as one of"),
     "ending": (("-o", "a.doc"), "that ends in .png"),
     "rows": (("--rows", "x"), "Expected --rows as whole numbers"),
-    "row": (("--rows", "9999"), "that can be used, from 0 to 249; got 9999"),
+    "row": (("--rows", "9999"), "Expected --rows among the 250 that can be used of 250, from 0"),
 }
 
 

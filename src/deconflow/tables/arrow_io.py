@@ -46,7 +46,8 @@ class TextSource(Source):
         return map(self._with_types, self._text(size, columns))
 
     def _text(self, size: int, names: Sequence[str]) -> Iterator[pa.Table]:
-        written = [self._written[self.names.index(name)] for name in names]
+        as_written = dict(zip(self.names, self._written, strict=True))
+        written = [as_written[name] for name in names]
         text = dict.fromkeys(self._written, pa.string())
         with (
             self._clear_errors(),
@@ -60,17 +61,18 @@ class TextSource(Source):
         """Take the narrowest type for each column that fits all rows."""
         left = {name: list(TYPES) for name in self.names}
         for table in self._text(ROWS_AT_ONCE, self.names):
-            for name, kinds in left.items():
-                left[name] = [kind for kind in kinds if _fits(table[name], kind)]
+            for (name, kinds), column in zip(left.items(), table.columns, strict=True):
+                left[name] = [kind for kind in kinds if _fits(column, kind)]
         self.schema = pa.schema([(name, [*kinds, pa.string()][0]) for name, kinds in left.items()])
         return self
 
     def _with_types(self, table: pa.Table) -> pa.Table:
-        for i, name in enumerate(table.column_names):
-            kind = self.schema.field(name).type
-            if kind != pa.string():
-                table = table.set_column(i, name, _present(table[name]).cast(kind))
-        return table
+        schema = pa.schema([self.schema.field(name) for name in table.column_names])
+        columns = [
+            column if kind == pa.string() else _present(column).cast(kind)
+            for column, kind in zip(table.columns, schema.types, strict=True)
+        ]
+        return pa.table(columns, schema=schema)
 
     @contextmanager
     def _reader(self, **conversion: Any) -> Iterator[arrow_csv.CSVStreamingReader]:

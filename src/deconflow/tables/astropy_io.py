@@ -222,10 +222,11 @@ def _fits_descriptions(hdu: Any) -> list[str | None]:
     found = [header.get(f"TCOMM{number}") for number in range(1, len(hdu.columns) + 1)]
     if ASTROPY_COLUMNS not in header.get("COMMENT", ()):
         return found
-    with suppress(Exception):  # a note of astropy's own: without it the table is as good
+    # What astropy adds is a note: a table without it, or with a damaged one, is as good.
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
         bare = header.copy()
         bare["NAXIS2"] = bare["PCOUNT"] = 0
-        empty = need("astropy.io.fits").BinTableHDU.fromstring(bare.tostring())
+        empty = need("astropy.io.fits").BinTableHDU.fromstring(bare.tostring().encode())
         table = need("astropy.table").Table.read(empty)
         known = {column.info.name: column.info.description for column in table.itercols()}
         found = [a or known.get(c.name) for a, c in zip(found, hdu.columns, strict=True)]
@@ -312,30 +313,31 @@ def _read(content: Content, kind: str) -> Any:
             f"once; got {size / 2**30:.1f}. Convert it to .parquet, or unpack it yourself."
         )
     if kind == "votable":
-        _check_votable(unpacked.path, size)
+        _check_votable(unpacked, size)
     table_type = need("astropy.table").Table
     options = READ_OPTIONS.get(kind, {})
     with warnings.catch_warnings(action="ignore"), unpacked.open() as file:
         return table_type.read(file, format=ASTROPY_FORMATS[kind], **options)
 
 
-def _check_votable(path: Path, size: int) -> None:
+def _check_votable(content: Content, size: int) -> None:
     """Refuse a VOTable that sends astropy to other files or the network, or lies about its rows."""
 
     def start(element: str, attributes: dict[str, str]) -> None:
         if element.endswith("STREAM") and "href" in attributes:
             raise TableError(
-                f"Expected the rows of a VOTable in the file itself; got a link to "
-                f"{attributes['href']!r}. Download it, and convert it to .parquet."
+                f"Expected the rows of {content.name} in the file itself; got a link to "
+                f"{attributes['href']!r}. Download that, and convert it to .parquet."
             )
         if element.endswith("TABLE") and int(attributes.get("nrows", 0)) > size:
             raise TableError(
-                f"Expected as many rows as the file has room for; got nrows={attributes['nrows']}."
+                f"Expected as many rows as {content.name} has room for; got "
+                f"nrows={attributes['nrows']}."
             )
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
-    with path.open("rb") as file:
+    with content.open() as file:
         parser.ParseFile(file)
 
 

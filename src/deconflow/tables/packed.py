@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import shutil
@@ -9,12 +10,10 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
-
-from deconflow.files import clear_write_errors
 
 STANDARD = Path("-")
 """What stands for the standard input or output."""
@@ -65,9 +64,16 @@ class Content:
     @classmethod
     def _temporary(cls, stream: Any, name: str) -> Content:
         scratch = TemporaryFile()
-        with clear_write_errors(Path(f"{tempfile.gettempdir()} (what {name} holds)")):
+        try:
             shutil.copyfileobj(stream, scratch.file, 2**20)
             scratch.file.flush()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise TableError(
+                f"Expected room in {tempfile.gettempdir()} for what {name} holds; got none left. "
+                "Unpack it yourself, or set TMPDIR to a larger folder."
+            ) from error
         return cls(scratch.path, name, scratch=scratch)
 
     def _found_packing(self) -> Content:
@@ -142,7 +148,12 @@ class TemporaryFile:
         else:
             self.file = tempfile.NamedTemporaryFile(dir=folder)  # noqa: SIM115
             self.path = Path(self.file.name)
-        weakref.finalize(self, self.file.close)
+        weakref.finalize(self, _close, self.file)
+
+
+def _close(file: Any) -> None:
+    with suppress(OSError):  # a full disk has been told of before, and the file goes anyhow
+        file.close()
 
 
 @contextmanager
