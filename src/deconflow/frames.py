@@ -231,7 +231,7 @@ def _by_position(
     noise: Any, noise_units: Units | None, units: Units | None, shape: tuple[int, int]
 ) -> Array:
     """Take noise in the order of the columns, because one of the two has no names."""
-    values = as_floats(getattr(noise, "value", noise), "noise")
+    values = as_floats(noise.value if hasattr(noise, "to_value") else noise, "noise")
     if noise_units is None:
         return values
     square = values.ndim == 3 or (values.shape == (shape[1],) * 2 and shape[0] != shape[1])

@@ -359,8 +359,9 @@ def test_a_table_of_known_values_has_their_columns(fitted):
     np.testing.assert_array_equal(model.condition(known, "y").mean, wanted)
     with pytest.raises(ValueError, match="the columns x, in this order; got y"):
         model.condition(known, "x")
+    np.testing.assert_array_equal(model.condition(known["y"], "y").mean, wanted)
     with pytest.raises(ValueError, match=r"values of shape \(N, 1\)"):
-        model.condition(known["y"], "y")
+        model.condition(known["y"].to_numpy(), "y")
     nameless = XDGMM(1, random_state=0).fit(W, noise=SD)
     assert nameless.condition(known, 1).mean.shape == (2, 1)
 

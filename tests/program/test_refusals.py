@@ -105,7 +105,8 @@ XY = ("fit", "stars.csv", "-c", "x,y", "-o", "m")
 WORDS = {
     "none": (
         ("fit", "stars.csv", "-c", "count", "-o", "m"),
-        "got none of them. Name it: --errors count=COLUMN, or --errors count=0 if it is exact.",
+        "got none of them. Of this table it may be x_err, e_y. Name it: --errors count=COLUMN, or "
+        "--errors count=0 if it is exact.",
     ),
     "several": (
         ("fit", "two.csv", "-c", "x", "-o", "m"),
