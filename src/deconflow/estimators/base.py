@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -122,7 +121,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
-        with as_guest(), self._limited(), unchanged_on_failure(self):
+        n_jobs = getattr(self, "n_jobs", None)
+        with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
             data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
             self._fit(data)
             self.parameters_ = self.get_params()
@@ -134,8 +134,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         The density of *measurements* is :meth:`score_observations`.
         """
         points = true_values(self, v).numpy()
-        with self._limited():
-            return self.density_.log_prob(points)
+        return self.density_.log_prob(points)
 
     def score_observations(
         self,
@@ -175,8 +174,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
         data = self._observe(w, noise, projection)
-        with self._limited():
-            return self.density_.log_marginal(data, n_samples, random_state)
+        return self.density_.log_marginal(data, n_samples, random_state)
 
     def score(
         self,
@@ -197,8 +195,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        with self._limited():
-            return self.density_.sample(n_samples, random_state)
+        return self.density_.sample(n_samples, random_state)
 
     def posterior(
         self,
@@ -227,8 +224,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
         data = self._observe(w, noise, projection)
-        with self._limited():
-            return self.density_.posterior(data, n_samples, n_proposals, random_state)
+        return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def condition(
         self,
@@ -276,8 +272,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             )
         with as_guest():
             data = Observations.from_arrays(check_measured(known, "values"), noise)
-        with self._limited():
-            return self.density_.condition(data, given, n_samples, random_state)
+        return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""
@@ -319,10 +314,6 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if given is None or len(given) != self.n_latent_:
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]
-
-    def _limited(self) -> AbstractContextManager[None]:
-        """Keep torch to the threads of ``n_jobs``, where the estimator has such a parameter."""
-        return threads_at_most(getattr(self, "n_jobs", None))
 
     def _observe(
         self,

@@ -220,7 +220,9 @@ class Deconvolver(DensityEstimator):
         self._fitted, self._size = fitted, size
         density = blend_of(fitted.mixtures, fitted.members, size)
         proposing = ProposedByMixture(fitted.proposing)
-        self.density_ = WeightedFit(density, self.standardiser_, proposing, self._names)
+        self.density_ = WeightedFit(
+            density, self.standardiser_, proposing, self._names, self.n_jobs
+        )
         if not fitted.members:
             units = self.standardiser_
             members = [units.mixture_from_standard(mixture) for mixture in fitted.mixtures]

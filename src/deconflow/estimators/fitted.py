@@ -7,13 +7,16 @@ Exact answers are in :mod:`~deconflow.estimators.mixture_fit`, answers by weight
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.posterior import Posterior, column_numbers
@@ -28,6 +31,15 @@ Columns = NDArray[np.int64]
 QUESTIONS = ("_log_prob", "sample", "log_marginal", "posterior", "condition", "memberships")
 
 
+def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(question)
+    def asked(self: FittedDensity, *args: Any, **options: Any) -> Any:
+        with as_guest(), threads_at_most(self.threads):
+            return question(self, *args, **options)
+
+    return asked
+
+
 class FittedDensity(ABC):
     """The density of the truth that a fit has learned, in the user's units.
 
@@ -35,15 +47,18 @@ class FittedDensity(ABC):
     ----------
     names : list of str
         Names of the dimensions.
+    threads : int or None
+        How many to use at most; None for as many as the process was allowed.
     """
 
     names: list[str]
+    threads: int | None = None
 
     def __init_subclass__(cls) -> None:
-        """Answer every question as a guest, whatever the caller has set for torch."""
+        """Answer every question as a guest, with no more threads than allowed."""
         for name in QUESTIONS:
             if name in vars(cls):
-                setattr(cls, name, as_guest()(vars(cls)[name]))
+                setattr(cls, name, _as_guest(vars(cls)[name]))
 
     @property
     def dim(self) -> int:

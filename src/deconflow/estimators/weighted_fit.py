@@ -129,9 +129,10 @@ class WeightedFit(FittedDensity):
         standardiser: Standardiser,
         proposing: Proposing,
         names: list[str],
+        threads: int | None = None,
     ) -> None:
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
-        self.names = names
+        self.names, self.threads = names, threads
 
     def _log_prob(self, v: Array) -> Array:
         like = next(self.density.parameters())
@@ -201,7 +202,7 @@ class WeightedFit(FittedDensity):
         if not isinstance(self.density, Ensemble):
             return []
         return [
-            WeightedFit(member, self.standardiser, self.proposing, self.names)
+            WeightedFit(member, self.standardiser, self.proposing, self.names, self.threads)
             for member in self.density.densities()
             if not isinstance(member, MixtureDensity)
         ]
@@ -220,7 +221,8 @@ class WeightedFit(FittedDensity):
     def measuring(self, rows: Observations) -> WeightedFit:
         """Return the same density, for rows that measure something else than those fitted."""
         units = self.standardiser.measuring(rows)
-        return WeightedFit(self.density, units, self._proposing_for_others, self.names)
+        proposing = self._proposing_for_others
+        return WeightedFit(self.density, units, proposing, self.names, self.threads)
 
     @cached_property
     def _proposing_for_others(self) -> ProposedByMixture:
@@ -249,7 +251,7 @@ class MarginalFit(FittedDensity):
     """
 
     def __init__(self, parent: WeightedFit, columns: Columns) -> None:
-        self.parent, self.columns = parent, columns
+        self.parent, self.columns, self.threads = parent, columns, parent.threads
         self.names = [parent.names[d] for d in columns]
 
     def _log_prob(self, v: Array) -> Array:

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
+from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.estimators.base import MEASURED, DensityEstimator
@@ -312,7 +313,7 @@ class XDGMM(DensityEstimator):
         check_settings(self)
         check_seed(self.random_state)
         refuse_noise_as_y(w, y, noise)
-        with as_guest(), unchanged_on_failure(self), clear_errors():
+        with as_guest(), threads_at_most(self.n_jobs), unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted
             data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
@@ -372,7 +373,7 @@ class XDGMM(DensityEstimator):
         twin = clone(self)
         data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
         settings = as_settings(self, 1, float(several(self.floor)[0]))
-        with as_guest():
+        with as_guest(), threads_at_most(self.n_jobs):
             return compare(
                 data, settings, n_components, n_init=self.n_init, folds=n_folds,
                 random_state=self.random_state,
