@@ -8,7 +8,6 @@ import sys
 from typing import NoReturn
 
 
-
 def main() -> None:
     """Import the program and run it."""
     for number in _signals():

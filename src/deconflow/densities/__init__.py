@@ -34,8 +34,8 @@ __all__ = [
     "StandardNormal",
     "autoregressive_layer",
     "compose",
-    "load_weights",
     "interleave_lu",
+    "load_weights",
     "simulate",
     "without_dropout",
 ]
