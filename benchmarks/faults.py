@@ -93,8 +93,10 @@ def change_value(content, rng):
     content[:] = json.dumps(whole).encode()
 
 
-OTHERS = [None, True, -1, 0, 1, 2, 7, 1e300, -0.5, 10**6, 10**9, "2", "", "text", [], [1], {}, {"a": 1},
-          float("nan"), float("inf")]  # fmt: skip
+OTHERS = [
+    None, True, -1, 0, 1, 2, 7, 1e300, -0.5, 10**6, 10**9, float("nan"), float("inf"),
+    "2", "", "text", [], [1], {}, {"a": 1},
+]  # fmt: skip
 DAMAGES = (flip, flip_many, cut, drop, swap, blank, append, change_value, change_value)
 
 
@@ -183,14 +185,14 @@ COMMANDS = {
     "fit flow": ("fit", *TABLE_WORDS, "-o", "out", "-m", "flow", "--set", "hidden=16", "--set",
         "epochs=12"),
     "fit auto": ("fit", *TABLE_WORDS, "-o", "out", "--set", "quick=true", "--set", "n_jobs=1"),
-    "denoise": ("denoise", "model", "stars.csv", "-o", "out.csv", "-q", "--chunk", "100"),
+    "denoise": ("denoise", "model", "stars.csv", "-o", "out.csv", "-q", "--chunk", "20"),
     "denoise to FITS": ("denoise", "model", "stars.csv", "-o", "out.fits", "-q"),
     "report": ("report", "model", "-o", "out.html"),
 }  # fmt: skip
 """What is killed. A new method that can be resumed is one line more."""
 
 
-def table(rows=400):
+def table(rows=150):
     """A table with errors, as text."""
     rng = np.random.default_rng(SEED)
     v = rng.normal(size=(rows, 2)) * [1.0, 0.5] + 4.0 * rng.integers(2, size=(rows, 1))
@@ -395,10 +397,12 @@ def main(arguments=None):
     parser.add_argument("--damages", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--commands", default=",".join(COMMANDS), help="what is killed")
-    parser.add_argument("--name", default="faults", help="of the record in results/")
+    parser.add_argument("--folder", type=Path, default=record.RESULTS, help="for the record")
     asked = parser.parse_args(arguments)
-    settings = vars(asked) | {"seed": SEED}
-    start, file = time.perf_counter(), record.RESULTS / f"{asked.name}.partial"
+    record.RESULTS = asked.folder
+    settings = {name: value for name, value in vars(asked).items() if name != "folder"}
+    settings |= {"seed": SEED}
+    start, file = time.perf_counter(), asked.folder / "faults.partial"
     progress = Progress(file, settings)
     with tempfile.TemporaryDirectory() as name:
         kills = partial(Kills, Path(name), asked.commands.split(","))
@@ -408,7 +412,7 @@ def main(arguments=None):
     for ending, outcomes in damaged.items():
         bad += wrong_damages(outcomes, checksums=ending == "checksums")
     record.write(
-        asked.name,
+        "faults",
         show=False,
         settings=settings,
         damages={
@@ -430,7 +434,7 @@ def main(arguments=None):
         seconds=round(time.perf_counter() - start),
     )
     file.unlink()
-    print(f"{len(bad)} wrong; written to results/{asked.name}.json")
+    print(f"{len(bad)} wrong; written to {asked.folder / 'faults.json'}")
     return 1 if bad else 0
 
 

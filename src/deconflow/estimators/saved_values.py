@@ -1,4 +1,4 @@
-"""Values of a saved model: taken if they are what they must be, within memory of the file's size."""
+"""Values of a saved model: taken if they are what they must be, in memory of the file's size."""
 
 from __future__ import annotations
 
