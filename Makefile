@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick paper-test fuzz lint bench docs browser clean
+.PHONY: demo test quick paper-test fuzz faults lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -32,6 +32,10 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/xd_speed.py --threads
 	$(BIN)/python benchmarks/xd_memory.py
 	$(BIN)/python -m benchmarks.program_memory
+
+# A thousand damaged model files and a hundred killed runs: some minutes; it goes on if stopped.
+faults: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.faults
 
 docs: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"

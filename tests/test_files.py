@@ -168,7 +168,8 @@ def test_saves_at_once_leave_a_whole_folder(tmp_path):
     while any(writer.poll() is None for writer in writers):
         assert path.exists() or not seen
         seen += path.exists()
-    assert seen and [writer.returncode for writer in writers] == [0, 0]
+    assert seen
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert (path / "a").read_text() == (path / "b").read_text()
     assert names(tmp_path) == ["folder", "a", "b"]
 

@@ -5,7 +5,8 @@ its answers beside the weights. They are never written again: a new format gets 
 
     python tests/test_model_format.py --write
 
-after changing ``FORMAT``, which leaves folders that are there as they are.
+which leaves folders that are there as they are. Format 2 is format 1 with checksums:
+``tests/data/model_format_2`` holds some of the same models, saved again.
 """
 
 import json
@@ -29,12 +30,14 @@ from program.test_golden_texts import stars
 from test_golden import EXACT, machine, plain
 
 import deconflow
+from deconflow.program.model_folder import load as load_any
 
-FORMAT = 1
 OTHER_MACHINE = 1e-4
 """Draws in single precision are weighed with other last bits elsewhere."""
 
-FOLDER = Path(__file__).resolve().parent / "data" / f"model_format_{FORMAT}"
+FOLDER = Path(__file__).resolve().parent / "data" / "model_format_1"
+WITH_CHECKSUMS = FOLDER.with_name("model_format_2")
+SAVED_AGAIN = ("deconvolver_xd", "flow", "kde", "program_xd", "xdgmm")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -130,6 +133,14 @@ def test_all_can_be_saved_again(tmp_path):
         assert np.array_equal(again.score_samples(points), load(name).score_samples(points)), name
 
 
+@pytest.mark.parametrize("name", SAVED_AGAIN)
+def test_models_with_checksums(name):
+    one, other = (load_any(folder / name).estimator for folder in (FOLDER, WITH_CHECKSUMS))
+    points = np.random.default_rng(0).normal(size=(20, one.n_latent_))
+    assert np.array_equal(one.score_samples(points), other.score_samples(points))
+    assert (WITH_CHECKSUMS / name / "SHA256SUMS").is_file()
+
+
 PROGRAM_MODELS = {
     "program_xd": (deconflow.XDGMM, XD_SETTINGS),
     "program_auto": (deconflow.Deconvolver, ("--set", "quick=true", "-q")),
@@ -208,6 +219,11 @@ def _record():
     for name in PROGRAM_MODELS:
         if not (FOLDER / name).exists():
             _record_program(name)
+    for name in SAVED_AGAIN:
+        if not (WITH_CHECKSUMS / name).exists():
+            table = FOLDER / name / "table.json"
+            texts = {"table.json": table.read_text()} if table.exists() else {}
+            deconflow.load(FOLDER / name).save(WITH_CHECKSUMS / name, extra_files=texts)
 
 
 def _record_program(name):

@@ -219,7 +219,7 @@ def test_files_of_others_may_lie_beside(model, tmp_path):
     (tmp_path / "new" / "notes.txt").write_text("mine")
     deconflow.load(tmp_path / "new")
     (tmp_path / "new" / "table.json").write_text("{}")  # but what is read must be ours
-    with pytest.raises(ValueError, match="damaged SHA256SUMS.*does not name table.json"):
+    with pytest.raises(ValueError, match=r"damaged SHA256SUMS.*does not name table\.json"):
         deconflow.load(tmp_path / "new")
     sign(tmp_path / "new")
     deconflow.load(tmp_path / "new")

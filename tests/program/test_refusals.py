@@ -210,7 +210,7 @@ def plant(name):
 DAMAGED = {
     "another version": (change("model.json", "format", 99), "got format 99, written by"),
     "no checksums": (lambda model: (model / "SHA256SUMS").unlink(), "damaged SHA256SUMS"),
-    "a table of text": (change("table.json", "table", "text"), "table of model/table.json is 'text'"),
+    "a table of text": (change("table.json", "table", "text"), "json is 'text'"),
     "another version of the table": (change("table.json", "format", 99), "of format 1"),
     "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
     "weights cut": (truncate("weights.safetensors"), "damaged"),

@@ -1,4 +1,4 @@
-"""Values of a saved model: taken if they are what they must be, within memory of the file's size."""
+"""Values of a saved model: taken if they are what they must be, in memory of the file's size."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from deconflow.model_files import NUMBERS, check_form
 from deconflow.standardising import SAVED, Standardiser
 
 SAVED_HISTORY = {
-    **dict.fromkeys(("train", "validation", "learning_rate", "seconds"), [float]),
+    **{name: [float] for name in ("train", "validation", "learning_rate", "seconds")},
     "skipped_steps": int,
     "best_epoch": (int, None),
     "stopped_early": bool,
 }
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
 CLOSE = 1e-6
-"""By how much sums may differ from one, and covariances from symmetric and positive ones."""
+"""By how much sums may differ from one, and covariances from symmetric ones."""
+ROUNDING = 1e-12
+"""How far below zero an eigenvalue may be, of covariances scaled to unit variances."""
 SPARE, MOST_COPIES = 10**5, 20
 """Numbers that building a model may need: some, and so many for each that its file holds."""
 MADE_BY_SIZE = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "randperm", "eye")
@@ -42,7 +44,7 @@ def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -
     white = covariances / scale[:, :, None] / scale[:, None, :]
     lowest = np.linalg.eigvalsh(white).min() if count else 0.0
     uneven = np.abs(white - white.swapaxes(1, 2)).max(initial=0.0)
-    refuse(names[2], uneven > CLOSE or lowest < -CLOSE, "positive and symmetric")
+    refuse(names[2], uneven > CLOSE or lowest < -ROUNDING, "positive and symmetric")
     return GaussianMixture(weights, means, covariances)
 
 

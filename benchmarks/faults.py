@@ -1,0 +1,442 @@
+"""Damaged model files and killed runs: nothing wrong is ever answered, and nothing is lost.
+
+    python -m benchmarks.faults
+
+1,000 random damages of models with checksums (bits, bytes, lengths, values of JSON), and others of
+models of format 1, which have none: each must be refused with a clear line, or answer to the bit as
+before. 100 kills at random times of the program's ``fit``, ``denoise`` and ``report``: the output
+is the old one or the new one, whole; the next run gives the same bytes as one that was not
+killed, and leaves nothing else behind.
+
+Writes ``results/faults.json``, and goes on where it was if it is stopped.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import deconflow
+from benchmarks import record
+from deconflow.model_files import DESCRIPTION, TABLE, WEIGHTS, read_folder
+from deconflow.program.info import describe
+from deconflow.program.model_folder import load
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "tests" / "data" / "model_format_1"
+SEED, MOST_SECONDS, MOST_BYTES = 0, 30, 2**31
+GOOD = {"refused", "same answer", "old whole", "new whole", "none yet"}
+
+# -- damages ------------------------------------------------------------------------------------
+
+
+def flip(content, rng):
+    """One bit."""
+    place = rng.integers(8 * len(content))
+    content[place // 8] ^= 1 << place % 8
+
+
+def flip_many(content, rng):
+    """A few bits."""
+    for _ in range(rng.integers(2, 20)):
+        flip(content, rng)
+
+
+def cut(content, rng):
+    """Drop the end."""
+    del content[rng.integers(len(content)) :]
+
+
+def drop(content, rng):
+    """Drop a part from the middle."""
+    start = rng.integers(len(content))
+    del content[start : start + rng.integers(1, 50)]
+
+
+def swap(content, rng):
+    """Exchange two bytes."""
+    one, other = rng.integers(len(content), size=2)
+    content[one], content[other] = content[other], content[one]
+
+
+def blank(content, rng):
+    """Zeros over a part, as a disk leaves them."""
+    start = rng.integers(len(content))
+    end = min(len(content), start + rng.integers(1, 200))
+    content[start:end] = bytes(end - start)
+
+
+def append(content, rng):
+    """Bytes at the end."""
+    content.extend(rng.bytes(rng.integers(1, 50)))
+
+
+def change_value(content, rng):
+    """Another value in JSON, anywhere."""
+    try:
+        whole = json.loads(bytes(content))
+    except ValueError:  # arrays or checksums
+        return flip(content, rng)
+    places = list(_places(whole))
+    holder, key = places[rng.integers(len(places))]
+    holder[key] = OTHERS[rng.integers(len(OTHERS))]
+    content[:] = json.dumps(whole).encode()
+
+
+OTHERS = [
+    None, True, -1, 0, 1, 2, 7, 1e300, -0.5, 10**6, 10**9, float("nan"), float("inf"),
+    "2", "", "text", [], [1], {}, {"a": 1},
+]  # fmt: skip
+DAMAGES = (flip, flip_many, cut, drop, swap, blank, append, change_value, change_value)
+
+
+def _places(value):
+    """All entries of a nested value, as what holds them and their key."""
+    keys = value if isinstance(value, dict) else range(len(value))
+    for key in list(keys):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from _places(value[key])
+
+
+def models(folder):
+    """Copy the models of every estimator, without and with checksums, by their names."""
+    found = {}
+    for kept in sorted(MODELS.iterdir()):
+        plain, summed = folder / f"{kept.name}, format 1", folder / f"{kept.name}, checksums"
+        shutil.copytree(kept, plain, ignore=shutil.ignore_patterns("answers.json"))
+        texts = {TABLE: (kept / TABLE).read_text()} if (kept / TABLE).exists() else {}
+        deconflow.load(kept).save(summed, extra_files=texts)
+        found |= {path.name: path for path in (plain, summed)}
+    return found
+
+
+def answers(path):
+    """What a model says, in bytes; the first thing that is asked is what is in its folder."""
+    saved = load(path)
+    model, rng = saved.estimator, np.random.default_rng(0)
+    v, w = rng.normal(size=(5, model.n_latent_)), rng.normal(size=(3, model.n_features_in_))
+    said = [*describe(saved), model.describe(), repr(sorted(model.get_params().items()))]
+    numbers = [model.score_samples(v), model.sample(3, random_state=0)]
+    try:
+        numbers.append(model.posterior(w, noise=0.5, n_samples=20, n_proposals=50).mean)
+    except ValueError as error:  # a network that wants another kind of noise, or projections
+        said.append(str(error))
+    return "\n".join(said).encode() + b"".join(array.tobytes() for array in numbers)
+
+
+def damage_one(number, paths, wanted, where):
+    """Damage a copy of one of the models, and say what came of it."""
+    rng = np.random.default_rng((SEED, number))
+    name = list(paths)[rng.integers(len(paths))]
+    shutil.rmtree(where, ignore_errors=True)
+    shutil.copytree(paths[name], where)
+    files = sorted(file.name for file in where.iterdir())
+    file = where / files[rng.integers(len(files))]
+    damage = DAMAGES[rng.integers(len(DAMAGES))]
+    content = bytearray(file.read_bytes())
+    damage(content, rng)
+    file.write_bytes(content)
+    about = {"model": name, "file": file.name, "damage": damage.__name__}
+    return about | outcome(where, wanted[name])
+
+
+def outcome(path, wanted):
+    """Ask a damaged model, within bounds of time and memory."""
+    signal.alarm(MOST_SECONDS)
+    try:
+        found = answers(path)
+    except (ValueError, OSError) as error:
+        clear = str(error).startswith("Expected") and len(str(error).splitlines()) == 1
+        return {"outcome": "refused" if clear else "unclear error", "said": str(error)[:200]}
+    except Exception as error:
+        return {"outcome": "unclear error", "said": f"{type(error).__name__}: {error}"[:200]}
+    finally:
+        signal.alarm(0)
+    return {"outcome": "same answer" if found == wanted else "another answer"}
+
+
+def _too_long(*_):
+    raise TimeoutError("hangs")
+
+
+def bounded():
+    """Bound the memory of this process, and set what ends a call that hangs."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, _too_long)
+
+
+# -- kills --------------------------------------------------------------------------------------
+
+TABLE_WORDS = ("stars.csv", "-c", "x,y", "-q")
+COMMANDS = {
+    "fit flow": ("fit", *TABLE_WORDS, "-o", "out", "-m", "flow", "--set", "hidden=16", "--set",
+        "epochs=12"),
+    "fit auto": ("fit", *TABLE_WORDS, "-o", "out", "--set", "quick=true", "--set", "n_jobs=1"),
+    "denoise": ("denoise", "model", "stars.csv", "-o", "out.csv", "-q", "--chunk", "20"),
+    "denoise to FITS": ("denoise", "model", "stars.csv", "-o", "out.fits", "-q"),
+    "report": ("report", "model", "-o", "out.html"),
+}  # fmt: skip
+"""What is killed. A new method that can be resumed is one line more."""
+
+
+def table(rows=150):
+    """A table with errors, as text."""
+    rng = np.random.default_rng(SEED)
+    v = rng.normal(size=(rows, 2)) * [1.0, 0.5] + 4.0 * rng.integers(2, size=(rows, 1))
+    sd = rng.uniform(0.2, 0.6, v.shape)
+    columns = np.concatenate([v + sd * rng.normal(size=v.shape), sd], axis=1)
+    lines = [",".join(f"{cell:.6f}" for cell in row) for row in columns]
+    return "\n".join(["x,y,x_err,y_err", *lines]) + "\n"
+
+
+def run(words, folder, kill_after=None):
+    """Run the program in a child that has imported all; return its exit code, and its seconds."""
+    start, child = time.perf_counter(), os.fork()
+    if child == 0:
+        _program(words, folder)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        seconds = time.perf_counter() - start
+        if ended:
+            return os.waitstatus_to_exitcode(status), seconds
+        if kill_after is not None and seconds > kill_after:
+            os.kill(child, signal.SIGKILL)
+            kill_after = None
+        time.sleep(0.002)
+
+
+def _program(words, folder):
+    from deconflow.__main__ import main
+
+    code = 1
+    try:
+        os.chdir(folder)
+        log = os.open(folder.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        sys.argv = ["deconflow", *words]
+        main()
+    except SystemExit as error:
+        code = error.code or 0
+    finally:
+        os._exit(code)
+
+
+def content(path):
+    """What an output holds, but for how long it took; a folder is loaded, and so checked."""
+    if not path.exists():
+        return None
+    if path.is_file():
+        return path.read_bytes()
+    files = read_folder(path)
+    deconflow.load(path)
+    texts = [_without_seconds(json.loads(files.contents[name])) for name in (DESCRIPTION, TABLE)]
+    return json.dumps(texts).encode() + files.contents[WEIGHTS]
+
+
+def _without_seconds(value):
+    if isinstance(value, dict):
+        return {k: _without_seconds(v) for k, v in value.items() if k != "seconds"}
+    return [_without_seconds(v) for v in value] if isinstance(value, list) else value
+
+
+class Kills:
+    """Folders in which commands are killed, and what they write if they are not."""
+
+    def __init__(self, folder, names):
+        self.here, self.names = folder / "here", names
+        self.here.mkdir()
+        (self.here / "stars.csv").write_text(table())
+        self.succeed(("fit", *TABLE_WORDS, "-o", "model", "-m", "xd", "--set", "n_components=2"))
+        self.whole, self.old, self.seconds = {}, {}, {}
+        for name in names:
+            output = self.output(name)
+            self.succeed((*COMMANDS[name], *self.other(name)))
+            shutil.move(output, folder / name)
+            self.old[name] = folder / name
+            self.seconds[name] = self.succeed(COMMANDS[name])
+            self.whole[name] = content(output)
+            self.remove(output)
+        self.before = self.listing()
+
+    def other(self, name):
+        """An option that makes another output: the old one."""
+        return ("--prefix", "old_") if name.startswith("denoise") else ("--seed", "7")
+
+    def output(self, name):
+        return self.here / next(word for word in COMMANDS[name] if word.startswith("out"))
+
+    def succeed(self, words):
+        code, seconds = run(words, self.here)
+        if code:
+            raise SystemExit(f"{' '.join(words)} failed: {(self.here.parent / 'log').read_text()}")
+        return seconds
+
+    def listing(self):
+        return sorted(path.name for path in self.here.iterdir())
+
+    def remove(self, path):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def kill_one(self, number):
+        """Kill one command, look at what is there, and let it finish the next time."""
+        rng = np.random.default_rng((SEED, number))
+        name = self.names[number % len(self.names)]
+        output, old = self.output(name), None
+        if rng.integers(2):
+            copy = shutil.copytree if self.old[name].is_dir() else shutil.copy
+            copy(self.old[name], output)
+            old = content(output)
+        after = float(rng.uniform(0, 1.05 * self.seconds[name]))
+        code, _ = run(COMMANDS[name], self.here, after)
+        about = {"command": name, "old": old is not None, "after": round(after, 2)}
+        about |= {"killed": code == -signal.SIGKILL, "outcome": self.state(output, old, name)}
+        left = sorted(set(self.listing()) - set(self.before) - {output.name})
+        about["left by the kill"] = [word.split(".")[-1] for word in left]
+        self.succeed((*COMMANDS[name], *(["--resume"] if name.startswith("fit") else [])))
+        about["then"] = "same bytes" if content(output) == self.whole[name] else "other bytes"
+        self.remove(output)
+        about["leftovers"] = sorted(set(self.listing()) - set(self.before))
+        for path in about["leftovers"]:
+            self.remove(self.here / path)
+        return about
+
+    def state(self, output, old, name):
+        try:
+            found = content(output)
+        except (ValueError, OSError) as error:
+            return f"damaged: {error}"
+        known = {"new whole": self.whole[name], "old whole": old}
+        found_as = [word for word, wanted in known.items() if found == wanted is not None]
+        return (found_as or ["none yet" if found is None and old is None else "lost"])[0]
+
+
+# -- the record ---------------------------------------------------------------------------------
+
+
+class Progress:
+    """Outcomes so far, one line each, in a file from which a stopped run goes on."""
+
+    def __init__(self, file, settings):
+        self.file, self.outcomes, head = file, {}, json.dumps(settings)
+        lines = file.read_text().splitlines() if file.exists() else []
+        if lines[:1] != [head]:
+            file.write_text(head + "\n")
+        for line in lines[1:] if lines[:1] == [head] else []:
+            part, number, about = json.loads(line)
+            self.outcomes[part, number] = about
+
+    def go(self, part, count, prepare):
+        """Do what has not been done of a part, and return all outcomes of it."""
+        start = time.perf_counter()
+        missing = [number for number in range(count) if (part, number) not in self.outcomes]
+        one = prepare() if missing else None
+        for number in missing:
+            about = one(number)
+            self.outcomes[part, number] = about
+            with self.file.open("a") as file:
+                file.write(json.dumps([part, number, about]) + "\n")
+            if (number + 1) % max(1, count // 10) == 0:
+                print(f"{part}: {number + 1} of {count}, {time.perf_counter() - start:.0f} s")
+        return [self.outcomes[part, number] for number in range(count)]
+
+
+def counts(outcomes, *by):
+    """Count outcomes, for each value of some entry."""
+    table = {}
+    for about in outcomes:
+        key = ", ".join(str(about[name]) for name in by)
+        table.setdefault(key, Counter())[about["outcome"]] += 1
+    return {key: dict(table[key]) for key in sorted(table)}
+
+
+def wrong_damages(outcomes, *, checksums):
+    """Damages that were neither refused in a clear line nor without effect."""
+    allowed = GOOD if checksums else GOOD | {"another answer"}
+    return [about for about in outcomes if about["outcome"] not in allowed]
+
+
+def wrong_kills(outcomes):
+    """Kills after which something was lost, left, or not the same."""
+    return [
+        about
+        for about in outcomes
+        if about["outcome"] not in GOOD or about["then"] != "same bytes" or about["leftovers"]
+    ]
+
+
+def damage_all(progress, folder, damages):
+    """Damage models with checksums and, a third as often, without."""
+    paths = models(folder)
+    wanted = {name: answers(path) for name, path in paths.items()}
+    bounded()
+    parts = {}
+    for ending, count in (("checksums", damages), ("format 1", damages // 3)):
+        some = {name: path for name, path in paths.items() if name.endswith(ending)}
+        one = partial(damage_one, paths=some, wanted=wanted, where=folder / "damaged")
+        parts[ending] = progress.go(f"damages, {ending}", count, lambda one=one: one)
+    return parts
+
+
+def main(arguments=None):
+    """Run what is asked for, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--damages", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--commands", default=",".join(COMMANDS), help="what is killed")
+    parser.add_argument("--folder", type=Path, default=record.RESULTS, help="for the record")
+    asked = parser.parse_args(arguments)
+    record.RESULTS = asked.folder
+    settings = {name: value for name, value in vars(asked).items() if name != "folder"}
+    settings |= {"seed": SEED}
+    start, file = time.perf_counter(), asked.folder / "faults.partial"
+    progress = Progress(file, settings)
+    with tempfile.TemporaryDirectory() as name:
+        kills = partial(Kills, Path(name), asked.commands.split(","))
+        killed = progress.go("kills", asked.kills, lambda: kills().kill_one)
+        damaged = damage_all(progress, Path(name), asked.damages)
+    bad = [*wrong_kills(killed)]
+    for ending, outcomes in damaged.items():
+        bad += wrong_damages(outcomes, checksums=ending == "checksums")
+    record.write(
+        "faults",
+        show=False,
+        settings=settings,
+        damages={
+            ending: {
+                "all": counts(outcomes),
+                "by damage": counts(outcomes, "damage"),
+                "by file": counts(outcomes, "file"),
+                "by model": counts(outcomes, "model"),
+            }
+            for ending, outcomes in damaged.items()
+        },
+        kills={
+            "all": counts(killed),
+            "by command": counts(killed, "command"),
+            "killed before their end": sum(about["killed"] for about in killed),
+            "left something for the next run": sum(bool(a["left by the kill"]) for a in killed),
+        },
+        wrong=bad,
+        seconds=round(time.perf_counter() - start),
+    )
+    file.unlink()
+    print(f"{len(bad)} wrong; written to {asked.folder / 'faults.json'}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
