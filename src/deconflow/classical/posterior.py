@@ -80,7 +80,7 @@ def weighted_points(
 
 
 def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:
-    """Whether a grid sees the noise of rows: wide in all dimensions, nowhere thinner than a cell."""
+    """Whether a grid sees rows' noise: wide in all dimensions, nowhere thinner than a cell."""
     wide = (np.sqrt(noise.variance().numpy()) >= WIDE * step).all(1)
     if noise.independent or not wide.any():
         return wide

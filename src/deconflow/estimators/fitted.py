@@ -18,7 +18,7 @@ from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
-from deconflow.observations import Observations
+from deconflow.observations import Observations, refuse_extremes
 from deconflow.randomness import RandomState
 
 Columns = NDArray[np.int64]
@@ -49,6 +49,7 @@ class FittedDensity(ABC):
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
                 f"{', '.join(self.names)}; got shape {values.shape}."
             )
+        refuse_extremes("v", torch.from_numpy(values))
         return self._log_prob(values)
 
     def marginal(self, columns: Any) -> FittedDensity:

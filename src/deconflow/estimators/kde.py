@@ -14,9 +14,8 @@ from deconflow.estimators.grid import GridEstimator, fourier_rows, in_usual_unit
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
-
 WIDEST = 1e6
-"""Bandwidths up to so many spreads of the measurements: a wider kernel is all that one would see."""
+"""Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel."""
 
 
 class DeconvolvingKDE(GridEstimator):

@@ -337,4 +337,3 @@ def too_much_noise(noise: Noise) -> torch.Tensor:
         return torch.ones(1, noise.dim, dtype=torch.float64)
     sd = noise.factor if noise.diagonal else noise.variance().sqrt()
     return (sd / LARGEST_NOISE).clamp_min(1.0)
-

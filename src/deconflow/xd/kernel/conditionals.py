@@ -6,7 +6,6 @@ import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows
 
-
 LOST = 1e-8
 """Share of a variance below which a difference has lost half of its digits."""
 
