@@ -12,7 +12,7 @@ from torch import Tensor
 from deconflow._types import Array
 from deconflow.checks import first_bad
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
+from deconflow.observations import LARGEST, SMALLEST, Observations
 
 SAVED = ("location", "scale", "channel")
 """Names in files, of all versions."""
@@ -99,12 +99,14 @@ class Standardiser:
         seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
         columns = zip(w.T, variance.T, seen.T, strict=True)
         channel = _powers(np.array([_spread(x[use], s[use]) for x, s, use in columns]))
+        _refuse_tiny("w", channel)
         latent = channel
         if data.projection is not None:
             slopes = data.projection.numpy() / channel[:, None]
             used = np.maximum(1, (slopes != 0).sum((0, 1)))
             size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
             latent = _powers(1.0 / np.where(size > 0, size, 1.0))
+            _refuse_tiny("w over projection", latent)
         return cls._without_shift(latent, channel)
 
     @classmethod
@@ -268,15 +270,26 @@ def _refuse_unseen(unseen: Tensor) -> None:
         )
 
 
+def _refuse_tiny(name: str, spread: Array) -> None:
+    """Raise for columns whose squares vanish, or overflow."""
+    position = first_bad((spread < SMALLEST) | (spread > LARGEST))
+    if position is not None:
+        raise ValueError(
+            f"Expected columns of {name} that scatter by {SMALLEST:g} to {LARGEST:g}; "
+            f"got {spread[position]:.1g} in column {position[0]}. Change the units."
+        )
+
+
 def _spread(values: Array, variance: Array) -> float:
     """Spread of the better half of some values; the first measure of it that is positive."""
     if len(values) == 0:
         return 1.0
     good = values[variance <= np.median(variance)]
+    top = np.abs(values).max() or 1.0  # squares of shares of it do not overflow
     for candidate in (
         np.median(np.abs(good - np.median(good))),
-        good.std(),
-        values.std(),
+        top * (good / top).std(),
+        top * (values / top).std(),
         np.sqrt(np.median(variance)),
         np.abs(values).max(),
     ):

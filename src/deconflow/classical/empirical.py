@@ -208,9 +208,8 @@ def _entangled(rows: FourierRows, lattice: Lattice) -> Sums:
 
 def _along_axes(noise: Noise, lattice: Lattice) -> list[Complex]:
     """Characteristic functions ``(N or 1, T)`` of each value along its dimension."""
-    t = np.zeros((max(lattice.shape), lattice.dim))
-    for d, count in enumerate(lattice.shape):
-        t[:count, d] = lattice.axis(d)
+    steps = np.arange(max(lattice.shape))[:, None]  # shorter axes go on: equal steps are quicker
+    t = 2 * np.pi / lattice.length * (steps + [lattice.first(d) for d in range(lattice.dim)])
     phi = noise.value_characteristics(t)
     return [phi[:, :count, d] for d, count in enumerate(lattice.shape)]
 

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from deconflow._types import Array
 from deconflow.classical.grid import GridDensity
+from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.randomness import Draws, RandomState
 
@@ -72,11 +73,19 @@ def weighted_points(
     density: GridDensity, data: Observations, n_draws: int, random_state: RandomState
 ) -> Iterator[WeightedPoints]:
     """Walk through all rows in pieces of bounded memory, not in their order."""
-    sd = np.sqrt(data.noise.variance().numpy())
-    wide = np.broadcast_to((sd >= WIDE * density.step).all(1), len(data))
+    wide = np.broadcast_to(_wide(data.noise, density.step), len(data))
     draws = Draws.of(random_state)
     yield from _on_grid(density, data, np.flatnonzero(wide), n_draws, draws)
     yield from _at_draws(density, data, np.flatnonzero(~wide), n_draws, draws)
+
+
+def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:
+    """Whether a grid sees rows' noise: wide in all dimensions, nowhere thinner than a cell."""
+    wide = (np.sqrt(noise.variance().numpy()) >= WIDE * step).all(1)
+    if noise.independent or not wide.any():
+        return wide
+    pivots = noise.cholesky().diagonal(dim1=-2, dim2=-1).numpy()
+    return wide & (pivots >= step).all(1)
 
 
 def _on_grid(

@@ -23,7 +23,7 @@ from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
-from deconflow.observations import Observations
+from deconflow.observations import Observations, refuse_extremes
 from deconflow.randomness import RandomState
 
 Columns = NDArray[np.int64]
@@ -74,6 +74,7 @@ class FittedDensity(ABC):
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
                 f"{', '.join(self.names)}; got shape {values.shape}."
             )
+        refuse_extremes("v", torch.from_numpy(values))
         return self._log_prob(values)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:

@@ -17,7 +17,7 @@ from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 
 WIDEST = 1e6
-"""Bandwidths up to so many spreads of the measurements: a wider kernel is all that one would see."""
+"""Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel."""
 
 
 class DeconvolvingKDE(GridEstimator):

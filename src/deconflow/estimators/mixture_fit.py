@@ -50,7 +50,7 @@ class MixtureFit(FittedDensity):
         return self.members[0] if len(self.members) == 1 else mix(self.members)
 
     def _log_prob(self, v: Array) -> Array:
-        step = rows_at_once(self.mixture.n_components)
+        step = rows_at_once(5 * (self.mixture.n_components + self.dim))  # arrays on the way
         parts = [self.mixture.log_prob(v[lo : lo + step]) for lo in range(0, len(v), step)]
         return np.concatenate(parts)
 

@@ -232,11 +232,14 @@ class ExactPosterior(Posterior):
             yield rows, piece.marginal(self._columns)
 
     def _ask(self, question: Callable[[GaussianMixture], tuple[Array, ...]]) -> list[Array]:
-        """Put the answers of all pieces in the order of the rows."""
-        parts = [(rows, question(piece)) for rows, piece in self._pieces()]
-        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
-        columns = zip(*(answers for _, answers in parts), strict=True)
-        return [np.concatenate(column)[order] for column in columns]
+        """Put the answers of all pieces where their rows are."""
+        whole: list[Array] = []
+        for rows, piece in self._pieces():
+            parts = question(piece)
+            whole = whole or [np.empty((len(self._data), *part.shape[1:])) for part in parts]
+            for answer, part in zip(whole, parts, strict=True):
+                answer[rows] = part
+        return whole
 
 
 class WeightedPosterior(Posterior):

@@ -175,23 +175,23 @@ class WeightedFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, by sampling-importance-resampling."""
-        parts: list[tuple[torch.Tensor, ...]] = []
+        shapes = ((n_samples, self.dim), (self.dim,), (self.dim, self.dim), ())
+        answers = [np.empty((len(data), *shape)) for shape in shapes]
         with torch.no_grad(), isolated_rng(random_state):
-            for first, _, ready in self._standardised_chunks(data, n_proposals):
+            for first, part, ready in self._standardised_chunks(data, n_proposals):
                 draws = self.proposing.weigh(self.density, ready, n_proposals)
                 unreached = ~draws.log_weights.amax(0).isfinite()
                 self._refuse_out_of_reach(unreached.cpu().numpy(), first)
                 scale = self.standardiser.scale.to(draws.v.device)
-                parts.append((
+                found = (
                     self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
                     self.standardiser.from_standard(draws.mean()),
                     draws.covariance().double() * torch.outer(scale, scale),
                     draws.effective_sample_size(),
-                ))  # fmt: skip
-        samples, mean, covariance, size = (
-            torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True)
-        )
-        return WeightedPosterior(samples, mean, covariance, size, self.names)
+                )
+                for answer, piece in zip(answers, found, strict=True):
+                    answer[first : first + len(part)] = piece.double().cpu().numpy()
+        return WeightedPosterior(*answers, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False."""

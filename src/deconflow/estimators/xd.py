@@ -47,6 +47,7 @@ from deconflow.xd import (
     compare,
     fit_average,
     fit_minibatch,
+    lay_out,
     n_parameters,
     step_on_batch,
 )
@@ -392,6 +393,8 @@ class XDGMM(DensityEstimator):
         if not start.empty:
             settings = replace(settings, complete=start.complete)
         each = [settings] * self.n_average
+        if self.n_average > 1 or len(counts) * len(floors) > 1:
+            lay_out(data)  # so that an error counts the rows of all data, not of a fold
         with clear_errors():
             if len(counts) > 1 or len(floors) > 1:
                 each = self._choose(data, settings, counts, floors, rng)

@@ -1,0 +1,300 @@
+"""Scale and origin of the data change no answer; what is beyond double precision is refused."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Gumbel
+
+from deconflow import (
+    XDGMM,
+    Deconvolver,
+    DeconvolvingKDE,
+    FlowDeconvolver,
+    Observations,
+    WaveletDeconvolver,
+)
+from deconflow.compat import extreme_deconvolution
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import from_law, laplace
+from deconflow.xd import posterior
+
+RNG = np.random.default_rng(0)
+N = 300
+V = RNG.normal(size=(N, 2)) * [1.0, 0.5] + 4 * RNG.integers(2, size=(N, 1))
+SD = RNG.uniform(0.2, 0.6, size=V.shape)
+W = V + SD * RNG.normal(size=V.shape)
+POINTS = V[::30]
+SOME = slice(0, 10)
+
+FLOW = {"n_layers": 1, "hidden": 8, "epochs": 1, "random_state": 0}
+ESTIMATORS = {
+    "em": XDGMM(2, random_state=0),
+    "minibatch": XDGMM(2, method="minibatch", epochs=3, batch_size=100, random_state=0),
+    "partial_fit": XDGMM(2, batch_size=100, random_state=0),
+    "choose": XDGMM([1, 2], n_folds=2, random_state=0),
+    "average": XDGMM(2, n_average=2, average_over="folds", random_state=0),
+    "kde": DeconvolvingKDE(),
+    "wavelet": WaveletDeconvolver(),
+    "flow": FlowDeconvolver(**FLOW),
+    "mixture network": FlowDeconvolver(**FLOW, posterior_family="mixture", objective="wake_sleep"),
+}
+# Powers of two near 1e-150 ... 1e150: multiplying by them is exact, so that nothing may change.
+SCALES = [2.0**power for power in (-498, -266, -40, 40, 266, 498)]
+OFFSETS = [1e6, 1e9]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:.*UntrustedFitWarning"),
+]
+_answers = {}
+
+
+def answers(name, scale=1.0, offset=0.0):
+    """Ask a model of scaled and shifted data; bring what it says back."""
+    key = name, scale, offset
+    if key in _answers:
+        return _answers[key]
+    columns = slice(0, 1) if name == "wavelet" else slice(None)
+    w, sd, points = (a[:, columns] for a in (offset + W, SD, offset + POINTS))
+    model = ESTIMATORS[name]
+    (model.partial_fit if name == "partial_fit" else model.fit)(scale * w, noise=scale * sd)
+    if name == "partial_fit":
+        ESTIMATORS[name] = XDGMM(2, batch_size=100, random_state=0)
+    few = scale * w[SOME], scale * sd[SOME]
+    volume = w.shape[1] * np.log(scale)
+    post = model.posterior(*few, n_proposals=200)
+    drawn = model.sample(500, random_state=0) / scale - offset
+    _answers[key] = {
+        "log p(v)": model.score_samples(scale * points) + volume,
+        "log p(w)": model.score_observations(*few) + volume,
+        "mean": post.mean / scale - offset,
+        "sd": post.sd / scale,
+        "quantile": post.quantile(0.3) / scale - offset,
+        "draws' mean": drawn.mean(0),
+        "draws' sd": drawn.std(0),
+    }
+    return _answers[key]
+
+
+def assert_close(found, expected, tolerance):
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_units_change_nothing(name):
+    # Log densities of 700 have errors of 1e-13.
+    scales = SCALES if "flow" not in name and "network" not in name else SCALES[:: len(SCALES) - 1]
+    for scale in scales:
+        assert_close(answers(name, scale), answers(name), 1e-10)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_origin_changes_nothing(name):
+    # At 1e9 of the spread doubles have steps of 1e-7; EM stops when a step gains 1e-6, so that
+    # means may differ by a few 1e-5.
+    for offset in OFFSETS:
+        assert_close(answers(name, 1.0, offset), answers(name), 2e-4)
+    assert_close(answers(name, SCALES[0], 1e9), answers(name, 1.0), 2e-4)
+
+
+def test_units_change_nothing_in_the_choice_of_densities():
+    found = []
+    for scale in (1.0, SCALES[0], SCALES[-1]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = Deconvolver(quick=True, random_state=0)
+            model.fit(scale * W[:60], noise=scale * SD[:60])
+        found.append(model.score_samples(scale * POINTS) + 2 * np.log(scale))
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=0, atol=1e-6)
+
+
+def test_units_change_nothing_in_the_c_front():
+    found = []
+    for scale in (1.0, SCALES[0], SCALES[-1]):
+        xamp, xmean = np.ones(2) / 2, np.array([[0.0, 0.0], [4.0, 4.0]]) * scale
+        xcovar = np.stack([np.eye(2)] * 2) * scale**2
+        log_p = extreme_deconvolution(W * scale, (SD * scale) ** 2, xamp, xmean, xcovar)
+        found.append(np.r_[log_p + 2 * np.log(scale), xamp, np.ravel(xmean) / scale])
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=0, atol=1e-9)
+
+
+def test_a_kernel_estimate_in_three_dimensions_holds_to_1e100_and_refuses_beyond():
+    w = RNG.normal(size=(100, 3))
+    usual = DeconvolvingKDE().fit(w, noise=0.3).score_samples(w[:5])
+    for scale in (2.0**-332, 2.0**332):
+        model = DeconvolvingKDE().fit(scale * w, noise=0.3 * scale)
+        found = model.score_samples(scale * w[:5]) + 3 * np.log(scale)
+        np.testing.assert_allclose(found, usual, rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match=r"densities of 3 columns .* Change the units"):
+        DeconvolvingKDE().fit(1e150 * w, noise=0.3e150)
+
+
+@pytest.mark.parametrize("name", ["em", "kde", "flow"])
+@pytest.mark.parametrize(
+    ("w", "noise", "message"),
+    [
+        (1e160 * W, SD, r"Expected w of at most 1e\+152 in size; got .* at row 0, column 0"),
+        (W, np.where(np.arange(N)[:, None] == 3, 1e300, SD), "Expected noise of .* at row 3"),
+        (1e-200 * W, 1e-200 * SD, r"Expected columns of w that scatter by 1e-152 .* column 0"),
+    ],
+)
+def test_what_double_precision_does_not_hold_is_refused(name, w, noise, message):
+    with pytest.raises(ValueError, match=message):
+        ESTIMATORS[name].fit(w, noise=noise)
+
+
+def test_a_projection_beyond_double_precision_is_refused():
+    w = np.c_[W[:, :1], np.ones(N)]
+    with pytest.raises(ValueError, match="Expected projection of at most"):
+        FlowDeconvolver(**FLOW).fit(w, noise=0.1, projection=np.eye(2) * 1e200)
+
+
+@pytest.mark.parametrize("form", ["sd", "covariance"])
+@pytest.mark.parametrize(
+    "name", ["em", "minibatch", "partial_fit", "kde", "flow", "mixture network"]
+)
+def test_rows_whose_noise_leaves_nothing_to_tell_change_nothing(name, form):
+    hopeless = np.arange(N) % 7 == 0
+    sd = np.where(hopeless[:, None], 1e100, SD)
+    noise = sd if form == "sd" else sd[:, :, None] * sd[:, None] * [[1.0, 0.3], [0.3, 1.0]]
+    model = ESTIMATORS[name]
+    if name == "partial_fit":
+        model = XDGMM(2, batch_size=100, random_state=0).partial_fit(W, noise=noise)
+    else:
+        model.fit(W, noise=noise)
+    post = model.posterior(W[:8], noise=noise[:8], n_proposals=200)
+    log_p = model.score_observations(W[:8], noise=noise[:8])
+    for answer in (model.score_samples(POINTS), log_p, post.mean, post.sd, post.quantile(0.3)):
+        assert np.isfinite(answer).all()
+    area = 2 * np.pi * 1e200 * (1.0 if form == "sd" else np.sqrt(1 - 0.3**2))
+    # The noise's own density, no more; a grid loses its background, networks have few draws.
+    tolerance = {"kde": 0.01, "flow": 0.5, "mixture network": 0.5}.get(name, 1e-6)
+    assert log_p[0] == pytest.approx(-np.log(area), abs=tolerance)
+    # What it is without the hopeless rows, as far as a start and a few steps can tell.
+    assert model.score_samples(V).mean() > (-5.0 if "flow" in name or "net" in name else -3.6)
+
+
+@pytest.mark.parametrize("name", ["em", "average", "kde"])
+def test_far_rows_leave_answers_finite(name):
+    w = W.copy()
+    w[3] = 1e100
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ESTIMATORS[name].fit(w, noise=SD)
+    for answer in (model.score_samples(w), model.posterior(w[:5], noise=SD[:5]).mean):
+        assert np.isfinite(answer).all()
+
+
+@pytest.mark.parametrize("name", ["em", "choose", "flow"])
+def test_a_row_out_of_all_reach_is_named(name):
+    w = W.copy()
+    w[3] = 1e150
+    with pytest.raises(ValueError, match=r"Expected w within .* row 3"):
+        ESTIMATORS[name].fit(w, noise=SD)
+
+
+def test_questions_about_rows_out_of_reach_name_them():
+    model = XDGMM(2, random_state=0).fit(1e-12 * W, noise=1e-12 * SD)
+    far = np.array([[0.0, 0.0], [1e150, 1e150]])
+    for question in (model.score_observations, model.posterior, model.predict_proba):
+        with pytest.raises(ValueError, match="row 1"):
+            question(far, noise=1e-12)
+    with pytest.raises(ValueError, match="Expected v of at most"):
+        model.score_samples([[1e305, 1e305]])
+    with pytest.raises(ValueError, match="Expected w of at most"):
+        model.posterior([[1e305, 1e305]], noise=0.3)
+
+
+def test_steps_that_are_too_long_are_an_error_not_nan():
+    huge_steps = XDGMM(2, learning_rate=1000.0, batch_size=20, random_state=0)
+    with np.errstate(all="ignore"):
+        with pytest.raises(ValueError, match="Lower learning_rate"):
+            XDGMM(2, method="minibatch", learning_rate=1000.0, random_state=0).fit(W, noise=SD)
+        with pytest.raises(ValueError, match="Lower learning_rate"):
+            huge_steps.partial_fit(W, noise=SD)
+
+
+def test_a_bandwidth_wider_than_everything_is_refused():
+    with pytest.raises(ValueError, match=r"Expected a bandwidth of at most 1e\+06 times"):
+        DeconvolvingKDE(bandwidth=1e300).fit(W, noise=SD)
+
+
+def test_a_grid_answers_under_singular_noise():
+    model = DeconvolvingKDE().fit(W, noise=SD)
+    line = np.ones((2, 2))
+    singular = model.score_observations(W[:20], noise=line, n_samples=4000)
+    thin = model.score_observations(W[:20], noise=line + 1e-6 * np.eye(2), n_samples=4000)
+    np.testing.assert_allclose(singular, thin, atol=0.05)
+    rank_one = np.einsum("ni,nj->nij", W, W)
+    assert np.isfinite(model.score_observations(W, noise=rank_one)).all()
+
+
+def gumbel(scale):
+    return Gumbel(torch.zeros_like(scale), scale)
+
+
+def test_characteristic_functions_at_equal_steps_are_those_at_single_frequencies():
+    law = from_law(gumbel, scale=np.linspace(0.2, 0.5, 6).reshape(3, 2))
+    t = np.arange(-20, 30)[:, None] * [0.3, 0.7]
+    shuffled = np.random.default_rng(1).permutation(len(t))
+    found = law.value_characteristics(t)
+    np.testing.assert_allclose(
+        found[:, shuffled], law.value_characteristics(t[shuffled]), atol=1e-12
+    )
+
+
+def test_a_far_row_does_not_make_the_kernel_estimate_slow(monkeypatch):
+    """Exponentials are counted, not seconds: a far row means thousands of frequencies."""
+    w = W[:20].copy()
+    w[0] = 1e3
+    counted = []
+    exp = np.exp
+    monkeypatch.setattr(np, "exp", lambda x, *a, **k: counted.append(np.size(x)) or exp(x, *a, **k))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        DeconvolvingKDE().fit(w, noise=from_law(gumbel, scale=SD[:20]))
+    assert sum(counted) < 1e8  # 2e9 if every point were at every frequency
+
+
+def test_posteriors_of_wide_components_do_not_cancel():
+    wide = GaussianMixture(
+        np.ones(1), np.zeros((1, 2)), 1e24 * np.array([[[1.0, 0.5], [0.5, 1.0]]])
+    )
+    found = posterior(wide, Observations.from_arrays([[1.0, 2.0]], [0.3, 0.5]))
+    np.testing.assert_allclose(found.covariances[0, 0], np.diag([0.09, 0.25]), atol=1e-6)
+    np.testing.assert_allclose(found.means[0, 0], [1.0, 2.0], rtol=1e-6)
+
+
+def test_laws_of_any_size_are_taken_or_refused():
+    sd = np.where(np.arange(N)[:, None] == 3, 1e100, SD)
+    assert np.isfinite(XDGMM(1).fit(W, noise=laplace(sd)).covariances_).all()
+    with pytest.raises(ValueError, match=r"Expected noise within .* row 3"):
+        FlowDeconvolver(**FLOW).fit(W, noise=laplace(sd))
+
+
+def test_conditions_on_a_grid_count_the_width_of_its_cells():
+    model = DeconvolvingKDE().fit(W, noise=SD)
+    answer = model.condition(W[:1, :1], [0], n_samples=20_000)
+    assert answer.sd[0, 0] == pytest.approx(answer.samples[0].std(), rel=0.02)
+    step = model.density_.grid.step[1]
+    assert (answer.covariance >= step**2 / 6).all()
+
+
+def test_a_posterior_needs_little_more_memory_than_its_answer():
+    import tracemalloc
+
+    model = XDGMM(1, random_state=0).fit(W, noise=SD)
+    w, sd = np.tile(W, (700, 1)), np.tile(SD, (700, 1))
+    model.posterior(W, noise=SD)
+    tracemalloc.start()
+    try:
+        answer = model.posterior(w, noise=sd)
+        model.score_samples(w)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    size = answer.mean.nbytes + answer.covariance.nbytes
+    assert peak < 2 * size + 8 * 8 * 4_000_000  # its answer, and some pieces of work
