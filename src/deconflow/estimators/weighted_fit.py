@@ -191,7 +191,8 @@ class WeightedFit(FittedDensity):
                 )
                 for answer, piece in zip(answers, found, strict=True):
                     answer[first : first + len(part)] = piece.double().cpu().numpy()
-        return WeightedPosterior(*answers, self.names)
+        samples, mean, covariance, size = answers
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False."""
