@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
+from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
@@ -31,6 +32,7 @@ from deconflow.xd import (
 Fixed = bool | Sequence[bool] | None
 
 
+@as_guest()
 def extreme_deconvolution(
     ydata: Array,
     ycovar: Array,
