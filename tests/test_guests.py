@@ -29,6 +29,7 @@ from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, FlowDeconvolver, Wave
 from deconflow._limits import _threads_of_products, cpus, threads_at_most
 from deconflow.auto import plan, training
 from deconflow.auto.fit import Comparison
+from deconflow.compat import extreme_deconvolution
 from deconflow.densities import Flow
 from deconflow.guests import as_guest
 from deconflow.noise import from_law, gaussian, laplace, student_t, uniform
@@ -150,6 +151,17 @@ def test_a_fit_in_an_odd_world_goes_on_from_its_checkpoint(tmp_path):
     same([again.score_samples(W)], [whole.score_samples(W)])
 
 
+def test_the_c_librarys_front_in_an_odd_world():
+    def fitted():
+        start = np.full(2, 0.5), np.array([[1.0, 0.0], [3.0, 0.0]]), np.tile(np.eye(2), (2, 1, 1))
+        return [extreme_deconvolution(W, SD**2, *start), *start]
+
+    expected = fitted()
+    with ExitStack() as stack:
+        enter_odd_world(stack)
+        same(fitted(), expected)
+
+
 def test_what_is_set_inside_is_as_it_was_afterwards():
     with ExitStack() as stack:
         enter_odd_world(stack)
@@ -209,6 +221,14 @@ def test_two_fits_at_once_end_where_they_would_alone(one_thread):
         models = pool.map(lambda law: flow(dropout=0.2).fit(W, noise=law), laws)
         together = [model.sample(9, random_state=0) for model in models]
     same(together, alone)
+
+
+def test_one_model_may_be_asked_from_several_threads(one_thread):
+    model = flow().fit(W, noise=SD)
+    expected = answers(model, W, SD)
+    with ThreadPoolExecutor(3) as pool:
+        for asked in pool.map(lambda _: answers(model, W, SD), range(3)):
+            same(asked, expected)
 
 
 def test_a_failed_question_leaves_nothing_behind():

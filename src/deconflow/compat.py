@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_number
+from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
@@ -32,6 +33,7 @@ from deconflow.xd import (
 Fixed = bool | Sequence[bool] | None
 
 
+@as_guest()
 def extreme_deconvolution(
     ydata: Array,
     ycovar: Array,

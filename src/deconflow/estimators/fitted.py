@@ -28,7 +28,7 @@ from deconflow.randomness import RandomState
 
 Columns = NDArray[np.int64]
 """Numbers of dimensions."""
-QUESTIONS = ("_log_prob", "sample", "log_marginal", "posterior", "condition", "memberships")
+QUESTIONS = ("_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships")
 
 
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
