@@ -188,7 +188,8 @@ class WeightedFit(FittedDensity):
             )
             for answer, piece in zip(answers, found, strict=True):
                 answer[first : first + len(part)] = piece.double().cpu().numpy()
-        return WeightedPosterior(*answers, self.names)
+        samples, mean, covariance, size = answers
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False."""
@@ -320,7 +321,7 @@ def standardised(
             assert position is not None
             raise OutOfReachError(
                 f"Expected {name} within {FARTHEST:g} times the spread of the truth; "
-                f"got more in row {first_row + position[0]}. Leave that row out."
+                f"got more in row {first_row + position[0]} of {name}. Leave that row out."
             )
     return data
 
