@@ -214,6 +214,13 @@ def test_questions_about_rows_out_of_reach_name_them():
         model.posterior([[1e305, 1e305]], noise=0.3)
 
 
+def test_a_flow_names_points_whose_density_single_precision_does_not_hold():
+    model = FlowDeconvolver(**FLOW).fit(W, noise=SD)
+    for far in (1e30, 1e150):
+        with pytest.raises(ValueError, match=r"can reach; got row 1 of v"):
+            model.score_samples([[0.0, 0.0], [far, 0.0]])
+
+
 def test_steps_that_are_too_long_are_an_error_not_nan():
     huge_steps = XDGMM(2, learning_rate=1000.0, batch_size=20, random_state=0)
     with np.errstate(all="ignore"):

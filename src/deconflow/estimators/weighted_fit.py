@@ -140,7 +140,9 @@ class WeightedFit(FittedDensity):
                 self.density.log_prob(self.standardiser.to_standard(part).to(like)).double().cpu()
                 for part in torch.from_numpy(v).split(POINTS_AT_ONCE)
             ]
-        return (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+        log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+        refuse_unreached(~np.isfinite(log_p), 0, f" in {like.dtype}. Look at that row", "v")
+        return log_p
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``."""
