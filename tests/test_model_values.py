@@ -135,6 +135,8 @@ BOMBS = {
 @pytest.fixture
 def little_memory():
     """Let this process grow by half a gigabyte at most."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("memory is bounded as on Linux")
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     most = pages * resource.getpagesize() + 2**29

@@ -15,16 +15,12 @@ def main() -> None:
     for number in _signals():
         signal.signal(number, _leave)
     try:
-        from deconflow.cli import app
+        from deconflow.cli import start
     except ModuleNotFoundError as error:
         sys.exit(
             f"deconflow: {error.name} is not installed; pip install 'deconflow[all]' brings it."
         )
-    from deconflow.program.messages import interrupt
-
-    for number in _signals():
-        signal.signal(number, interrupt)
-    app()
+    start(_signals())
 
 
 def _signals() -> list[int]:

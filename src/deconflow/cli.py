@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -13,6 +15,7 @@ from deconflow.program.demo import demo
 from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
 from deconflow.program.info import info
+from deconflow.program.messages import interrupt
 from deconflow.program.plot import plot
 from deconflow.program.report import report
 from deconflow.program.sample import sample
@@ -28,6 +31,13 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)
+
+
+def start(signals: Iterable[int]) -> None:
+    """Run the program, which these signals end in order."""
+    for number in signals:
+        signal.signal(number, interrupt)
+    app()
 
 
 def _show_version(wanted: bool) -> None:

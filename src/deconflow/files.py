@@ -46,10 +46,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     ...     (Path(folder) / "out.txt").read_text()
     'complete'
     """
-    path = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
+    given, path = Path(path), Path(os.path.realpath(path))  # a link stays a link
     if path.is_dir():
-        raise IsADirectoryError(f"Expected a file to write; got the folder {path}.")
-    with clear_write_errors(path), _place_beside(path) as place:
+        raise IsADirectoryError(f"Expected a file to write; got the folder {given}.")
+    with clear_write_errors(given), _place_beside(path) as place:
         part = place / path.name
         part.touch()
         yield part
@@ -61,8 +61,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Give an empty folder, and put it in the place of ``path`` if the block succeeds."""
-    path = Path(os.path.realpath(path))
-    with clear_write_errors(path), _place_beside(path) as place:
+    given, path = Path(path), Path(os.path.realpath(path))
+    with clear_write_errors(given), _place_beside(path) as place:
         new = place / path.name
         new.mkdir()
         yield new
