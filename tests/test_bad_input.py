@@ -15,7 +15,7 @@ from signing import sign
 from sklearn.exceptions import NotFittedError
 from torch.distributions import Laplace, Normal
 
-from deconflow import FlowDeconvolver, Observations
+from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, Observations
 from deconflow.densities import Ensemble
 from deconflow.densities.flow import StandardNormal
 from deconflow.fitting import Training
@@ -24,6 +24,7 @@ from deconflow.noise import (
     gaussian,
     gaussian_mixture,
     laplace,
+    same_for_all,
     split_normal,
     student_t,
     uniform,
@@ -89,6 +90,13 @@ COVARIANCES = np.stack([np.eye(D)] * N)
 MIX = (np.full((N, 1), 1.0), np.zeros((N, 1, D)), COVARIANCES[:, None])
 
 
+NORMAL = GaussianMixture(np.ones(1), np.zeros((1, D)), np.eye(D)[None])
+
+
+def answers():
+    return XDGMM(1).fit(W, noise=0.1).posterior(W, noise=0.1)
+
+
 def named_laplace(scale):
     return Laplace(0 * scale, scale)
 
@@ -148,7 +156,12 @@ BAD_NOISE = {
     "gaussian of a number": (lambda: gaussian(sd=1.0), ValueError, r"\(D,\) or \(N, D\); got \(\)"),
     "gaussian of no square": (lambda: gaussian(covariance=np.ones((3, 2))),
         ValueError, r"\(D, D\) or \(N, D, D\); got \(3, 2\)"),
-    "complex": (lambda: gaussian(sd=[1j]), ValueError, r"[Cc]omplex.*noise"),
+    "complex": (lambda: gaussian(sd=[1j]), ValueError, r"[Cc]omplex.*sd"),
+    "a number as a distribution": (lambda: same_for_all(3.0), TypeError, r"distribution.*got 3\.0"),
+    "a law of no width": (lambda: laplace(np.full((N, D), 1e-300)),
+        ValueError, r"noise.*wider than 1e-152; got the variance 0 at row 0, column 0"),
+    "rows by a broken number": (lambda: gaussian(sd=np.ones((N, D)))[1.5],
+        TypeError, r"rows as numbers, flags or a slice; got 1\.5"),
     "zero scale": (lambda: laplace(with_value(np.ones((N, D)), (2, 0), 0)),
         ValueError, r"positive.*scale.*got 0 at row 2, column 0"),
     "zero shared scale": (lambda: laplace([1.0, 0.0]), ValueError, r"positive.*scale.*got 0"),
@@ -306,7 +319,37 @@ BAD_CALLS = {
     "fit: unseen column": (lambda m: fit(np.where([True, False], W, np.nan)),
         ValueError, r"every dimension to be measured.*column 1\. Drop it"),
     "fit: too few rows to hold out": (lambda m: fit(W[:3], validation_fraction=0.9),
-        ValueError, r"enough rows to hold out 0\.9 of them; got 3"),
+        ValueError, r"enough rows in w to hold out 0\.9 of them; got 3"),
+    "fit: no rows": (lambda m: fit(W[:0]), ValueError, r"one column in w; got 0 sample"),
+    "fit: no columns": (lambda m: fit(W[:, :0]), ValueError, r"column in w; got 0 feature"),
+    "fit: one axis": (lambda m: fit(W[:, 0]), ValueError, r"w of shape.*got \(30,\).*Reshape"),
+    "fit: a column twice": (lambda m: fit(pd.DataFrame(W, columns=[0, 0])),
+        ValueError, r"each column once in w; got 0 twice"),
+    "fit: a number as checkpoint": (lambda m: fit(checkpoint=3), TypeError, r"checkpoint.*got 3"),
+    "fit: a checkpoint's name that is too long": (lambda m: fit(checkpoint="x" * 300),
+        ValueError, r"checkpoint.*got 'xx.*: File name too long"),
+    "save: nowhere": (lambda m: m.save(""), TypeError, r"path as.*got ''"),
+    "save: no text": (lambda m: m.save("\0"), ValueError, r"path as.*got.*null byte"),
+    "load: None": (lambda m: FlowDeconvolver.load(None), TypeError, r"path as.*got None"),
+    "load: bytes": (lambda m: FlowDeconvolver.load(b"x"), TypeError, r"path as.*got b'x'"),
+    "score: other names": (lambda m: XDGMM(1).fit(pd.DataFrame(W, columns=["a", "b"]), noise=0.1)
+        .score(pd.DataFrame(W, columns=["a", "c"]), noise=0.1),
+        ValueError, r"Expected w with the columns.*feature names should match"),
+    "posterior: no such row": (lambda m: answers()[99], IndexError, r"rows between 0 and 29"),
+    "posterior: two indices": (lambda m: answers()[0, 0], TypeError, r"rows as.*got \(0, 0\)"),
+    "posterior: shares": (lambda m: answers().to_frame([0.5, "a"]), ValueError, r"numbers in q"),
+    "compare: no numbers": (lambda m: XDGMM().compare_components(W, None, noise=0.1),
+        ValueError, r"n_components.*got None"),
+    "compare: no folds": (lambda m: XDGMM().compare_components(W, [1], noise=0.1, n_folds="a"),
+        ValueError, r"n_folds.*got 'a'"),
+    "mixture: quantile": (lambda m: NORMAL.quantile(1.0), ValueError, r"share in \(0, 1\); got 1"),
+    "mixture: sample": (lambda m: NORMAL.sample(2.5), ValueError, r"n as a whole.*got 2\.5"),
+    "mixture: seed": (lambda m: NORMAL.sample(2, -1), ValueError, r"random_state.*got -1"),
+    "mixture: marginal": (lambda m: NORMAL.marginal([7]), ValueError, r"dimensions.*0 and 1; got"),
+    "mixture: NaN": (lambda m: NORMAL.log_prob([[0.0, np.nan]]), ValueError, r"in v; got NaN"),
+    "mixture: width": (lambda m: NORMAL.log_prob(np.zeros((3, 5))),
+        ValueError, r"v of shape \(\.\.\., 2,?\); got \(3, 5\)"),
+    "mixture: far": (lambda m: NORMAL.log_prob([[0.0, 1e200]]), ValueError, r"v of at most"),
     "fit: text": (lambda m: fit([["a", "b"]] * 3), ValueError, r"numbers in w; got.*a.*row 0"),
     "fit: bad noise": (lambda m: fit(noise=with_value(np.ones((N, D)), (3, 1), -1)),
         ValueError, r"got -1 at row 3, column 1"),

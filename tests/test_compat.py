@@ -218,7 +218,7 @@ def test_bad_input_is_refused(name):
 
 ODD = {
     "w": -1, "tol": np.nan, "maxiter": "a", "splitnmerge": "a", "xamp": np.array(1.0),
-    "weight": "a", "fixamp": "a",
+    "weight": "a", "fixamp": "a", "logfile": 3, "xcovar": np.ma.masked_all((1, 1, 1)),
 }  # fmt: skip
 
 
@@ -228,6 +228,27 @@ def test_bad_arguments_are_named(name):
     start = {"xamp": np.ones(1), "xmean": np.zeros((1, 1)), "xcovar": np.ones((1, 1, 1))}
     with pytest.raises((TypeError, ValueError), match=rf"Expected.*\b{name}\b.*; got"):
         extreme_deconvolution(y, variance, **{**start, name: ODD[name]})
+
+
+OTHERS = {
+    "ydata": {"ydata": [[np.inf]]},
+    "ycovar": {"ycovar": [[np.nan]]},
+    "weight": {"weight": [-1.0]},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_errors_of_rows_have_the_names_of_this_front(name):
+    start = {"xamp": np.ones(1), "xmean": np.zeros((1, 1)), "xcovar": np.ones((1, 1, 1))}
+    given = {"ydata": [[0.0]], "ycovar": [[1.0]], **start, **OTHERS[name]}
+    with pytest.raises(ValueError, match=rf"Expected.*\b{name}\b.*; got"):
+        extreme_deconvolution(**given)
+
+
+def test_a_log_file_that_cannot_be_written(tmp_path):
+    start = np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))
+    with pytest.raises(OSError, match=r"Expected to write .*_loglike\.log; got"):
+        extreme_deconvolution([[0.0]], [[1.0]], *start, logfile=str(tmp_path / "no" / "log"))
 
 
 @pytest.mark.parametrize("maxiter", [np.nan, 1.5])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import numbers
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,9 +155,10 @@ def first_bad(bad: NDArray[np.bool_] | Tensor) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
-def refuse_extremes(name: str, values: Tensor) -> None:
+def refuse_extremes(name: str, values: NDArray[np.float64] | Tensor) -> None:
     """Raise for values whose squares overflow."""
-    position = first_bad(values.abs() > LARGEST)
+    sizes: Any = abs(values)
+    position = first_bad(sizes > LARGEST)
     if position is not None:
         raise ValueError(
             f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "
@@ -187,6 +192,15 @@ def check_seed(random_state: Any) -> None:
             "Expected random_state as None, a whole number from 0 to 2**32 - 1, or a numpy "
             f"RandomState; got {random_state!r}."
         )
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line, outside this library, that has led here."""
+    inside = (str(Path(__file__).parent), contextlib.__file__)  # the latter for decorators
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_choice(name: str, value: Any, known: Iterable[str]) -> None:

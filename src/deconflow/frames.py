@@ -7,7 +7,6 @@ of these; what cannot be told is refused.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, refuse_odd_cells
+from deconflow.checks import as_floats, refuse_odd_cells, warn_caller
 from deconflow.noise import gaussian
 from deconflow.tables import conversion, error_columns, independent_noise, one_sign
 
@@ -223,10 +222,9 @@ def _factor(unit: str | None, wanted: str | None, power: int, column: str, name:
         return conversion(unit, [wanted] * power, column)
     if unit or wanted:
         with_one, without = (name, column) if wanted else (column, name)
-        warnings.warn(
+        warn_caller(
             f"{with_one} is in {wanted or unit} and {without} has no unit: it is taken to be in "
-            f"{wanted or unit}, too.",
-            stacklevel=6,
+            f"{wanted or unit}, too."
         )
     return 1.0
 

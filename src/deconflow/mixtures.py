@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr, ndtri
@@ -195,7 +194,7 @@ class GaussianMixture:
             raise ValueError(f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.")
         if np.isnan(points).any():
             raise ValueError("Expected numbers in v; got NaN. A density has no value there.")
-        refuse_extremes("v", torch.from_numpy(points))
+        refuse_extremes("v", points)
         return points
 
     @cached_property

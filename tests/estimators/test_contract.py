@@ -248,7 +248,7 @@ BAD_COLUMNS = {
     "unknown name": ("z", "among x, y, or numbers between 0 and 1; got 'z'"),
     "unknown number": (2, "between 0 and 1; got 2"),
     "negative": (-1, "between 0 and 1; got -1"),
-    "twice": (["x", 0], "each column once"),
+    "twice": (["x", 0], "each of the columns once"),
     "none": ([], "one or more columns"),
     "a flag": (True, "got True"),
 }

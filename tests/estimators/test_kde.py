@@ -351,7 +351,7 @@ BAD = {
     "one row": ({}, {"w": W[:1]}, "at least 2 rows.*n_samples = 1"),
     "constant": ({}, {"w": np.c_[W[:, 0], np.ones(30)]}, "differ in every column.*column 1"),
     "weights": ({}, {"sample_weight": np.zeros(30)}, "at least one positive weight"),
-    "noise": ({}, {"noise": [0.1, -0.1]}, "standard deviations of at least zero"),
+    "noise": ({}, {"noise": [0.1, -0.1]}, "standard deviations \\(sd\\) of at least zero"),
 }
 
 

@@ -405,7 +405,7 @@ def test_bad_questions_are_refused():
     model = XDGMM(1).fit(toy(20)[1], noise=NOISE)
     with pytest.raises(ValueError, match="among v0, v1, or numbers between 0 and 1; got 2"):
         model.marginal([2])
-    with pytest.raises(ValueError, match="each column once"):
+    with pytest.raises(ValueError, match="each of the columns once"):
         model.condition([[1.0, 1.0]], [0, 0])
 
 

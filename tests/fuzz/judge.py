@@ -73,6 +73,9 @@ LOGS = (
 BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")
 """Where a log density of minus infinity is the truth: outside the support of bounded noise."""
 
+PATHS = {"path", "checkpoint", "logfile"}
+"""Arguments that an error of the system names by what they are."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -270,10 +273,10 @@ def _classify(error: Exception, names: set[str]) -> str:
     message, inside = str(error), _last_file(error)
     ours = IN_OUR_FORM.search(message) and "deconflow" in inside
     scikit_learns = SCIKIT_LEARNS.search(message) and ("sklearn" in inside or "deconflow" in inside)
-    right_type = isinstance(error, ValueError | TypeError | OSError)
+    right_type = isinstance(error, ValueError | TypeError | IndexError | OSError)
     if not right_type or not (ours or scikit_learns) or isinstance(error, np.linalg.LinAlgError):
         return "unclear"
-    about_a_file = isinstance(error, OSError) and "path" in names and "/" in message
+    about_a_file = isinstance(error, OSError) and names & PATHS and "/" in message
     if "is not fitted yet" in message or about_a_file:  # these are about no argument; about a path
         return "refused"
     words = set(re.findall(r"[A-Za-z_]\w*", message))

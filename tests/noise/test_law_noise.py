@@ -226,7 +226,7 @@ def test_one_row_by_a_plain_number(name):
     noise = make(name)
     assert len(noise[1]) == len(noise[-N]) == 1
     for beyond in (N, 99, -N - 1, [0, N], np.array([99])):
-        with pytest.raises(IndexError, match=f"row between 0 and {N - 1}; got"):
+        with pytest.raises(IndexError, match=f"rows between 0 and {N - 1}; got"):
             noise[beyond]
     with pytest.raises(IndexError, match=f"flag for each of {N} rows"):
         noise[np.ones(N + 1, dtype=bool)]

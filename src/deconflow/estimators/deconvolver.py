@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow._limits import cpus
 from deconflow.auto import FLOW_SHARE, Fitted, Member, Resources, blend_of, fit_density, make_plan
 from deconflow.certificate import Certificate
-from deconflow.checks import check_integer
+from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.fitted import FittedDensity
@@ -145,7 +144,7 @@ class Deconvolver(DensityEstimator):
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)
         for warning in self.certificate_.warnings:
-            warnings.warn(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning, 3)
+            warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
 
     def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
         """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""

@@ -74,7 +74,7 @@ class FittedDensity(ABC):
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
                 f"{', '.join(self.names)}; got shape {values.shape}."
             )
-        refuse_extremes("v", torch.from_numpy(values))
+        refuse_extremes("v", values)
         return self._log_prob(values)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:

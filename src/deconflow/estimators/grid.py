@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 
 from deconflow._types import Array
-from deconflow.checks import check_number
+from deconflow.checks import check_number, warn_caller
 from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.grid_fit import GridFit
@@ -108,17 +107,15 @@ def _warn_of(fit: FourierFit, units: Array) -> None:
         first, length = units * fit.lattice.low, units * fit.lattice.length
         ends = (end.tolist() for end in (first, first + length))
         low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
-        warnings.warn(
+        warn_caller(
             f"{len(fit.far_weights)} of the rows lie too far out for a grid, which is between "
             f"{low} and {high}: a normal law behind it has their share. Drop them, raise the "
-            "bandwidth, or use XDGMM.",
-            stacklevel=5,
+            "bandwidth, or use XDGMM."
         )
     if fit.relative_error > LARGEST_ERROR:
-        warnings.warn(
+        warn_caller(
             f"The noise hides the density at this resolution: error is {fit.relative_error:.2g}"
-            " times the signal. Check the noise, smooth more, or bring more rows.",
-            stacklevel=5,
+            " times the signal. Check the noise, smooth more, or bring more rows."
         )
 
 

@@ -339,5 +339,5 @@ def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64
     if given.ndim != 1 or not found:
         raise ValueError(f"Expected one or more columns; got {columns!r}.")
     if len(set(found)) < len(found):
-        raise ValueError(f"Expected each column once; got {columns!r}.")
+        raise ValueError(f"Expected each of the columns once; got {columns!r}.")
     return np.array(found)

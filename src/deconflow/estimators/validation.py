@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from torch.distributions import Distribution
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import as_tensor, first_bad, place, warn_caller
 from deconflow.files import as_path
 from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
 from deconflow.noise import Noise
@@ -51,9 +50,8 @@ def observe(
     if reset:
         estimator.noise_given_ = noise is not None
     if noise is None:
-        warnings.warn(
-            "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so.",
-            stacklevel=4,
+        warn_caller(
+            "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so."
         )
         noise = 0.0
     data = Observations.from_arrays(w, noise, projection=projection, weights=sample_weight)

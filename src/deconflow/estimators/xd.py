@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -19,7 +18,7 @@ from torch.distributions import Distribution
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_integer, check_seed
+from deconflow.checks import as_floats, check_integer, check_seed, warn_caller
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
@@ -408,7 +407,7 @@ class XDGMM(DensityEstimator):
             advice += "or set a floor."
             if self.method == "minibatch":
                 advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
-            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
+            warn_caller(advice, ConvergenceWarning)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {
@@ -507,6 +506,6 @@ def _refuse_unseen(data: Observations) -> None:
     seen = data.projections().abs().sum((0, 1))
     if (seen == 0).any():
         raise ValueError(
-            "Expected every dimension to be measured in at least one row; "
+            "Expected every dimension to be measured in at least one row of w; "
             f"got none for column {int(seen.argmin())}. Drop it."
         )

@@ -210,7 +210,7 @@ class _Fit:
         raise NonFiniteError(
             f"Expected finite objectives and gradients; got others: {reason}. "
             "The last good weights are kept. "
-            "Try a smaller learning_rate, or look for extreme rows in the data."
+            "Try a smaller learning_rate, or look for extreme values in w and noise."
         )
 
     def _validate(self, epoch: int, validation: RowData) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Transform, biject_to
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import SMALLEST, as_tensor, first_bad, place
 from deconflow.guests import as_guest
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
@@ -229,8 +229,20 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
+    _refuse_narrow(finite_covariance(distribution).diagonal(dim1=-2, dim2=-1), shared)
     unit = torch.ones(shape[-1], dtype=torch.float64)
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
+
+
+def _refuse_narrow(variance: Tensor, shared: bool) -> None:
+    """Refuse laws so narrow that their squares vanish, by which torch makes NaN of densities."""
+    position = first_bad(~(variance > 0))
+    if position is not None:
+        where = "" if shared else f" at {place(position)}"
+        raise ValueError(
+            f"Expected noise with a law wider than {SMALLEST:g}; "
+            f"got the variance {variance[position]:g}{where}. Change the units."
+        )
 
 
 def _check_rows(tensors: Mapping[str, Tensor], shared: bool) -> None:
