@@ -24,7 +24,6 @@ except ModuleNotFoundError:  # Windows: nothing is locked there, and nothing cle
     fcntl = None  # type: ignore[assignment]
 
 PathLike = str | os.PathLike[str]
-OLD = "old"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXCHANGE = {"linux": (-100, "renameat2", 2), "darwin": (-2, "renameatx_np", 2)}
 """How a system exchanges two names in one step: ``AT_FDCWD``, the function and its flag."""
@@ -83,7 +82,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         yield new
         for each in (*new.iterdir(), new):
             _flush(each)
-        _put(new, path, place / OLD)
+        _put(new, path, _aside(place, path))
         _flush(path.parent)
 
 
@@ -150,9 +149,15 @@ def _clear_leftovers(path: Path) -> None:
 
 def _remove(place: Path, path: Path) -> None:
     """Remove a place; what was moved aside there goes back if nothing has taken its name."""
-    if (place / OLD).exists() and not path.exists():
-        os.replace(place / OLD, path)
+    old = _aside(place, path)
+    if old.exists() and not path.exists():
+        os.replace(old, path)
     shutil.rmtree(place, ignore_errors=True)
+
+
+def _aside(place: Path, path: Path) -> Path:
+    """Name where an old folder waits between two moves."""
+    return place / f"{path.name}.old"
 
 
 @dataclass(frozen=True)

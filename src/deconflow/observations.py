@@ -225,13 +225,14 @@ def refuse_unreached(
     unreached: NDArray[np.bool_],
     first_row: int = 0,
     advice: str = " in double precision. Look at that row",
+    name: str = "w",
 ) -> None:
     """Raise where no point has a density for a row, counted from ``first_row``."""
     position = first_bad(unreached)
     if position is not None:
         raise OutOfReachError(
-            "Expected measurements that the model can reach; "
-            f"got row {first_row + position[0]} of w, whose density is zero{advice}."
+            f"Expected {'measurements' if name == 'w' else 'values'} that the model can reach; "
+            f"got row {first_row + position[0]} of {name}, whose density is zero{advice}."
         )
 
 

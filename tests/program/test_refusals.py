@@ -188,6 +188,12 @@ def change(name, key, value):
     return apply
 
 
+def one_column(model):
+    about = json.loads((model / "table.json").read_text())
+    about["columns"]["errors"] = about["columns"]["errors"][:1]
+    change("table.json", "columns", about["columns"])(model)
+
+
 def truncate(name):
     def apply(model):
         whole = (model / name).read_bytes()
@@ -213,6 +219,7 @@ DAMAGED = {
     "a table of text": (change("table.json", "table", "text"), "json is 'text'"),
     "another version of the table": (change("table.json", "format", 99), "of format 1"),
     "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
+    "one column": (one_column, "its columns are not those of the model"),
     "weights cut": (truncate("weights.safetensors"), "damaged"),
     "description cut": (truncate("model.json"), "damaged"),
     "table cut": (truncate("table.json"), "damaged"),

@@ -32,6 +32,7 @@ from deconflow.estimators.weighted_fit import (
     ProposedByMixture,
     WeightedFit,
     log_volume,
+    refuse_far,
     standardised,
 )
 from deconflow.mixtures import GaussianMixture, mix
@@ -139,6 +140,7 @@ class Deconvolver(DensityEstimator):
         with isolated_rng(seed):
             volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
+            refuse_far(ready, torch.float32)
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)
         for warning in self.certificate_.warnings:

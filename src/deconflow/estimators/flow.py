@@ -24,7 +24,12 @@ from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.saved_values import SAVED_HISTORY, saved_standardiser
 from deconflow.estimators.validation import check_resumable, unchanged_on_failure
-from deconflow.estimators.weighted_fit import ProposedByModel, WeightedFit, standardised
+from deconflow.estimators.weighted_fit import (
+    ProposedByModel,
+    WeightedFit,
+    refuse_far,
+    standardised,
+)
 from deconflow.fitting import History, Training, fit
 from deconflow.guests import as_guest
 from deconflow.model_files import check_form
@@ -273,6 +278,7 @@ class FlowDeconvolver(DensityEstimator):
             else:
                 self.standardiser_ = Standardiser.fit(data)
             data = standardised(self.standardiser_, data)
+            refuse_far(data, getattr(torch, self.dtype))
             train, held_out = data, None
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)

@@ -25,8 +25,6 @@ SAVED_HISTORY = {
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
 CLOSE = 1e-6
 """By how much sums may differ from one, and covariances from symmetric ones."""
-ROUNDING = 1e-12
-"""How far below zero an eigenvalue may be, of covariances scaled to unit variances."""
 SPARE, MOST_COPIES = 10**5, 20
 """Numbers that building a model may need: some, and so many for each that its file holds."""
 MADE_BY_SIZE = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "randperm", "eye")
@@ -39,12 +37,9 @@ def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -
     if means.shape != (count, dim) or covariances.shape != (count, dim, dim) or weights.ndim != 1:
         raise ValueError(f"{names[0]} and its means and covariances do not fit together")
     refuse(names[0], (weights < 0).any() or abs(weights.sum() - 1) > CLOSE, "positive with sum one")
-    scale = np.sqrt(np.abs(np.diagonal(covariances, axis1=1, axis2=2)))
-    scale = np.where(scale > 0, scale, 1.0)
-    white = covariances / scale[:, :, None] / scale[:, None, :]
-    lowest = np.linalg.eigvalsh(white).min() if count else 0.0
-    uneven = np.abs(white - white.swapaxes(1, 2)).max(initial=0.0)
-    refuse(names[2], uneven > CLOSE or lowest < -ROUNDING, "positive and symmetric")
+    size = np.abs(covariances).max(axis=(1, 2), initial=0.0)
+    uneven = np.abs(covariances - covariances.swapaxes(1, 2)).max(axis=(1, 2), initial=0.0)
+    refuse(names[2], (uneven > CLOSE * size).any() or not _positive(covariances), "positive")
     return GaussianMixture(weights, means, covariances)
 
 
@@ -113,6 +108,15 @@ def check_arrays(arrays: dict[str, Tensor]) -> None:
     for name, array in arrays.items():
         refuse(name, array.dtype not in DTYPES, f"of a type that models have; it is {array.dtype}")
         refuse(name, array.is_floating_point() and not array.isfinite().all(), "finite")
+
+
+def _positive(covariances: Array) -> bool:
+    """Whether covariances have what densities need, a Cholesky factor."""
+    try:
+        np.linalg.cholesky(covariances)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _doubles(arrays: dict[str, Tensor], name: str) -> Array:

@@ -37,8 +37,8 @@ DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
 """Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
 so many of these tells nothing."""
-FARTHEST = 1e15
-"""Standard deviations of the truth whose squares single precision can add up."""
+FARTHEST = {torch.float32: 1e15, torch.float64: 1e140}
+"""Standard deviations of the truth whose squares a precision can add up."""
 
 
 class Proposing(Protocol):
@@ -141,7 +141,9 @@ class WeightedFit(FittedDensity):
                 self.density.log_prob(self.standardiser.to_standard(part).to(like)).double().cpu()
                 for part in torch.from_numpy(v).split(POINTS_AT_ONCE)
             ]
-        return (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+        log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+        refuse_unreached(~np.isfinite(log_p), 0, f" in {like.dtype}. Look at that row", "v")
+        return log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
@@ -233,9 +235,11 @@ class WeightedFit(FittedDensity):
         self, data: Observations, n_draws: int
     ) -> Iterator[tuple[int, Observations, Observations]]:
         """Walk through chunks of bounded memory: first row, the rows, and these standardised."""
-        first = 0
+        first, dtype = 0, next(self.density.parameters()).dtype
         for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
-            yield first, part, standardised(self.standardiser, part, first)
+            ready = standardised(self.standardiser, part)
+            self._refuse_out_of_reach(far_rows(ready, dtype), first)
+            yield first, part, ready
             first += len(part)
 
     def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
@@ -305,10 +309,8 @@ class MarginalFit(FittedDensity):
         return seen_through(data, self.columns, self.parent.dim)
 
 
-def standardised(
-    standardiser: Standardiser, data: Observations, first_row: int = 0
-) -> Observations:
-    """Change the units of rows to what networks take; those too far out are an error.
+def standardised(standardiser: Standardiser, data: Observations) -> Observations:
+    """Change the units of rows to those of networks.
 
     Exact values get a little noise. A value with noise beyond any use, which single precision
     does not hold, is divided by what there is too much of it: it says as little as before.
@@ -317,16 +319,24 @@ def standardised(
     excess = too_much_noise(data.noise)
     if excess.amax() > 1:
         data = replace(data, w=data.w / excess, noise=data.noise.divide(excess))
-    data = replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-    for name, sizes in (("w", data.w.abs()), ("noise", noise_sizes(data.noise))):
-        if not sizes.amax() <= FARTHEST:
-            position = first_bad(~(sizes <= FARTHEST))
-            assert position is not None
-            raise OutOfReachError(
-                f"Expected {name} within {FARTHEST:g} times the spread of the truth; "
-                f"got more in row {first_row + position[0]}. Leave that row out."
-            )
-    return data
+    return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+
+
+def far_rows(data: Observations, dtype: torch.dtype) -> NDArray[np.bool_]:
+    """Say which standardised rows, or their noise, a precision does not hold, ``(N,)``."""
+    sizes = (data.w.abs(), noise_sizes(data.noise))
+    far = [~(size.flatten(1).amax(1) <= FARTHEST[dtype]) for size in sizes]
+    return (far[0] | far[1]).numpy()
+
+
+def refuse_far(data: Observations, dtype: torch.dtype) -> None:
+    """Raise for standardised rows that networks cannot be trained on."""
+    position = first_bad(far_rows(data, dtype))
+    if position is not None:
+        raise OutOfReachError(
+            f"Expected w and noise within {FARTHEST[dtype]:g} times the spread of the truth; "
+            f"got more in row {position[0]} of w. Leave that row out."
+        )
 
 
 def log_volume(standardiser: Standardiser, data: Observations) -> torch.Tensor:

@@ -170,4 +170,11 @@ def load(path: Path) -> ModelFolder:
     check_form(about, SAVED_ABOUT, path / TABLE)
     columns = about.pop("columns", None)
     known = None if columns is None else Columns.from_dict(columns)
+    if known is not None:
+        of_each = (known.names, known.errors, known.units or known.names)
+        if any(len(values) != files.description["n_features_in"] for values in of_each):
+            raise ValueError(
+                f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
+                "those of the model."
+            )
     return ModelFolder(files, known, about)
