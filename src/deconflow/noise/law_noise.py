@@ -182,7 +182,7 @@ class LawNoise(Noise):
         return replace(self, law=law, parameters=moved, unit=unit, observed=observed, _made={})
 
     def _refuse_single_precision(self) -> None:
-        """Raise for numbers in the data's units, or widths in the truth's, that are out of range."""
+        """Raise for numbers in the data's units, or widths in the truth's, out of range."""
         tiny, huge = 1e-30, 1e30
         sizes = {f"{name} of the noise's law": value for name, value in self.parameters.items()}
         sizes["the spread of w"] = self.unit
