@@ -265,8 +265,8 @@ def _refuse_unseen(unseen: Tensor) -> None:
     position = first_bad(unseen)
     if position is not None:
         raise ValueError(
-            "Expected every dimension to be measured in a row of w of positive weight; "
-            f"got none for column {position[0]}. Drop it."
+            "Expected every dimension to be measured in at least one row of w (of positive "
+            f"weight); got none for column {position[0]}. Drop it."
         )
 
 

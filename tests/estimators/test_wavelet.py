@@ -149,7 +149,7 @@ BAD = {
     "thresholds": ({"threshold": np.array(["hard", "soft"])}, {}, "threshold to be one of"),
     "fine level": ({"level": 11}, {}, "level of at most 10; got 11"),
     "background": ({"background": -0.1}, {}, r"background in \[0, 1\)"),
-    "missing": ({}, {"w": np.r_[W, [[np.nan], [0.0]]]}, "only NaN in row 30"),
+    "missing": ({}, {"w": np.r_[W, [[np.nan], [0.0]]]}, "only NaN or masked cells in row 30"),
     "two columns": ({}, {"w": np.c_[W, W]}, "one column.*got 2.*XDGMM"),
     "projection": ({}, {"projection": np.eye(1)}, "no projection.*Use XDGMM"),
     "constant": ({}, {"w": np.ones((9, 1))}, "differ in every column"),
