@@ -336,3 +336,11 @@ def test_one_dimension():
     fitted = Standardiser.fit(Observations.from_arrays(w, 1.0))
     assert float(fitted.location) == pytest.approx(3)
     assert float(fitted.scale) == pytest.approx(np.sqrt(8 / 3 - 1))
+
+
+def test_noise_beyond_all_squares_under_a_projection():
+    w = np.random.default_rng(0).normal(size=(24, 2))
+    data = Observations.from_arrays(w, np.full((24, 2), 1e100), projection=np.eye(2))
+    units = Standardiser.fit(data)
+    assert units.scale.dtype == torch.float64
+    assert units.location.isfinite().all()

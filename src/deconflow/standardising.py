@@ -207,9 +207,10 @@ class _Moments:
         held = _residual(self.data, self.w, location)
         limit = FARTHEST * spread.sqrt()
         held = held.clamp(-limit, limit)
-        location = location + self._solve(self.count / spread, 1, held)
+        relative = spread / torch.exp2(spread.amin().log2().round())  # whose squares are numbers
+        location = location + self._solve(self.count / relative, 1, held)
         squares = _residual(self.data, self.w, location).clamp(-limit, limit).square()
-        counted = self.count / spread.square()
+        counted = self.count / relative.square()
         total = self._solve(counted, 2, squares)
         deconvolved = self._solve(counted, 2, squares - self.S)
         return location, _positive(deconvolved.maximum(SMALLEST_SHARE * total))
@@ -236,7 +237,7 @@ class _Moments:
         units = gram.diagonal().sqrt()  # so that cut-offs know no units
         sums = torch.einsum("nmd,nm->d", weighted, targets) / units
         if not (units > 0).all():
-            return torch.where(units > 0, 0.0, torch.nan)
+            return torch.where(units > 0, units.new_zeros(()), torch.nan)
         values, vectors = torch.linalg.eigh(gram / torch.outer(units, units))
         kept = values > 1e-10 * values[-1]
         roots = values[kept].sqrt()

@@ -47,7 +47,8 @@ def check_settings(model: Any) -> None:
         check_integer("n_jobs", model.n_jobs, 1)
     _check_combinations(model, counts)
     for name in ("tol", "regularisation", "learning_rate", "floor"):
-        for value in several(getattr(model, name)):
+        given = getattr(model, name)
+        for value in several(given) if name == "floor" else [given]:
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
     check_integer("n_folds", model.n_folds, 2)

@@ -31,6 +31,8 @@ from deconflow.noise.support import (
 from deconflow.randomness import lend_generator
 
 Law = Callable[..., Distribution]
+NARROWEST = 1e-15
+"""Widths whose inverse squares single precision can add up."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,7 +169,9 @@ class LawNoise(Noise):
         return replace(self, unit=self.unit * scale.to(self.unit))
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
+        """Move to another precision or device; an error if single precision does not hold it."""
+        if dtype == torch.float32 and self.unit.dtype == torch.float64:
+            self._refuse_single_precision()
         moved = {
             name: value.to(dtype=dtype if value.is_floating_point() else None, device=device)
             for name, value in self.parameters.items()
@@ -176,6 +180,25 @@ class LawNoise(Noise):
         observed = self.observed if self.observed is None else self.observed.to(device=device)
         law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
         return replace(self, law=law, parameters=moved, unit=unit, observed=observed, _made={})
+
+    def _refuse_single_precision(self) -> None:
+        """Raise for numbers in the data's units, or widths in the truth's, out of range."""
+        tiny, huge = 1e-30, 1e30
+        sizes = {f"{name} of the noise's law": value for name, value in self.parameters.items()}
+        sizes["the spread of w"] = self.unit
+        for name, size in ((name, value.abs()) for name, value in sizes.items()):
+            position = first_bad((size > huge) | ((size > 0) & (size < tiny)))
+            if position is not None:
+                raise ValueError(
+                    f"Expected {name} between {tiny:g} and {huge:g} in size, for single precision; "
+                    f"got {size[position]:g}. Change the units of w and noise."
+                )
+        position = first_bad(self.variance() < NARROWEST**2)
+        if position is not None:
+            raise ValueError(
+                f"Expected noise wider than {NARROWEST:g} times the spread of w, for single "
+                f"precision; got less at {place(position)}. Use noise.gaussian, or 0.0."
+            )
 
     def _take(self, rows: RowIndex, n_rows: int) -> Self:
         observed = None if self.observed is None else self.observed[rows]
@@ -229,18 +252,18 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
-    _refuse_narrow(finite_covariance(distribution).diagonal(dim1=-2, dim2=-1), shared)
+    _refuse_narrow(finite_covariance(distribution).diagonal(dim1=-2, dim2=-1), [*tensors], shared)
     unit = torch.ones(shape[-1], dtype=torch.float64)
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
 
 
-def _refuse_narrow(variance: Tensor, shared: bool) -> None:
+def _refuse_narrow(variance: Tensor, names: list[str], shared: bool) -> None:
     """Refuse laws so narrow that their squares vanish, by which torch makes NaN of densities."""
     position = first_bad(~(variance > 0))
     if position is not None:
         where = "" if shared else f" at {place(position)}"
         raise ValueError(
-            f"Expected noise with a law wider than {SMALLEST:g}; "
+            f"Expected noise with a law ({', '.join(names)}) wider than {SMALLEST:g}; "
             f"got the variance {variance[position]:g}{where}. Change the units."
         )
 

@@ -22,7 +22,7 @@ LARGEST = 1e100
 
 def refuse_no_model(model: Any) -> None:
     """Raise unless something can be drawn from."""
-    if not hasattr(model, "sample"):
+    if not hasattr(model, "sample") or hasattr(model, "shape"):  # a table has samples, too
         raise TypeError(f"Expected model as a fitted estimator; got {type(model).__name__}.")
 
 
