@@ -12,6 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+LARGEST, SMALLEST = 1e152, 1e-152
+"""Sizes of values beyond which squares overflow, or vanish."""
+
 
 def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
     """Turn anything array-like into float64, or say which cell is not a number.
@@ -146,6 +149,16 @@ def first_bad(bad: NDArray[np.bool_] | Tensor) -> tuple[int, ...] | None:
     if not flags.any():
         return None
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
+
+
+def refuse_extremes(name: str, values: Tensor) -> None:
+    """Raise for values whose squares overflow."""
+    position = first_bad(values.abs() > LARGEST)
+    if position is not None:
+        raise ValueError(
+            f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "
+            f"{place(position)}. Change the units, or leave such a value out."
+        )
 
 
 def check_integer(name: str, value: Any, minimum: int) -> None:

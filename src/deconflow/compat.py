@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_number
+from deconflow.files import as_path, clear_write_errors
+from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
@@ -30,6 +33,8 @@ from deconflow.xd import (
     split_and_merge,
 )
 
+NAMES = {"w": "ydata", "noise": "ycovar", "weights": "weight"}
+"""What the arguments are called elsewhere in this library, and here."""
 Fixed = bool | Sequence[bool] | None
 
 
@@ -101,17 +106,20 @@ def extreme_deconvolution(
     >>> xmean.round(1), xcovar.round(1)
     (array([[1.]]), array([[[1.]]]))
     """
-    if np.ndim(ydata) != 2 or np.ndim(ycovar) not in (2, 3):
+    ydata = as_floats(plain_table(ydata, "ydata"), "ydata")
+    ycovar = as_floats(ycovar, "ycovar")
+    if ydata.ndim != 2 or ycovar.ndim not in (2, 3):
         raise ValueError(
             "Expected ydata of shape (N, dy), and ycovar of shape (N, dy) or (N, dy, dy); "
-            f"got {np.shape(ydata)} and {np.shape(ycovar)}."
+            f"got {ydata.shape} and {ycovar.shape}."
         )
     check_number("w", w, 0)
     check_number("tol", tol, 0)
     if maxiter != np.inf:
         _check_whole("maxiter", maxiter)
     _check_whole("splitnmerge", splitnmerge)
-    rows = _rows(ydata, ycovar, projection, weight, logweight)
+    with _own_names():
+        rows = _rows(ydata, ycovar, projection, weight, logweight)
     K, dx = np.size(xamp), rows.dim
     for name, array, shape in (
         ("xamp", xamp, (K,)),
@@ -199,8 +207,11 @@ class _Log:
     def __init__(self, name: str | None) -> None:
         self.name = name
         if name is not None:  # a folder that cannot be written shows before the work, not after
+            as_path(name, "logfile")
             for ending in ("_loglike.log", "_c.log"):
-                Path(name + ending).open("a").close()
+                path = Path(f"{name}{ending}")
+                with clear_write_errors(path):
+                    path.open("a").close()
 
     def write(self, path: Sequence[float | None], account: str) -> None:
         """Write a line per step, and two blank lines at the end."""
@@ -221,6 +232,16 @@ def _described(when: str, mixture: GaussianMixture) -> str:
     return "\n".join(lines) + "\n"
 
 
+@contextmanager
+def _own_names() -> Iterator[None]:
+    """Let errors speak of the arguments by the names that they have here."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        words = re.sub(r"\b(w|noise|weights)\b", lambda found: NAMES[found[0]], str(error))
+        raise type(error)(words) from error
+
+
 def _check_whole(name: str, value: float) -> None:
     """Whole numbers may be written as floats, such as 1e9."""
     check_number(name, value, -np.inf, open_low=True)
@@ -236,7 +257,8 @@ def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
         )
     if array.shape != shape:
         raise ValueError(f"Expected {name} of shape {shape}; got {array.shape}.")
-    read = np.triu(array) if array.ndim == 3 else array
+    read = as_floats(array, name)
+    read = np.triu(read) if array.ndim == 3 else read
     if not np.isfinite(read).all() or (name == "xamp" and (array < 0).any()):
         raise ValueError(f"Expected finite values in {name}, amplitudes of at least 0; got others.")
     if not array.flags.writeable:
@@ -265,7 +287,6 @@ def _rows(
     weight: ArrayLike | None,
     logweight: bool,
 ) -> KernelRows:
-    ycovar = as_floats(ycovar, "ycovar")
     if ycovar.ndim == 2:
         if (ycovar < 0).any():
             raise ValueError("Expected variances of at least zero in ycovar; got negative ones.")

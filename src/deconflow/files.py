@@ -23,6 +23,7 @@ try:
 except ModuleNotFoundError:  # Windows: nothing is locked there, and nothing cleared away
     fcntl = None  # type: ignore[assignment]
 
+PathLike = str | os.PathLike[str]
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXCHANGE = {"linux": (-100, "renameat2", 2), "darwin": (-2, "renameatx_np", 2)}
 """How a system exchanges two names in one step: ``AT_FDCWD``, the function and its flag."""
@@ -30,6 +31,20 @@ EXCHANGE = {"linux": (-100, "renameat2", 2), "darwin": (-2, "renameatx_np", 2)}
 
 class NoRoomError(OSError):
     """The disk is full, or what may be written on it."""
+
+
+def as_path(path: PathLike, name: str = "path") -> Path:
+    """Take an argument as a path, or say why it can be none."""
+    if not isinstance(path, str | os.PathLike) or not path:
+        raise TypeError(f"Expected {name} as a file's or folder's name; got {path!r}.")
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # who reads or writes there says so
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"Expected {name} as the system takes it; got {path!r}: {why}.") from error
+    return Path(path)
 
 
 @contextmanager

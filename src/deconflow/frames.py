@@ -53,13 +53,17 @@ def plain_table(table: Any, label: str) -> Any:
     A single named column becomes a table of one.
     """
     if is_astropy(table) or _is_named_column(table):
-        table = _as_frame(table)
+        table = _as_frame(table, label)
     elif hasattr(table, "to_frame"):  # a series
         table = table.to_frame()
     elif hasattr(table, "to_value") and hasattr(table, "unit"):  # a quantity of astropy
         table = table.to_value(table.unit)
     if not hasattr(table, "columns"):
         return as_floats(table, label)
+    names = list(table.columns)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"Expected each column once in {label}; got {twice[0]!r} twice.")
     refuse_odd_cells(table, label)
     return table
 
@@ -139,7 +143,7 @@ def _refuse_other_labels(w: Any, noise: Any) -> None:
 def _as_table(noise: Any, n_rows: int, dim: int) -> tuple[Any, bool]:
     """Turn noise into a table if it is one or a column of one; and whether all rows share it."""
     if is_astropy(noise) or _is_named_column(noise):
-        return _as_frame(noise), False
+        return _as_frame(noise, "noise"), False
     if not hasattr(noise, "to_frame"):
         return noise, False
     if dim == 1 and len(noise) == n_rows:
@@ -154,7 +158,7 @@ def _is_named_column(table: Any) -> bool:
     return hasattr(table, "parent_table") and getattr(table, "name", None) is not None
 
 
-def _as_frame(table: Any) -> Any:
+def _as_frame(table: Any, label: str) -> Any:
     if _is_named_column(table):
         from astropy.table import Table
 
@@ -162,8 +166,8 @@ def _as_frame(table: Any) -> Any:
     for name in table.colnames:
         if len(table[name].shape) != 1:
             raise ValueError(
-                f"Expected one number per row in column {name!r}; got {table[name].shape[1:]} of "
-                "them. Split the column."
+                f"Expected one number per row in column {name!r} of {label}; "
+                f"got {table[name].shape[1:]} of them. Split the column."
             )
     try:
         return table.to_pandas(index=False)

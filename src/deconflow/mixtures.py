@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
+from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
 from deconflow.randomness import RandomState
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -90,6 +92,7 @@ class GaussianMixture:
 
     def log_joint(self, v: Array) -> Array:
         """Log of ``pi_k N(v; m_k, V_k)``, ``(..., *B, K)`` for ``v`` of shape ``(..., *B, D)``."""
+        v = self._points(v)
         answer = np.empty((*np.broadcast_shapes(v.shape[:-1], self.batch_shape), self.n_components))
         for k in range(self.n_components):
             factor = self._factors[..., k, :, :]
@@ -105,6 +108,8 @@ class GaussianMixture:
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(*B, n, D)``, in random order."""
+        check_integer("n", n, 1)
+        check_seed(random_state)
         rng = check_random_state(random_state)
         u = rng.uniform(size=(*self.batch_shape, n))
         which = _picked(self.weights, u)
@@ -121,7 +126,15 @@ class GaussianMixture:
 
     def marginal(self, dimensions: ArrayLike) -> GaussianMixture:
         """Return the density of some dimensions, in the order given."""
-        keep = np.atleast_1d(np.asarray(dimensions, dtype=int))
+        keep = np.atleast_1d(np.asarray(dimensions))
+        if (
+            keep.dtype.kind not in "iu"
+            or keep.ndim != 1
+            or not np.isin(keep, range(self.dim)).all()
+        ):
+            raise ValueError(
+                f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}."
+            )
         square = self.covariances[..., keep[:, None], keep[None, :]]
         return GaussianMixture(self.weights, self.means[..., keep], square)
 
@@ -144,6 +157,7 @@ class GaussianMixture:
 
     def quantile(self, share: float) -> Array:
         """Quantile of each dimension, ``(*B, D)``, by halving an interval that holds it."""
+        check_number("share", share, 0, 1, open_low=True)
         variance = np.diagonal(self.covariances, axis1=-2, axis2=-1)
         sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
         each = self.means + sd * ndtri(share)  # the quantile lies among those of the components
@@ -171,6 +185,18 @@ class GaussianMixture:
     def entropy(self, n: int = 20_000, seed: int = 0) -> float:
         """Entropy in nats, from ``n`` draws."""
         return -float(self.log_prob(self.sample(n, seed)).mean())
+
+    def _points(self, v: ArrayLike) -> Array:
+        """Check points ``(..., *B, D)``."""
+        points = as_floats(v, "v")
+        ending = (*self.batch_shape, self.dim)
+        same = zip(points.shape[::-1], ending[::-1], strict=False)
+        if not points.ndim or any(got not in (wanted, 1) for got, wanted in same):
+            raise ValueError(f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.")
+        if np.isnan(points).any():
+            raise ValueError("Expected numbers in v; got NaN. A density has no value there.")
+        refuse_extremes("v", torch.from_numpy(points))
+        return points
 
     @cached_property
     def _factors(self) -> Array:

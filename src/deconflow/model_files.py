@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
+from deconflow.files import as_path
 
 FORMAT, WITHOUT_CHECKSUMS = 2, 1
 """What is written, and the format before it, which is read as well."""
@@ -89,7 +90,7 @@ def with_checksums(texts: dict[str, str], weights: bytes) -> dict[str, bytes]:
 
 def read_folder(path: str | Path) -> ModelFiles:
     """Read the files of a model's folder and check them, or say in one line what is wrong."""
-    path = Path(path)
+    path = as_path(path)
     if path.is_file():
         raise ValueError(
             f"Expected the folder of a model; got the file {path}. Models are folders of JSON and "

@@ -2,7 +2,7 @@ r"""Observations: what was measured, with its noise, checked once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,13 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from deconflow.checks import as_tensor, check_integer, first_bad, place
+from deconflow.checks import as_tensor, check_integer, first_bad, place, refuse_extremes
 from deconflow.frames import plain_tables, refuse_other_rows
 from deconflow.noise import GaussianNoise, Noise, RowIndex, as_index, as_noise
 from deconflow.randomness import own_generator
-
-LARGEST, SMALLEST = 1e152, 1e-152
-"""Sizes of values beyond which squares overflow, or vanish."""
 
 
 class OutOfReachError(ValueError):
@@ -169,7 +166,7 @@ class Observations:
         n_second = max(1, round(fraction * len(self)))
         if n_second >= len(self):
             raise ValueError(
-                f"Expected enough rows to hold out {fraction:g} of them; got {len(self)} rows."
+                f"Expected enough rows in w to hold out {fraction:g} of them; got {len(self)} rows."
             )
         return self[order[n_second:]], self[order[:n_second]]
 
@@ -239,16 +236,6 @@ def refuse_unreached(
         )
 
 
-def refuse_extremes(name: str, values: Tensor) -> None:
-    """Raise for values whose squares overflow."""
-    position = first_bad(values.abs() > LARGEST)
-    if position is not None:
-        raise ValueError(
-            f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "
-            f"{place(position)}. Change the units, or leave such a value out."
-        )
-
-
 def noise_sizes(noise: Noise) -> Tensor:
     """Return standard deviations, or factors of covariances: numbers as large as the noise."""
     return noise.factor if isinstance(noise, GaussianNoise) else noise.variance().sqrt()
@@ -257,15 +244,7 @@ def noise_sizes(noise: Noise) -> Tensor:
 def check_measured(values: ArrayLike | Tensor, name: str) -> Tensor:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
     w = as_tensor(values, name)
-    if w.dim() != 2:
-        raise ValueError(
-            f"Expected {name} of shape (N, D); got {tuple(w.shape)}. Reshape your data: "
-            f"{name}.reshape(-1, 1) for one dimension, {name}.reshape(1, -1) for one row."
-        )
-    if 0 in w.shape:
-        raise ValueError(
-            f"Expected at least one row and one column in {name}; got shape {tuple(w.shape)}."
-        )
+    check_rows_and_columns(w.shape, name)
     position = first_bad(w.isinf())
     if position is not None:
         raise ValueError(
@@ -279,6 +258,21 @@ def check_measured(values: ArrayLike | Tensor, name: str) -> Tensor:
             f"got only NaN or masked cells in {place(position)}. Drop such rows."
         )
     return w
+
+
+def check_rows_and_columns(shape: Sequence[int], name: str) -> None:
+    """Raise unless this is the shape of a table that is not empty."""
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected {name} of shape (N, D); got {tuple(shape)}. Reshape your data: "
+            f"{name}.reshape(-1, 1) for one dimension, {name}.reshape(1, -1) for one row."
+        )
+    if 0 in shape:
+        what = "sample" if shape[0] == 0 else "feature"  # by these words scikit-learn knows it
+        raise ValueError(
+            f"Expected at least one row and one column in {name}; got 0 {what}(s) "
+            f"(shape={tuple(shape)}) while a minimum of 1 is required."
+        )
 
 
 def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:

@@ -10,9 +10,9 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from deconflow._types import Array
-from deconflow.checks import first_bad
+from deconflow.checks import LARGEST, SMALLEST, first_bad
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import LARGEST, SMALLEST, Observations
+from deconflow.observations import Observations
 
 SAVED = ("location", "scale", "channel")
 """Names in files, of all versions."""

@@ -132,7 +132,7 @@ class Deconvolver(DensityEstimator):
     def _fit(self, data: Observations) -> None:
         if len(data) < FEWEST_ROWS:
             raise ValueError(
-                f"Expected at least {FEWEST_ROWS} rows to compare densities on held-out rows; "
+                f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "
                 f"got n_samples = {len(data)}. Use XDGMM for so few."
             )
         self.standardiser_ = Standardiser.fit(data)

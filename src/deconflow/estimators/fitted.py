@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_integer, check_seed
+from deconflow.checks import as_floats, check_integer, check_seed, refuse_extremes
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
-from deconflow.observations import Observations, refuse_extremes
+from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
 Columns = NDArray[np.int64]

@@ -269,7 +269,7 @@ class FlowDeconvolver(DensityEstimator):
     def _fit(self, data: Observations) -> None:
         if len(data) < 2:
             raise ValueError(
-                f"Expected at least 2 rows to fit a density; got n_samples = {len(data)}."
+                f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
             )
         going_on = bool(self.warm_start) and hasattr(self, "history_")
         with isolated_rng(self.random_state):

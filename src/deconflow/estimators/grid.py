@@ -144,7 +144,7 @@ def fourier_rows(data: Observations, name: str, most_dimensions: int) -> Fourier
     """Check what only a classical estimator cannot take, and make its rows."""
     n, dim = data.w.shape
     if n < 2:
-        raise ValueError(f"Expected at least 2 rows to fit a density; got n_samples = {n}.")
+        raise ValueError(f"Expected at least 2 rows in w to fit a density; got n_samples = {n}.")
     if dim > most_dimensions:
         word = "one column" if most_dimensions == 1 else f"at most {most_dimensions} columns"
         raise ValueError(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from deconflow._version import __version__
 from deconflow.estimators.saved_values import BoundedMemory, check_arrays, refuse
-from deconflow.files import replacing_folder
+from deconflow.files import as_path, replacing_folder
 from deconflow.model_files import (
     ABOUT_ONE_RUN,
     DESCRIPTION,
@@ -41,7 +41,7 @@ def write_model(
 
     ``extra_files`` are texts that others keep in the folder, by the names of their files.
     """
-    path = Path(path)
+    path = as_path(path)
     check_free(path)
     description = json.dumps({**_describe(model), "details": details}, indent=1) + "\n"
     # save_file would let only the owner read its file, and hide what the disk says

@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.checks import check_integer, check_number, check_seed
+from deconflow.checks import as_floats, check_integer, check_number, check_seed
 from deconflow.mixtures import GaussianMixture, stack
+from deconflow.noise import as_index
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import posterior_pieces
@@ -90,7 +92,7 @@ class Posterior(ABC):
 
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
-        shares = np.atleast_1d(np.asarray(q, dtype=float))
+        shares = np.atleast_1d(as_floats(q, "q"))
         if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
         found = self._quantiles(shares)
@@ -123,7 +125,7 @@ class Posterior(ABC):
                 name="pandas",
             ) from error
         parts = {"mean": self.mean, "sd": self.sd}
-        shares = np.atleast_1d(np.asarray(q, dtype=float))
+        shares = np.atleast_1d(as_floats(q, "q"))
         if shares.size:
             endings = (f"q{100 * share:g}".replace(".", "_") for share in shares)
             parts |= zip(endings, self.quantile(shares), strict=True)
@@ -135,6 +137,10 @@ class Posterior(ABC):
         if not self._exact:
             columns["effective_sample_size"] = self.effective_sample_size
         return pd.DataFrame(columns)
+
+    def _chosen(self, rows: Any) -> NDArray[np.int64]:
+        """Numbers of the rows that an index takes."""
+        return torch.arange(len(self))[as_index(rows, len(self))].numpy()
 
     def __len__(self) -> int:
         return len(self.effective_sample_size)
@@ -197,7 +203,7 @@ class ExactPosterior(Posterior):
         return self._ask(lambda piece: (piece.sample(n_samples, rng),))[0]
 
     def __getitem__(self, rows: Any) -> ExactPosterior:
-        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        chosen = self._chosen(rows)
         part = copy(self)
         part._forget()
         part._data = self._data[chosen]
@@ -283,7 +289,7 @@ class WeightedPosterior(Posterior):
         return self._samples[:, chosen]
 
     def __getitem__(self, rows: Any) -> WeightedPosterior:
-        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        chosen = self._chosen(rows)
         return WeightedPosterior(
             self._samples[chosen],
             self._mean[chosen],

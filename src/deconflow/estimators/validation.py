@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor, first_bad, place
+from deconflow.files import as_path
 from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
 from deconflow.noise import Noise
-from deconflow.observations import Observations, check_weights
+from deconflow.observations import Observations, check_rows_and_columns, check_weights
 
 
 def observe(
@@ -36,7 +37,7 @@ def observe(
     w, noise = plain_tables(w, noise)
     if sample_weight is not None:
         sample_weight = check_weights(w, sample_weight, "sample_weight")
-    w = validate_data(estimator, w, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    w = _validated(estimator, w, "w", reset=reset)
     if reset:
         estimator._units = units
     else:
@@ -66,6 +67,19 @@ def observe(
     return data
 
 
+def _validated(estimator: Any, table: Any, name: str, *, reset: bool) -> Any:
+    """Let scikit-learn compare shapes and names with those of the fit, or take them from it."""
+    check_rows_and_columns(table.shape, name)
+    try:
+        return validate_data(
+            estimator, table, reset=reset, dtype=np.float64, ensure_all_finite=False
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"Expected {name} with the columns of the fit; got others. {error}"
+        ) from error
+
+
 def _measured_names(estimator: Any) -> list[str]:
     numbers = range(estimator.n_features_in_)
     return [str(name) for name in getattr(estimator, "feature_names_in_", numbers)]
@@ -93,12 +107,14 @@ def _like_labels(y: Any, w: Any) -> bool:
 
 def check_resumable(estimator: Any) -> None:
     """Raise if a fit that keeps checkpoints could not be made again to go on from one."""
-    if estimator.checkpoint is None or isinstance(estimator.random_state, numbers.Integral):
+    if estimator.checkpoint is None:
         return
-    raise ValueError(
-        "Expected an integer random_state for a checkpoint, so that the fit can go on; "
-        f"got {estimator.random_state!r}."
-    )
+    as_path(estimator.checkpoint, "checkpoint")
+    if not isinstance(estimator.random_state, numbers.Integral):
+        raise ValueError(
+            "Expected an integer random_state for a checkpoint, so that the fit can go on; "
+            f"got {estimator.random_state!r}."
+        )
 
 
 @contextmanager
@@ -118,7 +134,7 @@ def true_values(estimator: Any, v: ArrayLike) -> Tensor:
     check_is_fitted(estimator)
     units, v = column_units(v), plain_table(v, "v")
     if estimator.n_latent_ == estimator.n_features_in_:
-        v = validate_data(estimator, v, reset=False, dtype=np.float64, ensure_all_finite=False)
+        v = _validated(estimator, v, "v", reset=False)
         refuse_other_units(units, estimator._units, _measured_names(estimator))
     values = as_tensor(v, "v")
     if values.dim() != 2 or values.shape[1] != estimator.n_latent_:

@@ -27,6 +27,7 @@ from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_fail
 from deconflow.estimators.xd_settings import (
     Start,
     as_settings,
+    check_counts,
     check_settings,
     given_start,
     several,
@@ -369,14 +370,15 @@ class XDGMM(DensityEstimator):
         """
         check_settings(self)
         check_seed(self.random_state)
-        for count in n_components:
-            check_integer("n_components", count, 1)
+        counts = check_counts(n_components)
+        if n_folds is not None:
+            check_integer("n_folds", n_folds, 2)
         twin = clone(self)
         data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(
-                data, settings, n_components, n_init=self.n_init, folds=n_folds,
+                data, settings, counts, n_init=self.n_init, folds=n_folds,
                 random_state=self.random_state,
             )  # fmt: skip
 
@@ -496,7 +498,7 @@ def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
     """The first piece places the components, which later pieces can only move."""
     if start.means is None and len(torch.unique(data.w, dim=0)) < count:
         raise ValueError(
-            f"Expected a first piece of at least {count} different rows, as many as components, "
+            f"Expected a first piece w of at least {count} different rows, as many as components, "
             f"that is like the data; got {len(torch.unique(data.w, dim=0))}."
         )
 

@@ -40,11 +40,9 @@ def check_settings(model: Any) -> None:
         check_choice(name, getattr(model, name), known)
     for name, least in COUNTS.items():
         check_integer(name, getattr(model, name), least)
-    counts = several(model.n_components)
-    for count in counts:
-        check_integer("n_components", count, 1)
-    if not len(counts) or not len(several(model.floor)):
-        raise ValueError("Expected at least one value of n_components and of floor; got none.")
+    counts = check_counts(model.n_components)
+    if not len(several(model.floor)):
+        raise ValueError("Expected at least one value of floor; got none.")
     if model.n_jobs is not None and model.n_jobs != -1:
         check_integer("n_jobs", model.n_jobs, 1)
     _check_combinations(model, counts)
@@ -53,6 +51,16 @@ def check_settings(model: Any) -> None:
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
     check_integer("n_folds", model.n_folds, 2)
+
+
+def check_counts(n_components: Any) -> Sequence[Any]:
+    """Return numbers of components, one or several, or raise."""
+    counts = several(n_components)
+    for count in counts:
+        check_integer("n_components", count, 1)
+    if not counts:
+        raise ValueError("Expected at least one value of n_components; got none.")
+    return counts
 
 
 def _check_combinations(model: Any, counts: Sequence[Any]) -> None:

@@ -32,7 +32,7 @@ BAD_STEPS_IN_A_ROW = 10
 Callback = Callable[[int, History], None]
 
 
-class NonFiniteError(ArithmeticError):
+class NonFiniteError(ArithmeticError, ValueError):
     """The objective was not finite for too many steps in a row."""
 
 

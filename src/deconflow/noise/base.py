@@ -211,8 +211,14 @@ def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
     if isinstance(rows, int | np.integer):
         rows = [rows]
     if not isinstance(rows, Tensor):
-        rows = np.asarray(rows)
-        rows = torch.from_numpy(np.ascontiguousarray(rows if rows.size else rows.astype(np.int64)))
+        asked, rows = rows, np.asarray(() if isinstance(rows, tuple) else rows)
+        if (
+            isinstance(asked, tuple)
+            or rows.ndim != 1
+            or (rows.size and rows.dtype.kind not in "biu")
+        ):
+            raise TypeError(f"Expected rows as numbers, flags or a slice; got {asked!r}.")
+        rows = torch.from_numpy(rows if rows.dtype.kind == "b" else rows.astype(np.int64))
     if n_rows is not None:
         _check_bounds(rows, n_rows)
     return rows
@@ -228,7 +234,7 @@ def _check_bounds(rows: Tensor, n_rows: int) -> None:
     low, high = int(rows.min()), int(rows.max())
     if low < -n_rows or high >= n_rows:
         raise IndexError(
-            f"Expected a row between 0 and {n_rows - 1}; got {low if low < -n_rows else high}."
+            f"Expected rows between 0 and {n_rows - 1}; got {low if low < -n_rows else high}."
         )
 
 

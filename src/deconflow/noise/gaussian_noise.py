@@ -194,21 +194,21 @@ def gaussian(
     GaussianNoise(rows=5, dim=2, shared=False)
     """
     if sd is not None and covariance is None:
-        return _from_sd(as_tensor(sd, "noise"))
+        return _from_sd(as_tensor(sd, "sd"))
     if covariance is not None and sd is None:
-        return _from_covariance(as_tensor(covariance, "noise"))
+        return _from_covariance(as_tensor(covariance, "covariance"))
     raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
 
 
 def _from_sd(sd: Tensor) -> GaussianNoise:
     if sd.dim() not in (1, 2):
         raise ValueError(
-            f"Expected standard deviations of shape (D,) or (N, D); got {tuple(sd.shape)}."
+            f"Expected standard deviations (sd) of shape (D,) or (N, D); got {tuple(sd.shape)}."
         )
     shared = sd.dim() == 1
     rows = sd.unsqueeze(0) if shared else sd
-    _refuse(~torch.isfinite(rows), "finite standard deviations", rows, shared)
-    _refuse(rows < 0, "standard deviations of at least zero", rows, shared)
+    _refuse(~torch.isfinite(rows), "finite standard deviations (sd)", rows, shared)
+    _refuse(rows < 0, "standard deviations (sd) of at least zero", rows, shared)
     return GaussianNoise(rows.clone(), shared, None if shared else len(rows))
 
 

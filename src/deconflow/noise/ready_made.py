@@ -6,6 +6,7 @@ r"""Ready-made noise laws, each one line over :func:`~deconflow.noise.from_law`.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -97,6 +98,8 @@ def gaussian_mixture(weights: Array, means: Array, covariances: Array) -> LawNoi
 
 def same_for_all(distribution: Distribution) -> LawNoise:
     """Make noise of one torch distribution over ``D`` values that holds for all rows."""
+    if not isinstance(distribution, Distribution):
+        raise TypeError(f"Expected distribution as one of torch; got {distribution!r}.")
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 1:
         raise ValueError(
@@ -118,20 +121,28 @@ class _Constant:
 
     def to(self, dtype: torch.dtype | None, device: torch.device | None) -> _Constant:
         """Move all tensors inside the distribution."""
-        return _Constant(_moved(self.distribution, dtype, device))
+
+        def move(thing: Tensor) -> Tensor:
+            return thing.to(dtype=dtype if thing.is_floating_point() else None, device=device)
+
+        return _Constant(_moved(self.distribution, move, {}))
 
 
-def _moved(thing: Any, dtype: torch.dtype | None, device: torch.device | None) -> Any:
-    """Copy a distribution with its tensors, and those of its parts, moved."""
+def _moved(thing: Any, move: Callable[[Tensor], Tensor], twins: dict[int, Any]) -> Any:
+    """Copy a distribution with its tensors, and those of its parts, moved.
+
+    Parts know each other, as a transform its inverse: ``twins`` are the copies so far.
+    """
     if isinstance(thing, Tensor):
-        return thing.to(dtype=dtype if thing.is_floating_point() else None, device=device)
+        return move(thing)
     if isinstance(thing, list):
-        return [_moved(part, dtype, device) for part in thing]
+        return [_moved(part, move, twins) for part in thing]
     if not isinstance(thing, Distribution | Transform):
         return thing
-    twin = copy.copy(thing)
-    twin.__dict__ = {name: _moved(part, dtype, device) for name, part in vars(thing).items()}
-    return twin
+    if id(thing) not in twins:
+        twins[id(thing)] = twin = copy.copy(thing)
+        twin.__dict__ = {name: _moved(part, move, twins) for name, part in vars(thing).items()}
+    return twins[id(thing)]
 
 
 def _independent(law, **parameters: Array) -> LawNoise:  # noqa: ANN001

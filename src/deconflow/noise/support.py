@@ -39,7 +39,7 @@ def check_support(distribution: Distribution) -> None:
         biject_to(support)
     except NotImplementedError as error:
         raise ValueError(
-            "Expected a law of real numbers, on the line, a half line or an interval; "
+            "Expected as noise a law of real numbers, on the line, a half line or an interval; "
             f"got {type(distribution).__name__}."
         ) from error
 

@@ -43,7 +43,7 @@ Errors = Annotated[
         "--errors",
         metavar="NAME=ERROR",
         help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. Without it "
-        "x_err, x_error, e_x, sigma_x, or x_err_lo with x_err_hi.",
+        "they are found by name, such as x_err, x_se, e_x, dx, or x_err_lo with x_err_hi.",
     ),
 ]
 Covariances = Annotated[
@@ -74,7 +74,11 @@ DegreesOfFreedom = Annotated[
 ]
 Missing = Annotated[
     list[str] | None,
-    typer.Option("--missing", help="Numbers that stand for a missing value, such as -999."),
+    typer.Option(
+        "--missing",
+        metavar="NUMBERS",
+        help="Numbers that stand for a missing value, such as -999.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

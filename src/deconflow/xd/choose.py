@@ -97,7 +97,11 @@ class CrossFits:
     def __init__(self, data: Observations, n_folds: int, rng: np.random.RandomState) -> None:
         self.data, self.rng = data, rng
         self.weights = row_weights(data)
-        splitter = KFold(n_folds, shuffle=True, random_state=rng.randint(2**31 - 1))
+        if len(data) < 2:
+            raise ValueError(
+                f"Expected at least 2 rows in w to choose by held-out rows; got {len(data)}."
+            )
+        splitter = KFold(min(n_folds, len(data)), shuffle=True, random_state=rng.randint(2**31 - 1))
         self.folds = [Fold(*pair) for pair in splitter.split(self.weights)]
 
     def __iter__(self) -> Iterator[PreparedFold]:
@@ -184,11 +188,7 @@ def choose(
     as large as the error of one held-out fifth of 20,000 rows. The table is that of
     :meth:`CrossFits.table`.
     """
-    if len(data) < 2:
-        raise ValueError(
-            "Expected at least 2 rows to choose components or floor by held-out rows; got 1."
-        )
-    cross = CrossFits(data, min(folds, len(data)), rng)
+    cross = CrossFits(data, folds, rng)
     candidates = [
         cross.candidate(replace(settings, n_components=count, floor=floor))
         for count, floor in product(sorted(n_components), sorted(floors))
@@ -295,7 +295,7 @@ def fit_averaged(
     components are averaged, over folds, starts and floors. The same fits give every row a
     likelihood from rows that exclude it.
     """
-    search = _Search(CrossFits(data, min(folds, len(data)), rng), progress)
+    search = _Search(CrossFits(data, folds, rng), progress)
     tried = search.numbers_of_components(settings, starts)
     behind, error = search.cross.behind(tried)
     chosen = tried[int(np.argmax(behind <= CLEARLY * error))]  # in the order of their components
