@@ -13,6 +13,7 @@ from astropy.io import fits
 from astropy.table import MaskedColumn, Table
 from program.running import ONE_FIT, run, succeed
 from program.test_refusals import check_refusal
+from signing import sign
 from typer.testing import CliRunner
 
 from deconflow import XDGMM, cli
@@ -312,6 +313,7 @@ def test_nothing_from_a_file_steers_a_terminal(here):
     about["certificate"] = [f"All is well.{EVIL}", "Two\nlines"]
     about["method"] = about["table"]["path"] = EVIL
     (here / "m" / "table.json").write_text(json.dumps(about))
+    sign(here / "m")
     outputs = [result.output, succeed("info", "m")]
     outputs.append(succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q"))
     outputs.append(run("denoise", "m", "t.csv", "-o", "out.fits", "-q").output)
@@ -346,7 +348,7 @@ def test_rows_that_are_not_there(here):
     (here / "t.csv").write_text(PLAIN)
     assert fit("t.csv").exit_code == 0
     message = check_refusal(run("plot", "m", "t.csv", "--rows", "5000", "-o", "p.png"))
-    assert "Expected --rows that can be used, among 0 to 29; got 5000" in message
+    assert "Expected --rows among the 30 that can be used of 30, from 0 to 29; got 5000" in message
 
 
 def test_without_an_error_output(here, monkeypatch):

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_integer, check_seed, refuse_extremes
+from deconflow.checks import as_tensor, check_integer, check_seed, refuse_extremes
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
@@ -68,13 +68,14 @@ class FittedDensity(ABC):
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
         refuse_other_names(v, self.names)
-        values = as_floats(plain_table(v, "v"), "v")
+        tensor = as_tensor(plain_table(v, "v"), "v")
+        values = tensor.numpy()
         if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
             raise ValueError(
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "
                 f"{', '.join(self.names)}; got shape {values.shape}."
             )
-        refuse_extremes("v", torch.from_numpy(values))
+        refuse_extremes("v", tensor)
         return self._log_prob(values)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
