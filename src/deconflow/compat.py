@@ -120,7 +120,7 @@ def extreme_deconvolution(
     _check_whole("splitnmerge", splitnmerge)
     with _own_names():
         rows = _rows(ydata, ycovar, projection, weight, logweight)
-    K, dx = np.size(xamp), rows.dim
+    K, dx = getattr(xamp, "size", 0), rows.dim
     for name, array, shape in (
         ("xamp", xamp, (K,)),
         ("xmean", xmean, (K, dx)),

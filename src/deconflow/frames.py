@@ -40,6 +40,7 @@ def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
         missing = np.zeros((1, dim), dtype=bool) if shared else np.isnan(as_floats(w, label))
         lower, upper = _bars(noise, bars, missing, factors)
         return w, independent_noise(*((lower[0], upper[0]) if shared else (lower, upper)))
+    _refuse_other_labels(w, noise)
     if errors or noise_units:
         return w, _by_position(noise, noise_units, units, w.shape)
     return w, noise
@@ -117,6 +118,24 @@ def refuse_other_rows(w: Any, other: Any, name: str, label: str = "w") -> None:
             f"Expected {name} with the index of {label}; got another, so that rows may not belong "
             "together. Align them; or, if they are in the same order, call .reset_index(drop=True) "
             f"on both, or pass {name} by .to_numpy()."
+        )
+
+
+def _refuse_other_labels(w: Any, noise: Any) -> None:
+    """Raise where labels that are no names speak against taking errors by position.
+
+    Numbers do if they are those of the other table in another order, several levels always.
+    """
+    tables = [table for table in (w, noise) if hasattr(table, "iloc") and hasattr(table, "columns")]
+    if len(tables) < 2:
+        return
+    ours, theirs = (list(table.columns) for table in tables)
+    levels = any(isinstance(label, tuple) for label in ours + theirs)
+    if ours != theirs and (levels or {*ours} == {*theirs}):
+        raise ValueError(
+            f"Expected noise with the columns of w, {ours}, or names such as x_err for x; got "
+            f"{theirs}. Rename them; or, if they are in the order of the columns, pass noise by "
+            ".to_numpy()."
         )
 
 

@@ -20,6 +20,8 @@ SAVED = ("location", "scale", "channel")
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
 
+BEST_FEW, FAR_LARGER = 16, 2.0**14
+"""So many values suffice for a spread; a variance so many times larger than theirs is noise."""
 ROUNDS, FARTHEST = 100, 10.0
 """Most rounds of reweighting, and how many standard deviations away a row is held back."""
 
@@ -91,8 +93,8 @@ class Standardiser:
     def powers_of_two(cls, data: Observations) -> Standardiser:
         """Return units without a shift, in powers of two: changing to them and back is exact.
 
-        The better half of each column's values has a spread of about one. A few values with
-        gigantic noise, or far outliers, do not change that.
+        The better half of each column's values has a spread of about one. Values with gigantic
+        noise, be they nine of ten, or a few far outliers do not change that.
         """
         w = data.w.numpy()
         variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
@@ -282,10 +284,14 @@ def _refuse_tiny(name: str, spread: Array) -> None:
 
 
 def _spread(values: Array, variance: Array) -> float:
-    """Spread of the better half of some values; the first measure of it that is positive."""
+    """Spread of the better half of some values; the first measure of it that is positive.
+
+    Of fewer, down to the best few, if most have a noise that is far larger than theirs.
+    """
     if len(values) == 0:
         return 1.0
-    good = values[variance <= np.median(variance)]
+    best = np.sort(variance)[min(BEST_FEW, len(variance)) - 1]
+    good = values[variance <= FAR_LARGER * min(best, np.median(variance) / FAR_LARGER)]
     top = np.abs(values).max() or 1.0  # squares of shares of it do not overflow
     for candidate in (
         np.median(np.abs(good - np.median(good))),

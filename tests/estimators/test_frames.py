@@ -299,3 +299,29 @@ def test_arrays_in_cells_are_refused():
     table = Table({"x": W[:, 0], "y": W})
     with pytest.raises(ValueError, match="Expected one number per row in column 'y'"):
         XDGMM(1).fit(table, noise=[0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "errors"),
+    [([0, 1], [1, 0]), ([("v", "x"), ("v", "y")], [("e", "y"), ("e", "x")])],
+    ids=["numbers", "levels"],
+)
+def test_labels_that_say_another_order_are_refused(labels, errors):
+    def table(array, columns):
+        several = isinstance(columns[0], tuple)
+        return pd.DataFrame(
+            array, columns=pd.MultiIndex.from_tuples(columns) if several else columns
+        )
+
+    w, swapped = table(W, labels), table(SD, errors)
+    with pytest.raises(ValueError, match="Expected noise with the columns of w"):
+        XDGMM(1).fit(w, noise=swapped)
+    expected = XDGMM(1).fit(W, noise=SD).covariances_
+    for same in (table(SD, labels), swapped.to_numpy()):
+        np.testing.assert_array_equal(XDGMM(1).fit(w, noise=same).covariances_, expected)
+
+
+def test_numbers_as_labels_name_nothing():
+    both = pd.DataFrame(np.hstack([W, SD]))
+    model = XDGMM(1).fit(both[[0, 1]], noise=both[[2, 3]])
+    np.testing.assert_array_equal(model.covariances_, XDGMM(1).fit(W, noise=SD).covariances_)

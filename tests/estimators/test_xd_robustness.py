@@ -184,6 +184,20 @@ def test_rows_of_huge_noise_change_nothing(rng, huge, settings):
     assert abs(model.score(v, noise=0.0) - without.score(v, noise=0.0)) < 0.02
 
 
+@pytest.mark.parametrize("cells", [slice(None), slice(0, 1)], ids=["rows", "one column"])
+@pytest.mark.parametrize("huge", [30, 1e6, 1e100])
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_huge_noise_in_nine_of_ten_rows_changes_nothing(rng, huge, cells, floor):
+    v = rng.normal(size=(1500, 2)) * [1, 0.5] + 4 * rng.integers(2, size=(1500, 1))
+    sd = rng.uniform(0.2, 0.6, size=v.shape)
+    good = np.arange(len(v)) % 10 == 0
+    sd[~good, cells] = huge
+    w = v + sd * rng.normal(size=v.shape)
+    without = XDGMM(2, floor=floor, random_state=0).fit(w[good], noise=sd[good])
+    model = XDGMM(2, floor=floor, random_state=0).fit(w, noise=sd)
+    assert model.score(v, noise=0.0) > without.score(v, noise=0.0) - 0.02
+
+
 def test_rows_of_huge_noise_change_nothing_where_values_are_missing(rng):
     _, w, sd = two_clumps(rng, 300)
     w[rng.random(w.shape) < 0.1] = np.nan

@@ -222,6 +222,9 @@ def test_pipes(here):
     assert scored.stdout.startswith("x,x_err,log_density,deconflow_status\n")
     assert "mean log p(w)" in scored.stderr
     assert run("sample", "m", "-n", "3", "-o", "-").stdout.count("\n") == 4
+    refused = pipe(PLAIN, "fit", "-", "-c", "x", "-o", "-", *XD)
+    assert refused.exit_code == 2
+    assert "Expected a folder for the model" in refused.stderr
     assert not (here / "-").exists()
 
 

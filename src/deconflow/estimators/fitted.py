@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_integer, check_seed, refuse_extremes
+from deconflow.checks import as_tensor, check_integer, check_seed, refuse_extremes
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
@@ -68,7 +68,7 @@ class FittedDensity(ABC):
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
         refuse_other_names(v, self.names)
-        values = as_floats(plain_table(v, "v"), "v")
+        values = as_tensor(plain_table(v, "v"), "v").numpy()
         if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
             raise ValueError(
                 f"Expected finite values in v of shape (N, {self.dim}), for the columns "

@@ -65,6 +65,11 @@ class GaussianNoise(Noise):
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
         white = self._whiten(residual)
         pivots = self.factor if self.diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
+        if pivots.numel() and pivots.amin() == 0:
+            raise ValueError(
+                "Expected noise of positive variance where its density is asked for; got none. "
+                "Exact values have no density about the truth: leave them out, or give them one."
+            )
         per_value = -0.5 * white.square() - pivots.log() - HALF_LOG_2PI
         if self.observed is not None:
             per_value = torch.where(self.observed, per_value, 0.0)

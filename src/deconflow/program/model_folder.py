@@ -22,7 +22,7 @@ from deconflow.model_files import (
     read_folder,
 )
 from deconflow.program.methods import method_of_class
-from deconflow.tables import Columns, RowReader, Source, find_columns
+from deconflow.tables import STANDARD, Columns, RowReader, Source, find_columns
 
 FORMAT = 1
 SAVED_COLUMN = {
@@ -149,6 +149,8 @@ def save(estimator: Any, path: Path, columns: Columns, about: dict[str, Any]) ->
 
 def check_writable(path: Path) -> None:
     """Raise, before any work, if a model cannot be written there."""
+    if path == STANDARD:
+        raise ValueError("Expected a folder for the model, which is no table; got '-'. Name one.")
     check_free(path)
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,17 +30,18 @@ LEAST_SHARE = 0.25
 def mean_noise(data: Observations, units: Standardiser) -> Array:
     """Mean noise covariance ``(D, D)`` of the truth's dimensions, in the units of the rows.
 
-    That of the law's core, where it has heavy tails. Rows with a far larger noise than
-    most say little, and are left out.
+    That of the law's core, where it has heavy tails. Values that say next to nothing are left
+    out, be they most of the rows, and so are rows with a far larger noise than the others.
     """
     some = data[torch.from_numpy(_spread_out(len(data), ROWS_FOR_A_START))]
     noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
     channel = units.measured_scale.numpy()
     noise = noise / np.outer(channel, channel)
-    R = some.projections().numpy() * units.scale.numpy() / channel[:, None]
-    size = np.einsum("nii->n", noise)
-    usual = size <= 10 * np.median(size)
-    back = np.linalg.pinv(np.broadcast_to(R, (len(some), *R.shape[1:]))[usual])
+    telling = _telling(some).numpy()
+    R = some.projections().numpy() * units.scale.numpy() / channel[:, None] * telling[:, :, None]
+    size = (np.einsum("nii->ni", noise) * telling).sum(1)
+    usual = size <= 10 * np.median(size[telling.any(1)])
+    back = np.linalg.pinv(R[usual])
     pulled = back @ noise[usual] @ np.swapaxes(back, 1, 2)
     touched = (np.square(back).sum(2) > 0).astype(float)
     counts = np.einsum("ni,nj->ij", touched, touched)
