@@ -39,7 +39,8 @@ def mean_noise(data: Observations, units: Standardiser) -> Array:
     noise = noise / np.outer(channel, channel)
     telling = _telling(some).numpy()
     R = some.projections().numpy() * units.scale.numpy() / channel[:, None] * telling[:, :, None]
-    size = (np.einsum("nii->ni", noise) * telling).sum(1)
+    vague = ~telling if some.observed is None else ~telling & some.observed.numpy()
+    size = np.where(vague, 0.0, np.einsum("nii->ni", noise)).sum(1)
     usual = size <= 10 * np.median(size[telling.any(1)])
     back = np.linalg.pinv(R[usual])
     pulled = back @ noise[usual] @ np.swapaxes(back, 1, 2)
