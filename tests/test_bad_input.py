@@ -156,6 +156,8 @@ BAD_NOISE = {
     "gaussian of a number": (lambda: gaussian(sd=1.0), ValueError, r"\(D,\) or \(N, D\); got \(\)"),
     "gaussian of no square": (lambda: gaussian(covariance=np.ones((3, 2))),
         ValueError, r"\(D, D\) or \(N, D, D\); got \(3, 2\)"),
+    "a table in a law": (lambda: laplace(pd.DataFrame({"y_err": [0.1], "x_err": [0.2]})),
+                         TypeError, r"plain numbers as scale.*y_err, x_err.*to_numpy"),
     "complex": (lambda: gaussian(sd=[1j]), ValueError, r"[Cc]omplex.*sd"),
     "a number as a distribution": (lambda: same_for_all(3.0), TypeError, r"distribution.*got 3\.0"),
     "a law of no width": (lambda: laplace(np.full((N, D), 1e-300)),

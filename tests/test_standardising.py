@@ -344,3 +344,10 @@ def test_noise_beyond_all_squares_under_a_projection():
     units = Standardiser.fit(data)
     assert units.scale.dtype == torch.float64
     assert units.location.isfinite().all()
+
+
+def test_one_exact_row_does_not_make_the_scale_vanish(rng):
+    w, sd = rng.normal(size=(30, 2)), np.ones((30, 2))
+    sd[0] = 0.0
+    scale = Standardiser.fit(Observations.from_arrays(w, sd)).scale
+    assert (scale > 0.02).all()  # it was 1e-92 and 1e-44

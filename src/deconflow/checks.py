@@ -43,6 +43,17 @@ def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
         ) from error
 
 
+def as_parameter(values: ArrayLike | Tensor, name: str) -> Tensor:
+    """Turn a parameter of a law into a tensor; a law keeps no names, so tables are refused."""
+    columns = [str(column) for column in getattr(values, "columns", [])]
+    if len(columns) > 1:
+        raise TypeError(
+            f"Expected plain numbers as {name}, in the order of the columns of w; got a table of "
+            f"{', '.join(columns)}, whose names a law does not keep. Pass its .to_numpy()."
+        )
+    return as_tensor(values, name)
+
+
 def unmasked(values: Any, name: str) -> Any:
     """Put NaN into masked cells, and take tensors as arrays; refuse units, which would be lost."""
     if isinstance(values, Tensor):

@@ -20,6 +20,10 @@ SAVED = ("location", "scale", "channel")
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
 
+SMALLEST_VARIANCE = 0.0025
+"""The same in units of the better half's spread: a few exact rows among noisy ones weigh so much
+that without it the scale would shrink to nothing about them."""
+
 BEST_FEW, FAR_LARGER = 16, 2.0**14
 """So many values suffice for a spread; a variance so many times larger than theirs is noise."""
 ROUNDS, FARTHEST = 100, 10.0
@@ -215,7 +219,8 @@ class _Moments:
         counted = self.count / relative.square()
         total = self._solve(counted, 2, squares)
         deconvolved = self._solve(counted, 2, squares - self.S)
-        return location, _positive(deconvolved.maximum(SMALLEST_SHARE * total))
+        variance = _positive(deconvolved.maximum(SMALLEST_SHARE * total))
+        return location, variance.clamp(min=SMALLEST_VARIANCE)
 
     def channel_scale(self, variance: Tensor) -> Tensor:
         """Root mean square of each channel's signal; one for a channel never seen."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
@@ -199,9 +199,9 @@ def gaussian(
     GaussianNoise(rows=5, dim=2, shared=False)
     """
     if sd is not None and covariance is None:
-        return _from_sd(as_tensor(sd, "sd"))
+        return _from_sd(as_parameter(sd, "sd"))
     if covariance is not None and sd is None:
-        return _from_covariance(as_tensor(covariance, "covariance"))
+        return _from_covariance(as_parameter(covariance, "covariance"))
     raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
 
 

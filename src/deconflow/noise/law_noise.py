@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Transform, biject_to
 
-from deconflow.checks import SMALLEST, as_tensor, first_bad, place
+from deconflow.checks import SMALLEST, as_parameter, first_bad, place
 from deconflow.guests import as_guest
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
@@ -232,7 +232,7 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     >>> from_law(gumbel, scale=[[0.1, 0.2]] * 7)
     LawNoise(rows=7, dim=2, shared=False)
     """
-    tensors = {name: as_tensor(value, name).clone() for name, value in parameters.items()}
+    tensors = {name: as_parameter(value, name).clone() for name, value in parameters.items()}
     _check_rows(tensors, shared)
     try:
         distribution = law(**tensors)
@@ -252,13 +252,17 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
-    _refuse_narrow(finite_covariance(distribution).diagonal(dim1=-2, dim2=-1), [*tensors], shared)
+    _refuse_narrow(distribution, [*tensors], shared)
     unit = torch.ones(shape[-1], dtype=torch.float64)
     return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
 
 
-def _refuse_narrow(variance: Tensor, names: list[str], shared: bool) -> None:
+def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -> None:
     """Refuse laws so narrow that their squares vanish, by which torch makes NaN of densities."""
+    try:
+        variance = finite_covariance(distribution).diagonal(dim1=-2, dim2=-1)
+    except ValueError:  # a law that does not know it may still be drawn from
+        return
     position = first_bad(~(variance > 0))
     if position is not None:
         where = "" if shared else f" at {place(position)}"

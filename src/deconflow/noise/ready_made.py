@@ -23,7 +23,7 @@ from torch.distributions import (
     Uniform,
 )
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise.gaussian_noise import checked_factor
 from deconflow.noise.law_noise import LawNoise, from_law
 from deconflow.noise.split_normal_law import SplitNormal
@@ -73,8 +73,8 @@ def gaussian_mixture(weights: Array, means: Array, covariances: Array) -> LawNoi
     covariances
         ``(J, D, D)`` or ``(N, J, D, D)``, positive definite.
     """
-    weights, means = as_tensor(weights, "weights"), as_tensor(means, "means")
-    covariances = as_tensor(covariances, "covariances")
+    weights, means = as_parameter(weights, "weights"), as_parameter(means, "means")
+    covariances = as_parameter(covariances, "covariances")
     if weights.dim() not in (1, 2):
         raise ValueError(f"Expected weights of shape (J,) or (N, J); got {tuple(weights.shape)}.")
     shared = weights.dim() == 1
@@ -147,7 +147,7 @@ def _moved(thing: Any, move: Callable[[Tensor], Tensor], twins: dict[int, Any]) 
 
 def _independent(law, **parameters: Array) -> LawNoise:  # noqa: ANN001
     """Broadcast positive parameters to ``(1, D)`` or ``(N, D)``, and check them."""
-    tensors = {name: as_tensor(value, name) for name, value in parameters.items()}
+    tensors = {name: as_parameter(value, name) for name, value in parameters.items()}
     first = next(iter(tensors))
     try:
         shape = torch.broadcast_shapes(*(value.shape for value in tensors.values()))
