@@ -7,11 +7,12 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
 
+# In the order of the files: those with few but long tests would come last, to one process alone.
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 quick: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
 paper-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest paper/tests
