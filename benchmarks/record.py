@@ -10,12 +10,15 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 PACKAGES = ("deconflow", "torch", "zuko", "scikit-learn", "numpy")
 
 
-def write(name, *, show=True, **content):
-    """Write ``results/NAME.json`` and, if ``show``, print the same."""
+def write(name, *, show=True, folder=None, **content):
+    """Write ``NAME.json`` in a folder, ``results/`` by default; if ``show``, print the same."""
+    folder = RESULTS if folder is None else folder  # which a caller may have set
     record = {**content, "versions": versions(), "machine": machine()}
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=1)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+    part = folder / f"{name}.json.partial"  # so that a stopped run leaves the old record whole
+    part.write_text(text + "\n")
+    part.replace(folder / f"{name}.json")
     if show:
         print(text)
 

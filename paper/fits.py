@@ -71,7 +71,7 @@ def default(job: Job) -> Outcome:
     rows = job.protocol.train_rows if is_toy else None
     model = Deconvolver(random_state=job.seed, n_jobs=1, checkpoint=job.checkpoint())
     model.fit(sample.train.w[:rows], noise=sample.noise)
-    details = {"method": model.method_, "summary": model.summary()}
+    details = {"weights": model.weights_, "summary": model.summary()}
     return outcome(job, model, sample, {}, details)
 
 

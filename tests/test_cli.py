@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 @pytest.fixture
 def short_fits(monkeypatch):
     """Make every fit one of a few steps."""
-    for name, value in {"SHORTEST": 4, "LONGEST": 4, "MEMBERS": 2, "COMPARED_FLOWS": 1}.items():
+    for name, value in {"SHORTEST": 4, "LONGEST": 4, "FLOWS_OF_FEW": 2}.items():
         monkeypatch.setattr(plan, name, value)
     plain = FlowDeconvolver._training
 

@@ -110,11 +110,12 @@ def test_the_closed_form_is_the_textbook(name):
     assert_same(found, {part: exact(name)[part] for part in found}, EXACT)
 
 
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_flows_of_a_deconvolver():
-    """A fit that chooses flows, in single precision."""
+    """A fit in which flows have a share, in single precision; one flow of 200 rows is rough."""
     wanted = recorded("Deconvolver")["flows_win"]
     tolerance = FLOWS_WIN.tolerance if wanted["machine"] == machine() else OTHER_MACHINE
-    assert FLOWS_WIN.model.method_ == "flow"
+    assert FLOWS_WIN.model.weights_["flows"] > 0.02
     assert_same(cases.fitted_answers(FLOWS_WIN), wanted["answers"], tolerance)
 
 
@@ -144,8 +145,8 @@ def test_a_changed_choice_is_seen():
     ):
         with pytest.raises(AssertionError, match="Numbers have changed"):
             assert_same(changed, wanted, 1e-10)
-    with pytest.raises(AssertionError, match="method_"):
-        assert_same({"method_": "flow"}, {"method_": "xd"}, 1e-6)
+    with pytest.raises(AssertionError, match="machine"):
+        assert_same({"machine": "one"}, {"machine": "another"}, 1e-6)
 
 
 @pytest.mark.parametrize(

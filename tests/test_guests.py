@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from joblib import Parallel, delayed
+from short_fits import let_flows_win, shorten
 from sklearn.base import clone
 from torch.distributions import (
     Beta,
@@ -27,8 +28,6 @@ from torch.distributions import (
 
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, FlowDeconvolver, WaveletDeconvolver
 from deconflow._limits import _threads_of_products, cpus, threads_at_most
-from deconflow.auto import plan, training
-from deconflow.auto.fit import Comparison
 from deconflow.compat import extreme_deconvolution
 from deconflow.densities import Flow
 from deconflow.guests import as_guest
@@ -71,16 +70,15 @@ FITS = {
         flow(flow="gaussian_mixture", posterior_family="exact", base_components=2),
         lambda: gaussian(covariance=SD[:, :, None] * np.eye(2)),
     ),
-    "Deconvolver": (Deconvolver(quick=True, n_jobs=1, random_state=0), lambda: SD),
+    "Deconvolver": (Deconvolver(n_members=1, n_jobs=1, random_state=0), lambda: SD),
 }  # fmt: skip
 
 
 @pytest.fixture
 def short(monkeypatch):
     """A Deconvolver of short flows, which win."""
-    monkeypatch.setattr(plan, "QUICK", 20)
-    monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
-    monkeypatch.setattr(Comparison, "flows_win", lambda self: True)
+    shorten(monkeypatch, steps=20, n_flows=1, rows=5000)
+    let_flows_win(monkeypatch)
 
 
 def answers(model, w, noise):
@@ -295,7 +293,7 @@ def test_one_job_keeps_torch_to_one_thread(monkeypatch, short):
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(W, noise=SD)
+        model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(W, noise=SD)
         answers(model, W, SD)
         assert set(seen) == {1}
         assert torch.get_num_threads() == 3

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import torch
 from comparing import assert_same, assert_same_figures, differences
-from golden_cases import AUTO, FLOWS_WIN, XD, Rows
+from golden_cases import AUTO, EXPONENTIAL, XD, Rows
 from program.running import succeed
 from program.test_golden_texts import XD as XD_SETTINGS
 from program.test_golden_texts import stars
@@ -55,7 +55,8 @@ MIXTURE = XD | {"n_components": [2, 3]}
 FLOW = {"epochs": 2, "hidden": 8, "context_dim": 8, "random_state": 0}
 MODELS = {
     "deconvolver_xd": Saved("Deconvolver", Rows(missing=True, weighted=True), AUTO, 1e-6),
-    "deconvolver_flow": Saved("Deconvolver", FLOWS_WIN.rows, AUTO, 1e-6),
+    # Its posteriors are put together from other draws now: sd / sqrt(1000) apart.
+    "deconvolver_flow": Saved("Deconvolver", EXPONENTIAL, AUTO, 0.02),
     "flow": Saved("FlowDeconvolver", Rows(), FLOW, 1e-6),
     "flow_mixture_posterior": Saved(
         "FlowDeconvolver",
@@ -89,7 +90,7 @@ def recorded(name):
 def test_answers(name):
     wanted, tolerance = recorded(name), MODELS[name].tolerance
     if "machine" in wanted and wanted["machine"] != machine():
-        tolerance = OTHER_MACHINE
+        tolerance = max(tolerance, OTHER_MACHINE)
     assert_same(cases.ask(load(name), MODELS[name].rows, drawn=False), wanted["asked"], tolerance)
 
 
@@ -97,7 +98,7 @@ def test_a_deconvolver_that_chose_mixtures():
     """Of rows it answers with weighed draws, as it did, or in closed form."""
     answers, rows = recorded("deconvolver_xd"), MODELS["deconvolver_xd"].rows
     model = load("deconvolver_xd")
-    assert model.method_ == "xd"
+    assert model.weights_ == {"mixtures": 1}
     found = cases.ask(model, rows, drawn=False)
     density = {"score_samples": answers["asked"].pop("score_samples")}
     assert_same(found, density, EXACT)
@@ -108,11 +109,12 @@ def test_a_deconvolver_that_chose_mixtures():
 
 def test_what_a_deconvolver_remembers():
     model = load("deconvolver_flow")
-    assert model.method_ == "flow"
+    assert model.weights_ == {"mixtures": pytest.approx(0.05), "flows": 0.95}
     assert len(model.histories_) == 1
     assert model.certificate_.trusted
     for name in ("deconvolver_flow", "deconvolver_xd"):
-        assert_same_figures(load(name).summary(), recorded(name)["summary"])
+        figures = recorded(name)["summary"].partition("\n")[2]  # its first line has other words now
+        assert_same_figures(load(name).certificate_.in_words(), figures)
         assert_same(load(name).selection_, recorded(name)["selection"], 1e-10)
 
 

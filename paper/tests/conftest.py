@@ -38,7 +38,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(fits, "XD_CHOICE", {"n_components": (1, 2), "floor": 0.1})
     monkeypatch.setitem(fits.XD_AVERAGE, "max_iter", 20)
     monkeypatch.setattr(fits, "Deconvolver", partial(Deconvolver, quick=True))
-    for name, value in {"SHORTEST": 4, "LONGEST": 4, "MEMBERS": 2, "COMPARED_FLOWS": 1}.items():
+    for name, value in {"SHORTEST": 4, "LONGEST": 4, "FLOWS": 2, "FLOWS_OF_FEW": 2}.items():
         monkeypatch.setattr(plan, name, value)
     rng = np.random.default_rng(0)
     (tmp_path / "data").mkdir()

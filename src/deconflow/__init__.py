@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from deconflow.certificate import Certificate
     from deconflow.estimators import (
         XDGMM,
+        Band,
+        BayesianXDGMM,
         Deconvolver,
         DeconvolvingKDE,
         FittedDensity,
         FlowDeconvolver,
+        LogSplineDeconvolver,
         Posterior,
         UntrustedFitWarning,
         WaveletDeconvolver,
@@ -31,12 +34,15 @@ _PACKAGES = ("noise", "plots", "tables")
 
 __all__ = [
     "XDGMM",
+    "Band",
+    "BayesianXDGMM",
     "Certificate",
     "Deconvolver",
     "DeconvolvingKDE",
     "FittedDensity",
     "FlowDeconvolver",
     "GaussianMixture",
+    "LogSplineDeconvolver",
     "Observations",
     "Posterior",
     "UntrustedFitWarning",

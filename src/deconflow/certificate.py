@@ -21,7 +21,7 @@ MEANINGS = {
     "effective sample size": "how many draws of a row's posterior count; above 10 % is good",
     "Pareto k": "tails of the weights; above 0.7 a row's answer is rough",
     "bounds of log p(w)": "the true value lies between two bounds; below 0.1 is good",
-    "flows' gain over XD": "on rows that neither had seen; above two errors it is real",
+    "gain of the average": "over the mixtures alone, on held-out rows; above two errors it is real",
     "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
 }
 """What the figures say."""
@@ -36,7 +36,8 @@ class Certificate:
     held_out, held_out_error : float or None
         Mean ``log p(w)`` of rows by fits that have not seen them, and its standard error.
     gain, gain_error : float or None
-        How much of that is the flows' gain over the mixtures, row by row; zero without flows.
+        How much of that is the average's gain over the mixtures of Extreme Deconvolution alone, row
+        by row; zero if these have the whole weight.
     efficiency : tuple of float or None
         Effective sample size of the proposals, as a share of the draws: the 5 % quantile of the
         rows, and the median.
@@ -124,8 +125,9 @@ class Certificate:
         if self.gap is not None:
             apart = f"{self.gap:.4f} +- {self.gap_error:.4f} apart"
             found["bounds of log p(w)"] = f"{apart}, simulated rows"
-        if self.gain_error and self.refresh_rate is not None:
-            found["flows' gain over XD"] = f"{self.gain:+.4f} +- {self.gain_error:.4f} per row"
+        if self.gain_error:
+            found["gain of the average"] = f"{self.gain:+.4f} +- {self.gain_error:.4f} per row"
+        if self.refresh_rate is not None and self.refresh_rate != (1.0, 1.0):
             low, median = self.refresh_rate
             found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
         return found

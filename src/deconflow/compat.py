@@ -133,10 +133,12 @@ def extreme_deconvolution(
         return _likelihood(start, rows)
     log = _Log(logfile)
     prior = np.diag(w / rows.units.scale.numpy() ** 2) if w > 0 else None
-    fixed = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
+    weights, means, covariances = (
+        _flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar)
+    )
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
-    result = run.fit(start, Constraints(None, prior, *fixed))
+    result = run.fit(start, Constraints(None, prior, weights, means, covariances))
     before, mixture = map(rows.units.mixture_from_standard, (start, result.mixture))
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
     log.write(

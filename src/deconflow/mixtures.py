@@ -92,6 +92,11 @@ class GaussianMixture:
     def log_joint(self, v: Array) -> Array:
         """Log of ``pi_k N(v; m_k, V_k)``, ``(..., *B, K)`` for ``v`` of shape ``(..., *B, D)``."""
         v = self._points(v)
+        if self.dim == 1:  # at once: averages may have thousands of components
+            sd = self._factors[..., 0, 0]
+            white = (v - self.means[..., 0]) / sd
+            with np.errstate(divide="ignore"):
+                return -0.5 * (np.square(white) + LOG_2PI) - np.log(sd) + np.log(self.weights)
         answer = np.empty((*np.broadcast_shapes(v.shape[:-1], self.batch_shape), self.n_components))
         for k in range(self.n_components):
             factor = self._factors[..., k, :, :]
@@ -180,6 +185,13 @@ class GaussianMixture:
             np.take_along_axis(self.means, chosen[..., None], -2),
             np.take_along_axis(self.covariances, chosen[..., None, None], -3),
         )
+
+    def without_copies(self) -> GaussianMixture:
+        """Return the same density with components that are equal put together."""
+        numbers = np.column_stack([self.means, self.covariances.reshape(self.n_components, -1)])
+        _, first, owner = np.unique(numbers, axis=0, return_index=True, return_inverse=True)
+        weights = np.bincount(owner.ravel(), self.weights).astype(np.float64)
+        return GaussianMixture(weights, self.means[first], self.covariances[first])
 
     def entropy(self, n: int = 20_000, seed: int = 0) -> float:
         """Entropy in nats, from ``n`` draws."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from short_fits import let_flows_win, shorten
 
 from deconflow import Deconvolver
-from deconflow.auto import plan
 from deconflow.auto.parallel import Ticks
 
 
@@ -18,11 +18,12 @@ def test_epochs_are_counted_also_those_before_an_interruption(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_progress_says_what_is_fitted_and_how_far(monkeypatch, capsys):
-    monkeypatch.setattr(plan, "QUICK", 4)
+    shorten(monkeypatch, steps=4)
+    let_flows_win(monkeypatch)
     w = np.random.default_rng(0).normal(size=(60, 1))
-    Deconvolver(quick=True, verbose=True, random_state=0, n_jobs=1).fit(w, noise=0.5)
+    Deconvolver(verbose=True, random_state=0, n_jobs=1).fit(w, noise=0.5)
     shown = capsys.readouterr().err
     assert "mixtures of 1, floor 0.1" in shown
-    assert "flows to compare: 100%" in shown
+    assert "flows: 100%" in shown
     assert "epoch" in shown
     assert "stack" not in shown

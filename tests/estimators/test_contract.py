@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import kstest
+from short_fits import let_flows_win, shorten
 from signing import sign
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -14,14 +15,13 @@ from sklearn.exceptions import NotFittedError
 import deconflow
 from deconflow import (
     XDGMM,
+    BayesianXDGMM,
     Deconvolver,
     DeconvolvingKDE,
     FlowDeconvolver,
     Observations,
     WaveletDeconvolver,
 )
-from deconflow.auto import plan, training
-from deconflow.auto.fit import Comparison
 from deconflow.estimators import ESTIMATORS
 from deconflow.noise import gaussian, laplace, student_t
 
@@ -35,13 +35,13 @@ GRID = np.linspace(-9, 8, 2401)
 
 
 def quick_auto(flows_win, w=None, noise=SD):
-    """A Deconvolver of one short flow, which wins or loses as it is told."""
+    """A Deconvolver of mixtures, or of one short flow that has nearly all the weight."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "QUICK", 120)
-        patch.setattr(training, "EPOCHS_TO_START", 1)
-        patch.setattr(Comparison, "flows_win", lambda self: flows_win)
+        shorten(patch, steps=120, n_flows=1, rows=5000)
+        if flows_win:
+            let_flows_win(patch)
         w = table(W) if w is None else w
-        return Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=noise)
+        return Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=noise)
 
 
 def table(values):
@@ -51,6 +51,9 @@ def table(values):
 MODELS = {
     "XDGMM": lambda: XDGMM(2, random_state=0).fit(table(W), noise=SD),
     "average of XDGMM": lambda: XDGMM(2, n_average=20, random_state=0).fit(table(W), noise=SD),
+    "BayesianXDGMM": lambda: BayesianXDGMM(4, n_sweeps=60, n_snapshots=5, random_state=0).fit(
+        table(W), noise=SD
+    ),
     "Deconvolver, mixtures": lambda: quick_auto(False),
     "Deconvolver, flows": lambda: quick_auto(True),
     "FlowDeconvolver": lambda: FlowDeconvolver(
@@ -58,7 +61,7 @@ MODELS = {
     ).fit(table(W), noise=SD),
     "DeconvolvingKDE": lambda: DeconvolvingKDE().fit(table(W), noise=SD),
 }
-EXACT = list(MODELS)[:3]
+EXACT = list(MODELS)[:4]
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -444,9 +447,11 @@ OWN = {
     "predict": lambda: XDGMM().predict([[0.0]], noise=0.1),
     "convolve": lambda: XDGMM().convolve([0.1]),
     "bic": lambda: XDGMM().bic([[0.0]], noise=0.1),
+    "density of BayesianXDGMM": lambda: BayesianXDGMM().density_,
     "mixtures of Deconvolver": lambda: Deconvolver().mixtures_,
     "summary": lambda: Deconvolver().summary(),
-    "xd_score_samples": lambda: Deconvolver().xd_score_samples([[0.0]]),
+    "candidates_": lambda: Deconvolver().candidates_,
+    "weights_": lambda: Deconvolver().weights_,
 }
 
 

@@ -1,4 +1,4 @@
-"""Deconvolver: XD and flows, the choice, and what users do with the answer."""
+"""Deconvolver: candidates, their weights, and what users do with the answer."""
 
 import json
 
@@ -6,33 +6,27 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
+from short_fits import let_flows_win, shorten
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import Deconvolver, Observations, UntrustedFitWarning
-from deconflow.auto import fit as auto
+from deconflow.auto import flows, training
 from deconflow.auto import plan as plans
-from deconflow.auto import training
-from deconflow.auto.fit import Comparison
 from deconflow.noise import student_t
 
 
 @pytest.fixture
 def short(monkeypatch):
     """Flows of a few steps: enough for everything but a good density."""
-    monkeypatch.setattr(plans, "SHORTEST", 6)
-    monkeypatch.setattr(plans, "LONGEST", 6)
-    monkeypatch.setattr(plans, "MEMBERS", 2)
-    monkeypatch.setattr(plans, "COMPARED_FLOWS", 1)
-    monkeypatch.setattr(training, "ROWS_TO_START", 256)
-    monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
+    shorten(monkeypatch)
 
 
 @pytest.fixture
 def flows_always_win(monkeypatch, short):
-    monkeypatch.setattr(Comparison, "flows_win", lambda self: True)
+    let_flows_win(monkeypatch)
 
 
 def data(n=400, seed=0):
@@ -58,17 +52,22 @@ def test_scikit_learn_contract(estimator, check):
 
 
 @pytest.mark.usefixtures("short")
-def test_a_gaussian_truth_is_left_to_xd():
+def test_a_gaussian_truth():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(400, 2)) + rng.normal(size=(400, 2)) * SD
     model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
-    assert model.method_ == "xd"
     assert model.histories_ == []
-    assert "1 components" in model.summary()
+    assert sum(model.weights_.values()) == pytest.approx(1)
+    assert model.weights_["mixtures"] > 0.05
     assert "No reason for doubt" in model.summary()
-    np.testing.assert_allclose(model.score_samples(w), model.xd_score_samples(w), atol=1e-6)
     exact = -0.5 * (w**2 / (1 + SD**2)).sum(1) - 0.5 * np.log(2 * np.pi * (1 + SD**2)).sum()
     assert model.score_observations(w, SD).mean() == pytest.approx(exact.mean(), abs=0.02)
+    together = sum(
+        model.weights_[name] * np.exp(each.log_prob(w)) for name, each in model.candidates_.items()
+    )
+    np.testing.assert_allclose(model.score_samples(w), np.log(together), atol=1e-8)
+    for name, share in model.weights_.items():
+        assert f"{name:<24}{f'{share:.0%}' if share else 'left out'}" in model.summary()
 
 
 @pytest.mark.usefixtures("flows_always_win")
@@ -76,7 +75,7 @@ def test_a_gaussian_truth_is_left_to_xd():
 def test_save_and_load(tmp_path):
     v, w = data()
     model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
-    assert model.method_ == "flow"
+    assert model.weights_ == {"mixtures": pytest.approx(0.05), "flows": pytest.approx(0.95)}
     model.save(tmp_path / "model")
     loaded = Deconvolver.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.score_samples(v), model.score_samples(v))
@@ -109,13 +108,13 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
     whole = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD).score_samples(v)
     broken = Deconvolver(n_jobs=1, random_state=0, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(auto, "_flows_on_all", interrupt)
+        patch.setattr(flows, "_wanted", interrupt)
         with pytest.raises(KeyboardInterrupt):
             broken.fit(w, noise=SD)
     assert not hasattr(broken, "density_")
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
-        "fold0.ckpt",
-        "fold1.ckpt",
+        "flows0.ckpt",
+        "flows1.ckpt",
     ]
     np.testing.assert_array_equal(broken.fit(w, noise=SD).score_samples(v), whole)
 
@@ -128,7 +127,7 @@ def interrupt(*_):
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.parametrize("kind", ["missing", "projection", "weights", "student-t", "by row"])
 def test_every_kind_of_row(kind, monkeypatch):
-    for bound in ("SHORTEST", "LONGEST", "QUICK"):
+    for bound in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plans, bound, 150)  # a flow near the mixture that proposes for it
     monkeypatch.setattr(training, "ROWS_TO_START", 5000)
     monkeypatch.setattr(training, "EPOCHS_TO_START", 3)
@@ -146,8 +145,8 @@ def test_every_kind_of_row(kind, monkeypatch):
         noise = student_t(SD, 4.0)
     if kind == "by row":
         noise = rng.uniform(0.1, 1.0, size=(200, 2))
-    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=noise, **extra)
-    assert model.method_ == "flow"
+    model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=noise, **extra)
+    assert model.weights_["flows"] == pytest.approx(0.95)
     if extra.pop("sample_weight", None) is not None:
         assert (model.sample(1000, 0)[:, 0] > 0).mean() > 0.8  # without weights: half of them
     assert np.isfinite(model.score_samples(v)).all()
@@ -191,10 +190,11 @@ def with_flows():
     v = rng.exponential(size=(3000, 1)) + rng.uniform(-1, 1, size=(3000, 1)) * 0.1
     w = v + 0.2 * rng.normal(size=v.shape)
     patch = pytest.MonkeyPatch()
-    patch.setattr(Comparison, "flows_win", lambda self: True)
-    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=[0.2])
+    let_flows_win(patch)
+    patch.setattr(plans, "LONGEST", 700)
+    model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=[0.2])
     patch.undo()
-    assert model.method_ == "flow"
+    assert model.weights_["flows"] == pytest.approx(0.95)
     return model
 
 
@@ -228,31 +228,12 @@ def test_likelihood_of_flows_agrees_with_a_grid(with_flows):
     np.testing.assert_allclose(found.log_p, wanted, atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("gain", "win"), [(0.1, True), (0.003, False), (0.0, False), (-0.1, False)]
-)
-def test_flows_win_only_by_more_than_chance(gain, win):
-    """Gains of unit spread over 10,000 rows have an error of 0.01."""
-    rng = np.random.default_rng(0)
-    spread = rng.normal(size=10_000)
-    mixture = rng.normal(size=10_000)
-    blend = mixture + gain + spread - spread.mean()
-    rows, weights = np.arange(10_000), np.ones(10_000)
-    assert Comparison(rows, mixture, blend, weights).flows_win() is win
-
-
-def test_rows_of_no_weight_do_not_vote():
-    mixture, blend = np.zeros(200), np.repeat([1.0, -5.0], 100)
-    weights = np.repeat([1.0, 0.0], 100)
-    blend = blend + 0.01 * np.random.default_rng(0).normal(size=200)
-    assert Comparison(np.arange(200), mixture, blend, weights).flows_win()
-
-
-def test_a_fit_in_doubt_warns(monkeypatch, short):
+@pytest.mark.usefixtures("flows_always_win")
+def test_a_fit_in_doubt_warns(monkeypatch):
     monkeypatch.setattr("deconflow.certificate.LARGEST_GAP", -1.0)
     _, w = data(100)
     with pytest.warns(UntrustedFitWarning, match="bound"):
-        Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
+        Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
 
 
 @pytest.mark.usefixtures("short")
@@ -298,7 +279,7 @@ def test_bad_input(settings, call, message):
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_questions_are_checked():
     _, w = data(60)
-    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
+    model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=SD)
     with pytest.raises(ValueError, match="n_samples as a whole number of at least 32; got 8"):
         model.score_observations(w, SD, n_samples=8)
     with pytest.raises(ValueError, match="fitted with noise"):

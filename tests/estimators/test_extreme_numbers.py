@@ -10,6 +10,7 @@ from torch.distributions import Gumbel
 
 from deconflow import (
     XDGMM,
+    BayesianXDGMM,
     Deconvolver,
     DeconvolvingKDE,
     FlowDeconvolver,
@@ -39,6 +40,7 @@ ESTIMATORS = {
     "partial_fit": XDGMM(2, batch_size=100, random_state=0),
     "choose": XDGMM([1, 2], n_folds=2, random_state=0),
     "average": XDGMM(2, n_average=2, average_over="folds", random_state=0),
+    "bayes": BayesianXDGMM(2, n_sweeps=20, random_state=0),
     "kde": DeconvolvingKDE(),
     "wavelet": WaveletDeconvolver(),
     "flow": FlowDeconvolver(**FLOW),
@@ -98,10 +100,12 @@ def test_units_change_nothing(name):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_origin_changes_nothing(name):
     # At 1e9 of the spread doubles have steps of 1e-7; EM stops when a step gains 1e-6, so that
-    # means may differ by a few 1e-5.
+    # means may differ by a few 1e-5. In a chain such a step can make one draw another, and all
+    # that follow: there the answers may differ by as much as with another seed, about 0.01.
+    tolerance = 0.1 if name == "bayes" else 2e-4
     for offset in OFFSETS:
-        assert_close(answers(name, 1.0, offset), answers(name), 2e-4)
-    assert_close(answers(name, SCALES[0], 1e9), answers(name, 1.0), 2e-4)
+        assert_close(answers(name, 1.0, offset), answers(name), tolerance)
+    assert_close(answers(name, SCALES[0], 1e9), answers(name, 1.0), tolerance)
 
 
 def test_units_change_nothing_in_the_choice_of_densities(monkeypatch):

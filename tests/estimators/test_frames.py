@@ -9,6 +9,7 @@ from astropy.utils.masked import Masked
 
 from deconflow import (
     XDGMM,
+    BayesianXDGMM,
     Deconvolver,
     DeconvolvingKDE,
     FlowDeconvolver,
@@ -38,6 +39,7 @@ TABLES = {
 
 ESTIMATORS = {
     "xd": lambda: XDGMM(1, random_state=0),
+    "bayes": lambda: BayesianXDGMM(2, n_sweeps=9, random_state=0),
     "flow": lambda: FlowDeconvolver(epochs=1, hidden=8, random_state=0),
     "auto": lambda: Deconvolver(quick=True, random_state=0, n_jobs=1),
     "kde": DeconvolvingKDE,

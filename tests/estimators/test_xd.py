@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn
@@ -239,6 +241,37 @@ def test_average_of_starts_is_a_density_average():
     assert folds.means_.shape == (15, 2)
 
 
+def test_members_of_different_sizes_are_told_apart(tmp_path, monkeypatch):
+    """A choice may give each fit its own number of components; each weighs the same."""
+    _, w = toy(400)
+    sizes = [1, 2, 2, 3]
+
+    def chosen(data, settings, *_, **__):
+        table = {"n_components": [1, 2, 3], "floor": [0.1] * 3, "chosen": [True] * 3}
+        each = [replace(settings, n_components=size, floor=0.1) for size in sizes]
+        return each, {name: np.array(column) for name, column in table.items()}
+
+    monkeypatch.setattr("deconflow.estimators.xd.choose", chosen)
+    model = XDGMM([1, 2, 3], n_average=4, average_over="folds", random_state=0)
+    model.fit(w, noise=NOISE)
+    again = XDGMM.load(_saved(model, tmp_path))
+    for each in (model, again):
+        assert [mixture.n_components for mixture in each.mixtures_] == sizes
+        assert all(mixture.weights.sum() == pytest.approx(1.0) for mixture in each.mixtures_)
+        assert each.describe().startswith(
+            "Average of 4 Gaussian mixtures with 1 or 2 or 3 components"
+        )
+        assert each.n_components_ == 2  # the most frequent
+    np.testing.assert_array_equal(again.band(0).upper, model.band(0).upper)
+    single = XDGMM(1, n_average=2, average_over="folds", random_state=0).fit(w, noise=NOISE)
+    assert single.describe() == "Average of 2 Gaussian mixtures with 1 component each."
+
+
+def _saved(model, folder):
+    model.save(folder / "model")
+    return folder / "model"
+
+
 def test_one_fit_is_no_average_over_anything():
     _, w = toy(200)
     one, other = (
@@ -268,7 +301,10 @@ def test_choice_finds_three_components():
         [1, 3, 8], floor=[0.05, 0.2], n_average=2, random_state=0, max_iter=200, tol=1e-5
     ).fit(w, noise=NOISE)
     table = model.selection_
-    assert set(table["n_components"][table["chosen"]]) == {3}
+    three = table["n_components"] == 3
+    assert table["share"][table["n_components"] == 1].sum() == 0
+    assert table["share"][three].sum() > 0.2  # eight are no worse on held-out rows
+    assert (table["behind_best"][three] < 2 * table["behind_best_se"][three] + 1e-12).all()
     assert table["share"].sum() == pytest.approx(1.0)
     assert table["behind_best"][table["n_components"] == 1].min() > 0.01
 

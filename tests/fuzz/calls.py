@@ -37,7 +37,6 @@ TEMPORARY = """\
 folder = Path(tempfile.mkdtemp())
 (folder / "a file").write_text("text")
 np.random.seed(0)  # what random_state=None draws from
-deconflow.auto.plan.QUICK = 8  # steps: a short fit
 """
 
 MODEL_ROWS = """\

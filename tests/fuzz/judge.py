@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import mock
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,7 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import deconflow
 from deconflow import compat, noise, plots
-from deconflow.auto import plan
 from deconflow.estimators import ESTIMATORS, FittedDensity, Posterior, UntrustedFitWarning
 from deconflow.mixtures import GaussianMixture
 
@@ -48,7 +46,6 @@ CLASSES = {
 }
 
 FILE = "<fuzz>"
-SHORT_PLAN = 8
 LARGEST = 1e100
 LIMIT = 20.0
 """Seconds of CPU time that a call may take."""
@@ -112,7 +109,7 @@ def made(call: Call) -> bool:
 
 def judge(call: Call, limit: float = LIMIT) -> Outcome:
     """Run a call and classify it."""
-    with tempfile.TemporaryDirectory() as folder, short_plans():
+    with tempfile.TemporaryDirectory() as folder:
         scene = _prepare(call, Path(folder))
         scene |= _model(call.model)
         np.random.seed(0)  # what random_state=None draws from  # noqa: NPY002
@@ -132,13 +129,6 @@ def judge(call: Call, limit: float = LIMIT) -> Outcome:
         if call.subject == "plots":
             plt.close("all")
         return Outcome(kind, detail, where, round(time.process_time() - before, 3))
-
-
-@contextmanager
-def short_plans() -> Iterator[None]:
-    """Let Deconvolver train for a few steps only."""
-    with mock.patch.object(plan, "QUICK", SHORT_PLAN):
-        yield
 
 
 def _prepare(call: Call, folder: Path) -> dict[str, Any]:

@@ -101,6 +101,17 @@ FLOW = {
 }
 PARAMETERS = {
     "XDGMM": XD,
+    "BayesianXDGMM": {
+        "n_chains": count("1", "2", "5"),
+        "n_components": count("None", "1", "3"),
+        "floor": number("0.1", "[0.05, 0.2]", "1e100"),
+        "n_sweeps": count("3", "10"),
+        "n_snapshots": count("1", "4"),
+        "random_state": STATE,
+        "n_jobs": (("1",), ("0", "-2", "1.5", "'a'", "True", "np.nan", "[1]")),
+        "checkpoint": CHECKPOINT,
+        "verbose": FLAG,
+    },
     "FlowDeconvolver": FLOW,
     "DeconvolvingKDE": {
         "bandwidth": (
@@ -128,6 +139,7 @@ PARAMETERS = {
 
 TINY = {
     "XDGMM": {"n_components": "2", "max_iter": "50", "random_state": "0", "n_jobs": "1"},
+    "BayesianXDGMM": {"n_chains": "2", "n_sweeps": "6", "random_state": "0", "n_jobs": "1"},
     "FlowDeconvolver": {
         "epochs": "1", "hidden": "8", "n_layers": "1", "posterior_layers": "1", "context_dim": "4",
         "n_draws": "2", "random_state": "0",

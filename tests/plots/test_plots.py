@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, plots
 from deconflow.densities import Ensemble
-from deconflow.estimators import MixtureFit, WeightedFit
-from deconflow.estimators.deconvolver import _members_of
+from deconflow.estimators import MixtureFit, Replicates, WeightedFit
+from deconflow.estimators.saved_candidates import members_of
 from deconflow.mixtures import mix
 
 SD = np.sqrt(np.diag(toy.NOISE))
@@ -59,6 +59,27 @@ def test_the_band_holds_the_average(averaged):
     middle = np.argmax(y)
     heights = band[np.isclose(band[:, 0], x[middle]), 1]
     assert heights.min() < y[middle] < heights.max()
+    expected = model.band([x[middle]], column=0)
+    assert np.allclose([heights.min(), heights.max()], [expected.lower[0], expected.upper[0]])
+    texts = [text.get_text() for text in plots.marginals(model)[-1].get_legend().get_texts()]
+    assert texts == ["deconvolved", "90 % band"]
+
+
+def test_the_diagonal_of_a_corner_has_the_bands(averaged):
+    model, w = averaged
+    draws = model.sample(2000, random_state=0)
+    figure = plots.corner_figure(w, draws, model=model)
+    assert "90 % band" in [text.get_text() for text in figure.legends[0].get_texts()]
+    shaded = figure.axes[3].collections[0].get_paths()[0].vertices
+    x = shaded[1, 0]
+    heights = shaded[np.isclose(shaded[:, 0], x), 1]
+    expected = model.band([x], column=1)
+    assert np.allclose([heights.min(), heights.max()], [expected.lower[0], expected.upper[0]])
+    assert figure.axes[3].get_ylim()[1] >= shaded[:, 1].max()
+    single = XDGMM(1, random_state=0).fit(w, noise=SD)  # the twin: no replicates, no band
+    bare = plots.corner_figure(w, draws, model=single)
+    assert not bare.axes[3].collections
+    assert "90 % band" not in [text.get_text() for text in bare.legends[0].get_texts()]
 
 
 def test_members_average_to_the_model(averaged):
@@ -69,7 +90,10 @@ def test_members_average_to_the_model(averaged):
 
 
 def test_members_of_an_ensemble_of_flows(flow):
-    """A model whose density is an ensemble shows a band, and the histories of all its flows."""
+    """A model whose density is an ensemble shows the histories of all its flows.
+
+    Flows that differ by their start are no replicates: there is no band.
+    """
     model, w = flow
     pair = copy.copy(model)
     other = FlowDeconvolver(epochs=3, hidden=8, random_state=1).fit(w, noise=SD)
@@ -78,7 +102,7 @@ def test_members_of_an_ensemble_of_flows(flow):
     pair.density_ = WeightedFit(both, fit.standardiser, fit.proposing, fit.names)
     pair.histories_ = [model.history_.as_dict(), other.history_.as_dict()]
     assert len(pair.density_.averaged()) == 2
-    assert len(plots.marginals(pair)[0].collections) == 1
+    assert not plots.marginals(pair)[0].collections
     ax = plots.history(pair)
     assert len(ax.get_legend().get_texts()) == 3
     assert len(ax.lines) == 6
@@ -95,8 +119,6 @@ def test_a_single_model_has_no_band(flow):
 class Chosen:
     """What a Deconvolver that chose XD shows of itself."""
 
-    method_ = "xd"
-
     def __init__(self):
         rng = np.random.default_rng(0)
         parts = [
@@ -104,6 +126,7 @@ class Chosen:
             for _ in range(3)
         ]
         self.density_ = MixtureFit(parts, ["v0"])
+        self.density_.replicates = Replicates(self.density_.averaged())
         self.selection_ = {
             "n_components": np.array([1, 2, 4, 2]),
             "floor": np.array([0.1, 0.1, 0.1, 0.2]),
@@ -117,9 +140,7 @@ class Chosen:
 
 def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
     ax = plots.marginals(Chosen())[0]
-    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == (
-        "range of the 3 averaged mixtures"
-    )
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == ("90 % band")
     x, y = ax.lines[0].get_data()
     assert np.allclose(y, np.exp(Chosen().density_.log_prob(x[:, None])))
     ax = plots.history(Chosen())
@@ -137,7 +158,7 @@ def test_an_average_is_taken_apart(rng):
         for k in (1, 4, 2)
     ]
     for sizes in (None, [1, 4, 2]):
-        for part, found in zip(parts, _members_of(mix(parts), sizes, 3), strict=True):
+        for part, found in zip(parts, members_of(mix(parts), sizes, 3), strict=True):
             assert np.allclose(part.weights, found.weights)
             assert np.array_equal(part.means, found.means)
     moved = parts[1].in_units([1.0, 2.0], [3.0, 0.5])

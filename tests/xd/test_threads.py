@@ -26,7 +26,7 @@ PATHS = {
 def running(monkeypatch):
     """Threads that run the kernel: how many at most at the same time."""
     lock, seen = threading.Lock(), {"now": 0, "most": 0, "threads": set()}
-    run = EXPECTATION._Pass.run
+    run = EXPECTATION.Pass.run
 
     def counted(self, *pieces):
         with lock:
@@ -39,7 +39,7 @@ def running(monkeypatch):
             with lock:
                 seen["now"] -= 1
 
-    monkeypatch.setattr(EXPECTATION._Pass, "run", counted)
+    monkeypatch.setattr(EXPECTATION.Pass, "run", counted)
     monkeypatch.setattr(EXPECTATION, "SMALLEST_JOB", 1)  # all passes are worth all threads
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("joblib.effective_n_jobs", lambda n_jobs: 4)
@@ -73,7 +73,7 @@ def test_one_job_of_a_deconvolver_is_one_thread(rows, running, monkeypatch):
         raise MixturesFittedError
 
     w, sd = rows
-    monkeypatch.setattr(sys.modules[fit_density.__module__], "train_all", stop)
+    monkeypatch.setattr(sys.modules[fit_density.__module__], "KINDS", {"flows": stop})
     with pytest.raises(MixturesFittedError):
         Deconvolver(n_jobs=1, random_state=0).fit(w, noise=sd)
     assert running["threads"] == {threading.get_ident()}

@@ -1,16 +1,19 @@
-"""What ``Deconvolver`` does: a plan, stacks of flows, the choice between flows and mixtures."""
+"""What ``Deconvolver`` does: a plan, candidates of several kinds, and their weights."""
 
-from deconflow.auto.fit import Fitted, Resources, blend_of, fit_density
-from deconflow.auto.plan import FLOW_SHARE, Plan, make_plan
+from deconflow.auto.candidates import Part, Resources
+from deconflow.auto.fit import Fitted, Standing, fit_density
+from deconflow.auto.flows import ensemble_of
+from deconflow.auto.plan import Plan, make_plan
 from deconflow.auto.training import Member
 
 __all__ = [
-    "FLOW_SHARE",
     "Fitted",
     "Member",
+    "Part",
     "Plan",
     "Resources",
-    "blend_of",
+    "Standing",
+    "ensemble_of",
     "fit_density",
     "make_plan",
 ]

@@ -1,9 +1,9 @@
-"""The whole way from standardised rows to a density: XD, flows, the choice, the certificate."""
+"""The whole way from standardised rows to a density: candidates, their weights, the certificate."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,50 +11,53 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deconflow.auto.parallel import train_all
-from deconflow.auto.plan import FLOW_SHARE, Plan, share_out
-from deconflow.auto.training import Job, Member
+from deconflow._types import Array
+from deconflow.auto.bayes import fit_chains
+from deconflow.auto.candidates import Candidate, Part, Resources, Task, compared, weigh
+from deconflow.auto.flows import ensemble_of, fit_flows
+from deconflow.auto.plan import Plan
+from deconflow.auto.splines import fit_splines
+from deconflow.auto.stacking import stacked
+from deconflow.auto.training import Member
 from deconflow.certificate import Certificate
-from deconflow.densities import Architecture, Density, Ensemble, MixtureDensity
-from deconflow.evaluation import HeldOut, certify, estimate_log_likelihood
+from deconflow.densities import Architecture, Density, FixedMixture
+from deconflow.evaluation import HeldOut, certify, of_held_out
 from deconflow.mixtures import GaussianMixture, mix
+from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
-from deconflow.posteriors import RowsWithProposals
 from deconflow.randomness import own_generator
-from deconflow.xd import (
-    CLEARLY,
-    AveragedFit,
-    FitSettings,
-    PreparedData,
-    fit_averaged,
-    paired,
-    row_weights,
-)
+from deconflow.xd import FitSettings, PreparedData, fit_averaged, paired, row_weights
+
+MIXTURES = "mixtures"
+KINDS: dict[str, Callable[[Task], Candidate | None]] = {
+    "spline": fit_splines,
+    "bayes": fit_chains,
+    "flows": fit_flows,
+}
+"""What is averaged beside the mixtures; a kind that cannot be had here answers None."""
+
+SMALLEST_BESIDE_FLOWS = 0.05
+"""What mixtures get at least beside flows: they keep the tails in check."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Flows against the mixtures, on rows that neither has seen.
+class Standing:
+    """How a candidate did on rows that it had not seen.
 
     Attributes
     ----------
-    rows : array
-        Which rows.
-    mixture, blend : array
-        ``log p(w)`` of each, under the mixtures alone and with the flows' share.
-    weights : array
-        Weights of the rows.
+    held_out : float
+        Mean ``log p(w)``, in the user's units.
+    behind, error : float
+        How far it is behind the best candidate, and the standard error of that.
+    share : float
+        Its share of the average.
     """
 
-    rows: NDArray[np.int64]
-    mixture: NDArray[np.float64]
-    blend: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-    def flows_win(self) -> bool:
-        """Whether the flows' gain is more than chance would make."""
-        behind, error = paired(np.stack([self.mixture, self.blend]), self.weights)
-        return bool(behind[0] > CLEARLY * error[0])
+    held_out: float
+    behind: float
+    error: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -63,42 +66,64 @@ class Fitted:
 
     Attributes
     ----------
-    mixtures : list of GaussianMixture
-        XD fits that left out one fold each; they are averaged.
+    parts : dict of lists
+        For each candidate by its name what it has learned without each fold.
+    standings : dict of Standing
+        How each did, in the order in which they were fitted.
     proposing : GaussianMixture
         One XD fit of all rows: where draws come from.
-    members : list of Member
-        The flows; empty if XD was chosen.
     table : dict of arrays
-        How XD's components and floor were chosen.
+        How XD's components and floor were weighed.
     certificate : Certificate
         How far to trust it.
+    notes : list of str
+        What users should know of candidates that were left out.
     """
 
-    mixtures: list[GaussianMixture]
+    parts: dict[str, list[Part]]
+    standings: dict[str, Standing]
     proposing: GaussianMixture
-    members: list[Member]
     table: dict[str, NDArray[Any]]
     certificate: Certificate
+    notes: list[str]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Shares of the candidates that have one."""
+        return {name: each.share for name, each in self.standings.items() if each.share > 0}
+
+    @property
+    def members(self) -> list[Member]:
+        """All flows, if they have a share."""
+        return _members(self.parts["flows"]) if "flows" in self.shares else []
+
+    def mixtures_by_fold(self) -> list[GaussianMixture]:
+        """Return the average of the mixtures without each fold."""
+        return average_by_fold(self.parts, self.shares)
+
+    def drawn_by(self, size: Architecture) -> Density:
+        """Return what is asked by weighted draws: flows, or mixtures under other laws of noise."""
+        if self.members:
+            return ensemble_of(self.members, self.proposing.dim, size)
+        return FixedMixture(mix(self.mixtures_by_fold()).without_copies(), torch.float64)
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What a fit may use: processors, a folder for checkpoints, a progress bar."""
-
-    n_jobs: int
-    checkpoint: Path | None = None
-    progress: bool = False
-
-    def file(self, name: str) -> Path | None:
-        """Name the checkpoint of a part of the fit."""
-        return None if self.checkpoint is None else self.checkpoint / f"{name}.ckpt"
+def average_by_fold(
+    parts: dict[str, list[Part]], shares: dict[str, float]
+) -> list[GaussianMixture]:
+    """Average those candidates that are mixtures, fold by fold."""
+    by_name = {name: [p for p in parts[name] if isinstance(p, GaussianMixture)] for name in shares}
+    names = [name for name, mixtures in by_name.items() if mixtures]
+    weights = np.array([shares[name] for name in names])
+    weights /= weights.sum()
+    folds = zip(*(by_name[name] for name in names), strict=True)
+    return [mix(list(fold), weights) for fold in folds]
 
 
 def fit_density(
     data: Observations, log_volume: Tensor, plan: Plan, resources: Resources, seed: int
 ) -> Fitted:
-    """Fit XD and flows to standardised rows; let noisy held-out rows choose.
+    """Fit all candidates to standardised rows; let noisy held-out rows weigh them.
 
     ``log_volume``, one number or one per row, brings log densities back to the user's units.
     """
@@ -108,111 +133,69 @@ def fit_density(
         data, settings, rng,
         folds=plan.folds, starts=plan.starts, progress=resources.progress,
     )  # fmt: skip
-    proposing = PreparedData(data).fit(averaged.settings, rng).mixture
-    jobs = _jobs_without_folds(data, averaged, plan, resources, seed)
-    compared = train_all(
-        jobs, resources.n_jobs, progress=resources.progress, what="flows to compare"
+    task = Task(data, averaged, plan, resources, seed)
+    task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))
+    for kind in KINDS.values():
+        found = kind(task)
+        if found is not None:
+            task.so_far.append(found)
+    volume = log_volume.expand(len(data)).numpy()
+    standings, held_out = _weigh(task, volume, rng)
+    fitted = Fitted(
+        {each.name: each.parts for each in task.so_far},
+        standings,
+        PreparedData(data).fit(averaged.settings, rng).mixture,
+        averaged.table,
+        Certificate(),
+        task.notes,
     )
-    comparison = _compare(data, averaged, jobs, compared, plan)
-    members: list[Member] = []
-    if comparison.flows_win():
-        members = _flows_on_all(data, proposing, plan, resources, seed) or compared[0]
-    density = blend_of(averaged.mixtures, members, plan.size)
-    held_out = _held_out(data, log_volume, averaged, comparison if members else None)
-    certificate = _certify(density, proposing, data, held_out, members, plan)
-    return Fitted(averaged.mixtures, proposing, members, averaged.table, certificate)
+    return replace(fitted, certificate=_certify(fitted, data, held_out, plan))
 
 
-def blend_of(mixtures: list[GaussianMixture], members: list[Member], size: Architecture) -> Density:
-    """Average flows and mixtures; in double precision where there are no flows."""
-    mixture = mix(mixtures)
-    tensors = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    base = MixtureDensity(*tensors)
-    if not members:
-        return base.requires_grad_(False)
-    flows: list[Density] = [member.density(mixture.dim, size) for member in members]
-    shares = torch.full((len(flows) + 1,), FLOW_SHARE / len(flows), dtype=torch.float32)
-    shares[-1] = 1 - FLOW_SHARE
-    return Ensemble([*flows, base.float()], shares).requires_grad_(False)
+def _weigh(
+    task: Task, volume: Array, rng: np.random.RandomState
+) -> tuple[dict[str, Standing], HeldOut]:
+    """Weigh the candidates on rows that none has seen, in the user's units."""
+    log_p, rows = compared(task.so_far)
+    weights = row_weights(task.data)[rows]
+    shares = _with_mixtures(weigh(task.so_far, row_weights(task.data), rng), task.so_far)
+    log_p = log_p - volume[rows]
+    behind, error = paired(log_p, weights)
+    means = np.average(log_p, axis=1, weights=weights)
+    numbers = zip(means, behind, error, shares, strict=True)
+    standings = {
+        each.name: Standing(*map(float, figures))
+        for each, figures in zip(task.so_far, numbers, strict=True)
+    }
+    together = stacked(log_p, shares)
+    arrays = (together, weights, together - log_p[0])
+    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays))
 
 
-def _jobs_without_folds(
-    data: Observations, averaged: AveragedFit, plan: Plan, resources: Resources, seed: int
-) -> list[Job]:
-    """Plan a stack without each of some folds, proposed by a mixture without it."""
-    jobs = []
-    for f, fold in enumerate(averaged.folds[: plan.compared_folds]):
-        kept = data[torch.from_numpy(fold.kept)]
-        rng = np.random.RandomState(seed + f)
-        proposing = PreparedData(kept).fit(averaged.settings, rng).mixture
-        file = resources.file(f"fold{f}")
-        jobs.append(Job(kept, proposing, plan.compared_flows, plan.to_compare(), seed + f, file))
-    return jobs
+def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
+    """See to it that flows never stand alone."""
+    flows = np.array([not each.mixtures for each in candidates])
+    most = 1 - SMALLEST_BESIDE_FLOWS
+    if shares[flows].sum() <= most:
+        return shares
+    others = shares * ~flows if shares[~flows].any() else np.eye(len(shares))[0]
+    return most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
 
 
-def _flows_on_all(
-    data: Observations, proposing: GaussianMixture, plan: Plan, resources: Resources, seed: int
-) -> list[Member]:
-    jobs = [
-        Job(data, proposing, count, plan, seed + 1000 + s, resources.file(f"stack{s}"))
-        for s, count in enumerate(share_out(plan.members))
-    ]
-    stacks = train_all(
-        jobs, resources.n_jobs, progress=resources.progress, what="flows on all rows"
-    )
-    return [member for stack in stacks for member in stack]
-
-
-def _compare(
-    data: Observations,
-    averaged: AveragedFit,
-    jobs: list[Job],
-    flows: list[list[Member]],
-    plan: Plan,
-) -> Comparison:
-    """Score the flows' and XD's answers on each fold they have not seen, or on some of its rows."""
-    held, blended = [], []
-    for fold, mixture, job, stack in zip(
-        averaged.folds, averaged.mixtures, jobs, flows, strict=False
-    ):
-        seen = fold.held[: plan.compared_rows // len(jobs)]
-        density = blend_of([mixture], stack, plan.size)
-        rows = RowsWithProposals.of(data[torch.from_numpy(seen)], job.mixture, torch.float32)
-        estimate = estimate_log_likelihood(density, rows, plan.checked_draws)
-        held.append(seen)
-        blended.append(estimate.log_p)
-    rows_seen = np.concatenate(held)
-    weights = row_weights(data)[rows_seen]
-    return Comparison(rows_seen, averaged.held_out[rows_seen], np.concatenate(blended), weights)
-
-
-def _held_out(
-    data: Observations, log_volume: Tensor, averaged: AveragedFit, comparison: Comparison | None
-) -> HeldOut:
-    """Say how the chosen density did on rows it had not seen, in the user's units."""
-    log_volume = log_volume.expand(len(data))
-    if comparison is None:
-        weights = torch.from_numpy(row_weights(data))
-        return HeldOut(torch.from_numpy(averaged.held_out) - log_volume, weights)
-    log_p = torch.from_numpy(comparison.blend) - log_volume[torch.from_numpy(comparison.rows)]
-    gain = torch.from_numpy(comparison.blend - comparison.mixture)
-    return HeldOut(log_p, torch.from_numpy(comparison.weights), gain)
-
-
-def _certify(
-    density: Density,
-    proposing: GaussianMixture,
-    data: Observations,
-    held_out: HeldOut,
-    members: list[Member],
-    plan: Plan,
-) -> Certificate:
+def _certify(fitted: Fitted, data: Observations, held_out: HeldOut, plan: Plan) -> Certificate:
+    members = fitted.members
+    if not members and isinstance(data.noise, GaussianNoise):
+        return of_held_out(held_out)  # all answers are closed forms: there are no draws to look at
     some = torch.randperm(len(data), generator=own_generator())[: plan.checked_rows]
     return certify(
-        density,
-        proposing,
+        fitted.drawn_by(plan.size),
+        fitted.proposing,
         replace(data[some], weights=None),
         held_out,
         draws=plan.checked_draws,
         refresh_rate=members[0].refresh_rate if members else None,
     )
+
+
+def _members(parts: list[Part]) -> list[Member]:
+    return [member for part in parts if isinstance(part, list) for member in part]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from deconflow.densities import Architecture
 from deconflow.fitting import Training
 from deconflow.xd import Stopping
 
-FLOW_SHARE = 0.95
-"""What the flows get of the average when they win; the rest, XD's, keeps tails in check."""
+FOLDS, QUICK_FOLDS = 5, 4
+"""Every candidate is fitted without each of so many folds."""
 
-FOLDS = 5
-MEMBERS, STACKS = 12, 2
-"""Flows trained on all rows, and how many stacks they form."""
+FLOWS, FLOWS_OF_FEW, FEW_ROWS = 5, 10, 3000
+"""Flows in all, over the folds; more where there are few rows, and each is quick."""
 
-COMPARED_FOLDS, COMPARED_FLOWS, COMPARED_LENGTH = 2, 2, 0.6
-"""Folds that the comparison with XD looks at, the flows trained without each, and how long these
-train, as a share: where flows are better, they are so well before their end."""
-
-EPOCHS, SHORTEST, LONGEST, QUICK = 40, 900, 1600, 700
-"""Length of a flow's training: epochs, within bounds on the number of steps; steps if quick."""
+EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
+"""Length of a flow's training: epochs, within bounds on the number of steps."""
 
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
 """Rows per step: so many batches per epoch, within bounds."""
@@ -34,15 +29,15 @@ class Plan:
     Attributes
     ----------
     folds, starts : int
-        Folds and starts of the mixtures.
+        Folds of all candidates, and starts of the mixtures.
     stopping : Stopping
-        When its fits stop.
-    compared_folds, compared_flows : int
-        Folds that the comparison looks at, and flows trained without each.
-    compared_rows : int
-        How many rows it is made on at most.
-    members : int
-        Flows trained on all rows, if flows win; 0 to keep those of the comparison.
+        When the mixtures' fits stop.
+    quick : bool
+        Whether a first answer is enough.
+    flows : list of int
+        How many flows to train without each fold.
+    scored_rows : int
+        How many rows flows are scored on at most, over all folds.
     n_proposals, n_gradient_draws : int
         See :class:`~deconflow.objectives.Chains`.
     size : Architecture
@@ -56,10 +51,9 @@ class Plan:
     folds: int
     starts: int
     stopping: Stopping
-    compared_folds: int
-    compared_flows: int
-    compared_rows: int
-    members: int
+    quick: bool
+    flows: list[int]
+    scored_rows: int
     n_proposals: int
     n_gradient_draws: int
     size: Architecture
@@ -67,21 +61,33 @@ class Plan:
     checked_rows: int
     checked_draws: int
 
-    def to_compare(self) -> Plan:
-        """Return the plan for flows that are only to be compared, if there will be others."""
-        if self.members == 0:
-            return self
-        epochs = math.ceil(COMPARED_LENGTH * self.training.epochs)
-        return replace(self, training=replace(self.training, epochs=epochs))
+
+def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
+    """Plan a fit of ``n_rows``; ``quick`` for an answer without flows."""
+    folds = QUICK_FOLDS if quick else FOLDS
+    usual = FLOWS_OF_FEW if n_rows < FEW_ROWS else FLOWS
+    n_flows = 0 if quick else (usual if n_flows is None else n_flows)
+    return Plan(
+        folds=folds,
+        starts=1 if quick else 2,
+        stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
+        quick=quick,
+        flows=share_out(n_flows, folds),
+        scored_rows=5_000,
+        n_proposals=4,
+        n_gradient_draws=2,
+        size=Architecture(layers=2, hidden=128, blocks=1),
+        training=_training(n_rows),
+        checked_rows=100,
+        checked_draws=128,
+    )
 
 
-def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
-    """Plan a fit of ``n_rows``; ``quick`` for an answer with one flow."""
+def _training(n_rows: int) -> Training:
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, round(n_rows / BATCHES)))
     steps_an_epoch = math.ceil(n_rows / batch)
     steps = min(LONGEST, max(SHORTEST, EPOCHS * steps_an_epoch))
-    steps = min(steps, QUICK) if quick else steps
-    training = Training(
+    return Training(
         epochs=math.ceil(steps / steps_an_epoch),
         batch_size=batch,
         learning_rate=3e-3,
@@ -90,24 +96,8 @@ def make_plan(n_rows: int, members: int | None, *, quick: bool) -> Plan:
         clip_norm=5.0,
         averaging=0.995,
     )
-    return Plan(
-        folds=4 if quick else FOLDS,
-        starts=1 if quick else 4,
-        stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
-        compared_folds=1 if quick else COMPARED_FOLDS,
-        compared_flows=1 if quick else COMPARED_FLOWS,
-        compared_rows=4_000 if quick else 10_000,
-        members=0 if quick else (MEMBERS if members is None else members),
-        n_proposals=4,
-        n_gradient_draws=2,
-        size=Architecture(layers=2, hidden=128, blocks=1),
-        training=training,
-        checked_rows=100 if quick else 300,
-        checked_draws=128,
-    )
 
 
-def share_out(members: int) -> list[int]:
-    """Part flows into stacks of about equal size."""
-    stacks = min(STACKS, members)
-    return [members // stacks + (s < members % stacks) for s in range(stacks)]
+def share_out(n_flows: int, folds: int) -> list[int]:
+    """Part flows among the folds, the first of which get the odd ones."""
+    return [n_flows // folds + (f < n_flows % folds) for f in range(folds)]

@@ -4,6 +4,7 @@ from deconflow.classical.bandwidths import RULES
 from deconflow.classical.conditioning import condition_on_grid
 from deconflow.classical.empirical import FourierRows
 from deconflow.classical.grid import GridDensity, clip_and_normalise
+from deconflow.classical.grid_mixture import grid_mixture
 from deconflow.classical.kde import FourierFit, fit_kde
 from deconflow.classical.kernels import KERNELS
 from deconflow.classical.lattice import MOST_ORDERS, enclose
@@ -25,6 +26,7 @@ __all__ = [
     "enclose",
     "fit_kde",
     "fit_wavelets",
+    "grid_mixture",
     "resample",
     "weighted_points",
 ]

@@ -57,7 +57,7 @@ def condition_on_grid(
     )  # one by one: a row has a weight for every point of the grid
     drawn, mean, covariance, size = (np.stack(part) for part in zip(*rows, strict=True))
     covariance += np.diag(np.square(grid.step)) / 6  # of the hat in which draws are moved
-    return drawn + grid.jitter(spots.shape, rng), mean, covariance, size
+    return grid.folded(drawn + grid.jitter(spots.shape, rng)), mean, covariance, size
 
 
 def _described(shares: Array, points: Array, spots: Array) -> tuple[Array, ...]:

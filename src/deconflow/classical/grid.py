@@ -9,6 +9,7 @@ log densities finite where the estimate was cut off at zero, and outside of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ from sklearn.utils import check_random_state
 from deconflow._types import Array
 from deconflow.randomness import RandomState
 
+ON_THE_EDGE = 1e-9
+"""Distance from an edge, in steps, that counts as on it."""
+
 
 @dataclass(frozen=True)
 class GridDensity:
@@ -30,7 +34,8 @@ class GridDensity:
     low, step : array
         ``(D,)``: the first grid point and the distance between two.
     values : array
-        Density at the points, one axis per dimension; zero at the edges.
+        Density at the points, one axis per dimension. Where it is not zero at an edge, as at a
+        bound of the truth, the hats there are cut.
     background : float
         Share ``b`` of the normal law.
     mean, factor : array
@@ -57,6 +62,9 @@ class GridDensity:
     def log_prob(self, v: Array) -> Array:
         """Log density of ``(N, D)`` points."""
         place = ((v - self.low) / self.step).T
+        last = np.array(self.values.shape)[:, None] - 1.0
+        near = np.clip(place, 0.0, last)  # a bound itself is inside, whatever the rounding
+        place = np.where(np.abs(near - place) < ON_THE_EDGE, near, place)
         inside = map_coordinates(self.values, place, order=1, mode="constant", cval=0.0)
         with np.errstate(divide="ignore"):
             log_grid = np.log(inside) + np.log1p(-self.background)
@@ -70,16 +78,18 @@ class GridDensity:
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""
         rng = check_random_state(random_state)
-        mass = np.cumsum(self.values.ravel())
+        mass = np.cumsum(self.mass.ravel())
         chosen = np.searchsorted(mass, rng.uniform(size=n) * mass[-1], side="right")
         v = self.points(np.minimum(chosen, len(mass) - 1)) + self.jitter((n,), rng)
+        v = self.folded(v)
         behind = self.mean + rng.normal(size=(n, self.dim)) @ self.factor.T
         return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
 
     def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
         """Return the density of some dimensions, in the order given."""
         others = tuple(d for d in range(self.dim) if d not in dimensions)
-        values = self.values.sum(axis=others) * self.step[list(others)].prod()
+        values = (self.values * self._edge_shares(others)).sum(axis=others)
+        values = values * self.step[list(others)].prod()
         covariance = (self.factor @ self.factor.T)[np.ix_(dimensions, dimensions)]
         return GridDensity(
             self.low[dimensions],
@@ -90,8 +100,8 @@ class GridDensity:
             np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
         )
 
-    def in_units(self, scale: Array) -> GridDensity:
-        """Return the density of ``scale * v``."""
+    def in_units(self, scale: Array, location: Array | float = 0.0) -> GridDensity:
+        """Return the density of ``location + scale * v``."""
         factor = self.factor * scale[:, None]
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             values = self.values / scale.prod()
@@ -101,8 +111,33 @@ class GridDensity:
                 f"1e302; got values of w that scatter by about {scale.max():.1g}. Change the units."
             )
         return GridDensity(
-            self.low * scale, self.step * scale, values, self.background, self.mean * scale, factor
+            location + self.low * scale,
+            self.step * scale,
+            values,
+            self.background,
+            location + self.mean * scale,
+            factor,
         )
+
+    @property
+    def mass(self) -> Array:
+        """Integral of the hat around each point, times the density there; they sum to one."""
+        return self.values * self._edge_shares(range(self.dim)) * self.cell
+
+    def _edge_shares(self, dimensions: Iterable[int]) -> Array:
+        """Share of each hat that lies within the grid: a half at an edge of a dimension."""
+        shares = np.ones((1,) * self.dim)
+        for d in dimensions:
+            along = np.ones(self.values.shape[d])
+            along[[0, -1]] = 0.5
+            shares = shares * along.reshape([-1 if k == d else 1 for k in range(self.dim)])
+        return shares
+
+    def folded(self, v: Array) -> Array:
+        """Fold points beyond the edges back: the halves of hats that are cut."""
+        high = self.low + self.step * (np.array(self.values.shape) - 1)
+        v = np.where(v < self.low, 2 * self.low - v, v)
+        return np.where(v > high, 2 * high - v, v)
 
     def points(self, which: NDArray[np.int64]) -> Array:
         """Coordinates of some grid points, by their flat numbers."""

@@ -96,7 +96,7 @@ def _on_grid(
     used = np.flatnonzero(flat > NEGLIGIBLE * flat.max())
     points = density.points(used)
     with np.errstate(divide="ignore"):
-        log_mass = np.log(flat[used] * density.cell) + np.log1p(-density.background)
+        log_mass = np.log(density.mass.ravel()[used]) + np.log1p(-density.background)
     v = torch.from_numpy(points)[:, None]
     for part in _pieces(rows, len(used) + n_draws * density.dim):
         log_noise = data[part].log_likelihood(v.expand(-1, len(part), -1)).numpy().T
@@ -155,7 +155,7 @@ def _picked(
     answer = np.take_along_axis(weighted.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
     on_grid = chosen < size
     inside = rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))
-    answer[on_grid] = weighted.grid[chosen[on_grid]] + density.step * inside
+    answer[on_grid] = density.folded(weighted.grid[chosen[on_grid]] + density.step * inside)
     return answer
 
 

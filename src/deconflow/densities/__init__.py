@@ -11,6 +11,7 @@ from deconflow.densities.base import Density
 from deconflow.densities.conditional_mixture import ConditionalMixture
 from deconflow.densities.dropout import Dropout, without_dropout
 from deconflow.densities.ensemble import Ensemble
+from deconflow.densities.fixed_mixture import FixedMixture
 from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
@@ -26,6 +27,7 @@ __all__ = [
     "Density",
     "Dropout",
     "Ensemble",
+    "FixedMixture",
     "Flow",
     "MaskedLinear",
     "MixtureDensity",

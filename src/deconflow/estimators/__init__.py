@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
+from deconflow.estimators.bands import Band
 from deconflow.estimators.base import DensityEstimator
+from deconflow.estimators.bayesian import BayesianXDGMM
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.kde import DeconvolvingKDE
+from deconflow.estimators.log_spline import LogSplineDeconvolver
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.replicates import Blend, Replicates
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.estimators.xd import XDGMM
@@ -19,7 +23,15 @@ from deconflow.observations import OutOfReachError
 
 ESTIMATORS = {
     cls.__name__: cls
-    for cls in (Deconvolver, XDGMM, FlowDeconvolver, DeconvolvingKDE, WaveletDeconvolver)
+    for cls in (
+        Deconvolver,
+        XDGMM,
+        BayesianXDGMM,
+        FlowDeconvolver,
+        LogSplineDeconvolver,
+        DeconvolvingKDE,
+        WaveletDeconvolver,
+    )
 }
 """What a model folder may name; nothing else is ever looked up."""
 
@@ -43,15 +55,20 @@ def of_files(files: ModelFiles) -> DensityEstimator:
 __all__ = [
     "ESTIMATORS",
     "XDGMM",
+    "Band",
+    "BayesianXDGMM",
+    "Blend",
     "Deconvolver",
     "DeconvolvingKDE",
     "DensityEstimator",
     "FittedDensity",
     "FlowDeconvolver",
     "GridFit",
+    "LogSplineDeconvolver",
     "MixtureFit",
     "OutOfReachError",
     "Posterior",
+    "Replicates",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",

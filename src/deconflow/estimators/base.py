@@ -17,6 +17,7 @@ from torch import Tensor
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
+from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
@@ -278,6 +279,36 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Return the density of some columns, by name or number, in the order given."""
         check_is_fitted(self)
         return self.density_.marginal(columns)
+
+    def band(
+        self,
+        points: Any = None,
+        *,
+        column: Any = None,
+        level: float = 0.9,
+        quantiles: ArrayLike | None = None,
+    ) -> Band:
+        """Return the density with pointwise intervals; or quantiles of the truth with theirs.
+
+        Parameters
+        ----------
+        points
+            ``(N, D)`` points of the joint density, or ``(N,)`` of a ``column``; or the name or
+            number of a column, as in ``band("x")``.
+        column
+            The column whose marginal density is wanted; without points, on a grid of 200.
+        level
+            The share of intervals that should hold the truth.
+        quantiles
+            Shares, as ``[0.1, 0.5, 0.9]``, for the quantiles of the column instead of its density.
+        """
+        check_is_fitted(self)
+        points, column = told_apart(points, column)
+        units, names = column_units(points), self._names
+        if units and self._units and self.n_latent_ == self.n_features_in_:
+            asked = range(len(names)) if column is None else column_numbers(column, names)
+            refuse_other_units(units, [self._units[d] for d in asked], [names[d] for d in asked])
+        return self.density_.band(points, column=column, level=level, quantiles=quantiles)
 
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""

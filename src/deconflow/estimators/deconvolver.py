@@ -1,4 +1,4 @@
-"""Deconvolver: XD and flows, and the choice made for the user."""
+"""Deconvolver: candidates of several kinds, averaged by weights that noisy rows teach."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import cpus
-from deconflow.auto import FLOW_SHARE, Fitted, Member, Resources, blend_of, fit_density, make_plan
-from deconflow.certificate import Certificate
+from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, make_plan
 from deconflow.checks import check_integer, warn_caller
-from deconflow.densities import Architecture
+from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.estimators.base import DensityEstimator
+from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.saved_values import (
-    SAVED_HISTORY,
-    refuse,
-    saved_mixture,
-    saved_standardiser,
-    saved_table,
-)
-from deconflow.estimators.validation import check_resumable, true_values
+from deconflow.estimators.replicates import Blend, Replicates
+from deconflow.estimators.saved_candidates import fitted_of, state_of, under
+from deconflow.estimators.saved_values import saved_standardiser
+from deconflow.estimators.validation import check_resumable
 from deconflow.estimators.weighted_fit import (
     ProposedByMixture,
     WeightedFit,
@@ -36,20 +30,18 @@ from deconflow.estimators.weighted_fit import (
     standardised,
 )
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 
 FEWEST_ROWS = 10
-PARTS = ("weights", "means", "covariances")
-SAVED_DETAILS = {
-    "size": {str: float},
-    "components?": [int],
-    "certificate": SAVED_CERTIFICATE,
-    "selection": {"n_components": NUMBERS, "share": NUMBERS, str: object},
-    "histories": [SAVED_HISTORY],
+WORDS = {
+    "mixtures": "Gaussian mixtures (Extreme Deconvolution)",
+    "bayes": "Bayesian Gaussian mixtures",
+    "spline": "log-splines",
+    "flows": "normalizing flows",
 }
+"""What candidates are, in words."""
 
 
 class UntrustedFitWarning(UserWarning):
@@ -59,18 +51,23 @@ class UntrustedFitWarning(UserWarning):
 class Deconvolver(DensityEstimator):
     r"""Density deconvolution with nothing to set.
 
-    Fits an average of Gaussian mixtures (Extreme Deconvolution) and an ensemble of normalizing
-    flows, the latter by chains that leave no bias from inexact posteriors; takes the flows where
-    noisy rows that neither has seen say that these are better, and the mixtures alone where they
-    do not; and says in ``certificate_`` how far to trust the answer.
+    Fits several kinds of densities: averages of Gaussian mixtures (Extreme Deconvolution), Bayesian
+    mixtures, penalised log-densities in one and two columns, and normalizing flows in more, by
+    chains that leave no bias from inexact posteriors. Each is fitted without every fold of the
+    rows and scored on it; the answer is their average
+
+    .. math:: p(v) = \sum_c a_c \, p_c(v),
+
+    with weights learned on these noisy rows, near even where the rows cannot tell, and none for a
+    kind that does not help. ``certificate_`` says how far to trust the answer.
 
     Parameters
     ----------
     quick : bool
-        Whether to be content with one flow and fewer mixtures: a first answer.
+        Whether to be content with a first answer, without flows and with fewer fits.
     n_members : int or None
-        Number of flows that are trained on all rows, beside those of the comparison; None for the
-        usual number. More are better, and take longer.
+        Number of flows, over all folds; None for the usual number. More are better, and take
+        longer.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
@@ -85,14 +82,18 @@ class Deconvolver(DensityEstimator):
     ----------
     density_ : FittedDensity
         The density of the truth, in the units of the data.
-    method_ : {"xd", "flow"}
-        What was chosen.
+    weights_ : dict of float
+        The share of each kind of candidate in the answer, by its name: ``"mixtures"``,
+        ``"bayes"``, ``"spline"``, ``"flows"``.
+    candidates_ : dict of FittedDensity
+        Every candidate by itself. Those without a share are not saved with the model.
     certificate_ : Certificate
         How far to trust it; :meth:`summary` prints it.
     selection_ : dict of arrays
-        How the mixtures' components and floor were chosen.
+        How the mixtures' components and floors were weighed.
     mixtures_ : list of GaussianMixture
-        The mixtures that are averaged, one for each fold left out, in the units of the data.
+        The candidates that are mixtures, averaged by their weights, one for each fold left out,
+        in the units of the data.
     histories_ : list of dict
         What happened in the training of each flow.
     standardiser_ : Standardiser
@@ -102,6 +103,7 @@ class Deconvolver(DensityEstimator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> w = rng.normal(size=(300, 2)) + rng.normal(size=(300, 2)) * [0.3, 0.6]
     >>> model = Deconvolver(quick=True, random_state=0).fit(w, noise=[0.3, 0.6])
@@ -146,92 +148,104 @@ class Deconvolver(DensityEstimator):
         for warning in self.certificate_.warnings:
             warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
 
-    def xd_score_samples(self, v: ArrayLike) -> NDArray[np.float64]:
-        """Log density of true values under the average of Gaussian mixtures alone, as ``(N,)``."""
-        values = true_values(self, v).numpy()
-        return MixtureFit(self.mixtures_, self._names).log_prob(values)
-
     @property
     def mixtures_(self) -> list[GaussianMixture]:
-        """The mixtures that are averaged, one for each fold left out, in the units of the data."""
+        """The average of the candidates that are mixtures, one for each fold left out."""
         check_is_fitted(self)
-        units = self.standardiser_
-        return [units.mixture_from_standard(mixture) for mixture in self._fitted.mixtures]
+        return [self._in_units(mixture) for mixture in self._fitted.mixtures_by_fold()]
+
+    @property
+    def weights_(self) -> dict[str, float]:
+        """The share of each kind of candidate, by its name."""
+        check_is_fitted(self)
+        return {name: each.share for name, each in self._fitted.standings.items()}
+
+    @property
+    def candidates_(self) -> dict[str, FittedDensity]:
+        """Every candidate by itself, also those without a share until the model is saved."""
+        check_is_fitted(self)
+        return {name: self._alone(name) for name in self._fitted.parts}
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
-        check_is_fitted(self)
-        chosen = self.selection_["share"].argmax()
-        count = self.selection_["n_components"][chosen]
-        what = f"verage of Gaussian mixtures with {count} components each."
-        if self.method_ == "xd":
-            return f"A{what}"
-        flows = f"{len(self.histories_)} flow{'s' if len(self.histories_) > 1 else ''}"
-        return f"{flows}, with {1 - FLOW_SHARE:.0%} of an a{what}"
+        shares = sorted(self.weights_.items(), key=lambda item: -item[1])
+        said = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
+        return f"Average of {', '.join(said)}."
 
     def summary(self) -> str:
-        """Say what was fitted, what was chosen and why, and how far to trust it."""
-        return f"{self.describe()}\n{self.certificate_.in_words()}"
+        """Say what was fitted, who got which share and why, and how far to trust it."""
+        lines = [self.describe(), *self._standings(), *self._fitted.notes]
+        return "\n".join([*lines, self.certificate_.in_words()])
+
+    def _standings(self) -> list[str]:
+        """Say of every candidate how it did on rows that it had not seen."""
+        lines = []
+        for name, each in self._fitted.standings.items():
+            place = "the best"
+            if each.behind > 0:
+                place = f"{each.behind:.4f} +- {each.error:.4f} behind the best"
+            share = f"{each.share:.0%}" if each.share > 0 else "left out"
+            lines.append(f"{name:<24}{share}; held-out log p(w) {place}")
+        return lines
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        fitted = self._fitted
-        details = {
-            "size": asdict(self._size),
-            "components": [mixture.n_components for mixture in fitted.mixtures],
-            "certificate": self.certificate_.as_dict(),
-            "selection": {k: v.tolist() for k, v in self.selection_.items()},
-            "histories": self.histories_,
-        }
-        tensors = {f"standardiser.{k}": v for k, v in self.standardiser_.as_dict().items()}
-        parts = {"mixture": mix(fitted.mixtures), "proposing": fitted.proposing}
-        for prefix, mixture in parts.items():
-            for name in PARTS:
-                tensors[f"{prefix}.{name}"] = torch.tensor(getattr(mixture, name))
-        for m, member in enumerate(fitted.members):
-            tensors |= {f"flow{m}.{name}": tensor for name, tensor in member.state.items()}
-        return details, tensors
+        details, tensors = state_of(self._fitted)
+        units = {f"standardiser.{k}": v for k, v in self.standardiser_.as_dict().items()}
+        return {**details, "size": asdict(self._size)}, {**tensors, **units}
 
     def _restore(self, details: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        def under(prefix: str) -> dict[str, torch.Tensor]:
-            start = f"{prefix}."
-            return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
-
-        check_form(details, SAVED_DETAILS, "details")
-        dim, units = self.n_latent_, under("standardiser")
+        dim, units = self.n_latent_, under(tensors, "standardiser")
+        fitted = fitted_of(details, tensors, dim, old_folds=4 if self.quick else 5)
         self.standardiser_ = saved_standardiser(units, dim, self.n_features_in_)
-        average, proposing = (
-            saved_mixture(tensors, tuple(f"{prefix}.{name}" for name in PARTS), dim)
-            for prefix in ("mixture", "proposing")
-        )
-        members = [
-            Member(under(f"flow{m}"), history, torch.empty(0))
-            for m, history in enumerate(details["histories"])
-        ]
-        fitted = Fitted(
-            _members_of(average, details.get("components"), 4 if self.quick else 5),
-            proposing,
-            members,
-            saved_table(details["selection"]),
-            Certificate.from_dict(details["certificate"]),
-        )
         self._take(fitted, Architecture(**details["size"]))
 
     def _take(self, fitted: Fitted, size: Architecture) -> None:
         """Learn what a fit has found, or what was saved of it."""
         self._fitted, self._size = fitted, size
-        density = blend_of(fitted.mixtures, fitted.members, size)
-        proposing = ProposedByMixture(fitted.proposing)
-        self.density_ = WeightedFit(
-            density, self.standardiser_, proposing, self._names, self.n_jobs
-        )
-        if not fitted.members:
-            units = self.standardiser_
-            members = [units.mixture_from_standard(mixture) for mixture in fitted.mixtures]
-            self.density_ = MixtureFit(members, self._names, self.n_jobs, self.density_)
-        self.method_ = "flow" if fitted.members else "xd"
+        mixtures = self._mixture_fit(fitted.mixtures_by_fold())
+        self.density_: FittedDensity = mixtures
+        if fitted.members:
+            share = fitted.shares["flows"]
+            self.density_ = BlendFit([1 - share, share], [mixtures, self._alone("flows")])
+        self.density_.replicates = self._replicates()
         self.selection_ = fitted.table
         self.histories_ = [member.history for member in fitted.members]
         self.certificate_ = fitted.certificate
+
+    def _alone(self, name: str, fold: int | None = None) -> FittedDensity:
+        """Return one candidate as if there were no other, or what it has learned without a fold."""
+        parts = self._fitted.parts[name]
+        parts = parts if fold is None else parts[fold : fold + 1]
+        mixtures = [part for part in parts if isinstance(part, GaussianMixture)]
+        if mixtures:
+            return self._mixture_fit(mixtures)
+        members = [member for part in parts if isinstance(part, list) for member in part]
+        return self._by_draws(ensemble_of(members, self.n_latent_, self._size))
+
+    def _mixture_fit(self, mixtures: list[GaussianMixture]) -> MixtureFit:
+        """Average mixtures in standardised units; under other laws draws are weighed."""
+        members = [self._in_units(mixture) for mixture in mixtures]
+        other_laws = self._by_draws(FixedMixture(mix(mixtures).without_copies(), torch.float64))
+        return MixtureFit(members, self._names, self.n_jobs, other_laws)
+
+    def _by_draws(self, density: Density) -> WeightedFit:
+        proposing = ProposedByMixture(self._fitted.proposing)
+        return WeightedFit(density, self.standardiser_, proposing, self._names, self.n_jobs)
+
+    def _replicates(self) -> Replicates:
+        """Return the answers without each fold, and the candidates that are averaged."""
+        shares, parts = self._fitted.shares, self._fitted.parts
+        whole = {name: self._alone(name) for name in shares}
+        folds = max(len(parts[name]) for name in shares)
+        without = [
+            [self._alone(name, f) if f < len(parts[name]) else whole[name] for name in shares]
+            for f in range(folds)  # fewer flows than folds: there the others tell how it varies
+        ]
+        blends = [Blend(list(shares.values()), fits) for fits in without]
+        return Replicates(blends, "folds", [(share, whole[name]) for name, share in shares.items()])
+
+    def _in_units(self, mixture: GaussianMixture) -> GaussianMixture:
+        return self.standardiser_.mixture_from_standard(mixture)
 
     def _check_parameters(self) -> None:
         if not isinstance(self.quick, bool):
@@ -240,7 +254,7 @@ class Deconvolver(DensityEstimator):
             check_integer("n_members", self.n_members, 1)
             if self.quick:
                 raise ValueError(
-                    "Expected no n_members with quick=True, which has one flow; "
+                    "Expected no n_members with quick=True, which has no flows; "
                     f"got {self.n_members}."
                 )
         if self.n_jobs not in (None, -1):
@@ -250,21 +264,3 @@ class Deconvolver(DensityEstimator):
     def _resources(self) -> Resources:
         folder = None if self.checkpoint is None else Path(self.checkpoint)
         return Resources(cpus(self.n_jobs), folder, bool(self.verbose))
-
-
-def _members_of(
-    average: GaussianMixture, sizes: list[int] | None, count: int
-) -> list[GaussianMixture]:
-    """Part an average into its members; ``sizes`` are not known of models of version 0.1."""
-    if sizes is None:
-        middles = np.cumsum(average.weights) - 0.5 * average.weights
-        owner = np.minimum((middles * count).astype(int), count - 1)
-        sizes = np.bincount(owner, minlength=count).tolist()
-    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
-    refuse("components", not right, "those of its mixture")
-    edges = np.cumsum(sizes)[:-1]
-    parts = (np.split(getattr(average, name), edges) for name in PARTS)
-    return [
-        GaussianMixture(len(sizes) * weights, means, covariances)
-        for weights, means, covariances in zip(*parts, strict=True)
-    ]

@@ -19,7 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_tensor, check_integer, check_seed, refuse_extremes
+from deconflow.estimators.bands import Band, band_of
 from deconflow.estimators.posterior import Posterior, column_numbers
+from deconflow.estimators.replicates import Replicates
 from deconflow.evaluation import Estimate
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
@@ -49,10 +51,13 @@ class FittedDensity(ABC):
         Names of the dimensions.
     threads : int or None
         How many to use at most; None for as many as the process was allowed.
+    replicates : Replicates or None
+        Other answers that the same data might have given: what bands are made of.
     """
 
     names: list[str]
     threads: int | None = None
+    replicates: Replicates | None = None
 
     def __init_subclass__(cls) -> None:
         """Answer every question as a guest, with no more threads than allowed."""
@@ -85,7 +90,35 @@ class FittedDensity(ABC):
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some dimensions, by name or number, in the order given."""
-        return self._marginal(column_numbers(columns, self.names))
+        numbers = column_numbers(columns, self.names)
+        part = self._marginal(numbers)
+        if self.replicates is not None:
+            part.replicates = self.replicates.marginal(numbers)
+        return part
+
+    def band(
+        self,
+        points: Any = None,
+        *,
+        column: Any = None,
+        level: float = 0.9,
+        quantiles: ArrayLike | None = None,
+    ) -> Band:
+        """Return densities with their pointwise intervals; or quantiles of the truth with theirs.
+
+        Parameters
+        ----------
+        points
+            ``(N, D)`` points of the joint density, or ``(N,)`` of a ``column``; or the name or
+            number of a column.
+        column
+            The column whose marginal density is wanted; without points, on a grid of 200.
+        level
+            The share of intervals that should hold the truth.
+        quantiles
+            Shares, as ``[0.1, 0.5, 0.9]``, for the quantiles of the column instead of its density.
+        """
+        return band_of(self, points, column, level, quantiles)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.names)})"

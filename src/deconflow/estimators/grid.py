@@ -96,8 +96,8 @@ def _check_grid(grid: GridDensity, dim: int) -> None:
     for name in ("low", "step", "mean"):
         refuse(name, getattr(grid, name).shape != (dim,), f"of {dim} numbers")
     refuse("step", (grid.step <= 0).any(), "positive")
-    whole = abs(grid.values.sum() * grid.cell - 1) < CLOSE
-    refuse("values", grid.values.ndim != dim or (grid.values < 0).any() or not whole, "a density")
+    whole = grid.values.ndim == dim and abs(grid.mass.sum() - 1) < CLOSE
+    refuse("values", not whole or (grid.values < 0).any(), "a density")
     lower = grid.factor.shape == (dim, dim) and (np.triu(grid.factor, 1) == 0).all()
     refuse("factor", not lower or (np.diag(grid.factor) <= 0).any(), "that of a normal law")
 

@@ -14,11 +14,14 @@ from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import ExactPosterior, Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.noise import GaussianNoise
+from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations, refuse_unreached
 from deconflow.randomness import RandomState
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
+
+FEW = 32
+"""Mixtures of more components are worth the compiled kernel."""
 
 
 class MixtureFit(FittedDensity):
@@ -47,9 +50,12 @@ class MixtureFit(FittedDensity):
     @cached_property
     def mixture(self) -> GaussianMixture:
         """The average, as one mixture of all components."""
-        return self.members[0] if len(self.members) == 1 else mix(self.members)
+        return self.members[0] if len(self.members) == 1 else mix(self.members).without_copies()
 
     def _log_prob(self, v: Array) -> Array:
+        if self.mixture.n_components > FEW:
+            exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
+            return self.memberships(exact, responsibilities=False)[0]
         step = rows_at_once(5 * (self.mixture.n_components + self.dim))  # arrays on the way
         parts = [self.mixture.log_prob(v[lo : lo + step]) for lo in range(0, len(v), step)]
         return np.concatenate(parts)

@@ -103,6 +103,16 @@ def _like_labels(y: Any, w: Any) -> bool:
     return len(array) == rows and bool((array == np.round(array)).all())  # classes as floats
 
 
+def refuse_unseen(data: Observations) -> None:
+    """Raise if no row measures some dimension of the truth."""
+    seen = data.projections().abs().sum((0, 1))
+    if (seen == 0).any():
+        raise ValueError(
+            "Expected every dimension to be measured in at least one row of w; "
+            f"got none for column {int(seen.argmin())}. Drop it."
+        )
+
+
 def check_resumable(estimator: Any) -> None:
     """Raise if a fit that keeps checkpoints could not be made again to go on from one."""
     if estimator.checkpoint is None:

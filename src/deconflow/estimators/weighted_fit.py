@@ -32,6 +32,7 @@ from deconflow.standardising import Standardiser
 from deconflow.xd import fit_exact
 
 POINTS_AT_ONCE = 2**14
+POINTS_OF_MARGINALS = 256
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 """Draws of a flow, and Gaussians fitted to them, that propose for rows of another kind."""
 SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
@@ -252,7 +253,7 @@ class WeightedFit(FittedDensity):
 class MarginalFit(FittedDensity):
     """Some dimensions of a density that has no closed form: the others count as not measured.
 
-    Log densities are estimates from 1,000 points each.
+    Log densities are estimates from 256 points each.
     """
 
     def __init__(self, parent: WeightedFit, columns: Columns) -> None:
@@ -261,7 +262,7 @@ class MarginalFit(FittedDensity):
 
     def _log_prob(self, v: Array) -> Array:
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
-        return self.log_marginal(exact, 1000).log_p
+        return self.log_marginal(exact, POINTS_OF_MARGINALS).log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""

@@ -21,14 +21,17 @@ from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed, warn_caller
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
+from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
-from deconflow.estimators.validation import refuse_noise_as_y, unchanged_on_failure
+from deconflow.estimators.validation import refuse_noise_as_y, refuse_unseen, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
     Start,
     as_settings,
     check_counts,
     check_settings,
+    describe_ladder,
     given_start,
+    is_auto,
     several,
     threads,
 )
@@ -46,9 +49,11 @@ from deconflow.xd import (
     choose,
     compare,
     fit_average,
+    fit_averaged,
     fit_minibatch,
     lay_out,
     n_parameters,
+    row_weights,
     step_on_batch,
 )
 
@@ -57,6 +62,7 @@ SAVED_DETAILS = {
     "converged": bool,
     "n_iter": int,
     "n_components?": int,
+    "component_counts?": [int],
     "lower_bound": float,
     "lower_bounds": [float],
     "selection": {str: object},
@@ -71,8 +77,11 @@ class XDGMM(DensityEstimator):
 
     Parameters
     ----------
-    n_components : int or sequence of int
-        Number of Gaussians; of several, one is chosen on held-out rows.
+    n_components : int, sequence of int or "auto"
+        Number of Gaussians; of several, one is chosen on held-out rows, or with ``n_average``
+        above 1 all are averaged that these rows cannot rule out. With ``"auto"`` numbers and
+        floors are tried until more do not help, and averaged over ``n_folds`` fits that leave out
+        a fold each; with few rows also with covariances shrunk towards independent columns.
     method : {"anderson", "em", "minibatch"}
         EM with safeguarded acceleration, plain EM, or minibatch gradients.
     init : {"kmeans", "random"}
@@ -83,9 +92,8 @@ class XDGMM(DensityEstimator):
         EM stops when a step gains at most ``tol`` in mean log-likelihood, or after ``max_iter``.
     floor : float or sequence of float
         Smallest covariance of a component, in units of the mean noise covariance (of Student-t
-        and Laplace noise: the inverse of its mean precision); of several, one is chosen on held-out
-        rows, or averaged by how likely each is the best. Without a floor components collapse onto
-        single rows, and the noisy likelihood hardly sees it.
+        and Laplace noise: the inverse of its mean precision); the same for several. Without a floor
+        components collapse onto single rows, and the noisy likelihood hardly sees it.
     regularisation : float
         The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
     n_average : int
@@ -118,7 +126,9 @@ class XDGMM(DensityEstimator):
     weights_, means_, covariances_ : array
         The mixture.
     n_components_ : int
-        Number of Gaussians of each fit; an average has several times as many.
+        Number of Gaussians of a fit; of an average, the most frequent number of its fits.
+    component_counts_ : array
+        Number of Gaussians of each fit that is averaged; a single one without an average.
     converged_ : bool
         Whether the fit converged: EM by ``tol``; minibatches if the last quarter of the epochs
         gained at most ``tol`` (or 1e-4) per epoch over the quarter before. Never claimed after
@@ -127,7 +137,7 @@ class XDGMM(DensityEstimator):
         Number of passes over the rows.
     lower_bound_ : float
         Mean log-likelihood of the rows, with the log prior if ``regularisation`` is above 0; for an
-        average, of its best fit.
+        average, of its best fit; with ``"auto"`` of the rows that each fit leaves out.
     lower_bounds_ : array
         The same for every step of EM, where it never falls. For minibatches one per epoch, the mean
         over its rows, each before the step of its batch; for :meth:`partial_fit` one per call, of
@@ -159,7 +169,7 @@ class XDGMM(DensityEstimator):
 
     def __init__(
         self,
-        n_components: int | Sequence[int] = 1,
+        n_components: int | Sequence[int] | str = 1,
         *,
         method: str = "anderson",
         init: str = "kmeans",
@@ -221,14 +231,18 @@ class XDGMM(DensityEstimator):
     @property
     def density_(self) -> MixtureFit:  # type: ignore[override]
         """The density of the truth: all answers are closed forms."""
-        return MixtureFit(self.mixtures_, self._names, threads(self))
+        density = MixtureFit(self.mixtures_, self._names, threads(self))
+        parts = density.averaged()
+        if parts and self.parameters_["average_over"] == "folds":
+            density.replicates = Replicates(parts, "folds")
+        return density
 
     @property
     def mixtures_(self) -> list[GaussianMixture]:
         """The mixtures that are averaged; a single one without an average."""
-        whole, size = self.mixture_, self.n_components_
-        count = whole.n_components // size
-        parts = (np.split(part, count) for part in (whole.weights, whole.means, whole.covariances))
+        whole, count = self.mixture_, len(self.component_counts_)
+        edges = np.cumsum(self.component_counts_)[:-1]
+        parts = (np.split(part, edges) for part in (whole.weights, whole.means, whole.covariances))
         return [GaussianMixture(count * a, b, c) for a, b, c in zip(*parts, strict=True)]
 
     def predict_proba(
@@ -278,8 +292,10 @@ class XDGMM(DensityEstimator):
 
     def describe(self) -> str:
         """Say in one line what was fitted, and what it was chosen from."""
-        count = len(self.mixtures_)
-        size = f"{self.n_components_} component{'s' if self.n_components_ > 1 else ''}"
+        if is_auto(self) and hasattr(self, "selection_"):
+            return describe_ladder(self.selection_, len(self.component_counts_))
+        count, sizes = len(self.component_counts_), np.unique(self.component_counts_)
+        size = " or ".join(map(str, sizes)) + f" component{'s' if sizes[-1] > 1 else ''}"
         what = f"Gaussian mixture with {size}"
         if count > 1:
             what = f"Average of {count} Gaussian mixtures with {size} each"
@@ -319,7 +335,7 @@ class XDGMM(DensityEstimator):
             reset = not fitted
             data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
             if reset:
-                _refuse_unseen(data)
+                refuse_unseen(data)
             self._take_steps(data, fitted)
             self.parameters_ = self.get_params()
         return self
@@ -329,6 +345,11 @@ class XDGMM(DensityEstimator):
         if hasattr(self, "_adam"):
             self._adam = copy.deepcopy(self._adam)  # a failure must leave the old one
         else:
+            if is_auto(self) and not fitted:
+                raise ValueError(
+                    'Expected n_components as a number for partial_fit; got "auto", which needs '
+                    "all rows at once. Give one."
+                )
             count = len(self.weights_) if fitted else int(several(self.n_components)[0])
             settings = as_settings(self, count, float(several(self.floor)[0]))
             start = Start(*(getattr(self, name, None) for name in LEARNED))
@@ -344,7 +365,7 @@ class XDGMM(DensityEstimator):
         ]
         history = [*getattr(self, "lower_bounds_", []), float(np.mean(values))]
         result = EMResult(self._adam.restored, history[-1], history, False, self._adam.steps)
-        self._take(result, self._adam.restored.n_components)
+        self._take(result, [self._adam.restored.n_components])
 
     def compare_components(
         self,
@@ -385,10 +406,14 @@ class XDGMM(DensityEstimator):
         check_settings(self)
 
     def _fit(self, data: Observations) -> None:
-        _refuse_unseen(data)
+        refuse_unseen(data)
         self.__dict__.pop("selection_", None)
         rng = check_random_state(self.random_state)
-        counts, floors = several(self.n_components), several(self.floor)
+        if is_auto(self) and len(data) > 1:
+            self._climb(data, rng)
+            return
+        counts = [1] if is_auto(self) else several(self.n_components)
+        floors = several(self.floor)
         settings = as_settings(self, int(counts[0]), float(floors[0]))
         start = self._start(settings, data.latent_dim)
         if not start.empty:
@@ -401,19 +426,37 @@ class XDGMM(DensityEstimator):
                 each = self._choose(data, settings, counts, floors, rng)
             self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
             result = self._fitted(data, each, start, rng)
-        self._take(result, each[0].n_components)
-        if not result.converged and self.tol > 0:
+        self._take(result, [part.n_components for part in result.averaged or [result.mixture]])
+        self._warn_unless_converged()
+
+    def _warn_unless_converged(self) -> None:
+        if not self.converged_ and self.tol > 0:
             advice = f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
             advice += "or set a floor."
             if self.method == "minibatch":
                 advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
             warn_caller(advice, ConvergenceWarning)
 
+    def _climb(self, data: Observations, rng: np.random.RandomState) -> None:
+        """Leave the number of components and the floor to the rows."""
+        lay_out(data)  # so that an error counts the rows of all data, not of a fold
+        with clear_errors():
+            fit = fit_averaged(
+                data, as_settings(self, 1, 0.0), rng, folds=self.n_folds, progress=self.verbose
+            )
+        self.__dict__.pop("_adam", None)
+        self.selection_ = fit.table
+        value = float(np.average(fit.held_out, weights=row_weights(data)))
+        result = EMResult(fit.mixture, value, [value], fit.converged, fit.n_iter)
+        self._take(result, [part.n_components for part in fit.mixtures])
+        self._warn_unless_converged()
+
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {
             "converged": bool(self.converged_),
             "n_iter": int(self.n_iter_),
             "n_components": int(self.n_components_),
+            "component_counts": [int(count) for count in self.component_counts_],
             "lower_bound": float(self.lower_bound_),
             "lower_bounds": [float(value) for value in self.lower_bounds_],
             "selection": {k: v.tolist() for k, v in getattr(self, "selection_", {}).items()},
@@ -432,8 +475,15 @@ class XDGMM(DensityEstimator):
         if size is None:  # a model of version 0.1
             given = several(self.n_components)[0]
             size = selection["n_components"][selection["chosen"]][0] if selection else given
-        refuse("n_components", size < 1 or mixture.n_components % int(size), "that of its weights")
-        self._take(result, int(size))
+        total = mixture.n_components
+        refuse("n_components", size < 1 or size > total, "at most that of its weights")
+        counts = details.get("component_counts")
+        if counts is None:  # a model of before fits of different sizes were averaged
+            refuse("n_components", total % int(size), "that of its weights")
+            counts = [int(size)] * (total // int(size))
+        bad = min(counts, default=0) < 1 or sum(counts) != total or int(size) not in counts
+        refuse("component_counts", bad, "those of its weights")
+        self._take(result, counts)
 
     def _start(self, settings: FitSettings, dim: int) -> Start:
         last = getattr(self, "means_", np.empty((0, 0)))
@@ -475,7 +525,7 @@ class XDGMM(DensityEstimator):
         n_init = 1 if start.whole else self.n_init
         return PreparedData(data).fit_best(each[0], n_init, rng)
 
-    def _take(self, result: EMResult, n_components: int) -> None:
+    def _take(self, result: EMResult, component_counts: Sequence[int]) -> None:
         """Learn what a fit answers."""
         if not all(np.isfinite(getattr(result.mixture, name[:-1])).all() for name in LEARNED):
             raise ValueError(
@@ -485,7 +535,8 @@ class XDGMM(DensityEstimator):
         self.weights_ = result.mixture.weights
         self.means_ = result.mixture.means
         self.covariances_ = result.mixture.covariances
-        self.n_components_ = n_components
+        self.component_counts_ = np.array(component_counts)
+        self.n_components_ = int(np.bincount(self.component_counts_).argmax())
         self.converged_, self.n_iter_ = result.converged, result.n_iter
         self.lower_bound_, self.lower_bounds_ = result.log_likelihood, np.array(result.history)
 
@@ -499,13 +550,4 @@ def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:
         raise ValueError(
             f"Expected a first piece w of at least {count} different rows, as many as components, "
             f"that is like the data; got {len(torch.unique(data.w, dim=0))}."
-        )
-
-
-def _refuse_unseen(data: Observations) -> None:
-    seen = data.projections().abs().sum((0, 1))
-    if (seen == 0).any():
-        raise ValueError(
-            "Expected every dimension to be measured in at least one row of w; "
-            f"got none for column {int(seen.argmin())}. Drop it."
         )

@@ -29,6 +29,15 @@ STARTS_GIVEN = ("weights_init", "means_init", "covariances_init")
 IGNORED_BY_MINIBATCH = {"regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0}
 
 
+AUTO = "auto"
+IGNORED_BY_AUTO: dict[str, Any] = {
+    "floor": 0.0, "regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0,
+    "weights_init": None, "means_init": None, "covariances_init": None,
+    "fixed_weights": None, "fixed_means": None, "fixed_covariances": None, "warm_start": False,
+}  # fmt: skip
+"""What ``n_components="auto"`` decides itself, or has no use for."""
+
+
 def several(value: Any) -> Sequence[Any]:
     """One value or several, as a sequence."""
     return [value] if np.ndim(value) == 0 else list(value)
@@ -40,11 +49,14 @@ def check_settings(model: Any) -> None:
         check_choice(name, getattr(model, name), known)
     for name, least in COUNTS.items():
         check_integer(name, getattr(model, name), least)
-    counts = check_counts(model.n_components)
+    auto = is_auto(model)
+    counts = [1] if auto else check_counts(model.n_components)
     if not len(several(model.floor)):
         raise ValueError("Expected at least one value of floor; got none.")
     if model.n_jobs is not None and model.n_jobs != -1:
         check_integer("n_jobs", model.n_jobs, 1)
+    if auto:
+        _check_auto(model)
     _check_combinations(model, counts)
     for name in ("tol", "regularisation", "learning_rate", "floor"):
         given = getattr(model, name)
@@ -52,6 +64,26 @@ def check_settings(model: Any) -> None:
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
     check_integer("n_folds", model.n_folds, 2)
+
+
+def is_auto(model: Any) -> bool:
+    """Whether the number of components is left to the rows."""
+    return isinstance(model.n_components, str) and model.n_components == AUTO
+
+
+def _check_auto(model: Any) -> None:
+    """Refuse what would be ignored."""
+    if model.method == "minibatch":
+        raise ValueError(
+            'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
+        )
+    for name, plain in IGNORED_BY_AUTO.items():
+        given = getattr(model, name)
+        if np.ndim(given) > 0 or given != plain:
+            raise ValueError(
+                f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
+                f"got {given!r}. Leave it out, or give n_components."
+            )
 
 
 def check_counts(n_components: Any) -> Sequence[Any]:
@@ -183,3 +215,24 @@ def _check_covariances(covariances: Array) -> None:
             "Expected covariances_init symmetric and positive semi-definite; "
             f"got another for component {bad[0]}."
         )
+
+
+def describe_ladder(table: dict[str, NDArray[Any]], n_folds: int) -> str:
+    """Say in one sentence what ``n_components="auto"`` averages, and what it tried."""
+    share, chosen = table["share"], table["chosen"]
+    counts = np.unique(table["n_components"][chosen])
+    floors = np.unique(table["floor"][chosen])
+    shrunken = share[table["shrinkage"] > 0].sum()
+    words = f"Average of Gaussian mixtures with {_listed(counts)} "
+    words += f"component{'s' if counts[-1] > 1 else ''} and floor{'s' if len(floors) > 1 else ''} "
+    words += f"{_listed(floors)}, without each of {n_folds} folds; "
+    words += f"tried were {_listed(np.unique(table['n_components']))}"
+    if shrunken > 0:
+        words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
+        words += "of independent columns"
+    return f"{words}."
+
+
+def _listed(values: NDArray[Any]) -> str:
+    *first, last = (f"{value:g}" for value in values)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,6 +1,6 @@
 """How good a fitted density is, and how far to trust it."""
 
-from deconflow.evaluation.certify import HeldOut, certify
+from deconflow.evaluation.certify import HeldOut, certify, of_held_out
 from deconflow.evaluation.check import check_fit
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
@@ -13,6 +13,7 @@ __all__ = [
     "certify",
     "check_fit",
     "estimate_log_likelihood",
+    "of_held_out",
     "pareto_k",
     "predictive_ranks",
     "rank_gaps",

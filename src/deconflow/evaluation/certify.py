@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,12 +24,19 @@ class HeldOut:
     log_p, weights : Tensor
         ``(N,)`` log-likelihood and weight of each row.
     gain : Tensor or None
-        How much of its log-likelihood is the flows' gain over the mixture.
+        How much of its log-likelihood is the average's gain over the mixtures alone.
     """
 
     log_p: Tensor
     weights: Tensor
     gain: Tensor | None = None
+
+
+def of_held_out(held_out: HeldOut) -> Certificate:
+    """Say how a density did on rows that its fits had not seen."""
+    gain = torch.zeros_like(held_out.log_p) if held_out.gain is None else held_out.gain
+    value, error = _mean_and_error(held_out.log_p, held_out.weights)
+    return Certificate(value, error, *_mean_and_error(gain, held_out.weights))
 
 
 @torch.no_grad()
@@ -51,10 +58,8 @@ def certify(
     gap = _mean_and_error(gaps, torch.ones_like(gaps))
     efficiency = seen.effective_sample_size() / draws
     k = pareto_k(seen.log_weights)
-    gain = torch.zeros_like(held_out.log_p) if held_out.gain is None else held_out.gain
-    return Certificate(
-        *_mean_and_error(held_out.log_p, held_out.weights),
-        *_mean_and_error(gain, held_out.weights),
+    return replace(
+        of_held_out(held_out),
         efficiency=_low_and_median(efficiency),
         refresh_rate=(1.0, 1.0) if refresh_rate is None else _low_and_median(refresh_rate),
         pareto_k=(float(k.median()), float((k > LARGEST_K).double().mean())),

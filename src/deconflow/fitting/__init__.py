@@ -1,7 +1,15 @@
 """The fit loop, its settings and its checkpoints."""
 
-from deconflow.fitting.checkpoint import UnusableCheckpointError
+from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
 from deconflow.fitting.loop import NonFiniteError, evaluate, fit
 from deconflow.fitting.settings import History, Training
 
-__all__ = ["History", "NonFiniteError", "Training", "UnusableCheckpointError", "evaluate", "fit"]
+__all__ = [
+    "Checkpoint",
+    "History",
+    "NonFiniteError",
+    "Training",
+    "UnusableCheckpointError",
+    "evaluate",
+    "fit",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import corner
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow.checks import as_floats
 from deconflow.estimators import Posterior
+from deconflow.plots.marginals import band_of_column, band_words, draw_band
 from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, columns, labels, span
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def corner_figure(
     posterior: Posterior | None = None,
     rows: Sequence[int] = (),
     errors: ArrayLike | None = None,
+    model: Any = None,
 ) -> Figure:
     """Draw noisy data, the deconvolved density, and some rows with their posteriors.
 
@@ -47,6 +49,9 @@ def corner_figure(
         Which rows of ``w`` those are.
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
+    model
+        The fitted estimator, for the 90 % bands of its marginals on the diagonal, where it has
+        replicates.
     """
     samples = columns(samples, "samples")
     dim = samples.shape[1]
@@ -58,6 +63,7 @@ def corner_figure(
         hist_kwargs={"density": True, "color": DENSITY, "lw": 1.8},
     )  # fmt: skip
     axes = np.array(figure.axes).reshape(dim, dim)
+    bands = _draw_bands(axes, model, ends)
     _draw_measured(axes, w, ends)
     if posterior is not None:
         bars = np.zeros((len(rows), dim)) if errors is None else as_floats(errors, "errors")
@@ -68,8 +74,21 @@ def corner_figure(
     if dim == 1:
         _make_room(figure)
     shown = f"{len(rows)} of the rows{'' if errors is None else ', with their errors'}"
-    _draw_legend(figure, "" if posterior is None else shown, small=dim < 3)
+    _draw_legend(figure, "" if posterior is None else shown, bands=bands, small=dim < 3)
     return figure
+
+
+def _draw_bands(axes: NDArray, model: Any, ends: Sequence[tuple[float, float]]) -> bool:
+    """Shade the bands of the marginals; say whether there are any."""
+    if model is None or model.density_.replicates is None:
+        return False
+    for d, limits in enumerate(ends):
+        panel = axes[d, d]
+        band = band_of_column(model.density_, d, limits)
+        assert band is not None
+        draw_band(panel, band)
+        panel.set_ylim(0, max(panel.get_ylim()[1], 1.1 * band.upper.max()))
+    return True
 
 
 def _draw_measured(axes: NDArray, w: NDArray, ends: Sequence[tuple[float, float]]) -> None:
@@ -122,16 +141,19 @@ def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, co
     )  # fmt: skip
 
 
-def _draw_legend(figure: Figure, rows: str, *, small: bool) -> None:
+def _draw_legend(figure: Figure, rows: str, *, bands: bool, small: bool) -> None:
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     words = "deconvolved density (0.5, 1, 1.5, 2 sigma)"
     if small:
         words = words.replace(" (", "\n(")
-    entries = [
+    entries: list[Any] = [
         Line2D([], [], color=DATA, marker=".", ls="", label="measured"),
         Line2D([], [], color=DENSITY, label=words),
     ]
+    if bands:
+        entries.append(Patch(color=DENSITY, alpha=0.25, lw=0, label=band_words()))
     if rows:
         entries += [
             Line2D([], [], color=COLOURS[0], marker="X", ls="", label=rows),

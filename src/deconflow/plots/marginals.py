@@ -1,4 +1,4 @@
-"""One dimension at a time, with what the members of an ensemble disagree about."""
+"""One dimension at a time, with a band that says how far the density may be off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
-from deconflow.estimators import FittedDensity, MixtureFit
+from deconflow.estimators import Band, FittedDensity, MixtureFit
 from deconflow.plots.style import (
     BINS,
     DATA,
@@ -26,6 +26,7 @@ Curve = Callable[[int, Array], Array]
 """Density of dimension ``d`` at points ``x``."""
 
 DRAWS, POINTS = 20_000, 400
+POINTS_OF_BANDS, LEVEL = 200, 0.9
 SMOOTHING = POINTS / 120
 
 
@@ -37,7 +38,7 @@ def marginals(
     axes: Any = None,
     random_state: int = 0,
 ) -> NDArray[Any]:
-    """Draw the density of each dimension, with a band over the members of an ensemble.
+    """Draw the density of each dimension, with its 90 % band.
 
     Parameters
     ----------
@@ -55,9 +56,8 @@ def marginals(
     Returns
     -------
     array of Axes
-        ``(D,)``. The band is the range of the members' densities, where the model has members:
-        flows of an ensemble, or mixtures of an average. These share most of their rows, so the
-        band is narrower than the uncertainty of the density.
+        ``(D,)``. The band is pointwise, that of :meth:`deconflow.FittedDensity.band`; a model
+        without replicates has none.
     """
     refuse_no_model(model)
     draws = model.sample(DRAWS, random_state=random_state)
@@ -65,19 +65,40 @@ def marginals(
     words = labels(names, dim)
     noisy = None if w is None else columns(w, "w", dim)
     row = wrapped(axes, dim)
-    parts = model.density_.averaged()
-    whole = _curve(model.density_, draws)
-    curves = [_curve(part, _draw(part, random_state)) for part in parts]
+    density = model.density_
     for d, ax in enumerate(row):
         ends = _draw_measured(ax, None if noisy is None else noisy[:, d], draws[:, d])
-        x = np.linspace(*ends, POINTS)
-        ax.plot(x, whole(d, x), color=DENSITY, lw=1.8, label="deconvolved")
-        _draw_band(ax, x, [curve(d, x) for curve in curves], _words(parts))
+        band = band_of_column(density, d, ends)
+        if band is None:
+            x = np.linspace(*ends, POINTS)
+            ax.plot(x, _curve(density, draws)(d, x), color=DENSITY, lw=1.8, label="deconvolved")
+        else:
+            ax.plot(band.points, band.value, color=DENSITY, lw=1.8, label="deconvolved")
+            draw_band(ax, band)
         ax.set(xlabel=words[d], xlim=ends, ylim=(0, None), yticks=[])
     row[0].set_ylabel("density")
     row[-1].set_ylim(0, 1.25 * row[-1].get_ylim()[1])  # room for the legend
     row[-1].legend(frameon=False, fontsize="small", loc="upper center", ncols=2)
     return row
+
+
+def band_of_column(density: FittedDensity, d: int, ends: tuple[float, float]) -> Band | None:
+    """Return the band of a dimension over a range; None if the density has no replicates."""
+    if density.replicates is None:
+        return None
+    x = np.linspace(*ends, POINTS_OF_BANDS)
+    return density.band(x, column=d, level=LEVEL)
+
+
+def draw_band(ax: Any, band: Band) -> None:
+    """Shade what lies between the ends of a band, and name it for a legend."""
+    style = {"color": DENSITY, "alpha": 0.25, "lw": 0, "label": band_words(band.level)}
+    ax.fill_between(band.points, band.lower, band.upper, **style)
+
+
+def band_words(level: float = LEVEL) -> str:
+    """Say what a shaded band is."""
+    return f"{100 * level:g} % band"
 
 
 def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float]:
@@ -88,27 +109,6 @@ def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float
     style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
     ax.hist(w, bins=BINS, range=ends, **style)
     return ends
-
-
-def _words(parts: Sequence[FittedDensity]) -> str:
-    """Say what the band is the range of."""
-    if len(parts) < 2:
-        return "no band: a single fit"
-    kind = "mixtures" if isinstance(parts[0], MixtureFit) else "flows"
-    return f"range of the {len(parts)} averaged {kind}"
-
-
-def _draw_band(ax: Any, x: Array, curves: list[Array], words: str) -> None:
-    if len(curves) < 2:
-        ax.plot([], [], " ", label=words)
-        return
-    low, high = np.min(curves, axis=0), np.max(curves, axis=0)
-    ax.fill_between(x, low, high, color=DENSITY, alpha=0.25, lw=0, label=words)
-
-
-def _draw(density: FittedDensity, random_state: int) -> Array | None:
-    """Draw from a member, unless its marginals have a closed form."""
-    return None if isinstance(density, MixtureFit) else density.sample(DRAWS, random_state)
 
 
 def _curve(density: FittedDensity, draws: Array | None) -> Curve:

@@ -105,6 +105,7 @@ def _has_bars(model: Any) -> bool:
     """Whether a fit shows its progress itself; one of a single mixture does not."""
     given = model.get_params()
     single = given.get("n_average") == 1 and np.size(given["n_components"]) == 1
+    single = single and given["n_components"] != "auto"
     return "verbose" in given and not single
 
 

@@ -10,6 +10,10 @@ from typing import Any
 COMPONENTS = (1, 2, 4, 8)
 ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 MANY_ROWS = 10**6
+CHOICE = {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"}
+"""What Extreme Deconvolution chooses from where settings say that it is not to find it itself."""
+
+LEFT_TO_AUTO = {*CHOICE, "method", "n_init", "regularisation", "split_merge"}
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,20 @@ class Method:
 
 METHODS = {
     "auto": Method(
-        "Deconvolver", "mixtures and flows, chosen and mixed on held-out rows", resumable=True
+        "Deconvolver", "mixtures, log-splines and flows, averaged by held-out rows", resumable=True
     ),
     "xd": Method(
         "XDGMM",
         "Extreme Deconvolution: a Gaussian mixture; quick",
-        {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"},
+        {"n_components": "auto"},
+    ),
+    "bayes": Method(
+        "BayesianXDGMM",
+        "Bayesian Gaussian mixture: averages over all that fit, nothing to choose",
+        resumable=True,
     ),
     "flow": Method("FlowDeconvolver", "one normalizing flow", resumable=True),
+    "spline": Method("LogSplineDeconvolver", "penalised log density; one or two columns"),
     "kde": Method("DeconvolvingKDE", "deconvolving kernel density estimate; up to three columns"),
     "wavelet": Method("WaveletDeconvolver", "wavelets; one column"),
 }
@@ -98,13 +108,14 @@ def make_estimator(
     cls = ESTIMATORS[chosen.class_name]
     known = cls().get_params()
     parameters = dict(chosen.settings)
-    if "n_components" in parameters:
+    given = _parse(settings, known, method)
+    if "n_components" in parameters and LEFT_TO_AUTO & given.keys():
+        parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in known}
-    given = _parse(settings, known, method)
     if given.get("n_average") == 1:
         parameters.pop("average_over", None)  # of no meaning, and not worth a line
     model = cls(**(parameters | given))

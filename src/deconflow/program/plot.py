@@ -132,7 +132,9 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
 
     samples = saved.estimator.sample(DRAWS, random_state=seed)
     if not rows:
-        return plots.corner_figure(data.some(SHOWN).w, samples, names=saved.labels)
+        return plots.corner_figure(
+            data.some(SHOWN).w, samples, names=saved.labels, model=saved.estimator
+        )
     places = data.named(rows)
     w, noise = data.w[places], data.noise[places]
     posterior = saved.estimator.posterior(w, noise=noise, n_samples=300, random_state=seed)
@@ -140,6 +142,7 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
     return plots.corner_figure(
         np.concatenate([w, others]), samples, names=saved.labels, posterior=posterior,
         rows=range(len(rows)), errors=noise.variance().sqrt().expand(len(rows), -1).numpy(),
+        model=saved.estimator,
     )  # fmt: skip
 
 

@@ -19,8 +19,7 @@ from deconflow.program.plot import KINDS, Measured, draw, measured_rows, need_pl
 CAPTIONS = {
     "corner": "Measured values in grey, the deconvolved density in blue.",
     "marginals": "Each column: what was measured, and the density of the truth. The band, where "
-    "there is one, is the range of the averaged fits; these share most of their rows, so the "
-    "uncertainty is larger.",
+    "there is one, should hold the true density at nine of ten places.",
     "history": "How the model came about: larger is better.",
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",

@@ -95,7 +95,7 @@ def expectation(
     sums = Sums(np.empty(rows.n_rows), np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
     if responsibilities:
         sums.responsibilities = np.empty((rows.n_rows, K))
-    passes = [_Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
+    passes = [Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
     worth = sum(one.work for one in passes) // SMALLEST_JOB
     workers = min(cpus(threads), worth) if worth > 1 else 1
     if workers > 1:
@@ -139,7 +139,7 @@ def arithmetic(block: Block, widest: float = 0.0) -> tuple[Pointer, Pointer]:
     return pointers(generic.density, generic.moments)
 
 
-class _Pass:
+class Pass:
     """One block seen by one mixture."""
 
     def __init__(self, block: Block, mixture: GaussianMixture, moments: bool, keep: bool) -> None:

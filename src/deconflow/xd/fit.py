@@ -39,6 +39,8 @@ class FitSettings:
     n_components: int
     floor: float = 0.0
     regularisation: float = 0.0
+    shrinkage: float = 0.0
+    """Rows that a prior on each covariance counts as: see :meth:`PreparedData.typical`."""
     init: str = "kmeans"
     split_merge: int = 0
     stopping: Stopping = field(default_factory=Stopping)
@@ -52,13 +54,15 @@ class FitSettings:
         floor = _smallest_variance(prepared.data, rows) * np.eye(rows.dim)
         if self.floor > 0:
             floor = floor + self.floor * prepared.noise
-        prior = None
+        prior, prior_rows = None, 1.0
         if self.regularisation > 0:
             prior = np.diag(self.regularisation / rows.units.scale.numpy() ** 2)
+        elif self.shrinkage > 0:
+            prior, prior_rows = prepared.typical(self.n_components, floor), self.shrinkage
         if self.fixed is None:
-            return Constraints.free(self.n_components, floor, prior)
+            return Constraints.free(self.n_components, floor, prior, prior_rows)
         flags = (np.broadcast_to(each, (self.n_components,)).copy() for each in self.fixed)
-        return Constraints(floor, prior, *flags)
+        return Constraints(floor, prior, *flags, prior_rows=prior_rows)
 
     def with_threads(self, threads: int) -> FitSettings:
         """Return the same settings for fits that use at most so many threads."""
@@ -76,6 +80,24 @@ class PreparedData:
     def noise(self) -> Array:
         """The unit of the floor: to find it, some laws are fitted."""
         return mean_noise(self.data, self.rows.units)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the truth, by one Gaussian, in the units of the rows."""
+        alone = FitSettings(1, stopping=Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1))
+        one = self.fit(alone, np.random.RandomState(0)).mixture
+        return self.rows.units.mixture_to_standard(one).covariances[0]
+
+    def typical(self, n_components: int, floor: Array) -> Array:
+        r"""Return the covariance that few rows are helped by, in the units of the rows.
+
+        .. math:: W = \mathrm{diag}(C) / K^{2/D}
+
+        with the truth's covariance ``C``: columns that are independent within a component, and
+        ``K`` components that fill the volume of one.
+        """
+        size = np.diag(self.covariance) / n_components ** (2 / self.rows.dim)
+        return with_floor(np.diag(size)[None], floor)[0]
 
     def start(self, settings: FitSettings, rng: np.random.RandomState) -> GaussianMixture:
         """Make a start, in the user's units."""
@@ -156,3 +178,8 @@ def fit_exact(values: Array, n_components: int, seed: int) -> GaussianMixture:
     prepared = PreparedData(Observations.from_arrays(values, exact))
     settings = FitSettings(n_components, stopping=Stopping(tol=1e-5, accelerate=True, threads=1))
     return prepared.fit(settings, check_random_state(seed)).mixture
+
+
+def n_parameters(n_components: int, dim: int) -> int:
+    """Count the free parameters of a mixture with full covariances."""
+    return n_components * (1 + dim + dim * (dim + 1) // 2) - 1

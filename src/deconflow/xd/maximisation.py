@@ -2,7 +2,7 @@ r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,11 @@ class Constraints:
         ``(D, D)``, positive definite: every covariance is at least this,
         :math:`V - F \succeq 0`. None to take covariances as they come.
     prior : array or None
-        ``(D, D)``: covariances are ``(sum + prior) / (q0 + 1)``; None for no prior.
+        ``(D, D)``: covariances are ``(sum + r prior) / (q0 + r)``; None for no prior.
     fixed_weights, fixed_means, fixed_covariances : array
         Boolean ``(K,)``: components that keep them.
+    prior_rows : float
+        ``r``, the rows that the prior counts as.
     """
 
     floor: Array | None
@@ -38,20 +40,25 @@ class Constraints:
     fixed_weights: Flags
     fixed_means: Flags
     fixed_covariances: Flags
+    prior_rows: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def free(
-        cls, n_components: int, floor: Array | None, prior: Array | None = None
+        cls,
+        n_components: int,
+        floor: Array | None,
+        prior: Array | None = None,
+        prior_rows: float = 1.0,
     ) -> Constraints:
         """Nothing fixed."""
         none = np.zeros(n_components, dtype=bool)
-        return cls(floor, prior, none, none, none)
+        return cls(floor, prior, none, none, none, prior_rows=prior_rows)
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
 
-        The M-step ``(sum + W) / (q0 + 1)`` maximises the likelihood times
-        :math:`|V|^{-1/2} \exp(-\mathrm{tr}(W V^{-1}) / 2)` for each component.
+        The M-step ``(sum + r W) / (q0 + r)`` maximises the likelihood times
+        :math:`|V|^{-r/2} \exp(-r \, \mathrm{tr}(W V^{-1}) / 2)` for each component.
         """
         if self.prior is None:
             return 0.0
@@ -59,7 +66,7 @@ class Constraints:
         traces = np.trace(
             np.linalg.solve(free, np.broadcast_to(self.prior, free.shape)), axis1=1, axis2=2
         )
-        return float(-0.5 * (np.linalg.slogdet(free)[1] + traces).sum())
+        return float(-0.5 * self.prior_rows * (np.linalg.slogdet(free)[1] + traces).sum())
 
     def but_for(self, free: list[int]) -> Constraints:
         """Return the same with all other components fixed."""
@@ -109,7 +116,8 @@ def maximisation(mixture: GaussianMixture, sums: Sums, constraints: Constraints)
         new = scatter / q0[..., None] - step[:, :, None] * step[:, None, :]
     else:
         scatter -= q0[..., None] * step[:, :, None] * step[:, None, :]
-        new = (scatter + constraints.prior) / (q0[..., None] + 1.0)
+        rows = constraints.prior_rows
+        new = (scatter + rows * constraints.prior) / (q0[..., None] + rows)
     new = with_floor(_even(new), constraints.floor)
     keep = constraints.fixed_covariances | ~alive
     new[keep] = V[keep]

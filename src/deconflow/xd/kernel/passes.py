@@ -54,6 +54,34 @@ def _pick(source: np.ndarray, rows: np.ndarray, count: int, target: np.ndarray) 
             picked[r] = column[rows[r]]
 
 
+@compiled_rows()
+def log_joint(
+    density, w, s, log_share, log_a, m, v,  # noqa: ANN001
+    start, stop, logq, top, determinant, scratch,  # noqa: ANN001
+) -> None:  # fmt: skip
+    """Write the log density of the rows ``start:stop`` with every component and noise part.
+
+    ``logq`` is ``(C * J, n)``, the noise's parts innermost; ``top`` gets the largest for each row.
+    """
+    n_parts, n = len(s), stop - start
+    for r in range(n):
+        top[r] = -np.inf
+    for p in range(len(logq)):
+        k, j = p // n_parts, p % n_parts
+        row = logq[p]
+        density(w[min(j, len(w) - 1)], s[j], v[k], m[k], start, stop, row, determinant)
+        log_rows(determinant, scratch, n)
+        base = log_a[k]
+        for r in range(n):
+            row[r] = base + 0.5 * (determinant[r] - row[r])
+        if len(log_share) > 0:
+            share = log_share[j, start:stop]
+            for r in range(n):
+                row[r] += share[r]
+        for r in range(n):
+            top[r] = max(top[r], row[r])
+
+
 @compiled_rows(PASS)
 def pass_over(
     density, moments, w, s, log_share, omega, log_a, m, v,  # noqa: ANN001
@@ -91,29 +119,14 @@ def pass_over(
     n_parts, n_components, width = len(s), len(m), WIDTH
     logq = np.empty((n_components * n_parts, width))
     top, total = np.empty(width), np.empty(width)
-    scratch, determinant = np.empty(width), np.empty(width)
+    scratch = np.empty(width)
     rows, q = np.empty(width, np.int64), np.empty(width)
     few_w, few_s = np.empty((w.shape[1], width)), np.empty((s.shape[1], width))
     for start in range(first * size, min(last * size, len(log_p)), width):
         stop = min(start + width, len(log_p))
         piece = start // size
         n = stop - start
-        for r in range(n):
-            top[r] = -np.inf
-        for p in range(len(logq)):
-            k, j = p // n_parts, p % n_parts
-            row = logq[p]
-            density(w[min(j, len(w) - 1)], s[j], v[k], m[k], start, stop, row, determinant)
-            log_rows(determinant, scratch, n)
-            base = log_a[k]
-            for r in range(n):
-                row[r] = base + 0.5 * (determinant[r] - row[r])
-            if len(log_share) > 0:
-                share = log_share[j, start:stop]
-                for r in range(n):
-                    row[r] += share[r]
-            for r in range(n):
-                top[r] = max(top[r], row[r])
+        log_joint(density, w, s, log_share, log_a, m, v, start, stop, logq, top, total, scratch)
         _responsibilities(logq, top, total, scratch, n)
         answer = log_p[start:stop]
         for r in range(n):

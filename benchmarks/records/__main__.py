@@ -1,0 +1,92 @@
+"""Run sections of the records, and write the page.
+
+    python -m benchmarks.records [gamma batting real sparse honest] [--estimator NAME ...]
+    python -m benchmarks.records --page          # write docs/records.md from the records
+    python -m benchmarks.records --check         # say whether the page agrees with them
+
+Every fit is kept in ``results/records.json`` as soon as it is done. Runs that this code has made
+are not repeated; those of other code are, unless ``--keep`` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.record import RESULTS
+from benchmarks.records import estimators, page
+from benchmarks.records.sections import SECTIONS, open_runs
+from benchmarks.runs import DATA, ROOT
+
+
+def main() -> int:
+    """Do what the command line says; 1 if the page does not agree with the records."""
+    options = _parser().parse_args()
+    try:
+        if options.check:
+            wrong = page.check(options.document, options.results)
+            print("\n".join(wrong) or "The page agrees with the records.")
+            return 1 if wrong else 0
+        if not options.page:
+            _run(options)
+        else:
+            written = page.refresh(options.document, options.results)
+            print(f"{options.document.name} {'written' if written else 'is up to date'}.")
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    unknown = [name for name in options.sections if name not in SECTIONS]
+    if unknown:
+        raise ValueError(f"Expected sections of {', '.join(SECTIONS)}; got {unknown[0]!r}.")
+    runs = open_runs(options.results, keep=options.keep)
+    for name in options.sections or SECTIONS:
+        section = SECTIONS[name]
+        chosen = options.estimator or [e for e in section.estimators if estimators.available(e)]
+        tasks = section.tasks(tuple(chosen), _tuple(options.seeds), shape=_tuple(options.shapes),
+                              rows=_tuple(options.rows), table=_tuple(options.tables))  # fmt: skip
+        left = [task for task in tasks if not runs.done(task)]
+        print(f"{name}: {len(tasks)} runs, {len(left)} to make", file=sys.stderr)
+        for task in left:
+            runs.add(section.run(task, options.data))
+            print(json.dumps(_short(runs.runs[-1])), flush=True)
+
+
+def _short(run: dict[str, object]) -> dict[str, object]:
+    """What is worth a line of a run."""
+    left_out = ("density", "candidates", "code", "quantiles", "span")
+    return {key: value for key, value in run.items() if key not in left_out and value is not None}
+
+
+def _tuple(values: list[object] | None) -> tuple[object, ...] | None:
+    return tuple(values) if values else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.records", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("sections", nargs="*", help=f"Of {', '.join(SECTIONS)}; all if none is named.")
+    add("--estimator", nargs="+", choices=list(estimators.LABELS), help="Those of the section.")
+    add("--seeds", type=int, nargs="+", help="Those of the bars if not given.")
+    add("--shapes", type=int, nargs="+", help="gamma: only these k.")
+    add("--rows", type=int, nargs="+", help="gamma: only these N.")
+    add("--tables", nargs="+", help="real: only these tables.")
+    add("--results", type=Path, default=RESULTS, help="Folder of the records.")
+    add("--data", type=Path, default=DATA, help="Folder of the tables.")
+    add("--document", type=Path, default=ROOT / "docs" / "records.md")
+    add("--keep", action="store_true", help="Runs of other code count as done.")
+    add("--page", action="store_true", help="Write the page and its pictures.")
+    add("--check", action="store_true", help="Say whether the page agrees with the records.")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The estimators that the records compare, by their names."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import deconflow
+from benchmarks.laws import Array
+from deconflow.program.methods import make_estimator
+
+LABELS = {
+    "deconvolver": "`Deconvolver()`",
+    "quick": "`Deconvolver(quick=True)`",
+    "bayes": "`BayesianXDGMM()`",
+    "spline": "`LogSplineDeconvolver()`",
+    "xd": "`deconflow fit --method xd`",
+    "xd-average": "`XDGMM([1, 2, 3, 6], floor=[.1, .3], n_average=4)`",
+    "xd-1": "`XDGMM(1)`",
+    "xd-2": "`XDGMM(2)`",
+    "xd-4": "`XDGMM([1, 2, 4], n_average=3)`",
+}
+
+
+def make(name: str, n_rows: int, seed: int) -> Any:
+    """Make an unfitted estimator by its name.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name, or this version of the library does not have it.
+    """
+    if name not in _MAKERS:
+        raise ValueError(f"Expected --estimator of {', '.join(_MAKERS)}; got {name!r}.")
+    if not available(name):
+        raise ValueError(
+            f"Expected a version of deconflow with {LABELS[name]} for --estimator {name}; "
+            f"got {deconflow.__version__} without it. Leave it out."
+        )
+    return _MAKERS[name](n_rows, seed)
+
+
+def available(name: str) -> bool:
+    """Whether this version of the library has an estimator."""
+    return hasattr(deconflow, _CLASSES.get(name, "XDGMM"))
+
+
+def fit(name: str, seed: int, w: Array, noise: Any) -> tuple[Any, float]:
+    """Fit an estimator; return it, and the seconds that took."""
+    model = make(name, len(w), seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters of them is in the scores
+        begin = time.perf_counter()
+        model.fit(w, noise=noise)
+        return model, time.perf_counter() - begin
+
+
+_CLASSES = {"bayes": "BayesianXDGMM", "spline": "LogSplineDeconvolver"}
+
+
+def _by_class(name: str, *args: Any, **settings: Any) -> Callable[[int, int], Any]:
+    def make_one(n_rows: int, seed: int) -> Any:
+        model = getattr(deconflow, name)(*args, **settings)
+        seeded = {"random_state": seed} if "random_state" in model.get_params() else {}
+        return model.set_params(**seeded)
+
+    return make_one
+
+
+_MAKERS: dict[str, Callable[[int, int], Any]] = {
+    "deconvolver": _by_class("Deconvolver"),
+    "quick": _by_class("Deconvolver", quick=True),
+    "bayes": _by_class("BayesianXDGMM"),
+    "spline": _by_class("LogSplineDeconvolver"),
+    "xd": lambda n_rows, seed: make_estimator("xd", n_rows, random_state=seed),
+    "xd-average": _by_class("XDGMM", [1, 2, 3, 6], floor=[0.1, 0.3], n_average=4),
+    "xd-1": _by_class("XDGMM", 1),
+    "xd-2": _by_class("XDGMM", 2),
+    "xd-4": _by_class("XDGMM", [1, 2, 4], n_average=3),
+}

@@ -1,0 +1,60 @@
+"""One section of the records: which runs it has, and how one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.runs import Run
+
+KEYS = ("section", "estimator", "seed", "shape", "rows", "table", "noise")
+"""What tells one run from another; a section uses some of these."""
+
+Task = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page.
+
+    Attributes
+    ----------
+    name : str
+        Its name for the command.
+    estimators : tuple of str
+        Which are run by default, of those that this version of the library has.
+    seeds : tuple of int
+        Default seeds.
+    cells : mapping
+        Values of every further key; all combinations are run.
+    run : callable
+        Makes one run, from its task and the folder of the data.
+    """
+
+    name: str
+    estimators: tuple[str, ...]
+    seeds: tuple[int, ...]
+    cells: Mapping[str, tuple[Any, ...]]
+    run: Callable[[Task, Path], Run]
+
+    def tasks(
+        self,
+        estimators: tuple[str, ...] | None = None,
+        seeds: tuple[int, ...] | None = None,
+        **only: tuple[Any, ...] | None,
+    ) -> list[Task]:
+        """Return the runs of this section, or some of them, cheap cells first."""
+        cells = {
+            key: tuple(v for v in values if v in (only.get(key) or values))
+            for key, values in self.cells.items()
+        }
+        return [
+            {"section": self.name, "estimator": estimator, "seed": seed}
+            | dict(zip(cells, cell, strict=True))
+            for cell in product(*cells.values())
+            for estimator in (self.estimators if estimators is None else estimators)
+            for seed in (self.seeds if seeds is None else seeds)
+        ]

@@ -1,0 +1,154 @@
+"""What is averaged: kinds of fits, each made without every fold of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from deconflow._types import Array
+from deconflow.auto.plan import Plan
+from deconflow.auto.stacking import stack
+from deconflow.auto.training import Member
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.xd import AveragedFit, PreparedData, lay_out, log_p
+
+Part = GaussianMixture | list[Member]
+"""What a candidate has learned without one fold: a mixture, or some flows."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a fit may use: processors, a folder for checkpoints, a progress bar."""
+
+    n_jobs: int
+    checkpoint: Path | None = None
+    progress: bool = False
+
+    def file(self, name: str) -> Path | None:
+        """Name the checkpoint of a part of the fit."""
+        return None if self.checkpoint is None else self.checkpoint / f"{name}.ckpt"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One kind of fit.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    held_out : array
+        ``(N,)`` log-likelihood of each row by the fit that has not seen it; NaN where no fit was
+        asked.
+    parts : list
+        What was learned without each fold; flows may have fewer than there are folds.
+    """
+
+    name: str
+    held_out: Array
+    parts: list[Part]
+
+    @property
+    def mixtures(self) -> list[GaussianMixture]:
+        """The mixtures without each fold; empty for flows."""
+        return [part for part in self.parts if isinstance(part, GaussianMixture)]
+
+    @property
+    def flows(self) -> list[list[Member]]:
+        """The flows without each fold; empty for mixtures."""
+        return [part for part in self.parts if isinstance(part, list)]
+
+
+@dataclass
+class Task:
+    """What every kind of candidate is given.
+
+    Attributes
+    ----------
+    data : Observations
+        Rows in standardised units.
+    averaged : AveragedFit
+        The average of mixtures: folds, settings, and where others start.
+    plan : Plan
+        How much to do.
+    resources : Resources
+        What it may use.
+    seed : int
+        Seed of the fit.
+    so_far : list of Candidate
+        The candidates before this one.
+    notes : list of str
+        What users should know of candidates that were left out.
+    """
+
+    data: Observations
+    averaged: AveragedFit
+    plan: Plan
+    resources: Resources
+    seed: int
+    so_far: list[Candidate] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _prepared: dict[int, PreparedData] = field(default_factory=dict)
+    _singles: dict[int, GaussianMixture] = field(default_factory=dict)
+
+    def progress(self, what: str, total: int, unit: str) -> Any:
+        """Make a progress bar, shown if the user wants one."""
+        return tqdm(desc=what, total=total, unit=unit, disable=not self.resources.progress)
+
+    def prepared(self, fold: int) -> PreparedData:
+        """Return the rows but for a fold, laid out for mixtures."""
+        if fold not in self._prepared:
+            kept = torch.from_numpy(self.averaged.folds[fold].kept)
+            self._prepared[fold] = PreparedData(self.data[kept])
+        return self._prepared[fold]
+
+    def single(self, fold: int) -> GaussianMixture:
+        """Return one mixture without a fold, where others start and what proposes for flows."""
+        if fold not in self._singles:
+            rng = np.random.RandomState(self.seed + 1000 + fold)
+            self._singles[fold] = self.prepared(fold).fit(self.averaged.settings, rng).mixture
+        return self._singles[fold]
+
+    def unscored(self) -> Array:
+        """Return log-likelihoods of which none is known yet."""
+        return np.full(len(self.data), np.nan)
+
+
+FEWEST_COLUMNS = 3
+"""Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
+and log-splines, which take seconds."""
+PRIOR_ROWS = {"mixtures": 0.5, "spline": 3.0, "bayes": 2.0, "flows": 1.0}
+"""How many rows more than there are speak for each kind; see :mod:`deconflow.auto.stacking`."""
+
+
+def weigh(candidates: list[Candidate], row_weights: Array, rng: np.random.RandomState) -> Array:
+    """Return the shares of candidates, by the rows that all of them were scored on."""
+    log_p, rows = compared(candidates)
+    prior = np.array([PRIOR_ROWS[each.name] for each in candidates])
+    return stack(log_p, row_weights[rows], prior, rng)
+
+
+def score_folds(task: Task, mixtures: list[GaussianMixture]) -> Array:
+    """Return the log-likelihood ``(N,)`` of each row under the mixture that left its fold out."""
+    held_out = task.unscored()
+    for fold, mixture in zip(task.averaged.folds, mixtures, strict=True):
+        rows = lay_out(task.data[torch.from_numpy(fold.held)])
+        held_out[fold.held] = log_p(mixture, rows, task.resources.n_jobs)
+    return held_out
+
+
+def compared(candidates: list[Candidate]) -> tuple[Array, NDArray[np.int64]]:
+    """Return ``(C, n)`` log-likelihoods of the rows that all candidates were scored on, and these.
+
+    The rows are given by their numbers.
+    """
+    log_p = np.stack([each.held_out for each in candidates])
+    rows = np.flatnonzero(np.isfinite(log_p).all(axis=0))
+    return log_p[:, rows], rows

@@ -1,0 +1,76 @@
+"""Flows as a candidate: some without each fold, and no more where the first get no weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from deconflow._types import Array
+from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Part, Task, weigh
+from deconflow.auto.parallel import train_all
+from deconflow.auto.training import Job, Member
+from deconflow.densities import Architecture, Density, Ensemble
+from deconflow.evaluation import estimate_log_likelihood
+from deconflow.posteriors import RowsWithProposals
+from deconflow.xd import row_weights
+
+NAME = "flows"
+TRIED_FOLDS = 2
+"""Folds after which flows that get no weight are given up."""
+
+
+def fit_flows(task: Task) -> Candidate | None:
+    """Train flows without each fold, and score them on it.
+
+    Flows whose weight beside the other candidates is nothing after some folds are left there:
+    they are scored on these alone.
+    """
+    if sum(task.plan.flows) == 0 or task.data.latent_dim < FEWEST_COLUMNS:
+        return None
+    jobs = _jobs(task)
+    first, rest = jobs[:TRIED_FOLDS], jobs[TRIED_FOLDS:]
+    held_out, parts = task.unscored(), list[Part]()
+    for some in (first, rest):
+        trained = train_all(
+            some, task.resources.n_jobs, progress=task.resources.progress, what="flows"
+        )
+        for job, members in zip(some, trained, strict=True):
+            _score(task, len(parts), job, members, held_out)
+            parts.append(members)
+        candidate = Candidate(NAME, held_out, parts)
+        if not _wanted(task, candidate):
+            return candidate
+    return candidate
+
+
+def ensemble_of(members: list[Member], dim: int, size: Architecture) -> Density:
+    """Average flows."""
+    return Ensemble([member.density(dim, size) for member in members])
+
+
+def _jobs(task: Task) -> list[Job]:
+    """Plan a stack of flows without each fold, proposed by a mixture without it."""
+    jobs, averaged = [], task.averaged
+    for f, (fold, count) in enumerate(zip(averaged.folds, task.plan.flows, strict=False)):
+        if count == 0:
+            continue
+        kept, seed = task.data[torch.from_numpy(fold.kept)], task.seed + 1000 + f
+        file = task.resources.file(f"flows{f}")
+        jobs.append(Job(kept, task.single(f), count, task.plan, seed, file))
+    return jobs
+
+
+def _score(task: Task, f: int, job: Job, members: list[Member], held_out: Array) -> None:
+    """Write the log-likelihoods of rows of a fold that these flows have not seen."""
+    plan = task.plan
+    seen = task.averaged.folds[f].held[: -(-plan.scored_rows // len(task.averaged.folds))]
+    density = ensemble_of(members, task.data.latent_dim, plan.size)
+    rows = RowsWithProposals.of(task.data[torch.from_numpy(seen)], job.mixture, torch.float32)
+    held_out[seen] = estimate_log_likelihood(density, rows, plan.checked_draws).log_p
+
+
+def _wanted(task: Task, candidate: Candidate) -> bool:
+    """Whether flows get any weight beside the others."""
+    candidates = [*task.so_far, candidate]
+    shares = weigh(candidates, row_weights(task.data), np.random.RandomState(task.seed))
+    return bool(shares[-1] > 0)

@@ -1,0 +1,86 @@
+r"""A density on a grid as a mixture of Gaussians, for answers in closed form.
+
+.. math:: p(v) \approx \sum_k a_k \, N(v; m_k, s^2), \quad
+          a_k \leftarrow a_k \sum_g \pi_g \frac{N(x_g; m_k, s^2)}{\sum_j a_j N(x_g; m_j, s^2)}
+
+with Gaussians at even nodes :math:`m_k`, as wide as 0.8 of their distance, and masses
+:math:`\pi_g` of the grid's points. The step is that of Richardson and Lucy, each of which brings
+the mixture nearer to the density, so that weights make up for the width of the Gaussians.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deconflow._types import Array
+from deconflow.classical.grid import GridDensity
+from deconflow.mixtures import GaussianMixture
+
+NODES = {1: 240, 2: 80}
+"""Most nodes per dimension."""
+FEWEST_STEPS = 2.0
+"""Least distance of nodes, in steps of the grid: nearer ones would follow its hats."""
+WIDTH = 0.8
+ROUNDS, SETTLED = 200, 1e-7
+NEGLIGIBLE = 1e-7
+"""Components are dropped that have less than this share of the mean weight."""
+MOST = 3000
+"""Most components."""
+
+
+def grid_mixture(density: GridDensity) -> GaussianMixture:
+    """Write a density on a grid in one or two dimensions as a mixture of Gaussians.
+
+    At most 240 Gaussians in one dimension and 3,000 in two, and one for the normal law behind the
+    grid. The divergence of the mixture from the density is below 5e-4 for densities that are
+    smooth over four steps of the grid (narrower features were seen to cost up
+    to .01); a jump at a bound is blurred to the width of a Gaussian,
+    and some of its mass leaves the bound.
+    """
+    mass = density.mass
+    kernels, nodes, sds = zip(*(_kernel(density, d) for d in range(density.dim)), strict=True)
+    weights = _deconvolved(mass, kernels)
+    least = np.sort(weights, axis=None)[-min(MOST, weights.size)]
+    kept = (weights > NEGLIGIBLE * weights.mean()) & (weights >= least)
+    places = np.stack(np.meshgrid(*nodes, indexing="ij"), -1)[kept]
+    shares = weights[kept] * (1 - density.background) / weights[kept].sum()
+    covariances = np.broadcast_to(np.diag(np.square(sds)), (len(shares), *[density.dim] * 2))
+    if density.background > 0:
+        shares = np.append(shares, density.background)
+        places = np.concatenate([places, density.mean[None]])
+        behind = density.factor @ density.factor.T
+        covariances = np.concatenate([covariances, behind[None]])
+    return GaussianMixture(shares, places, np.array(covariances))
+
+
+def _kernel(density: GridDensity, d: int) -> tuple[Array, Array, float]:
+    """Gaussians at the points of one dimension ``(points, nodes)``, their nodes and width."""
+    n, step = density.values.shape[d], float(density.step[d])
+    count = int(min(NODES[density.dim], np.floor((n - 1) / FEWEST_STEPS) + 1))
+    places = np.linspace(0, n - 1, max(count, 2))
+    sd = WIDTH * (places[1] - places[0])
+    z = (np.arange(n)[:, None] - places) / sd
+    kernel = np.exp(-0.5 * z * z) / (sd * np.sqrt(2 * np.pi))
+    return kernel, density.low[d] + step * places, sd * step
+
+
+def _deconvolved(mass: Array, kernels: tuple[Array, ...]) -> Array:
+    """Weights of the nodes by Richardson and Lucy's steps, until a hundred gain nothing."""
+    weights = _apply(mass, [kernel.T for kernel in kernels])
+    weights = weights / weights.sum()
+    used, before = mass > 0, -np.inf
+    floor = np.finfo(float).tiny
+    for i in range(ROUNDS):
+        blurred = np.maximum(_apply(weights, kernels), floor)
+        weights = weights * _apply(mass / blurred, [kernel.T for kernel in kernels])
+        if i % 50 == 0:
+            now = float(mass[used] @ np.log(blurred[used]))
+            if now - before < SETTLED:
+                break
+            before = now
+    return weights / weights.sum()
+
+
+def _apply(table: Array, kernels: tuple[Array, ...] | list[Array]) -> Array:
+    """Multiply each axis by its kernel."""
+    return kernels[0] @ table if len(kernels) == 1 else kernels[0] @ table @ kernels[1].T

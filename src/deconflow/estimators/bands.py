@@ -1,0 +1,200 @@
+r"""Pointwise bands: between which values the density of the truth, or a quantile of it, may lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import cumulative_trapezoid
+
+from deconflow._types import Array
+from deconflow.checks import as_floats, as_tensor, check_number
+from deconflow.estimators.posterior import column_numbers
+from deconflow.estimators.replicates import Answer, Replicates
+from deconflow.frames import plain_table, refuse_other_names
+
+DRAWS, POINTS, FINE_POINTS = 20_000, 200, 400
+ENDS, PAD = 0.001, 0.05
+"""A grid holds all but this share of the draws on each side, and so much of its width more."""
+
+
+@dataclass(frozen=True, repr=False)
+class Band:
+    """Numbers that a density has at some points, each with an interval.
+
+    Each interval should hold the truth with probability ``level``; all of them together do so
+    less often.
+
+    Attributes
+    ----------
+    points : array
+        ``(N, D)``, or ``(N,)`` for one column: where the density is asked for. Of quantiles: their
+        shares ``(N,)``.
+    value, lower, upper : array
+        ``(N,)`` densities, or quantiles, and the ends of their intervals.
+    level : float
+        The share of such intervals that should hold the truth.
+    names : list of str
+        What the columns of ``points`` are called.
+    """
+
+    points: Array
+    value: Array
+    lower: Array
+    upper: Array
+    level: float
+    names: list[str]
+
+    def __repr__(self) -> str:
+        return f"Band({', '.join(self.names)}: {len(self.value)} points, level {self.level:g})"
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame: the points, then value, lower and upper."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                "Expected pandas to be installed, because data frames need it; got none. "
+                "Run: pip install 'deconflow[tables]'",
+                name="pandas",
+            ) from error
+        parts = np.column_stack([self.points, self.value, self.lower, self.upper])
+        return pd.DataFrame(parts, columns=[*self.names, "value", "lower", "upper"])
+
+
+class Banded(Protocol):
+    """A fitted density, as far as its bands need it."""
+
+    names: list[str]
+    replicates: Replicates | None
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+
+    def log_prob(self, v: ArrayLike) -> Array:
+        """Log density ``(N,)``."""
+
+    def sample(self, n: int, random_state: int) -> Array:
+        """Draw ``(n, D)``."""
+
+    def marginal(self, columns: Any) -> Any:
+        """Return the density of some columns."""
+
+
+def band_of(density: Banded, points: Any, column: Any, level: float, quantiles: Any) -> Band:
+    """Make a band of a density; see :meth:`deconflow.FittedDensity.band`."""
+    check_number("level", level, 0, 1, open_low=True)
+    _replicates(density)
+    points, column = told_apart(points, column)
+    if points is None and column is None:
+        if density.dim > 1:
+            raise ValueError(
+                f"Expected points (N, {density.dim}) or one of the columns "
+                f"{', '.join(density.names)}; got neither. Ask for band({density.names[0]!r})."
+            )
+        column = 0
+    if column is not None:
+        number = column_numbers(column, density.names)
+        if len(number) > 1:
+            raise ValueError(
+                f"Expected one column; got {column!r}. For the joint density of several, "
+                "ask marginal(columns).band(points)."
+            )
+        density = density.marginal(number)
+    if quantiles is not None:
+        return _band_of_quantiles(density, quantiles, points, level)
+    values = grid_of(density) if points is None else _checked_points(points, density.names)
+    return _band_of_densities(density, values, level)
+
+
+def told_apart(points: Any, column: Any) -> tuple[Any, Any]:
+    """Take the name or number of a column where points are asked for, as in ``band("x")``."""
+    if not isinstance(points, str | int | np.integer):
+        return points, column
+    if column is not None:
+        raise TypeError(f"Expected points as numbers beside column={column!r}; got {points!r}.")
+    return None, points
+
+
+def grid_of(density: Banded) -> Array:
+    """Return evenly spaced points ``(N, 1)`` where almost all of a density of one column lies."""
+    draws = density.sample(DRAWS, 0)[:, 0]
+    low, high = np.quantile(draws, [ENDS, 1 - ENDS])
+    pad = PAD * (high - low)
+    return np.linspace(low - pad, high + pad, POINTS)[:, None]
+
+
+def _band_of_densities(density: Banded, points: Array, level: float) -> Band:
+    # Roots of densities have errors of about the same size at peaks and in tails, as roots of
+    # counts have, and zeros do no harm: logarithms would make bands of tails absurdly wide.
+    value = _root_density(density, points)
+    half = _replicates(density).half_width(value, partial(_root_density, v=points), level)
+    lower, upper = np.square(np.maximum(value - half, 0.0)), np.square(value + half)
+    shown = points[:, 0] if density.dim == 1 else points
+    return Band(shown, np.square(value), lower, upper, float(level), list(density.names))
+
+
+def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: float) -> Band:
+    if points is not None or density.dim > 1:
+        raise ValueError(
+            "Expected quantiles with a column alone, as band('x', quantiles=[0.1, 0.5, 0.9]); "
+            "got points."
+        )
+    shares = np.atleast_1d(as_floats(quantiles, "quantiles"))
+    if shares.ndim > 1 or not shares.size or not ((shares >= ENDS) & (shares <= 1 - ENDS)).all():
+        raise ValueError(
+            f"Expected quantiles as shares between {ENDS:g} and {1 - ENDS:g}; got {quantiles!r}."
+        )
+    find = partial(_quantiles, shares=shares, grid=_fine_grid(density))
+    value = find(density)
+    half = _replicates(density).half_width(value, find, level)
+    words = [f"share of {density.names[0]}"]
+    return Band(shares, value, value - half, value + half, float(level), words)
+
+
+def _replicates(density: Banded) -> Replicates:
+    if density.replicates is None:
+        raise ValueError(
+            "Expected a model with replicates, to see how far its answers may be off; got one "
+            "without. Use Deconvolver, or XDGMM(n_average=5, average_over='folds')."
+        )
+    return density.replicates
+
+
+def _checked_points(points: Any, names: Sequence[str]) -> Array:
+    """Check points of the joint density, or of one column, which need no second axis."""
+    refuse_other_names(points, list(names))
+    values = as_tensor(plain_table(points, "points"), "points").numpy()
+    if len(names) == 1 and values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.shape[1] != len(names) or not np.isfinite(values).all():
+        shape = "(N,)" if len(names) == 1 else f"(N, {len(names)})"
+        raise ValueError(
+            f"Expected finite points of shape {shape}, for {', '.join(names)}; "
+            f"got {'NaN or inf' if values.shape[1:] == (len(names),) else values.shape}."
+        )
+    return values
+
+
+def _root_density(density: Answer, v: Array) -> Array:
+    return np.exp(0.5 * density.log_prob(v))
+
+
+def _fine_grid(density: Banded) -> Array:
+    """Points ``(N, 1)`` to integrate over: even ones, and more where the density is high."""
+    draws = density.sample(DRAWS, 0)[:, 0]
+    pad = PAD * (draws.max() - draws.min())
+    even = np.linspace(draws.min() - pad, draws.max() + pad, POINTS)
+    dense = np.quantile(draws, (np.arange(FINE_POINTS) + 0.5) / FINE_POINTS)
+    return np.unique(np.concatenate([even, dense]))[:, None]
+
+
+def _quantiles(density: Answer, shares: Array, grid: Array) -> Array:
+    """Quantiles of a density of one column, by the trapezoid rule."""
+    below = cumulative_trapezoid(np.exp(density.log_prob(grid)), grid[:, 0], initial=0.0)
+    return np.interp(shares, below / below[-1], grid[:, 0])

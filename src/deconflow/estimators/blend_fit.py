@@ -1,0 +1,122 @@
+r"""Averages of densities that answer by different means: closed forms beside weighted draws.
+
+.. math:: p(v \mid w) = \sum_c r_c \, p_c(v \mid w), \qquad
+          r_c = \frac{a_c \, p_c(w)}{\sum_d a_d \, p_d(w)}
+
+so that every part answers as it does best, and only the shares :math:`r` are put together here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.posterior import Posterior, WeightedPosterior
+from deconflow.estimators.weighted_fit import WeightedFit
+from deconflow.evaluation import Estimate
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+
+POINTS = 128
+"""Points per row for the shares of a posterior."""
+
+
+class BlendFit(FittedDensity):
+    r"""The density :math:`p(v) = \sum_c a_c \, p_c(v)`.
+
+    Attributes
+    ----------
+    shares : array
+        ``(C,)``: ``a``, with sum one.
+    parts : list of FittedDensity
+        What is averaged, of any kinds.
+    """
+
+    def __init__(self, shares: Sequence[float] | Array, parts: Sequence[FittedDensity]) -> None:
+        self.shares, self.parts = np.asarray(shares, dtype=np.float64), list(parts)
+        self.names, self.threads = self.parts[0].names, self.parts[0].threads
+
+    def _log_prob(self, v: Array) -> Array:
+        each = np.stack([part._log_prob(v) for part in self.parts])
+        return np.asarray(logsumexp(each, axis=0, b=self.shares[:, None]), dtype=np.float64)
+
+    def _sample(self, n: int, random_state: RandomState) -> Array:
+        """Draw ``(n, D)``, each row from a part drawn by its share."""
+        rng = check_random_state(random_state)
+        owner = rng.choice(len(self.parts), size=n, p=self.shares / self.shares.sum())
+        drawn = np.empty((n, self.dim))
+        for c, part in enumerate(self.parts):
+            mine = owner == c
+            if mine.any():
+                drawn[mine] = part._sample(int(mine.sum()), rng.randint(2**31 - 1))
+        return drawn
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row, with the errors of the parts that have one."""
+        found = [part.log_marginal(data, n_draws, random_state) for part in self.parts]
+        log_p, r = self._shared_out(found)
+        error = np.sqrt(sum(np.square(r[c] * each.error) for c, each in enumerate(found)))
+        bias = sum(r[c] * each.bias for c, each in enumerate(found))
+        return Estimate(log_p, np.asarray(error), np.asarray(bias))
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value: the parts' own, by the shares of each row."""
+        rng = check_random_state(random_state)
+        seeds = rng.randint(2**31 - 1, size=2)
+        evidence = [part.log_marginal(data, POINTS, int(seeds[0])) for part in self.parts]
+        _, r = self._shared_out(evidence)
+        found = [part.posterior(data, n_samples, n_proposals, int(seeds[1])) for part in self.parts]
+        edges = np.cumsum(r, axis=0).T[:, None]
+        owner = (edges[..., :-1] < rng.uniform(size=(len(data), n_samples, 1))).sum(2)
+        samples = np.empty((len(data), n_samples, self.dim))
+        for c, each in enumerate(found):
+            mine = owner == c
+            samples[mine] = each.sample(n_samples, rng)[mine]
+        mean = np.sum([r[c, :, None] * each.mean for c, each in enumerate(found)], axis=0)
+        covariance = np.zeros((len(data), self.dim, self.dim))
+        for c, each in enumerate(found):
+            apart = each.mean - mean
+            spread = each.covariance + apart[:, :, None] * apart[:, None]
+            covariance += r[c, :, None, None] * spread
+        size = 1 / sum(np.square(r[c]) / each.effective_sample_size for c, each in enumerate(found))
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Whether all parts are."""
+        return all(part.exact(gaussian_noise=gaussian_noise) for part in self.parts)
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return the parts."""
+        return self.parts
+
+    def _marginal(self, columns: Columns) -> BlendFit:
+        return BlendFit(self.shares, [part._marginal(columns) for part in self.parts])
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        rows = seen_through(data, given, self.dim)
+        parts = [p.measuring(rows) if isinstance(p, WeightedFit) else p for p in self.parts]
+        whole = BlendFit(self.shares, parts).posterior(rows, n_samples, random_state=random_state)
+        return whole.marginal(self._others(given))
+
+    def _shared_out(self, estimates: list[Estimate]) -> tuple[Array, Array]:
+        """Log densities ``(N,)`` of the average, and each part's share ``(C, N)`` in a row."""
+        each = np.stack([estimate.log_p for estimate in estimates])
+        each = each + np.log(self.shares)[:, None]
+        total = np.asarray(logsumexp(each, axis=0), dtype=np.float64)
+        return total, np.exp(each - total)

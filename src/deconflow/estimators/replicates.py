@@ -1,0 +1,139 @@
+r"""Other answers that the same data might have given, and how uncertain they make an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp, stdtrit
+
+from deconflow._types import Array
+from deconflow.checks import as_floats, check_choice
+
+KINDS = ("folds", "draws")
+
+
+class Answer(Protocol):
+    """A density that a band needs to know of: values, and marginals of some columns."""
+
+    def log_prob(self, v: ArrayLike) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``."""
+
+    def marginal(self, columns: Any) -> Answer:
+        """Return the density of some columns, by name or number."""
+
+
+@dataclass(frozen=True)
+class Blend:
+    r"""The weighted average :math:`p(v) = \sum_c s_c \, p_c(v)`, of densities of any kind.
+
+    Attributes
+    ----------
+    shares : sequence of float
+        Their weights, with sum one.
+    densities : sequence of Answer
+        What is averaged.
+    """
+
+    shares: Sequence[float]
+    densities: Sequence[Answer]
+
+    def __post_init__(self) -> None:
+        _check_shares(self.shares, len(self.densities))
+
+    def log_prob(self, v: ArrayLike) -> Array:
+        """Log density ``(N,)`` of true values ``(N, D)``."""
+        each = np.stack([density.log_prob(v) for density in self.densities])
+        weights = np.asarray(self.shares, dtype=np.float64)[:, None]
+        return np.asarray(logsumexp(each, axis=0, b=weights), dtype=np.float64)
+
+    def marginal(self, columns: Any) -> Blend:
+        """Return the density of some columns, by name or number."""
+        return Blend(self.shares, [density.marginal(columns) for density in self.densities])
+
+
+@dataclass(frozen=True)
+class Replicates:
+    r"""Other answers of the same kind, and how they vary about the answer that is given.
+
+    For any number :math:`\theta` that a density has, the half width of its interval of level
+    :math:`1 - 2 \alpha` is
+
+    .. math:: h = t_{F - 1, \alpha} \sqrt{s^2 + \textstyle\sum_c a_c (\theta_c - \theta)^2}
+
+    where :math:`s^2 = \frac{F - 1}{F} \sum_f (\theta_f - \bar\theta)^2` for ``"folds"``, the
+    delete-a-group jackknife, and :math:`\frac{1}{F - 1} \sum_f (\theta_f - \bar\theta)^2` for
+    ``"draws"`` of a posterior; :math:`t` is a quantile of Student's t distribution with
+    :math:`F - 1` degrees of freedom, and :math:`a_c` are the shares of alternatives.
+
+    Attributes
+    ----------
+    densities : sequence of Answer
+        Each fitted without one of as many folds of the rows; or draws of a posterior.
+    kind : {"folds", "draws"}
+        Which of these.
+    alternatives : sequence of (float, Answer)
+        Candidates that the answer is an average of, and the share of each. What separates them no
+        resampling of the rows can see: much of it is bias.
+
+    References
+    ----------
+    Kott (2001), "The delete-a-group jackknife", Journal of Official Statistics 17, 521-526
+    """
+
+    densities: Sequence[Answer]
+    kind: str = "folds"
+    alternatives: Sequence[tuple[float, Answer]] = ()
+    _columns: tuple[int, ...] | None = field(default=None, repr=False)
+    """What marginals keep. These are taken when a band is asked for: replicates may be many, and
+    may have replicates of their own, which no band looks at."""
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        if len(self.densities) < 2:
+            raise ValueError(
+                f"Expected at least 2 replicates, to see how they vary; got {len(self.densities)}."
+            )
+        if self.alternatives:
+            _check_shares([share for share, _ in self.alternatives], len(self.alternatives))
+
+    def marginal(self, columns: Sequence[int] | NDArray[np.int64]) -> Replicates:
+        """Return the replicates of the density of some columns, by their numbers."""
+        kept = columns if self._columns is None else [self._columns[d] for d in columns]
+        return replace(self, _columns=tuple(int(d) for d in kept))
+
+    def answers(self) -> list[Answer]:
+        """Return the replicates, of the columns that are left."""
+        return [self._part(density) for density in self.densities]
+
+    def half_width(self, value: Array, of: Callable[[Answer], Array], level: float) -> Array:
+        """Half the width of the interval of each of some numbers that a density has.
+
+        Parameters
+        ----------
+        value
+            These numbers for the answer that is given.
+        of
+            Gives the same numbers for another density.
+        level
+            Share of such intervals that should hold the truth.
+        """
+        each = np.stack([of(density) for density in self.answers()])
+        count, tail = len(each), 0.5 + 0.5 * level
+        squares = np.square(each - each.mean(0)).sum(0)
+        variance = squares * ((count - 1) / count if self.kind == "folds" else 1 / (count - 1))
+        for share, density in self.alternatives:
+            variance = variance + share * np.square(of(self._part(density)) - value)
+        return stdtrit(count - 1, tail) * np.sqrt(variance)
+
+    def _part(self, density: Answer) -> Answer:
+        return density if self._columns is None else density.marginal(list(self._columns))
+
+
+def _check_shares(shares: Sequence[float], count: int) -> None:
+    values = as_floats(shares, "shares")
+    if values.shape != (count,) or (values < 0).any() or abs(values.sum() - 1) > 1e-6:
+        raise ValueError(f"Expected {count} shares of at least 0, with sum one; got {shares!r}.")

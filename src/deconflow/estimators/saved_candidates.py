@@ -1,0 +1,193 @@
+"""What a model of ``Deconvolver`` is saved as: its candidates, fold by fold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deconflow.auto import Fitted, Member, Part, Standing
+from deconflow.certificate import Certificate
+from deconflow.estimators.saved_values import (
+    CLOSE,
+    SAVED_HISTORY,
+    refuse,
+    saved_mixture,
+    saved_table,
+)
+from deconflow.mixtures import GaussianMixture
+from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
+
+PARTS = ("weights", "means", "covariances")
+OLD_FLOW_SHARE = 0.95
+"""What flows had in models before candidates were weighed, if they were taken."""
+SAVED_DETAILS = {
+    "size": {str: float},
+    "certificate": SAVED_CERTIFICATE,
+    "selection": {"n_components": NUMBERS, "share": NUMBERS, str: object},
+    "histories": [SAVED_HISTORY],
+    "candidates?": {
+        str: {
+            "held_out": float,
+            "behind": float,
+            "error": float,
+            "share": float,
+            "sizes": [int],
+        }
+    },
+    "notes?": [str],
+    "components?": [int],
+}
+
+
+def state_of(fitted: Fitted) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return details that JSON holds, and arrays; of candidates without a share their standing."""
+    candidates: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
+    for name, standing in fitted.standings.items():
+        carried = fitted.parts[name] if standing.share > 0 else []
+        mixtures = [part for part in carried if isinstance(part, GaussianMixture)]
+        sizes = [
+            part.n_components if isinstance(part, GaussianMixture) else len(part)
+            for part in carried
+        ]
+        candidates[name] = {**asdict(standing), "sizes": sizes}
+        if mixtures:
+            tensors |= _tensors(name, mixtures)
+    tensors |= _tensors("proposing", [fitted.proposing])
+    for m, member in enumerate(fitted.members):
+        tensors |= {f"flow{m}.{name}": tensor for name, tensor in member.state.items()}
+    details = {
+        "candidates": candidates,
+        "certificate": fitted.certificate.as_dict(),
+        "selection": {k: v.tolist() for k, v in fitted.table.items()},
+        "histories": [member.history for member in fitted.members],
+        "notes": fitted.notes,
+    }
+    return details, tensors
+
+
+def fitted_of(
+    details: dict[str, Any], tensors: dict[str, Tensor], dim: int, old_folds: int
+) -> Fitted:
+    """Take what :func:`state_of` gave, or a model of version 0.1 with so many folds."""
+    check_form(details, SAVED_DETAILS, "details")
+    members = [
+        Member(under(tensors, f"flow{m}"), history, torch.empty(0))
+        for m, history in enumerate(details["histories"])
+    ]
+    if "candidates" not in details:
+        parts, standings = _of_old(details, tensors, dim, old_folds, members)
+    else:
+        parts, standings = _of_candidates(details["candidates"], tensors, dim, members)
+    return Fitted(
+        parts,
+        standings,
+        _mixture("proposing", tensors, dim),
+        saved_table(details["selection"]),
+        Certificate.from_dict(details["certificate"]),
+        details.get("notes", []),
+    )
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the arrays whose names begin with a prefix, without it."""
+    start = f"{prefix}."
+    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
+
+def _of_candidates(
+    saved: dict[str, Any], tensors: dict[str, Tensor], dim: int, members: list[Member]
+) -> tuple[dict[str, list[Part]], dict[str, Standing]]:
+    parts: dict[str, list[Part]] = {}
+    standings = {}
+    for name, said in saved.items():
+        sizes = said["sizes"]
+        standings[name] = Standing(*(said[each.name] for each in fields(Standing)))
+        refuse("share", not 0 <= standings[name].share <= 1, "a share")
+        if standings[name].share == 0:
+            continue
+        if name == "flows":
+            parts[name] = _flows_by_fold(members, sizes)
+        else:
+            parts[name] = _mixtures(name, tensors, dim, sizes)
+    total = sum(each.share for each in standings.values())
+    refuse("shares", abs(total - 1) > 1e-6, "of sum one")
+    folds = {len(part) for part in parts.values() if isinstance(part[0], GaussianMixture)}
+    refuse("candidates", len(folds) != 1, "fitted without the same folds")
+    refuse("flows", ("flows" in parts) != bool(members), "those of its histories")
+    return parts, standings
+
+
+def _of_old(
+    details: dict[str, Any],
+    tensors: dict[str, Tensor],
+    dim: int,
+    folds: int,
+    members: list[Member],
+) -> tuple[dict[str, list[Part]], dict[str, Standing]]:
+    """Take a model of mixtures, or of flows with a little of these."""
+    average = _mixture("mixture", tensors, dim)
+    parts = {"mixtures": members_of(average, details.get("components"), folds)}
+    share = OLD_FLOW_SHARE if members else 0.0
+    value = details["certificate"].get("held_out") or 0.0
+    standings = {"mixtures": Standing(value, 0.0, 0.0, 1 - share)}
+    if members:
+        parts["flows"] = [members]
+        standings["flows"] = Standing(value, 0.0, 0.0, share)
+    return parts, standings
+
+
+def _flows_by_fold(members: list[Member], sizes: list[int]) -> list[Part]:
+    right = min(sizes, default=0) > 0 and sum(sizes) == len(members)
+    refuse("sizes", not right, "those of its flows")
+    ends = np.cumsum(sizes)
+    return [members[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+def _tensors(name: str, mixtures: list[GaussianMixture]) -> dict[str, Tensor]:
+    """Put mixtures one after another, as they are: so they are loaded to the last bit."""
+    return {
+        f"{name}.{part}": torch.from_numpy(np.concatenate([getattr(m, part) for m in mixtures]))
+        for part in PARTS
+    }
+
+
+def _mixtures(name: str, tensors: dict[str, Tensor], dim: int, sizes: list[int]) -> list[Part]:
+    """Take what :func:`_tensors` gave."""
+    weights = tensors[f"{name}.weights"]
+    count = max(1, len(sizes))
+    average = _mixture(name, {**tensors, f"{name}.weights": weights / count}, dim)
+    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
+    refuse("sizes", not right, "those of its mixture")
+    edges = np.cumsum(sizes)[:-1]
+    arrays = (weights.numpy(), average.means, average.covariances)
+    parts = [
+        GaussianMixture(*each)
+        for each in zip(*(np.split(array, edges) for array in arrays), strict=True)
+    ]
+    refuse("weights", any(abs(part.weights.sum() - 1) > CLOSE for part in parts), "of sum one")
+    return list(parts)
+
+
+def _mixture(name: str, tensors: dict[str, Tensor], dim: int) -> GaussianMixture:
+    return saved_mixture(tensors, tuple(f"{name}.{part}" for part in PARTS), dim)
+
+
+def members_of(average: GaussianMixture, sizes: list[int] | None, count: int) -> list[Part]:
+    """Part an average into ``count`` members; the first models did not say their ``sizes``."""
+    if sizes is None:
+        middles = np.cumsum(average.weights) - 0.5 * average.weights
+        owner = np.minimum((middles * count).astype(int), count - 1)
+        sizes = np.bincount(owner, minlength=count).tolist()
+    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
+    refuse("components", not right, "those of its mixture")
+    edges = np.cumsum(sizes)[:-1]
+    pieces = (np.split(getattr(average, name), edges) for name in PARTS)
+    return [
+        GaussianMixture(len(sizes) * weights, means, covariances)
+        for weights, means, covariances in zip(*pieces, strict=True)
+    ]

@@ -1,0 +1,218 @@
+r"""Fits of a penalised log density to rows in one or two columns.
+
+.. math:: \log p(v) = B(v)' \beta - \log Z, \quad \max_\beta \; \sum_i c_i \log \int p(v) \,
+          p(w_i \mid v) \, dv - \tfrac12 \sum_j \lambda_j \beta' S_j \beta
+
+References
+----------
+Silverman (1982), "On the estimation of a probability density function by the maximum penalized
+likelihood method", Annals of Statistics 10. Wood and Fasiolo (2017), "A generalized
+Fellner-Schall method for smoothing parameter optimization", Biometrics 73.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.classical import GridDensity, grid_mixture
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+from deconflow.splines.domain import domain_of
+from deconflow.splines.likelihoods import Likelihood
+from deconflow.splines.line import LineFrame
+from deconflow.splines.newton import Fitted, Penalty, masses, maximise, solver
+from deconflow.splines.plane import PlaneFrame
+from deconflow.splines.rows import as_rows
+from deconflow.standardising import Standardiser
+
+Bounds = Sequence[tuple[float | None, float | None]]
+
+BEHIND, BEHIND_ROWS, WIDTH_BEHIND = 0.1, 10.0, 2.0
+"""Share of a normal law behind the grid, over the number of rows; rows added to these; and its
+width in scales of the truth. So many rows cannot tell what is beyond the grid."""
+BAND_SMOOTHING = 0.2
+"""Share of the smoothing that is left for bands: smoothing is a bias that no variance knows."""
+PROPOSALS, MOST_LOG_WEIGHT = {1: 10, 2: 1}, 3.0
+"""Draws of the Laplace approximation per draw that is kept, per number of columns, and the largest
+logarithm of a weight: where a tail is straight a Gaussian knows little of what it may do."""
+MOST_COLUMNS = 2
+
+
+@dataclass(frozen=True)
+class LogSplineFit:
+    """A fitted log density.
+
+    Attributes
+    ----------
+    units : Standardiser
+        The units in which the fit was made.
+    frame : LineFrame or PlaneFrame
+        Knots, nodes and penalties.
+    curves : list of Fitted
+        One for each order of derivatives that was penalised; the density is their average.
+    n_rows, n_bins : int
+        Number of rows, and of rows or bins that the likelihood was made of.
+    far : float
+        Share of rows that are out of the grid's reach.
+    bounded : bool
+        Whether the truth has a bound.
+    """
+
+    units: Standardiser
+    frame: LineFrame | PlaneFrame
+    curves: list[Fitted]
+    n_rows: int
+    n_bins: int
+    far: float
+    bounded: bool
+    _penalties: list[Penalty] = field(repr=False)
+    _rows: Likelihood = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether all steps sufficed."""
+        return all(curve.converged for curve in self.curves)
+
+    @property
+    def used_parameters(self) -> float:
+        """Number of parameters that the smoothing leaves free, the mean over orders."""
+        return float(np.mean([curve.free for curve in self.curves]))
+
+    @cached_property
+    def density(self) -> GridDensity:
+        """The density in the units of the data."""
+        pairs = zip(self._penalties, self.curves, strict=True)
+        return self._as_density([penalty.basis @ curve.theta for penalty, curve in pairs])
+
+    @cached_property
+    def mixture(self) -> GaussianMixture:
+        """The density as a mixture of Gaussians; see :func:`deconflow.classical.grid_mixture`."""
+        return grid_mixture(self.density)
+
+    def draws(self, n: int, random_state: RandomState = None) -> list[GridDensity]:
+        r"""Draw densities from the Laplace approximation of their posterior.
+
+        .. math:: \theta \sim N(\hat\theta, (H + P)^{-1})
+
+        about the answer at a fifth of the smoothing: the bias of a smooth answer is not in its
+        variance, and with less smoothing there is less of it. On a line, where tails are far
+        from Gaussian, draws are resampled by their true posterior.
+        """
+        rng = check_random_state(random_state)
+        counts = np.bincount(np.arange(n) % len(self.curves), minlength=len(self.curves))
+        drawn = [
+            penalty.basis @ theta
+            for penalty, curve, count in zip(self._penalties, self.curves, counts, strict=True)
+            for theta in self._drawn(penalty, curve, int(count), rng)
+        ]
+        return [self._as_density([beta]) for beta in drawn]
+
+    def _drawn(self, penalty: Penalty, curve: Fitted, n: int, rng: np.random.RandomState) -> Array:
+        """Draw parameters ``(n, K)``; on a line resampled by how likely they really are."""
+        start, strength = curve.theta, BAND_SMOOTHING * curve.strength
+        rough = maximise(self._rows, penalty, start, strength, choose=False)
+        P = penalty.matrix(strength)
+        factor, _ = solver(rough.hessian, rough.information, P)
+        white = rng.standard_normal((n * PROPOSALS[len(self.units.scale)], len(P)))
+        thetas = rough.theta + solve_triangular(factor, white.T, lower=True, trans="T").T
+        if len(thetas) == n:
+            return thetas
+        log_p = [self._rows.log_likelihood(masses(self._rows, penalty.basis @ t)) for t in thetas]
+        log_posterior = log_p - 0.5 * np.einsum("ni,ij,nj->n", thetas, P, thetas)
+        log_weight = log_posterior + 0.5 * np.square(white).sum(1)
+        weight = np.exp(np.minimum(log_weight - np.median(log_weight), MOST_LOG_WEIGHT))
+        return thetas[rng.choice(len(thetas), n, p=weight / weight.sum())]
+
+    def _as_density(self, betas: list[Array]) -> GridDensity:
+        low, step, values = self.frame.grid(betas)
+        dim = len(low)
+        behind = 0.0
+        if not self.bounded:
+            behind = 1 - (1 - BEHIND / (self.n_rows + BEHIND_ROWS)) * (1 - self.far)
+        grid = GridDensity(low, step, values, behind, np.zeros(dim), WIDTH_BEHIND * np.eye(dim))
+        return grid.in_units(self.units.scale.numpy(), self.units.location.numpy())
+
+
+def fit_log_spline(
+    data: Observations,
+    *,
+    bounds: Bounds | None = None,
+    n_intervals: int | None = None,
+    start: LogSplineFit | None = None,
+) -> LogSplineFit:
+    """Fit a penalised log density.
+
+    Parameters
+    ----------
+    data
+        Rows with one or two columns, in any units, without a projection.
+    bounds
+        ``(low, high)`` for each column, None where there is none: the truth lies within.
+    n_intervals
+        Knot intervals per column; None for 60 in one column and 16 in two.
+    start
+        A fit to other rows of the same law: its units, knots and smoothing parameters are where
+        this one starts.
+
+    Raises
+    ------
+    ValueError
+        If the rows do not allow a fit.
+    """
+    refuse_unsuitable(data)
+    units = Standardiser.fit(data) if start is None else start.units
+    rows = as_rows(units.observations(data))
+    bounded = bounds is not None and any(end is not None for pair in bounds for end in pair)
+    domain = domain_of(rows, *_standard_bounds(bounds, units))
+    if start is None:
+        frame = (LineFrame if data.dim == 1 else PlaneFrame)(domain, n_intervals)
+        penalties = [frame.penalty(order) for order in frame.orders]
+    else:
+        frame, penalties = start.frame, start._penalties
+    seen: Likelihood = frame.likelihood(rows[~domain.far])
+    curves = []
+    for i, penalty in enumerate(penalties):
+        if start is None:
+            theta, strength = penalty.parameters(frame.gaussian), np.ones(len(penalty.parts))
+        else:
+            theta, strength = start.curves[i].theta, start.curves[i].strength
+        curves.append(maximise(seen, penalty, theta, strength))
+    far = float(rows.count[domain.far].sum() / rows.count.sum())
+    return LogSplineFit(units, frame, curves, len(data), seen.n_rows, far, bounded, penalties, seen)
+
+
+def refuse_unsuitable(data: Observations) -> None:
+    """Raise where rows do not suit: too few or equal ones, too many columns, projections."""
+    n, dim = data.w.shape
+    if data.projection is not None:
+        raise ValueError("Expected no projection for a log spline; got one. Use XDGMM.")
+    if dim > MOST_COLUMNS:
+        raise ValueError(
+            f"Expected at most {MOST_COLUMNS} columns in w for a log spline; got {dim}. "
+            "Use XDGMM or FlowDeconvolver in more dimensions."
+        )
+    if n < 2:
+        raise ValueError(f"Expected at least 2 rows in w to fit a density; got n_samples = {n}.")
+    constant = np.nanmax(data.measured(), axis=0) == np.nanmin(data.measured(), axis=0)
+    if constant.any():
+        raise ValueError(
+            "Expected values that differ in every column of w; "
+            f"got one value in column {int(constant.argmax())}. Drop it."
+        )
+
+
+def _standard_bounds(bounds: Bounds | None, units: Standardiser) -> tuple[Array, Array]:
+    """Bounds in standardised units, infinite where there is none."""
+    location, scale = units.location.numpy(), units.scale.numpy()
+    pairs = [(None, None)] * len(scale) if bounds is None else bounds
+    low = np.array([-np.inf if pair[0] is None else pair[0] for pair in pairs])
+    high = np.array([np.inf if pair[1] is None else pair[1] for pair in pairs])
+    return (low - location) / scale, (high - location) / scale

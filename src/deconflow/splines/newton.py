@@ -1,0 +1,239 @@
+r"""The penalised likelihood of a log density, and how much to smooth.
+
+.. math:: \max_\beta \; \sum_i c_i \log p_i(\beta) - \tfrac12 \beta' P \beta, \quad
+          \log p = B \beta - \log Z, \quad P = \sum_j \lambda_j S_j
+
+Newton's steps use the complete information :math:`J = N \, cov_q(B)` and the Hessian
+:math:`H = J - [B' diag(r) B - \sum_i c_i E_i E_i']`. Noisy rows make H indefinite far from the
+answer; then :math:`H + P + \tau J` is used, damped by J rather than by the identity so that
+directions in which rows tell little may still move far.
+
+The smoothing parameters maximise the Laplace approximation of the marginal likelihood by the
+steps of Fellner and Schall (Wood and Fasiolo 2017, "A generalized Fellner-Schall method",
+Biometrics 73),
+
+.. math:: \lambda_j \leftarrow \lambda_j \,
+          \frac{tr(P^- S_j) - tr((H + P)^{-1} S_j)}{\beta' S_j \beta}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from deconflow._types import Array
+from deconflow.splines.likelihoods import Likelihood
+
+DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+MOST_ROUNDS, MOST_HALVINGS = 200, 12
+CLOSE, SETTLED, MOST_UPDATES = 0.3, 0.02, 30
+"""Smoothing changes once a Newton step gains less than so many nats, until the number of
+parameters that it holds changes by less than so much."""
+CONVERGED = 1e-4
+SLOWEST = 0.9
+"""Largest ratio of two steps that is believed."""
+LONGEST = 2.0
+"""Largest change of the logarithm of a smoothing parameter in one step."""
+RANGE = (1e-7, 1e5)
+
+
+class Penalty:
+    r"""Penalties with a common null space, in coordinates in which they are well conditioned.
+
+    Coefficients are :math:`\beta = T \theta`: first the null space (polynomials) without the
+    constant, which changes no density, then directions in which the sum of all penalties is the
+    identity. So a null space stays one however large a smoothing parameter becomes.
+
+    Attributes
+    ----------
+    basis : array
+        ``T``, ``(coefficients, parameters)``.
+    parts : array
+        ``(J, parameters, parameters)``: the penalties on ``theta``.
+    """
+
+    def __init__(self, parts: Array, null: Array) -> None:
+        q, _ = np.linalg.qr(null, mode="complete")
+        outside = q[:, null.shape[1] :]
+        sizes, vectors = np.linalg.eigh(outside.T @ parts.sum(0) @ outside)
+        scaled = outside @ (vectors / np.sqrt(sizes))
+        self._null = null.shape[1] - 1
+        self.basis = np.concatenate([q[:, 1 : null.shape[1]], scaled], axis=1)
+        self._inner = np.stack([scaled.T @ S @ scaled for S in parts])
+        self.parts = np.zeros((len(parts), *[self.basis.shape[1]] * 2))
+        self.parts[:, self._null :, self._null :] = self._inner
+
+    def parameters(self, beta: Array) -> Array:
+        """Return the parameters of some coefficients, to a constant."""
+        return np.linalg.lstsq(self.basis, beta - beta.mean(), rcond=None)[0]
+
+    def matrix(self, strength: Array) -> Array:
+        """Return ``P``."""
+        return np.tensordot(strength, self.parts, 1)
+
+    def traces(self, strength: Array) -> Array:
+        """Traces of ``P^- S_j``."""
+        if len(self.parts) == 1:
+            return len(self._inner[0]) / strength
+        factor = cho_factor(np.tensordot(strength, self._inner, 1), lower=True)
+        return np.array([np.trace(cho_solve(factor, S)) for S in self._inner])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An answer of :func:`maximise`.
+
+    Attributes
+    ----------
+    theta, strength : array
+        Parameters (see :class:`Penalty`) and smoothing parameters.
+    hessian, information : array
+        ``H`` and ``J`` at the answer.
+    free : float
+        Number of parameters that the smoothing leaves free.
+    log_p : float
+        ``sum c_i log p_i``, to a constant.
+    rounds : int
+        Number of Newton steps.
+    converged : bool
+        Whether these sufficed.
+    """
+
+    theta: Array
+    strength: Array
+    hessian: Array
+    information: Array
+    free: float
+    log_p: float
+    rounds: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The likelihood and its derivatives at some parameters."""
+
+    theta: Array
+    log_p: float
+    gradient: Array
+    information: Array
+    hessian: Array
+
+
+def masses(rows: Likelihood, beta: Array) -> Array:
+    """Return ``q``, the masses of all nodes, which sum to one."""
+    values = rows.values(beta)
+    q = np.exp(values - values.max()) * rows.mass
+    return q / q.sum()
+
+
+def _look(rows: Likelihood, T: Array, theta: Array) -> _Point:
+    q = masses(rows, T @ theta)
+    seen = rows.expect(q)
+    mean = rows.project(q)
+    information = rows.total * (rows.second(q) - np.outer(mean, mean))
+    hessian = information - rows.second(seen.curved_counts) + seen.between
+    gradient = rows.project(seen.counts) - float(seen.counts.sum()) * mean
+    return _Point(theta, seen.log_p, gradient @ T, T.T @ information @ T, T.T @ hessian @ T)
+
+
+def maximise(
+    rows: Likelihood,
+    penalty: Penalty,
+    theta: Array,
+    strength: Array,
+    *,
+    choose: bool = True,
+) -> Fitted:
+    """Maximise the penalised likelihood; with ``choose`` find the smoothing parameters too."""
+    point = _look(rows, penalty.basis, theta)
+    P = penalty.matrix(strength)
+    settled, updates, before = not choose, 0, np.inf
+    last = np.zeros(len(strength))
+    rounds = 0
+    while rounds < MOST_ROUNDS:
+        rounds += 1
+        step, gain = _newton_step(point, P)
+        point, moved = _line_search(rows, penalty.basis, point, P, step)
+        if gain < CLOSE and not settled:
+            chosen, held = _fellner_schall(point, penalty, strength, P)
+            chosen = _extrapolated(strength, chosen, last)
+            last = np.log(chosen / strength)
+            updates += 1
+            settled = updates == MOST_UPDATES or abs(held - before) < SETTLED
+            strength, P, before = chosen, penalty.matrix(chosen), held
+        elif settled and (gain < CONVERGED or not moved):
+            break
+    used = _used(point, penalty, P)
+    return Fitted(
+        point.theta,
+        strength,
+        point.hessian,
+        point.information,
+        len(P) - float(strength @ used),
+        point.log_p,
+        rounds,
+        rounds < MOST_ROUNDS,
+    )
+
+
+def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
+    """Factor ``H + P + tau J`` with the least tau that makes it positive definite."""
+    for tau in DAMPING:
+        try:
+            return cho_factor(hessian + P + tau * information, lower=True)
+        except LinAlgError:
+            continue
+    ridge = 1e-9 * np.trace(information + P) / len(P)
+    return cho_factor(information + P + ridge * np.eye(len(P)), lower=True)
+
+
+def _newton_step(point: _Point, P: Array) -> tuple[Array, float]:
+    slope = point.gradient - P @ point.theta
+    step = cho_solve(solver(point.hessian, point.information, P), slope)
+    return step, 0.5 * float(slope @ step)
+
+
+def _line_search(
+    rows: Likelihood, T: Array, point: _Point, P: Array, step: Array
+) -> tuple[_Point, bool]:
+    """Halve a step until it gains."""
+    before = point.log_p - 0.5 * point.theta @ P @ point.theta
+    for _ in range(MOST_HALVINGS):
+        new = _look(rows, T, point.theta + step)
+        if new.log_p - 0.5 * new.theta @ P @ new.theta >= before:
+            return new, True
+        step = 0.5 * step
+    return point, False
+
+
+def _fellner_schall(
+    point: _Point, penalty: Penalty, strength: Array, P: Array
+) -> tuple[Array, float]:
+    """Return new smoothing parameters, and how many parameters the old ones hold."""
+    used = _used(point, penalty, P)
+    rough = np.einsum("i,kij,j->k", point.theta, penalty.parts, point.theta)
+    ratio = np.maximum(penalty.traces(strength) - used, 1e-300) / np.maximum(rough, 1e-300)
+    new = strength * np.clip(ratio, np.exp(-LONGEST), np.exp(LONGEST))
+    return np.clip(new, *RANGE), float(strength @ used)
+
+
+def _extrapolated(strength: Array, chosen: Array, last: Array) -> Array:
+    """Lengthen a step that shrinks slowly to where its series ends; for one parameter alone.
+
+    Near the answer steps shrink by a constant ratio, and small ones may still have far to go.
+    """
+    step = np.log(chosen / strength)
+    if len(step) > 1 or last[0] * step[0] <= 0:
+        return chosen
+    ratio = min(step[0] / last[0], SLOWEST)
+    longer = np.clip(step / (1 - ratio), -LONGEST, LONGEST)
+    return np.clip(strength * np.exp(longer), *RANGE)
+
+
+def _used(point: _Point, penalty: Penalty, P: Array) -> Array:
+    """Traces of ``(H + P)^-1 S_j``."""
+    factor = solver(point.hessian, point.information, P)
+    return np.array([np.trace(cho_solve(factor, S)) for S in penalty.parts])

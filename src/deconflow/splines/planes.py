@@ -1,0 +1,196 @@
+r"""Rows on a plane: bins where many share their noise, precisions on the grid, expectations.
+
+Rows that share a law of noise with many others are put into bins of a third of it, each row
+divided among the four points around it; other rows stay by themselves. Expected counts are sums
+over all rows. The curvature of the likelihood, :math:`\sum_i c_i E_i E_i'`, is a sum over a
+sample of at most ``MOST_CURVED`` rows or bins, which stands for all: it shapes steps and smoothing,
+while the answer is where the gradient of all rows is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.splines.likelihoods import Expectations
+from deconflow.splines.plane_passes import add_rows, basis_means, local_values
+from deconflow.splines.rows import Rows, alike, joined
+
+FEW_ROWS = 1_000
+"""As many rows on a plane are not put into bins."""
+BINS_PER_SD = 3.0
+MOST_CURVED = 4_000
+NARROWEST = 0.5
+"""Least width of a likelihood in steps of the grid: narrower ones would fall between nodes."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Nodes of a grid on a plane: the first of each axis, steps and numbers."""
+
+    low: Array
+    step: Array
+    shape: tuple[int, int]
+
+    def axis(self, d: int) -> Array:
+        """Nodes of an axis."""
+        return self.low[d] + self.step[d] * np.arange(self.shape[d])
+
+    @property
+    def mass(self) -> Array:
+        """Integrals of the hats, flat; those at an edge are cut."""
+        ends = [np.r_[0.5, np.ones(n - 2), 0.5] for n in self.shape]
+        return (np.outer(*ends) * self.step.prod()).ravel()
+
+
+class PlaneLikelihood:
+    """Rows on a plane, as they see a lattice and a product of two bases."""
+
+    def __init__(self, lattice: Lattice, designs: tuple[Array, Array], rows: Rows) -> None:
+        self.lattice, self.designs = lattice, designs
+        self.mass = lattice.mass
+        self.sizes = designs[0].shape[1], designs[1].shape[1]
+        self.row_counts = np.ascontiguousarray(rows.count)
+        self.total, self.n_rows = float(rows.count.sum()), len(rows)
+        self._parts, self._starts = _gaussians(rows, lattice)
+        self._local = [local_values(design) for design in designs]
+        self._products = [
+            (design[:, :, None] * design[:, None]).reshape(len(design), -1) for design in designs
+        ]
+        self._sample_counts = _sampled(self.row_counts)
+        self._sample = np.flatnonzero(self._sample_counts)
+
+    def values(self, beta: Array) -> Array:
+        """Return ``B beta``, flat."""
+        return (self.designs[0] @ beta.reshape(self.sizes) @ self.designs[1].T).ravel()
+
+    def project(self, counts: Array) -> Array:
+        """Return ``B' counts``."""
+        return (self.designs[0].T @ counts.reshape(self.lattice.shape) @ self.designs[1]).ravel()
+
+    def second(self, counts: Array) -> Array:
+        """Return ``B' diag(counts) B``."""
+        (m, n), table = self.sizes, counts.reshape(self.lattice.shape)
+        inner = (self._products[0].T @ table @ self._products[1]).reshape(m, m, n, n)
+        return inner.transpose(0, 2, 1, 3).reshape(m * n, m * n)
+
+    def log_likelihood(self, q: Array) -> float:
+        """Return ``sum c_i log p_i``."""
+        table = np.ascontiguousarray(q.reshape(self.lattice.shape))
+        return float(add_rows(table, self._parts, self._starts, self.row_counts)[0])
+
+    def expect(self, q: Array) -> Expectations:
+        """Expectations under masses ``q``."""
+        table = np.ascontiguousarray(q.reshape(self.lattice.shape))
+        log_p, counts = add_rows(table, self._parts, self._starts, self.row_counts)
+        (first_x, value_x), (first_y, value_y) = self._local
+        means = basis_means(
+            table, self._parts, self._starts, self._sample,
+            first_x, value_x, first_y, value_y, *self.sizes,
+        )  # fmt: skip
+        means *= np.sqrt(self._sample_counts[self._sample])[:, None]
+        curved = counts
+        if len(self._sample) < self.n_rows:
+            _, curved = add_rows(table, self._parts, self._starts, self._sample_counts)
+        return Expectations(log_p, counts.ravel(), curved.ravel(), means.T @ means)
+
+
+def _sampled(row_counts: Array) -> Array:
+    """Counts of a sample that stands for all rows in the curvature; zero for the others.
+
+    Rows are drawn at even distances along the sum of the counts, in random order.
+    """
+    n = len(row_counts)
+    if n <= MOST_CURVED:
+        return row_counts
+    order = np.random.default_rng(0).permutation(n)
+    along = np.cumsum(row_counts[order])
+    spots = (np.arange(MOST_CURVED) + 0.5) / MOST_CURVED * along[-1]
+    chosen = order[np.searchsorted(along, spots)]
+    return np.bincount(chosen, minlength=n) * (along[-1] / MOST_CURVED)
+
+
+def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
+    """Gaussians ``(P, 6)`` of all rows in steps of the lattice, and where each row's begin.
+
+    Centre, precision, and logarithm of the weight, the widest part of a row at about one.
+    """
+    n, parts = rows.weights.shape
+    units = np.outer(lattice.step, lattice.step)
+    covariance = rows.covariances / units + np.eye(2) / 6  # the hat's own variance
+    if rows.observed is not None:
+        seen = np.broadcast_to(rows.observed[:, None], rows.centres.shape)
+    else:
+        seen = np.ones(rows.centres.shape, bool)
+    with np.errstate(over="ignore"):
+        precision = _precisions(covariance, seen)
+    centres = (rows.centres - lattice.low) / lattice.step
+    centres = np.where(seen, centres, 0.0)
+    log_det = np.log(np.where(seen, np.diagonal(covariance, axis1=2, axis2=3), 1.0)).sum(-1)
+    both = seen.all(-1)
+    log_det[both] = np.linalg.slogdet(covariance[both])[1]
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(rows.weights) - 0.5 * log_det
+    log_weight -= log_weight.max(1, keepdims=True)
+    a, b, c = precision[..., 0, 0], precision[..., 0, 1], precision[..., 1, 1]
+    table = np.stack([centres[..., 0], centres[..., 1], a, b, c, log_weight], -1).reshape(-1, 6)
+    return np.ascontiguousarray(table), parts * np.arange(n + 1)
+
+
+def _precisions(covariance: Array, seen: NDArray[np.bool_]) -> Array:
+    """Inverse covariances, no wider than nodes can see, zero for what was not observed."""
+    values, vectors = np.linalg.eigh(
+        np.where(seen[..., None] & seen[..., None, :], covariance, np.eye(2))
+    )
+    inverse = 1 / np.maximum(values, NARROWEST**2)
+    answer = (vectors * inverse[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.where(seen[..., None] & seen[..., None, :], answer, 0.0)
+
+
+def bins_on_a_plane(rows: Rows, finest: Array) -> Rows:
+    """Put complete rows that share their law with at least twenty others on average into bins."""
+    if len(rows) <= FEW_ROWS or rows.observed is not None:
+        return rows
+    offsets = (rows.centres - rows.centres[:, :1]).reshape(len(rows), -1)
+    shapes = np.concatenate([rows.weights, offsets, rows.covariances.reshape(len(rows), -1)], 1)
+    first, which = alike(shapes)
+    if len(first) > len(rows) / 20:
+        return rows
+    return joined([_binned(rows[which == law], finest) for law in range(len(first))])
+
+
+def _binned(rows: Rows, finest: Array) -> Rows:
+    """Bins of rows with one law."""
+    covariance = rows.covariances[0]
+    precisions = np.linalg.inv(covariance + np.diag(finest**2))
+    alone = 1 / np.diagonal(precisions, axis1=1, axis2=2).max(0)  # widths given the other value
+    step = np.maximum(np.sqrt(alone) / BINS_PER_SD, finest)
+    w = rows.centres[:, 0]
+    start = w.min(0)
+    place = (w - start) / step
+    lower = np.floor(place).astype(np.int64)
+    upper = place - lower
+    width = int(lower[:, 1].max()) + 2
+    numbers, counts = [], []
+    for i in (0, 1):
+        for j in (0, 1):
+            share = np.where(i, upper[:, 0], 1 - upper[:, 0])
+            share = share * np.where(j, upper[:, 1], 1 - upper[:, 1])
+            numbers.append((lower[:, 0] + i) * width + lower[:, 1] + j)
+            counts.append(rows.count * share)
+    found, which = np.unique(np.concatenate(numbers), return_inverse=True)
+    count = np.bincount(which, np.concatenate(counts)).astype(np.float64)
+    found, count = found[count > 0], count[count > 0]
+    places = start + step * np.stack([found // width, found % width], -1)
+    n, parts = len(found), rows.weights.shape[1]
+    lost = np.diag(np.square(step) / 6)
+    less = np.where(np.linalg.eigvalsh(covariance - lost).min(-1) > 0, 1.0, 0.0)[:, None, None]
+    return Rows(
+        count,
+        np.broadcast_to(rows.weights[0], (n, parts)),
+        places[:, None] + (rows.centres[0] - rows.centres[0, :1]),
+        np.broadcast_to(covariance - less * lost, (n, parts, 2, 2)),
+    )

@@ -1,0 +1,264 @@
+r"""Draws for Gibbs sampling: a component and a noise part for every row, then its true value.
+
+The component is drawn with the true value integrated out, from the same densities that EM uses;
+the true value only under the component that was drawn. With :math:`T = R (U + F) R^T + S`
+Matheron's rule makes a draw from the posterior of draws from the prior,
+
+.. math:: x = x_0 + U R^T T^{-1} (w - R (x_0 + e_0) - n_0), \quad
+          x_0 \sim N(\mu, U), \; e_0 \sim N(0, F), \; n_0 \sim N(0, S),
+
+without any conditional covariance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from deconflow.xd.kernel.codegen import DENSITY, matrix, vector
+from deconflow.xd.kernel.compile import WIDTH, compiled_rows
+from deconflow.xd.kernel.passes import log_joint, stack
+from deconflow.xd.kernel.vector_math import exp_rows, log_rows
+
+SINGULAR = 1e-14
+"""Share of a variance below which what is left of it is rounding."""
+
+numbers = types.int64[::1]
+CHOOSE = types.void(
+    types.FunctionType(DENSITY), stack, stack, matrix, vector, matrix, matrix,
+    vector, numbers, vector,
+)  # fmt: skip
+
+
+@compiled_rows(CHOOSE)
+def choose_rows(density, w, s, log_share, log_a, m, v, uniform, chosen, log_p) -> None:  # noqa: ANN001
+    """Draw a component and noise part for each row, and write its log-likelihood.
+
+    Parameters are those of :func:`~deconflow.xd.kernel.passes.pass_over`; ``uniform`` has a number
+    per row, ``chosen`` gets ``component * J + part``.
+    """
+    width = WIDTH
+    logq = np.empty((len(m) * len(s), width))
+    top, total, scratch = np.empty(width), np.empty(width), np.empty(width)
+    for start in range(0, len(uniform), width):
+        stop = min(start + width, len(uniform))
+        n = stop - start
+        log_joint(density, w, s, log_share, log_a, m, v, start, stop, logq, top, total, scratch)
+        for r in range(n):
+            total[r] = 0.0
+        for p in range(len(logq)):  # becomes the cumulative sum
+            row = logq[p]
+            for r in range(n):
+                row[r] -= top[r]
+            exp_rows(row, scratch, n)
+            for r in range(n):
+                total[r] += row[r]
+                row[r] = total[r]
+        found, u = chosen[start:stop], uniform[start:stop]
+        for r in range(n):
+            scratch[r] = u[r] * total[r]
+            found[r] = 0
+        for p in range(len(logq) - 1):
+            row = logq[p]
+            for r in range(n):
+                found[r] += 1 if row[r] <= scratch[r] else 0
+        log_rows(total, scratch, n)
+        answer = log_p[start:stop]
+        for r in range(n):
+            answer[r] = total[r] + top[r]
+
+
+@compiled_rows()
+def _add(
+    dx: np.ndarray, weight: float, k: int,
+    count: np.ndarray, first: np.ndarray, second: np.ndarray,
+) -> None:  # fmt: skip
+    """Add one row's ``x - mu`` to the sums of its component; the lower half of the squares."""
+    count[k] += weight
+    for d in range(len(dx)):
+        first[k, d] += weight * dx[d]
+        for e in range(d + 1):
+            second[k, d, e] += weight * dx[d] * dx[e]
+
+
+@compiled_rows()
+def draw_shared(
+    rng: np.random.Generator, w: np.ndarray, chosen: np.ndarray, n_parts: int, omega: np.ndarray,
+    m: np.ndarray, gain: np.ndarray, root: np.ndarray,
+    count: np.ndarray, first: np.ndarray, second: np.ndarray,
+) -> None:  # fmt: skip
+    """Draw true values under noise that all rows share, and add them up.
+
+    Parameters
+    ----------
+    w, omega
+        As for :func:`~deconflow.xd.kernel.passes.pass_over`.
+    chosen, n_parts
+        ``component * n_parts + part`` of each row.
+    m, gain, root
+        For each component and part: the mean ``(M,)`` of ``w``, ``U R' T^-1``, and a lower
+        triangular root of the conditional covariance.
+    count, first, second
+        Sums of ``x - mu``, to be added to.
+    """
+    size, dim = m.shape[1], root.shape[1]
+    y, dx, z = np.empty(size), np.empty(dim), np.empty(dim)
+    for r in range(len(chosen)):
+        p = chosen[r]
+        for i in range(size):
+            y[i] = w[0, i, r] - m[p, i]
+        for d in range(dim):
+            z[d] = rng.standard_normal()
+            total = 0.0
+            for i in range(size):
+                total += gain[p, d, i] * y[i]
+            for e in range(d + 1):
+                total += root[p, d, e] * z[e]
+            dx[d] = total
+        _add(dx, omega[r] if len(omega) > 0 else 1.0, p // n_parts, count, first, second)
+
+
+@compiled_rows()
+def _factor(a: np.ndarray, size: int) -> bool:
+    """Turn the lower half of a matrix into its Cholesky factor; False if it has none.
+
+    A direction without variance gets a column of zeros, so that exact values have a root too.
+    """
+    regular = True
+    for i in range(size):
+        for j in range(i):
+            total = a[i, j]
+            for k in range(j):
+                total -= a[i, k] * a[j, k]
+            a[i, j] = total / a[j, j] if a[j, j] > 0.0 else 0.0
+        pivot = a[i, i]
+        least = SINGULAR * pivot
+        for k in range(i):
+            pivot -= a[i, k] * a[i, k]
+        regular = regular and pivot > least
+        a[i, i] = np.sqrt(pivot) if pivot > least else 0.0
+    return regular
+
+
+@compiled_rows()
+def _noise(s: np.ndarray, kind: int, r: int, size: int, S: np.ndarray) -> None:
+    """Write the lower half of a row's noise covariance."""
+    at = 0
+    for i in range(size):
+        for j in range(i + 1):
+            if kind == 0:
+                S[i, j] = s[i, r] if i == j else 0.0
+            else:
+                S[i, j] = s[at, r]
+            at += 1
+
+
+@compiled_rows()
+def draw_rows(
+    rng: np.random.Generator, w: np.ndarray, s: np.ndarray, kind: int, projection: np.ndarray,
+    chosen: np.ndarray, omega: np.ndarray, mu: np.ndarray, U: np.ndarray, root: np.ndarray,
+    floor: np.ndarray, floor_root: np.ndarray, cover: np.ndarray, across: np.ndarray,
+    count: np.ndarray, first: np.ndarray, second: np.ndarray,
+) -> bool:  # fmt: skip
+    """Draw true values under noise that differs by row, and add them up; False on failure.
+
+    Parameters
+    ----------
+    w, s, omega
+        As for :func:`~deconflow.xd.kernel.passes.pass_over`.
+    kind
+        0 for diagonal noise, 1 for full, 2 for full noise and a projection in every row.
+    projection
+        ``(M, D)`` of all rows, or ``(0, D)`` for the identity.
+    chosen
+        ``component * J + part`` of each row.
+    mu, U, root
+        Components ``(K, D)``, ``(K, D, D)``, with ``U = root root'``.
+    floor, floor_root
+        ``F`` ``(D, D)``, and a lower triangular root of it.
+    cover, across
+        ``R (U + F) R'`` and ``U R'`` of each component, where all rows have the same ``R``.
+    count, first, second
+        Sums of ``x - mu``, to be added to.
+    """
+    n_parts, size, dim = len(s), w.shape[1], mu.shape[1]
+    packed = size * (size + 1) // 2
+    R = np.zeros((size, dim))
+    for i in range(size):
+        for d in range(dim):
+            R[i, d] = projection[i, d] if len(projection) > 0 else (1.0 if i == d else 0.0)
+    identity = len(projection) == 0 and kind < 2
+    S, T, B = np.empty((size, size)), np.empty((size, size)), np.empty((size, dim))
+    x, v, y = np.empty(dim), np.empty(dim), np.empty(size)
+    z = np.empty(2 * dim + size)
+    fine = True
+    for r in range(len(chosen)):
+        for i in range(len(z)):
+            z[i] = rng.standard_normal()
+        k, j = chosen[r] // n_parts, chosen[r] % n_parts
+        own = s[j]
+        if kind == 2:
+            for i in range(size):
+                for d in range(dim):
+                    R[i, d] = own[packed + i * dim + d, r]
+        for d in range(dim):  # x0 less mu, and mu + x0 + e0
+            total, extra = 0.0, mu[k, d]
+            for e in range(dim):
+                total += root[k, d, e] * z[e]
+            for e in range(d + 1):
+                extra += floor_root[d, e] * z[dim + e]
+            x[d] = total
+            v[d] = total + extra
+        _noise(own, kind, r, size, S)
+        for i in range(size):  # T, its lower half, and w - R (x0 + e0)
+            total = w[min(j, len(w) - 1), i, r]
+            if kind < 2:
+                for a in range(i + 1):
+                    T[i, a] = S[i, a] + cover[k, i, a]
+            if identity:
+                y[i] = total - v[i]
+                continue
+            for d in range(dim):
+                total -= R[i, d] * v[d]
+            y[i] = total
+            if kind < 2:
+                continue
+            for d in range(dim):
+                B[i, d] = 0.0
+                for e in range(dim):
+                    B[i, d] += R[i, e] * (U[k, e, d] + floor[e, d])
+            for a in range(i + 1):
+                T[i, a] = S[i, a]
+                for d in range(dim):
+                    T[i, a] += B[i, d] * R[a, d]
+        if kind == 0:
+            for i in range(size):
+                y[i] -= np.sqrt(S[i, i]) * z[2 * dim + i]
+        else:
+            _factor(S, size)
+            for i in range(size):
+                for a in range(i + 1):
+                    y[i] -= S[i, a] * z[2 * dim + a]
+        fine = _factor(T, size) and fine
+        for i in range(size):
+            for a in range(i):
+                y[i] -= T[i, a] * y[a]
+            y[i] /= T[i, i]
+        for i in range(size - 1, -1, -1):
+            for a in range(i + 1, size):
+                y[i] -= T[a, i] * y[a]
+            y[i] /= T[i, i]
+        if kind < 2:
+            for d in range(dim):
+                for i in range(size):
+                    x[d] += across[k, d, i] * y[i]
+        else:
+            for d in range(dim):  # v becomes R' T^-1 y
+                v[d] = 0.0
+                for i in range(size):
+                    v[d] += R[i, d] * y[i]
+            for d in range(dim):
+                for e in range(dim):
+                    x[d] += U[k, d, e] * v[e]
+        _add(x, omega[r] if len(omega) > 0 else 1.0, k, count, first, second)
+    return fine

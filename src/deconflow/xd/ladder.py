@@ -1,0 +1,238 @@
+r"""An average of mixtures with nothing to set: more and more components, and other floors.
+
+Noisy held-out likelihood hardly sees a density that has collapsed onto spikes narrower than the
+noise, and seldom says for certain which number of components or which floor is best. So none is
+chosen: all that were tried are averaged, by how often each is the best when the rows are drawn
+anew, and from there some way to the average that is best (:mod:`deconflow.xd.shares`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture, mix
+from deconflow.observations import Observations
+from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table, held_out_of, log_p
+from deconflow.xd.fit import FitSettings, n_parameters
+from deconflow.xd.shares import shares_of
+
+COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+ROWS_PER_COMPONENT = 4
+"""Fewer than these, and no held-out row need be asked."""
+
+FIRST_FLOOR, SMALLEST_FLOOR, LARGEST_FLOOR = 0.1, 0.003, 1.6
+PATIENCE, CLEAR_ENOUGH = 2, 1.0
+"""The ladder ends when so many numbers in a row are behind the best, or one by so many errors."""
+
+ENOUGH_ROWS = 3
+"""With more rows per parameter than this covariances need no shrinking."""
+
+SHRINKAGES = (0.5, 2.0, 8.0, 32.0)
+"""Rows that the prior of a shrunken covariance counts as, for each of its own ``D + 1``."""
+
+SMALLEST_SHARE = 0.03
+SMALLEST_GAIN = 0.3
+"""EM stops when a step gains less than this in the log-likelihood of all rows together: what
+comes after fits chance, and its spikes are further from the truth."""
+
+CLEARLY = 2.0
+"""Standard errors of a paired difference that count as a difference."""
+
+
+@dataclass(frozen=True)
+class AveragedFit:
+    """An average of mixtures, each fitted without one fold.
+
+    Attributes
+    ----------
+    mixtures : list of GaussianMixture
+        One for each fold that was left out.
+    shares : array
+        The share of each in the average.
+    held_out : array
+        ``(N,)`` log-likelihood of each row under the mixture that left it out.
+    folds : list of Fold
+        The folds.
+    settings : FitSettings
+        Those of the largest share.
+    table : dict of arrays
+        See :meth:`CrossFits.table`.
+    converged : bool
+        Whether EM converged in all fits that are averaged.
+    n_iter : int
+        Number of passes over the rows in the longest of these.
+    """
+
+    mixtures: list[GaussianMixture]
+    shares: Array
+    held_out: Array
+    folds: list[Fold]
+    settings: FitSettings
+    table: Table
+    converged: bool
+    n_iter: int
+
+    @property
+    def mixture(self) -> GaussianMixture:
+        """The average as one mixture."""
+        return mix(self.mixtures, self.shares.tolist())
+
+
+def fit_averaged(
+    data: Observations,
+    settings: FitSettings,
+    rng: np.random.RandomState,
+    *,
+    folds: int | Sequence[Fold] = 5,
+    starts: int = 2,
+    progress: bool = False,
+) -> AveragedFit:
+    """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
+
+    More and more components are fitted without each fold and judged by the rows left out, until
+    the next are worse. At the best number the floor is doubled and halved, each time from where the
+    last floor ended, and again for as long as that is clearly better: noisy rows are all but blind
+    to it, and a floor too large gains in them what it loses in the truth. It is halved, too, at
+    the fewest components that are not clearly worse. Where parameters are many for the rows,
+    covariances are shrunk towards those of independent columns, for as long as that is better,
+    and more components tried so. All these fits are averaged. They also give every row a
+    likelihood from rows that exclude it.
+
+    Parameters
+    ----------
+    data
+        The rows.
+    settings
+        How to start and stop; ``tol`` at least a small part of a nat in all rows together.
+    rng
+        Makes folds and starts.
+    folds
+        Their number, or the folds themselves.
+    starts
+        Fits of each number of components without each fold.
+    progress
+        Whether to show progress bars.
+    """
+    least = SMALLEST_GAIN / len(data)
+    stopping = replace(settings.stopping, tol=max(settings.stopping.tol, least))
+    search = _Search(CrossFits(data, folds, rng), progress)
+    first = replace(settings, floor=FIRST_FLOOR, stopping=stopping)
+    tried = search.climb(first, COMPONENTS_TO_TRY, starts, [])
+    best, plain = search.best_and_plain(tried)
+    tried += search.other_floors(best, 2.0) + search.other_floors(best, 0.5)
+    if plain is not best:
+        tried += search.other_floors(plain, 0.5)
+    tried += search.shrunken(best, starts)
+    return search.averaged(tried)
+
+
+class _Search:
+    """The search of :func:`fit_averaged`, with all folds laid out once."""
+
+    def __init__(self, cross: CrossFits, progress: bool) -> None:
+        self.cross, self.folds, self.progress = cross, list(cross), progress
+
+    def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
+        """Fit without each fold."""
+        candidate = self.cross.candidate(settings)
+        what = f"mixtures of {settings.n_components}, floor {settings.floor:g}"
+        bar = tqdm(
+            zip(self.folds, starts, strict=False), what, len(self.folds),
+            unit="fold", leave=False, disable=not self.progress,
+        )  # fmt: skip
+        for fold, begin in bar:
+            self.cross.add(candidate, fold, begin)
+        return candidate
+
+    def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
+        """Whether a candidate gains more than so many standard errors."""
+        behind, error = self.cross.behind([other, candidate])
+        return bool(behind[0] > errors * error[0])
+
+    def climb(
+        self, settings: FitSettings, counts: Sequence[int], starts: int, tried: list[Candidate]
+    ) -> list[Candidate]:
+        """Fit more and more components, until the next are worse than the best so far.
+
+        Those that are worse count, too: in an average they may well help.
+        """
+        tried = list(tried)
+        most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
+        behind = 0
+        for count in [count for count in counts if count <= most]:
+            begin = [None] * (1 if count == 1 or behind else starts)
+            tried.append(self.fit(replace(settings, n_components=count), repeat(begin)))
+            best = max(tried, key=self.cross.mean)
+            behind = len(tried) - 1 - tried.index(best)
+            if behind == PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
+                break
+        return tried
+
+    def best_and_plain(self, tried: list[Candidate]) -> tuple[Candidate, Candidate]:
+        """Return the best, and the one of fewest components that is not clearly behind it.
+
+        Too large a floor is made up for by components that are not there: an atom as wide as the
+        floor wants others beside it. With a smaller floor the fewer may well be the better.
+        """
+        behind, error = self.cross.behind(tried)
+        return tried[int(behind.argmin())], tried[int(np.argmax(behind <= CLEARLY * error))]
+
+    def other_floors(self, last: Candidate, factor: float) -> list[Candidate]:
+        """Change the floor by a factor for as long as that is clearly better."""
+        tried: list[Candidate] = []
+        while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
+            changed = replace(last.settings, floor=last.settings.floor * factor)
+            tried.append(self.fit(changed, _ends(last)))
+            if not self.better(tried[-1], last, CLEARLY):
+                break
+            last = tried[-1]
+        return tried
+
+    def shrunken(self, best: Candidate, starts: int) -> list[Candidate]:
+        """With few rows, shrink covariances for as long as it helps; then try more components."""
+        dim, count = self.cross.data.latent_dim, best.settings.n_components
+        if len(self.cross.data) > ENOUGH_ROWS * n_parameters(count, dim):
+            return []
+        stopping = replace(best.settings.stopping, penalised=True)
+        tried = [best]
+        for rows in SHRINKAGES:
+            settings = replace(best.settings, shrinkage=rows * (dim + 1), stopping=stopping)
+            tried.append(self.fit(settings, _ends(tried[-1])))
+            if not self.better(tried[-1], tried[-2], 0.0):
+                break
+        winner = max(tried, key=self.cross.mean)
+        if winner is best:
+            return tried[1:]
+        more = [each for each in COMPONENTS_TO_TRY if each > count]
+        return tried[1:] + self.climb(winner.settings, more, starts, [winner])[1:]
+
+    def averaged(self, tried: list[Candidate]) -> AveragedFit:
+        """Average all that were tried, each by its share."""
+        cross = self.cross
+        shares = shares_of(held_out_of(tried), cross.weights, cross.rng, SMALLEST_SHARE)
+        settings = tried[int(shares.argmax())].settings
+        used = [tried[i] for i in np.flatnonzero(shares)]
+        mixtures = []
+        held_out = np.empty(len(cross.data))
+        for f, fold in enumerate(self.folds):
+            densities = [each.density(f) for each in used]
+            mixtures.append(mix(densities, shares[shares > 0]))
+            held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
+        equal = np.full(len(mixtures), 1.0 / len(mixtures))
+        table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
+        fits = [result for each in used for fold in each.fits for result in fold]
+        converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
+        return AveragedFit(
+            mixtures, equal, held_out, cross.folds, settings, table, converged, n_iter
+        )
+
+
+def _ends(candidate: Candidate) -> Iterable[Starts]:
+    """Where the fits of each fold ended."""
+    return ([result.mixture for result in fold] for fold in candidate.fits)

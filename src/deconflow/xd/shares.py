@@ -1,0 +1,69 @@
+r"""What each of several densities should get of an average, judged by rows that none has seen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deconflow._types import Array
+
+BOOTSTRAPS = 500
+EVEN_SHARE = 0.1
+STEPS = 100
+"""Of the way from how often each is the best to the average that is: where rows can tell they do
+so in these steps, and where they cannot next to nothing happens in them."""
+
+
+def paired(rows_p: Array, weights: Array) -> tuple[Array, Array]:
+    """How far each of ``(C, N)`` log-likelihoods is behind the best, and the standard error."""
+    means = np.average(rows_p, axis=1, weights=weights)
+    difference = rows_p[means.argmax()] - rows_p
+    behind = means.max() - means
+    spread = np.square(weights * (difference - behind[:, None])).sum(axis=1)
+    return behind, np.sqrt(spread) / weights.sum()
+
+
+def wins(rows_p: Array, weights: Array, rng: np.random.RandomState) -> Array:
+    r"""How often each of ``(C, N)`` log-likelihoods is the best when the rows are drawn anew.
+
+    .. math:: P\Big(\textstyle\sum_i e_i \ell_{ci} \ge \sum_i e_i \ell_{di} \;\forall d\Big),
+              \qquad e_i \sim \mathrm{Exp}(1)
+
+    The Bayesian bootstrap.
+
+    References
+    ----------
+    Yao, Vehtari, Simpson, Gelman (2018), "Using stacking to average Bayesian predictive
+    distributions", https://arxiv.org/abs/1704.02030
+    """
+    centred = rows_p - rows_p.mean(0)
+    counts = np.zeros(len(rows_p))
+    for _ in range(BOOTSTRAPS):
+        drawn = weights * rng.standard_exponential(len(weights))
+        counts[np.argmax(centred @ drawn)] += 1
+    return counts / BOOTSTRAPS
+
+
+def stacked(rows_p: Array, weights: Array, start: Array, steps: int = STEPS) -> Array:
+    r"""Take EM steps towards the shares whose average gives ``(C, N)`` rows the most.
+
+    .. math:: a_c' = \frac{1}{N} \sum_i \frac{a_c \, p_{ci}}{\sum_d a_d \, p_{di}}
+
+    Few steps stay near the start where the rows cannot tell: there all the way would be chance.
+    """
+    p = np.exp(rows_p - rows_p.max(0))
+    shares = start / start.sum()
+    for _ in range(steps):
+        shares = shares * (p @ (weights / (shares @ p))) / weights.sum()
+    return shares
+
+
+def shares_of(rows_p: Array, weights: Array, rng: np.random.RandomState, smallest: float) -> Array:
+    """Share out an average: from how often each is the best, some way to the best average.
+
+    Shares below the ``smallest`` are given to the others.
+    """
+    often = wins(rows_p, weights, rng)
+    start = (1 - EVEN_SHARE) * often + EVEN_SHARE / len(often)
+    shares = stacked(rows_p, weights, start)
+    shares = np.where(shares >= min(smallest, shares.max()), shares, 0.0)
+    return shares / shares.sum()

@@ -1,0 +1,200 @@
+"""BayesianXDGMM: what it finds, what it takes, how it goes on, and when it warns."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from deconflow import XDGMM, BayesianXDGMM, GaussianMixture, noise
+from deconflow.fitting import UnusableCheckpointError
+from deconflow.xd import sample_chains
+
+SHORT = {"n_chains": 4, "n_sweeps": 120, "random_state": 0}
+TRUTH = GaussianMixture(
+    np.array([0.6, 0.4]),
+    np.array([[-1.0, 0.0], [1.5, 1.0]]),
+    np.array([[[0.3, 0.1], [0.1, 0.5]], [[0.2, -0.1], [-0.1, 0.3]]]),
+)
+
+
+def clumps(n, seed=0):
+    rng = np.random.default_rng(seed)
+    v, sd = TRUTH.sample(n, seed), rng.uniform(0.2, 0.6, size=(n, 2))
+    return v, v + sd * rng.normal(size=v.shape), sd
+
+
+TEST = TRUTH.sample(4000, 99)
+
+
+def excess(model):
+    """Nats by which the model is worse than the truth on clean rows."""
+    return float((TRUTH.log_prob(TEST) - model.score_samples(TEST)).mean())
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [BayesianXDGMM(2, n_sweeps=6, n_snapshots=2, n_jobs=1, random_state=0)],
+    expected_failed_checks=lambda model: {
+        "check_sample_weight_equivalence_on_dense_data": "copies of a row draw for themselves",
+    },
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_the_truth_is_found_and_the_noise_matters():
+    _, w, sd = clumps(1500)
+    model = BayesianXDGMM(**SHORT).fit(w, noise=sd)
+    assert excess(model) < 0.02  # twelve parameters of 1,500 noisy rows: about .008
+    naive = BayesianXDGMM(**SHORT).fit(w, noise=0.0)
+    assert excess(naive) > 0.05
+
+
+LAWS = {
+    "full": lambda rng, n: (
+        np.stack([[[0.2, 0.1], [0.1, 0.3]]] * n) * rng.uniform(0.5, 1, (n, 1, 1))
+    ),
+    "student_t": lambda rng, n: noise.student_t(rng.uniform(0.1, 0.3, (n, 2)), 4.0),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_other_noise(law):
+    rng = np.random.default_rng(1)
+    v = TRUTH.sample(500, 1)
+    given = LAWS[law](rng, len(v))
+    if law == "full":
+        w = v + (np.linalg.cholesky(given) @ rng.normal(size=(len(v), 2, 1)))[..., 0]
+    else:
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            w = v + given.sample(1)[0].numpy()
+    model = BayesianXDGMM(**SHORT | {"n_sweeps": 60}).fit(w, noise=given)
+    assert excess(model) < 0.06
+
+
+def test_missing_values_and_projections():
+    rng = np.random.default_rng(2)
+    v, w, sd = clumps(1000, 2)
+    holes = np.where(rng.uniform(size=w.shape) < 0.3, np.nan, w)
+    holes = np.where(np.isnan(holes).all(1, keepdims=True), w, holes)
+    assert excess(BayesianXDGMM(**SHORT).fit(holes, noise=sd)) < 0.05
+    angle = rng.uniform(0, np.pi, len(v))
+    R = np.stack([np.cos(angle), np.sin(angle)], -1)[:, None, :]
+    seen = (R @ v[..., None])[..., 0] + 0.1 * rng.normal(size=(len(v), 1))
+    model = BayesianXDGMM(**SHORT).fit(seen, noise=[0.1], projection=R)
+    assert excess(model) < 0.15
+    assert model.n_latent_ == 2
+
+
+def test_honest_noise_changes_nothing():
+    _, w, sd = clumps(800)
+    rng = np.random.default_rng(5)
+    bad = np.repeat([30.0, 300.0], 100)[:, None] * np.ones(2)
+    more = TRUTH.sample(200, 5) + bad * rng.normal(size=bad.shape)
+    plain = BayesianXDGMM(**SHORT).fit(w, noise=sd)
+    both = BayesianXDGMM(**SHORT).fit(np.r_[w, more], noise=np.r_[sd, bad])
+    assert abs(excess(both) - excess(plain)) < 0.01
+    assert (both.n_rows_, plain.n_rows_) == (800, 800)
+    said = BayesianXDGMM(**SHORT).fit(np.r_[w, more], noise=np.r_[sd, 0 * bad + 0.3])
+    assert excess(said) > 0.05  # the twin: the same rows, called precise
+
+
+def test_weights_count_rows():
+    _, w, sd = clumps(400)
+    left, short = w[:, 0] < 0.2, SHORT | {"n_sweeps": 30}
+    model = BayesianXDGMM(**short).fit(w, noise=sd, sample_weight=np.where(left, 1.0, 0.0))
+    alone = BayesianXDGMM(**short).fit(w[left], noise=sd[left])
+    np.testing.assert_allclose(model.score_samples(TEST), alone.score_samples(TEST), rtol=1e-9)
+    tilted = BayesianXDGMM(**short).fit(w, noise=sd, sample_weight=np.where(left, 3.0, 1.0))
+    plain = BayesianXDGMM(**short).fit(w, noise=sd)
+    assert tilted.density_.mixture.mean[0] < plain.density_.mixture.mean[0] - 0.2
+
+
+def test_the_answer_does_not_depend_on_threads():
+    _, w, sd = clumps(300)
+    one, two = (
+        BayesianXDGMM(4, n_sweeps=20, random_state=3, n_jobs=jobs).fit(w, noise=sd)
+        for jobs in (1, 3)
+    )
+    np.testing.assert_array_equal(one.score_samples(TEST), two.score_samples(TEST))
+    other = BayesianXDGMM(4, n_sweeps=20, random_state=4, n_jobs=1).fit(w, noise=sd)
+    assert not np.array_equal(one.score_samples(TEST), other.score_samples(TEST))
+
+
+def test_held_out_scores_are_those_of_fresh_rows():
+    _, w, sd = clumps(1500)
+    model = BayesianXDGMM(**SHORT).fit(w, noise=sd)
+    _, fresh, fresh_sd = clumps(4000, 7)
+    assert model.held_out_score_ == pytest.approx(model.score(fresh, noise=fresh_sd), abs=0.07)
+    assert 0 < model.chain_spread_ < 0.02
+    assert BayesianXDGMM(1, n_sweeps=9).fit(w, noise=sd).chain_spread_ is None
+
+
+def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
+    _, w, sd = clumps(200)
+    settings = {"n_chains": 4, "n_sweeps": 20, "random_state": 0, "n_jobs": 1}
+    whole = BayesianXDGMM(**settings).fit(w, noise=sd)
+    kept = BayesianXDGMM(**settings, checkpoint=tmp_path / "chains.pt")
+    made = []
+
+    def sample(*arguments, **options):
+        made.append(1)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return sample_chains(*arguments, **options)
+
+    monkeypatch.setattr("deconflow.estimators.bayesian.sample_chains", sample)
+    with pytest.raises(KeyboardInterrupt):
+        kept.fit(w, noise=sd)
+    kept.fit(w, noise=sd)
+    assert len(made) == 3  # the first fold was not sampled again
+    np.testing.assert_array_equal(kept.score_samples(TEST), whole.score_samples(TEST))
+    with pytest.raises(UnusableCheckpointError, match="of another fit"):
+        kept.fit(w + 1, noise=sd)
+
+
+def test_chains_that_do_not_agree_are_told():
+    rng = np.random.default_rng(0)
+    w = np.repeat(rng.normal(size=(25, 6)) * 3, 2, axis=0) + 0.01 * rng.normal(size=(50, 6))
+    with pytest.warns(ConvergenceWarning, match=r"Chains differ by .* Raise n_sweeps"):
+        BayesianXDGMM(4, n_sweeps=3, random_state=1, floor=0.01).fit(w, noise=np.full(6, 0.02))
+    with warnings.catch_warnings(action="error"):
+        BayesianXDGMM(**SHORT).fit(clumps(300)[1], noise=clumps(300)[2])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 20])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_rows_in_five_columns(rows):
+    rng = np.random.default_rng(rows)
+    w = rng.normal(size=(rows, 5))
+    model = BayesianXDGMM(2, n_sweeps=30, random_state=0).fit(w, noise=np.full(5, 0.5))
+    assert np.isfinite(model.score_samples(rng.normal(size=(50, 5)))).all()
+
+
+def test_few_rows_do_better_than_as_many_components():
+    """Where a mixture of three overfits forty rows, the average does not."""
+    _, w, sd = clumps(40, 3)
+    bayes = BayesianXDGMM(**SHORT).fit(w, noise=sd)
+    assert excess(bayes) < excess(XDGMM(3, random_state=0).fit(w, noise=sd))
+
+
+BAD = {
+    "no chains": ({"n_chains": 0}, "n_chains as a whole number of at least 1; got 0"),
+    "two sweeps": ({"n_sweeps": 2}, "n_sweeps as a whole number of at least 3; got 2"),
+    "no floor": ({"floor": []}, "at least one value of floor; got none"),
+    "a negative floor": ({"floor": -1.0}, r"floor .*got -1"),
+    "no snapshots": ({"n_snapshots": 0}, "n_snapshots as a whole number of at least 1; got 0"),
+    "no seed": ({"checkpoint": "x"}, "integer random_state for a checkpoint"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_settings(name):
+    settings, words = BAD[name]
+    with pytest.raises(ValueError, match=words):
+        BayesianXDGMM(**settings).fit(np.zeros((5, 1)), noise=0.1)

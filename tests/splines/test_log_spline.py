@@ -1,0 +1,199 @@
+"""Fits of log splines: known truths, bounds, honest noise, other answers, bands."""
+
+import numpy as np
+import pytest
+from scipy.stats import gamma
+
+from deconflow import LogSplineDeconvolver, Observations
+from deconflow.noise import gaussian, laplace
+from deconflow.splines import fit_log_spline
+
+RNG = np.random.default_rng(100)
+V = RNG.gamma(5.0, size=(2000, 1))
+W = V + RNG.normal(size=V.shape)
+X = np.linspace(0.05, 20, 2000)[:, None]
+TRUTH = gamma(5.0)
+
+
+def divergence(log_p, truth=TRUTH, x=X):
+    p = truth.pdf(x[:, 0])
+    return float((p * (np.log(p) - log_p)).sum() * (x[1, 0] - x[0, 0]))
+
+
+@pytest.fixture(scope="module")
+def line():
+    return fit_log_spline(Observations.from_arrays(W, [1.0]))
+
+
+@pytest.fixture(scope="module")
+def plane():
+    rng = np.random.default_rng(101)
+    v = ring(1500, rng)
+    sd = rng.uniform(0.15, 0.6, size=v.shape)
+    return fit_log_spline(Observations.from_arrays(v + sd * rng.normal(size=v.shape), sd))
+
+
+def ring(n, rng):
+    angle, radius = rng.uniform(0, 2 * np.pi, n), rng.normal(2, 0.15, n)
+    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+
+
+def ring_log_p(v):
+    r = np.hypot(*v.T)
+    return -0.5 * ((r - 2) / 0.15) ** 2 - np.log(0.15 * (2 * np.pi) ** 1.5 * r)
+
+
+def test_a_gamma_truth(line):
+    # Gamma truths with 1,000 rows have .007 in the geometric mean; these rows, fitted as if they
+    # were exact, have .022.
+    assert divergence(line.density.log_prob(X)) < 0.015
+    blurred = fit_log_spline(Observations.from_arrays(W, [0.0]))
+    assert divergence(blurred.density.log_prob(X)) > 0.018
+    assert line.converged
+    assert line.n_bins < 1500 < line.n_rows
+
+
+def test_a_ring_under_errors_of_each_row(plane):
+    v = ring(5000, np.random.default_rng(102))
+    # Twice as many rows had .031 to .050 on four seeds; these are half as many.
+    assert (ring_log_p(v) - plane.density.log_prob(v)).mean() < 0.12
+    single = -0.5 * np.square(v).sum(1) / 2 - np.log(4 * np.pi)
+    assert (ring_log_p(v) - single).mean() > 0.5
+    assert plane.n_bins == plane.n_rows  # noise of their own: not binned
+
+
+@pytest.mark.parametrize("which", ["line", "plane"])
+def test_the_mixture_is_the_density(which, request):
+    fit = request.getfixturevalue(which)
+    v = fit.density.sample(4000, 0)
+    gap = fit.density.log_prob(v) - fit.mixture.log_prob(v)
+    assert abs(gap.mean()) < 1e-3 + 3 * gap.std() / 4000**0.5
+    assert fit.mixture.n_components <= (241 if which == "line" else 3001)
+    moved = fit.mixture.means + 0.2 * fit.mixture.sd
+    twin = type(fit.mixture)(fit.mixture.weights, moved, fit.mixture.covariances)
+    assert (fit.density.log_prob(v) - twin.log_prob(v)).mean() > 0.01
+
+
+def test_a_start_is_the_same_answer_sooner(line):
+    again = fit_log_spline(Observations.from_arrays(W, [1.0]), start=line)
+    np.testing.assert_allclose(again.density.log_prob(V), line.density.log_prob(V), atol=0.1)
+    assert abs(again.density.log_prob(V) - line.density.log_prob(V)).mean() < 0.01
+    assert sum(c.rounds for c in again.curves) < sum(c.rounds for c in line.curves)
+
+
+def test_a_bound_is_an_edge():
+    rng = np.random.default_rng(103)
+    v, truth = rng.exponential(size=(1000, 1)), rng.exponential(size=(5000, 1))
+    w = v + 0.5 * rng.normal(size=v.shape)
+    loss = {}
+    for bounds in (None, (0, None)):
+        model = LogSplineDeconvolver(bounds=bounds).fit(w, noise=0.5)
+        loss[bounds] = (-truth[:, 0] - model.score_samples(truth)).mean()
+    assert loss[0, None] < 0.02 < loss[None]
+    assert model.score_samples([[-0.01]])[0] == -np.inf
+    drawn = model.sample(5000, random_state=0)
+    assert drawn.min() >= 0
+    assert drawn.mean() == pytest.approx(1.0, abs=0.1)
+    assert (model.posterior(w[:20], noise=0.5).mean >= 0).all()
+
+
+def test_noise_that_hides_everything_changes_nothing():
+    rng = np.random.default_rng(104)
+    usual = LogSplineDeconvolver().fit(W, noise=1.0).score_samples(V).mean()
+    for sd in (30.0, 300.0):
+        w = np.r_[W, V[:500] + sd * rng.normal(size=(500, 1))]
+        noise = np.r_[np.ones((2000, 1)), np.full((500, 1), sd)]
+        found = LogSplineDeconvolver().fit(w, noise=noise).score_samples(V).mean()
+        assert abs(found - usual) < 0.01
+    lied = LogSplineDeconvolver().fit(w, noise=1.0).score_samples(V).mean()
+    assert abs(lied - usual) > 0.01  # the twin: the same rows said to be precise
+
+
+def test_missing_values_in_a_fold_of_the_plane():
+    rng = np.random.default_rng(105)
+    v = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=900)
+    w = v + 0.3 * rng.normal(size=v.shape)
+    w[:150, 0], w[150:300, 1] = np.nan, np.nan
+    fit = fit_log_spline(Observations.from_arrays(w, [0.3, 0.3]))
+    drawn = fit.density.sample(5000, 0)
+    np.testing.assert_allclose(np.cov(drawn.T), [[1, 0.7], [0.7, 1]], atol=0.15)
+    with pytest.raises(ValueError, match="complete rows in w with LogSplineDeconvolver"):
+        LogSplineDeconvolver().fit(w, noise=0.3)
+
+
+def test_weights_are_copies():
+    w, sd = W[:200], gaussian(sd=[1.0])
+    weights = np.r_[np.full(100, 2.0), np.ones(100)]
+    one = LogSplineDeconvolver().fit(w, noise=sd, sample_weight=weights).score_samples(X[::50])
+    plain = LogSplineDeconvolver().fit(w, noise=sd).score_samples(X[::50])
+    copies = LogSplineDeconvolver().fit(np.r_[w[:100], w], noise=sd).score_samples(X[::50])
+    # Weights have mean one, so that copies count for more rows: nearly, not exactly the same.
+    assert abs(one - copies).mean() < 0.5 * abs(plain - copies).mean() + 0.02
+
+
+def test_other_laws(line):
+    w = V + RNG.laplace(scale=0.7, size=V.shape)
+    fit = fit_log_spline(Observations.from_arrays(w, laplace([0.7])))
+    assert divergence(fit.density.log_prob(X)) < 0.02
+
+
+def test_draws_scatter_about_the_density_and_cover_it(line):
+    x = np.linspace(*TRUTH.ppf([0.02, 0.98]), 60)[:, None]
+    drawn = np.exp([d.log_prob(x) for d in line.draws(60, 0)])
+    low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
+    p = TRUTH.pdf(x[:, 0])
+    assert ((low < p) & (p < high)).mean() > 0.6  # one data set: points go together
+    shifted = TRUTH.pdf(x[:, 0] - 1.5)
+    assert ((low < shifted) & (shifted < high)).mean() < 0.4
+
+
+BAD = {
+    "bounds are no pair": ({"bounds": 3}, "Expected bounds as a pair"),
+    "bounds turned": ({"bounds": (2, 1)}, "low below high"),
+    "bounds of text": (
+        {"bounds": ("a", None)},
+        "Expected bounds as a pair|finite numbers in bounds",
+    ),
+    "bounds beside the data": ({"bounds": (50, None)}, "hold most of the truth"),
+    "bounds for two": ({"bounds": [(0, None), (0, None)]}, "for each of 1 columns"),
+    "too few intervals": ({"n_intervals": 2}, "n_intervals as a whole number of at least 4"),
+    "too many intervals": ({"n_intervals": 1000}, "n_intervals of at most 200"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD.values(), ids=BAD)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        LogSplineDeconvolver(**settings).fit(W[:50], noise=1.0)
+
+
+def test_unsuitable_rows():
+    with pytest.raises(ValueError, match=r"at most 2 columns .* got 3"):
+        LogSplineDeconvolver().fit(np.c_[W, W, W][:50], noise=1.0)
+    with pytest.raises(ValueError, match="values that differ in every column"):
+        LogSplineDeconvolver().fit(np.ones((20, 1)), noise=0.1)
+
+
+def test_saved_and_described(tmp_path):
+    model = LogSplineDeconvolver(bounds=(0, None)).fit(W, noise=1.0)
+    assert "free parameters, from 2,000 rows in" in model.describe()
+    model.save(tmp_path / "model")
+    loaded = LogSplineDeconvolver.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
+    assert loaded.describe() == model.describe()
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_units_and_origin_change_nothing(dim):
+    rng = np.random.default_rng(106)
+    v = rng.normal(size=(150, dim))
+    sd = rng.uniform(0.2, 0.6, size=v.shape)
+    w = v + sd * rng.normal(size=v.shape)
+    usual = LogSplineDeconvolver(n_intervals=8).fit(w, noise=sd).score_samples(v)
+    for scale in (2.0**-498, 2.0**498):  # powers of two are exact
+        model = LogSplineDeconvolver(n_intervals=8).fit(scale * w, noise=scale * sd)
+        found = model.score_samples(scale * v) + dim * np.log(scale)
+        np.testing.assert_allclose(found, usual, rtol=0, atol=1e-9)
+    # Rounding at 1e9 may end the search for smoothing a step sooner: seen in the far tails only.
+    moved = LogSplineDeconvolver(n_intervals=8).fit(1e9 + w, noise=sd)
+    np.testing.assert_allclose(moved.score_samples(1e9 + v), usual, rtol=0, atol=0.05)
