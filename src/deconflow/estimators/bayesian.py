@@ -21,6 +21,7 @@ from deconflow.checks import check_integer, check_number, warn_caller
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.chain_files import PARTS, FinishedChains, joined, parted
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
+from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_mixture
 from deconflow.estimators.validation import check_resumable, refuse_unseen
 from deconflow.estimators.xd_settings import several, threads
@@ -49,7 +50,7 @@ COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 FARTHEST_APART = 0.1
 """Nats per row by which chains may differ on held-out rows before a fit warns."""
 SAVED_DETAILS = {
-    "components": [int],
+    "components": [[int]],
     "floors": [float],
     "n_used": [float],
     "n_components": int,
@@ -170,13 +171,23 @@ class BayesianXDGMM(DensityEstimator):
     @property
     def density_(self) -> MixtureFit:  # type: ignore[override]
         """The density of the truth: all answers are closed forms."""
+        density = MixtureFit(self.mixtures_, self._names, threads(self))
+        each = [snapshot for chain in self._snapshots for snapshot in chain]
+        if len(each) > 1:
+            draws = [MixtureFit([mixture], self._names, density.threads) for mixture in each]
+            density.replicates = Replicates(draws, "draws")
+        return density
+
+    @property
+    def mixtures_(self) -> list[GaussianMixture]:
+        """One for each chain, the average of its snapshots."""
         check_is_fitted(self)
-        return MixtureFit(self.mixtures_, self._names, threads(self))
+        return [mix(chain) for chain in self._snapshots]
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
         check_is_fitted(self)
-        count = len(self.mixtures_)
+        count = len(self._snapshots)
         chains = f"{count} chains" if count > 1 else "one chain"
         used = float(np.mean(self.n_used_))
         return (
@@ -210,7 +221,7 @@ class BayesianXDGMM(DensityEstimator):
             chains = self._sample(data, parts, settings, rng)
         self._judge(parts, chains)
         together = [chain for these in chains for chain in these]
-        self.mixtures_ = [mix(chain.snapshots) for chain in together]
+        self._snapshots = [chain.snapshots for chain in together]
         self.floors_ = np.array([chain.floor for chain in together])
         self.n_used_ = np.array([chain.used[settings.burn_in :].mean() for chain in together])
         self.n_components_, self.n_sweeps_ = settings.n_components, settings.sweeps
@@ -293,10 +304,11 @@ class BayesianXDGMM(DensityEstimator):
         self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        sizes, arrays = joined(self.mixtures_)
-        arrays["weights"] = arrays["weights"] / len(sizes)
+        every = [snapshot for chain in self._snapshots for snapshot in chain]
+        _, arrays = joined(every)
+        arrays["weights"] = arrays["weights"] / len(every)
         details = {
-            "components": sizes,
+            "components": [[each.n_components for each in chain] for chain in self._snapshots],
             "floors": self.floors_.tolist(),
             "n_used": self.n_used_.tolist(),
             "n_components": int(self.n_components_),
@@ -309,16 +321,20 @@ class BayesianXDGMM(DensityEstimator):
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         check_form(details, SAVED_DETAILS, "details")
-        average, sizes = saved_mixture(arrays, PARTS, self.n_latent_), details["components"]
+        average, chains = saved_mixture(arrays, PARTS, self.n_latent_), details["components"]
+        sizes = [size for chain in chains for size in chain]
         right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
+        right = right and len({len(chain) for chain in chains}) == 1
         refuse("components", not right, "those of its mixture")
         for name in ("floors", "n_used"):
-            refuse(name, len(details[name]) != len(sizes), "one for each chain")
+            refuse(name, len(details[name]) != len(chains), "one for each chain")
         whole = {name: getattr(average, name) for name in PARTS}
-        self.mixtures_ = [
+        every = [
             GaussianMixture(len(sizes) * each.weights, each.means, each.covariances)
             for each in parted(sizes, whole)
         ]
+        step = len(chains[0])
+        self._snapshots = [every[i : i + step] for i in range(0, len(every), step)]
         self.floors_, self.n_used_ = np.array(details["floors"]), np.array(details["n_used"])
         self.n_components_, self.n_sweeps_ = details["n_components"], details["n_sweeps"]
         self.n_rows_ = details["n_rows"]

@@ -64,7 +64,7 @@ class GridEstimator(DensityEstimator):
         check_form(details, SAVED_DETAILS, "details")
         values = dict(zip(GRID_ARRAYS, saved_arrays(arrays, GRID_ARRAYS), strict=True))
         grid = GridDensity(background=details["background"], **values)
-        _check_grid(grid, self.n_latent_)
+        check_grid(grid, self.n_latent_)
         self.density_ = GridFit(grid, self._names)
         self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
@@ -90,7 +90,7 @@ class GridEstimator(DensityEstimator):
         _warn_of(fit, units)
 
 
-def _check_grid(grid: GridDensity, dim: int) -> None:
+def check_grid(grid: GridDensity, dim: int) -> None:
     """Raise if a saved density is none."""
     refuse("background", not 0 <= grid.background <= 1, "a share")
     for name in ("low", "step", "mean"):

@@ -1,13 +1,25 @@
-"""Densities on a grid, for complete rows in few dimensions."""
+"""Densities on a grid, in few dimensions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.classical import GridDensity, condition_on_grid, resample, weighted_points
+from deconflow.classical import (
+    GridDensity,
+    WeightedPoints,
+    condition_on_grid,
+    grid_mixture,
+    resample,
+    weighted_points,
+)
 from deconflow.estimators.fitted import Columns, FittedDensity
+from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import Estimate
 from deconflow.observations import Observations
@@ -15,10 +27,15 @@ from deconflow.randomness import RandomState
 
 
 class GridFit(FittedDensity):
-    """A density on a grid, for complete rows in few dimensions."""
+    """A density on a grid; rows with missing values are answered by a mixture of Gaussians."""
 
     def __init__(self, grid: GridDensity, names: list[str]) -> None:
         self.grid, self.names = grid, names
+
+    @cached_property
+    def _mixture(self) -> MixtureFit:
+        """The same density in closed form; see :func:`deconflow.classical.grid_mixture`."""
+        return MixtureFit([grid_mixture(self.grid)], self.names, self.threads)
 
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)
@@ -35,11 +52,13 @@ class GridFit(FittedDensity):
         Rows with noise wider than the grid's cells are summed over the grid, and over ``n_draws``
         draws of their noise for the law behind it; the others over draws alone.
         """
-        log_p, error = np.empty(len(data)), np.empty(len(data))
+        log_p, error = np.empty(len(data)), np.zeros(len(data))
+        complete, incomplete = _told_apart(data)
+        if len(incomplete):
+            log_p[incomplete] = self._mixture.log_marginal(data[incomplete]).log_p
         n_draws = 1000 if n_draws is None else n_draws
-        for weighed in weighted_points(self.grid, data, n_draws, random_state):
-            log_p[weighed.rows] = weighed.log_marginal()
-            error[weighed.rows] = weighed.relative_error()
+        for rows, weighed in self._weighed(data, complete, n_draws, random_state):
+            log_p[rows], error[rows] = weighed.log_marginal(), weighed.relative_error()
         return Estimate(log_p, error, 0.5 * np.square(error))
 
     def posterior(
@@ -58,11 +77,27 @@ class GridFit(FittedDensity):
             np.empty(n),
         )
         rng = check_random_state(random_state)
-        for weighed in weighted_points(self.grid, data, n_proposals, rng):
+        complete, incomplete = _told_apart(data)
+        for rows, weighed in self._weighed(data, complete, n_proposals, rng):
             parts = resample(self.grid, weighed, n_samples, rng)
             for array, part in zip(arrays, parts, strict=True):
-                array[weighed.rows] = part
+                array[rows] = part
+        if len(incomplete):
+            exact = self._mixture.posterior(data[incomplete])
+            draws = exact.sample(n_samples, rng)
+            parts = draws, exact.mean, exact.covariance, np.full(len(incomplete), n_samples)
+            for array, part in zip(arrays, parts, strict=True):
+                array[incomplete] = part
         return WeightedPosterior(*arrays, self.names)
+
+    def _weighed(
+        self, data: Observations, rows: Columns, n_draws: int, random_state: RandomState
+    ) -> Iterator[tuple[Columns, WeightedPoints]]:
+        """Weigh points for complete rows, in pieces; with their numbers."""
+        if len(rows):
+            complete = replace(data[rows], observed=None)
+            for weighed in weighted_points(self.grid, complete, n_draws, random_state):
+                yield rows[weighed.rows], weighed
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return False: draws of the noise are involved."""
@@ -82,3 +117,11 @@ class GridFit(FittedDensity):
         others = self._others(given)
         answer = condition_on_grid(self.grid, data, given, others, n_samples, random_state)
         return WeightedPosterior(*answer, [self.names[d] for d in others])
+
+
+def _told_apart(data: Observations) -> tuple[Columns, Columns]:
+    """Numbers of the rows without missing values, and of those with some."""
+    if data.observed is None:
+        return np.arange(len(data)), np.empty(0, np.int64)
+    complete = data.observed.all(1).numpy()
+    return np.flatnonzero(complete), np.flatnonzero(~complete)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from deconflow.checks import check_integer, warn_caller
-from deconflow.estimators.grid import GridEstimator
+from deconflow.classical import GridDensity
+from deconflow.estimators.grid import GridEstimator, check_grid
 from deconflow.estimators.grid_fit import GridFit
-from deconflow.estimators.saved_values import refuse
+from deconflow.estimators.replicates import Replicates
+from deconflow.estimators.saved_values import refuse, saved_arrays
+from deconflow.estimators.validation import refuse_unseen
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.splines import LogSplineFit, fit_log_spline
@@ -20,6 +25,9 @@ Pair = tuple[float | None, float | None]
 
 FEWEST, MOST = 4, {1: 200, 2: 30}
 """Fewest knot intervals, and most per number of columns."""
+DRAWS = 30
+"""Draws of the density that bands are made of."""
+SAVED_DRAWS = ("draws.low", "draws.step", "draws.shape", "draws.values")
 LEARNED = {"n_rows": int, "n_bins": int, "used": float}
 
 
@@ -43,7 +51,11 @@ class LogSplineDeconvolver(GridEstimator):
     likelihood, from which steps and smoothing are computed; the answer is that of all rows. Noise
     that is not Gaussian is taken as a mixture of Gaussians (:meth:`Noise.as_mixture`).
 
-    Rows must be complete; :class:`XDGMM` takes missing values.
+    Values may be missing. Answers about rows with missing values come from a mixture of Gaussians
+    that stands for the density, which does not end at a bound. Projections are for :class:`XDGMM`.
+
+    ``band`` has Laplace's approximation: draws of the density given the rows, at a fifth of the
+    smoothing, because the bias of a smooth answer is not in its variance.
 
     Parameters
     ----------
@@ -59,7 +71,7 @@ class LogSplineDeconvolver(GridEstimator):
     density_ : FittedDensity
         The density; ``density_.grid`` has its values.
     fit_ : LogSplineFit
-        What was fitted, with draws for bands (``fit_.draws``); not saved.
+        What was fitted; not saved.
     n_features_in_ : int
         Number of columns of ``w``.
 
@@ -78,6 +90,8 @@ class LogSplineDeconvolver(GridEstimator):
     >>> np.exp(model.score_samples([[2.0], [4.0], [9.0]])).round(2)  # the truth: .09, .2, .03
     array([0.09, 0.2 , 0.03])
     """
+
+    _takes_missing_values = True
 
     fit_: LogSplineFit
     n_rows_: int
@@ -115,10 +129,12 @@ class LogSplineDeconvolver(GridEstimator):
                 f"Expected n_intervals of at most {MOST[data.dim]} with {data.dim} columns; "
                 f"got {self.n_intervals}."
             )
+        refuse_unseen(data)
         bounds = self._bounds_of(data)
         fit = fit_log_spline(data, bounds=bounds, n_intervals=self.n_intervals)
         self.fit_ = fit
         self.density_ = GridFit(fit.density, self._names)
+        self._draw(fit.draws(DRAWS, random_state=0))
         self.relative_error_ = 0.0
         self.n_rows_, self.n_bins_, self.used_ = fit.n_rows, fit.n_bins, fit.used_parameters
         _warn_of(fit)
@@ -141,6 +157,41 @@ class LogSplineDeconvolver(GridEstimator):
                     f"{d} of w, whose median less the noise's mean is {middle[d]:g}. Widen them."
                 )
         return pairs
+
+    def _draw(self, draws: Sequence[GridDensity]) -> None:
+        """Let bands be made of draws of the density."""
+        self.density_.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Save the draws beside the density."""
+        details, arrays = super()._state()
+        draws = [fit.grid for fit in self.density_.replicates.densities]
+        numbers = {
+            "low": [d.low for d in draws],
+            "step": [d.step for d in draws],
+            "shape": [d.values.shape for d in draws],
+            "values": np.concatenate([d.values.ravel() for d in draws]),
+        }
+        more = {
+            f"draws.{k}": torch.from_numpy(np.array(v, dtype=np.float64))
+            for k, v in numbers.items()
+        }
+        return details, {**arrays, **more}
+
+    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
+        super()._restore(details, arrays)
+        low, step, shapes, values = saved_arrays(arrays, SAVED_DRAWS)
+        dim, sizes = self.n_latent_, shapes.prod(-1).astype(np.int64)
+        fitting = low.shape == step.shape == shapes.shape and low.shape[1:] == (dim,)
+        fitting = fitting and len(low) > 1 and (shapes >= 2).all() and sizes.sum() == values.size
+        refuse("draws", not fitting, "one grid after another")
+        pieces = np.split(values, np.cumsum(sizes)[:-1])
+        grids = zip(low, step, pieces, shapes.astype(np.int64), strict=True)
+        whole = self.density_.grid
+        draws = [replace(whole, low=a, step=b, values=p.reshape(n)) for a, b, p, n in grids]
+        for draw in draws:
+            check_grid(draw, dim)
+        self._draw(draws)
 
     def _learned(self) -> dict[str, Any]:
         return {"n_rows": self.n_rows_, "n_bins": self.n_bins_, "used": self.used_}

@@ -153,7 +153,7 @@ def fit_log_spline(
     Parameters
     ----------
     data
-        Rows with one or two columns, in any units, without a projection.
+        Rows with one or two columns, in any units, without a projection; values may be missing.
     bounds
         ``(low, high)`` for each column, None where there is none: the truth lies within.
     n_intervals

@@ -151,13 +151,20 @@ def _precisions(covariance: Array, seen: NDArray[np.bool_]) -> Array:
 
 
 def bins_on_a_plane(rows: Rows, finest: Array) -> Rows:
-    """Put complete rows that share their law with at least twenty others on average into bins."""
-    if len(rows) <= FEW_ROWS or rows.observed is not None:
+    """Put rows that share their law with at least twenty others on average into bins.
+
+    Rows of which the same column is missing have bins along the other.
+    """
+    n = len(rows)
+    if n <= FEW_ROWS:
         return rows
-    offsets = (rows.centres - rows.centres[:, :1]).reshape(len(rows), -1)
-    shapes = np.concatenate([rows.weights, offsets, rows.covariances.reshape(len(rows), -1)], 1)
+    offsets = (rows.centres - rows.centres[:, :1]).reshape(n, -1)
+    parts = [rows.weights, offsets, rows.covariances.reshape(n, -1)]
+    if rows.observed is not None:
+        parts.append(rows.observed.astype(np.float64))
+    shapes = np.concatenate(parts, 1)
     first, which = alike(shapes)
-    if len(first) > len(rows) / 20:
+    if len(first) > n / 20:
         return rows
     return joined([_binned(rows[which == law], finest) for law in range(len(first))])
 
@@ -186,11 +193,13 @@ def _binned(rows: Rows, finest: Array) -> Rows:
     found, count = found[count > 0], count[count > 0]
     places = start + step * np.stack([found // width, found % width], -1)
     n, parts = len(found), rows.weights.shape[1]
-    lost = np.diag(np.square(step) / 6)
+    seen = np.ones(2, bool) if rows.observed is None else rows.observed[0]
+    lost = np.diag(np.where(seen, np.square(step) / 6, 0.0))
     less = np.where(np.linalg.eigvalsh(covariance - lost).min(-1) > 0, 1.0, 0.0)[:, None, None]
     return Rows(
         count,
         np.broadcast_to(rows.weights[0], (n, parts)),
         places[:, None] + (rows.centres[0] - rows.centres[0, :1]),
         np.broadcast_to(covariance - less * lost, (n, parts, 2, 2)),
+        None if rows.observed is None else np.broadcast_to(seen, (n, 2)),
     )

@@ -9,7 +9,7 @@ taken off the noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,20 @@ class Rows:
 
 
 def as_rows(data: Observations) -> Rows:
-    """Write rows out, each with its own noise."""
+    """Write rows out, each with its own noise; what was not observed has mean 0 and variance 1."""
+    rows = _written_out(data)
+    if rows.observed is None:
+        return rows
+    seen = rows.observed[:, None]
+    both = seen[..., None] & seen[..., None, :]
+    return replace(
+        rows,
+        centres=np.where(seen, rows.centres, 0.0),
+        covariances=np.where(both, rows.covariances, np.eye(seen.shape[-1])),
+    )
+
+
+def _written_out(data: Observations) -> Rows:
     w = data.w.double().numpy()
     n, dim = w.shape
     count = np.ones(n) if data.weights is None else data.weights.double().numpy()
@@ -180,12 +193,14 @@ def _bins_of_equal_laws(rows: Rows, finest: float) -> Rows:
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Put complete rows one after another."""
+    """Put rows one after another."""
+    seen = [part.observed for part in parts if part.observed is not None]
     return Rows(
         np.concatenate([part.count for part in parts]),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.centres for part in parts]),
         np.concatenate([part.covariances for part in parts]),
+        np.concatenate(seen) if seen else None,
     )
 
 
