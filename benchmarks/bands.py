@@ -1,6 +1,6 @@
 """Coverage of 90 % bands: how much of the true marginal density lies inside, and how wide they are.
 
-    python -m benchmarks.bands [--estimator deconvolver xd] [--tasks NAME ...] [--seeds 0 1 ...]
+    python -m benchmarks.bands [--estimator deconvolver xd bayes spline] [--tasks NAME ...] [--seeds 0 1 ...]
     python -m benchmarks.bands --page
 
 Three laws of one column with 1,000 and 10,000 rows, errors of each row U(.2, .6), and moons with
@@ -12,11 +12,11 @@ where it was interrupted; ``--page`` puts the figures into ``docs/bands.md``.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.stats import gamma, lognorm, norm
 from tqdm.auto import tqdm
 
-from benchmarks.record import RESULTS, write
+from benchmarks.record import RESULTS
+from benchmarks.runs import Runs
 from benchmarks.xd_choice import NOISE, SPREAD, crescent, moons
 
 Array = NDArray[np.float64]
@@ -34,8 +35,14 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "bands.md"
 BEGIN, END = "<!-- coverage: python -m benchmarks.bands --page -->", "<!-- end -->"
 LEVEL, REPLICATIONS, POINTS = 0.9, 20, 400
 SHARES = (0.1, 0.5, 0.9)
-ESTIMATORS = ("deconvolver", "xd")
-WORDS = {"deconvolver": "`Deconvolver`", "xd": "`XDGMM`, five folds"}
+KEYS = ("estimator", "task", "seed")
+WORDS = {
+    "deconvolver": "`Deconvolver`",
+    "xd": "`XDGMM`, five folds",
+    "bayes": "`BayesianXDGMM`",
+    "spline": "`LogSplineDeconvolver`",
+}
+ESTIMATORS = tuple(WORDS)
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,14 @@ def measure(name: str, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
 
 def make(estimator: str, name: str, seed: int) -> Any:
     """Return an estimator with its settings."""
-    from deconflow import XDGMM, Deconvolver
+    from deconflow import XDGMM, BayesianXDGMM, Deconvolver, LogSplineDeconvolver
 
     if estimator == "deconvolver":
         return Deconvolver(random_state=seed)
+    if estimator == "bayes":
+        return BayesianXDGMM(random_state=seed)
+    if estimator == "spline":
+        return LogSplineDeconvolver()
     counts, floors = ([3, 6, 9, 12, 18], [0.1, 0.4]) if name == "moons" else (
         [1, 2, 3, 4, 6, 8], [0.05, 0.2, 0.5]
     )  # fmt: skip
@@ -187,11 +198,6 @@ def put_into_page(runs: list[dict[str, Any]]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{page(runs)}\n{END}{after}", encoding="utf-8")
 
 
-def recorded(file: Path) -> list[dict[str, Any]]:
-    """Return the runs of a record, none if there is no such file."""
-    return json.loads(file.read_text())["runs"] if file.exists() else []
-
-
 def main() -> None:
     """Run what is missing of the record, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -199,26 +205,21 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(REPLICATIONS)))
     parser.add_argument("--output", default="bands", help="name in results/")
+    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
     parser.add_argument("--page", action="store_true", help="write the table of docs/bands.md")
     arguments = parser.parse_args()
-    runs = recorded(RESULTS / f"{arguments.output}.json")
+    runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
     if arguments.page:
-        put_into_page(runs)
+        put_into_page(runs.runs)
         return
-    done = {(r["estimator"], r["task"], r["seed"]) for r in runs}
+    runs.content |= {"level": LEVEL, "command": "python -m benchmarks.bands"}
     wanted = [
-        (estimator, task, seed)
-        for estimator in arguments.estimator
-        for task in arguments.tasks
-        for seed in arguments.seeds
+        dict(zip(KEYS, key, strict=True))
+        for key in product(arguments.estimator, arguments.tasks, arguments.seeds)
     ]
-    for key in tqdm([key for key in wanted if key not in done], "bands", unit="fit"):
-        runs.append(run(*key))
-        write(
-            arguments.output, show=False, runs=runs, level=LEVEL,
-            command="python -m benchmarks.bands",
-        )  # fmt: skip
-    print(page(runs))
+    for task in tqdm([task for task in wanted if not runs.done(task)], "bands", unit="fit"):
+        runs.add(run(**task))
+    print(page(runs.current()))
 
 
 if __name__ == "__main__":

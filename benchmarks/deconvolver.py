@@ -169,16 +169,21 @@ def summary(runs, *, quick=False):
     return table
 
 
-def as_text(table):
+def as_text(table, *, quick=False):
     """The summary, to be read."""
     lines = ["task          seeds    mean     bar   worst    loss  most lost  seconds"]
     for name, row in table.items():
         lost = "      -          -" if row["loss"] is None else (
             f"{row['loss']:7.4f}  {row['most_lost']:9.4f}")  # fmt: skip
-        missed = row["mean"] > BARS[name] or row["worst"] > WORST.get(name, np.inf)
+        limit = MOST_SECONDS_QUICK if quick else SECONDS.get(name, np.inf)
+        missed = {
+            "above its bar": row["mean"] > BARS[name] or row["worst"] > WORST.get(name, np.inf),
+            "behind a candidate": (row["most_lost"] or 0.0) > MOST_LOST,
+            "too slow": row["seconds"] > limit,
+        }
         words = f"{name:12s}  {len(row['seeds']):5d}  {row['mean']:6.4f}  {BARS[name]:6.3f}  "
         words += f"{row['worst']:6.4f} {lost}  {row['seconds']:7.1f}"
-        lines.append(words + ("  above its bar" if missed else ""))
+        lines.append("  ".join([words, *(word for word, is_so in missed.items() if is_so)]))
     return "\n".join(lines)
 
 
@@ -204,7 +209,7 @@ def main() -> None:
             keys = ("task", "seed", "quick", "method", "weights", "figure", "bar", "loss",
                     "seconds")  # fmt: skip
             print(json.dumps({key: runs.runs[-1][key] for key in keys}), flush=True)
-    print(as_text(summary(runs.current(), quick=quick)))
+    print(as_text(summary(runs.current(), quick=quick), quick=quick))
 
 
 if __name__ == "__main__":

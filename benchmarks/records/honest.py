@@ -41,5 +41,9 @@ def run(task: Task, folder: Path) -> Run:
 
 
 SECTION = Section(
-    "honest", ("xd-2", "xd-4", "xd", "bayes", "quick"), (0, 1, 2), {"noise": NOISES}, run
+    "honest",
+    ("xd-2", "xd-4", "xd", "bayes", "quick", "deconvolver"),
+    (0, 1, 2),
+    {"noise": NOISES},
+    run,
 )

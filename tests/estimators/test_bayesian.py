@@ -34,12 +34,7 @@ def excess(model):
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks(
-    [BayesianXDGMM(2, n_sweeps=6, n_snapshots=2, n_jobs=1, random_state=0)],
-    expected_failed_checks=lambda model: {
-        "check_sample_weight_equivalence_on_dense_data": "copies of a row draw for themselves",
-    },
-)
+@parametrize_with_checks([BayesianXDGMM(2, n_sweeps=6, n_snapshots=2, n_jobs=1, random_state=0)])
 def test_scikit_learn(estimator, check):
     check(estimator)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import gamma
+from scipy.stats import gamma, norm
 
 from deconflow import LogSplineDeconvolver, Observations
 from deconflow.noise import gaussian, laplace
@@ -117,8 +117,17 @@ def test_missing_values_in_a_fold_of_the_plane():
     fit = fit_log_spline(Observations.from_arrays(w, [0.3, 0.3]))
     drawn = fit.density.sample(5000, 0)
     np.testing.assert_allclose(np.cov(drawn.T), [[1, 0.7], [0.7, 1]], atol=0.15)
-    with pytest.raises(ValueError, match="complete rows in w with LogSplineDeconvolver"):
-        LogSplineDeconvolver().fit(w, noise=0.3)
+    model = LogSplineDeconvolver().fit(w, noise=0.3)
+    found = model.posterior(w[:310], noise=0.3)
+    # A missing first value is .7 of the second, whose share of its measurement is 1 / 1.09.
+    slope = np.polyfit(w[:150, 1], found.mean[:150, 0], 1)[0]
+    assert slope == pytest.approx(0.7 / 1.09, abs=0.1)
+    assert found.sd[:150, 0].mean() > 1.5 * found.sd[300:, 0].mean()
+    log_p = model.score_observations(w[:310], noise=0.3)
+    exact = norm.logpdf(w[:150, 1], scale=np.sqrt(1.09))
+    assert abs(log_p[:150] - exact).mean() < 0.1
+    wrong = norm.logpdf(w[:150, 1], scale=0.5)  # the twin
+    assert abs(log_p[:150] - wrong).mean() > 0.2
 
 
 def test_weights_are_copies():

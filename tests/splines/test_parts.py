@@ -75,7 +75,7 @@ def frame_and_rows(dim, n=400):
 def test_derivatives_are_those_of_the_likelihood(dim):
     frame, rows = frame_and_rows(dim)
     likelihood, penalty = frame.likelihood(rows), frame.penalty(3)
-    theta = penalty.parameters(frame.gaussian) + 0.05 * RNG.normal(size=penalty.basis.shape[1])
+    theta = penalty.parameters(frame.start) + 0.05 * RNG.normal(size=penalty.basis.shape[1])
     along = RNG.normal(size=len(theta))
     low, here, high = (
         newton._look(likelihood, penalty.basis, theta + e * along) for e in (-1e-4, 0.0, 1e-4)
@@ -95,7 +95,7 @@ def test_a_pass_over_a_plane_is_the_sum_over_all_nodes():
     w = rows.centres[:, 0]
     rows = as_rows(Observations.from_arrays(w, gaussian(covariance=np.stack([S] * 30))))
     likelihood = frame.likelihood(rows)
-    q = newton.masses(likelihood, frame.gaussian)
+    q = newton.masses(likelihood, frame.start)
     found = likelihood.expect(q)
     lattice = frame.lattice
     v = np.stack(np.meshgrid(*(lattice.axis(d) for d in (0, 1)), indexing="ij"), -1).reshape(-1, 2)

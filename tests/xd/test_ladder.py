@@ -78,7 +78,8 @@ def test_an_atom_makes_no_false_modes(seed):
 
 def test_folds_can_be_given():
     w, sd = effects(300, 0)
-    folds = make_folds(300, 3, np.random.RandomState(5))
+    data = Observations.from_arrays(w, sd)
+    folds = make_folds(data, 3, np.random.RandomState(5))
     fit = averaged(w, sd, folds=folds, starts=1)
     assert fit.folds == folds
     other = averaged(w, sd, folds=3, starts=1)

@@ -10,28 +10,24 @@ import torch
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Task, score_folds
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.xd import (
+    FLOORS,
     ChainSettings,
-    FitSettings,
     PreparedData,
     sample_chains,
+    single_rows,
+    starts_of_chains,
     telling_rows,
 )
 
 NAME = "bayes"
 CHAINS = 2
 """Chains without each fold: one alone does not find its way about."""
-FLOORS = (0.05, 0.1, 0.2)
-"""Floors of the chains, in turns: noisy rows cannot say which is best."""
 MOST_WORK, MOST_WORK_IF_QUICK = 4e9, 1e9
 """Densities that all chains may compute; where that is too few for a chain, there are none."""
 
 
 def fit_chains(task: Task) -> Candidate | None:
-    """Sample chains without each fold.
-
-    They start with all components in use, about clusters of the rows: started at fewer, they do
-    worse on rows left out (on one split of each wine by .03 and .05 nats per row).
-    """
+    """Sample chains without each fold."""
     if task.data.latent_dim < FEWEST_COLUMNS:
         return None
     folds, rows = len(task.averaged.folds), _telling(task, 0).rows
@@ -43,8 +39,15 @@ def fit_chains(task: Task) -> Candidate | None:
             "enough without them. Use BayesianXDGMM for these."
         )
         return None
-    with task.progress("Bayesian mixtures", CHAINS * folds * settings.sweeps, "sweep") as bar:
-        mixtures = [_sampled(task, f, settings, bar) for f in range(folds)]
+    try:
+        with task.progress("Bayesian mixtures", CHAINS * folds * settings.sweeps, "sweep") as bar:
+            mixtures = [_sampled(task, f, settings, bar) for f in range(folds)]
+    except np.linalg.LinAlgError:
+        task.notes.append(
+            "There are no Bayesian mixtures: some rows lie too far from all others for them. "
+            "Look for codes of missing values, as -999."
+        )
+        return None
     return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
 
 
@@ -52,17 +55,16 @@ def _telling(task: Task, fold: int) -> PreparedData:
     """Return the rows without a fold that say something of the truth."""
     kept = task.data[torch.from_numpy(task.averaged.folds[fold].kept)]
     telling = telling_rows(kept)
-    if telling.all():
+    if telling.all() and kept.weights is None:
         return task.prepared(fold)
-    return PreparedData(kept[torch.from_numpy(telling)].with_weight())
+    return PreparedData(single_rows(kept[torch.from_numpy(telling)].with_weight()))
 
 
 def _sampled(task: Task, fold: int, settings: ChainSettings, bar: Any) -> GaussianMixture:
     """Average the snapshots of the chains without a fold."""
     seeds = [task.seed + 2000 + CHAINS * fold + c for c in range(CHAINS)]
     floor, prepared = FLOORS[fold % len(FLOORS)], _telling(task, fold)
-    start = FitSettings(settings.n_components, floor=floor)
-    starts = [prepared.start(start, np.random.RandomState(seed)) for seed in seeds]
+    starts = starts_of_chains(prepared, floor, settings, seeds)
     chains = sample_chains(
         prepared, starts, [floor] * CHAINS, settings, seeds,
         threads=task.resources.n_jobs, progress=bar.update,

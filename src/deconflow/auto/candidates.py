@@ -60,11 +60,6 @@ class Candidate:
         """The mixtures without each fold; empty for flows."""
         return [part for part in self.parts if isinstance(part, GaussianMixture)]
 
-    @property
-    def flows(self) -> list[list[Member]]:
-        """The flows without each fold; empty for mixtures."""
-        return [part for part in self.parts if isinstance(part, list)]
-
 
 @dataclass
 class Task:
@@ -124,15 +119,36 @@ class Task:
 FEWEST_COLUMNS = 3
 """Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
 and log-splines, which take seconds."""
-PRIOR_ROWS = {"mixtures": 0.5, "spline": 3.0, "bayes": 2.0, "flows": 1.0}
-"""How many rows more than there are speak for each kind; see :mod:`deconflow.auto.stacking`."""
+IMPOSSIBLE = -1e5
+"""What counts as the log-likelihood of a row that a candidate thinks impossible."""
+NAMES = ("mixtures", "spline", "bayes", "flows")
+"""All kinds of candidates."""
+MIXTURE_ROWS, BAYES_ROWS, SPLINE_ROWS, FLOW_ROWS = 0.5, 1.0, {1: 3.0, 2: 1.0}, 0.2
 
 
-def weigh(candidates: list[Candidate], row_weights: Array, rng: np.random.RandomState) -> Array:
+def weigh(
+    candidates: list[Candidate], row_weights: Array, dim: int, rng: np.random.RandomState
+) -> Array:
     """Return the shares of candidates, by the rows that all of them were scored on."""
     log_p, rows = compared(candidates)
-    prior = np.array([PRIOR_ROWS[each.name] for each in candidates])
+    known = prior_rows(len(rows), dim)
+    prior = np.array([known[each.name] for each in candidates])
     return stack(log_p, row_weights[rows], prior, rng)
+
+
+def prior_rows(n_rows: int, dim: int) -> dict[str, float]:
+    """How many rows more than there are speak for each kind; see :mod:`deconflow.auto.stacking`.
+
+    In one column more speak for log-splines: they are smoother. For flows more the more rows there
+    are, since rows undervalue them: each is scored by the one or two flows that have not seen it,
+    and the answer averages all, which is what flows gain most by.
+    """
+    return {
+        "mixtures": MIXTURE_ROWS,
+        "bayes": BAYES_ROWS,
+        "spline": SPLINE_ROWS.get(dim, 1.0),
+        "flows": FLOW_ROWS * float(np.sqrt(n_rows)),
+    }
 
 
 def score_folds(task: Task, mixtures: list[GaussianMixture]) -> Array:
@@ -150,5 +166,5 @@ def compared(candidates: list[Candidate]) -> tuple[Array, NDArray[np.int64]]:
     The rows are given by their numbers.
     """
     log_p = np.stack([each.held_out for each in candidates])
-    rows = np.flatnonzero(np.isfinite(log_p).all(axis=0))
-    return log_p[:, rows], rows
+    rows = np.flatnonzero(~np.isnan(log_p).any(axis=0))
+    return np.maximum(log_p[:, rows], IMPOSSIBLE), rows

@@ -155,21 +155,39 @@ def fit_density(
 def _weigh(
     task: Task, volume: Array, rng: np.random.RandomState
 ) -> tuple[dict[str, Standing], HeldOut]:
-    """Weigh the candidates on rows that none has seen, in the user's units."""
-    log_p, rows = compared(task.so_far)
-    weights = row_weights(task.data)[rows]
-    shares = _with_mixtures(weigh(task.so_far, row_weights(task.data), rng), task.so_far)
+    """Weigh the candidates on rows that none has seen, in the user's units.
+
+    Those that are left out have the figures of the rows that they were scored on, which may be
+    few; then the others are weighed again on all of theirs.
+    """
+    standings, log_p, rows = _compare(task.so_far, task.data, volume, rng)
+    used = [each for each in task.so_far if standings[each.name].share > 0]
+    if len(used) < len(task.so_far):
+        again, log_p, rows = _compare(used, task.data, volume, rng)
+        standings = {**standings, **again}
+    shares = np.array([standings[each.name].share for each in used])
+    together = stacked(log_p, shares)
+    gain = together - (task.so_far[0].held_out - volume)[rows]
+    arrays = (together, row_weights(task.data)[rows], gain)
+    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays))
+
+
+def _compare(
+    candidates: list[Candidate], data: Observations, volume: Array, rng: np.random.RandomState
+) -> tuple[dict[str, Standing], Array, NDArray[np.int64]]:
+    """Standings of candidates, and the log-likelihoods of the rows that all were scored on."""
+    log_p, rows = compared(candidates)
+    weights = row_weights(data)[rows]
+    shares = _with_mixtures(weigh(candidates, row_weights(data), data.latent_dim, rng), candidates)
     log_p = log_p - volume[rows]
     behind, error = paired(log_p, weights)
     means = np.average(log_p, axis=1, weights=weights)
     numbers = zip(means, behind, error, shares, strict=True)
     standings = {
         each.name: Standing(*map(float, figures))
-        for each, figures in zip(task.so_far, numbers, strict=True)
+        for each, figures in zip(candidates, numbers, strict=True)
     }
-    together = stacked(log_p, shares)
-    arrays = (together, weights, together - log_p[0])
-    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays))
+    return standings, log_p, rows
 
 
 def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:

@@ -25,7 +25,14 @@ def fit_flows(task: Task) -> Candidate | None:
     Flows whose weight beside the other candidates is nothing after some folds are left there:
     they are scored on these alone.
     """
-    if sum(task.plan.flows) == 0 or task.data.latent_dim < FEWEST_COLUMNS:
+    if sum(task.plan.flows) == 0:
+        return None
+    if task.data.latent_dim < FEWEST_COLUMNS:
+        if task.plan.flows_asked_for:
+            task.notes.append(
+                f"There are no flows: in fewer than {FEWEST_COLUMNS} columns they add next to "
+                "nothing. Use FlowDeconvolver for one of them."
+            )
         return None
     jobs = _jobs(task)
     first, rest = jobs[:TRIED_FOLDS], jobs[TRIED_FOLDS:]
@@ -62,15 +69,22 @@ def _jobs(task: Task) -> list[Job]:
 
 def _score(task: Task, f: int, job: Job, members: list[Member], held_out: Array) -> None:
     """Write the log-likelihoods of rows of a fold that these flows have not seen."""
-    plan = task.plan
-    seen = task.averaged.folds[f].held[: -(-plan.scored_rows // len(task.averaged.folds))]
+    plan, folds = task.plan, task.averaged.folds
+    by_chance = np.random.RandomState(task.seed + f).permutation(folds[f].held)
+    seen = np.sort(by_chance[: -(-plan.scored_rows // len(folds))])
     density = ensemble_of(members, task.data.latent_dim, plan.size)
     rows = RowsWithProposals.of(task.data[torch.from_numpy(seen)], job.mixture, torch.float32)
-    held_out[seen] = estimate_log_likelihood(density, rows, plan.checked_draws).log_p
+    log_p = estimate_log_likelihood(density, rows, plan.checked_draws).log_p
+    held_out[seen] = np.where(np.isnan(log_p), -np.inf, log_p)
 
 
 def _wanted(task: Task, candidate: Candidate) -> bool:
     """Whether flows get any weight beside the others."""
     candidates = [*task.so_far, candidate]
-    shares = weigh(candidates, row_weights(task.data), np.random.RandomState(task.seed))
+    shares = weigh(
+        candidates,
+        row_weights(task.data),
+        task.data.latent_dim,
+        np.random.RandomState(task.seed),
+    )
     return bool(shares[-1] > 0)

@@ -36,6 +36,8 @@ class Plan:
         Whether a first answer is enough.
     flows : list of int
         How many flows to train without each fold.
+    flows_asked_for : bool
+        Whether the user has named a number of flows.
     scored_rows : int
         How many rows flows are scored on at most, over all folds.
     n_proposals, n_gradient_draws : int
@@ -53,6 +55,7 @@ class Plan:
     stopping: Stopping
     quick: bool
     flows: list[int]
+    flows_asked_for: bool
     scored_rows: int
     n_proposals: int
     n_gradient_draws: int
@@ -65,6 +68,7 @@ class Plan:
 def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
     """Plan a fit of ``n_rows``; ``quick`` for an answer without flows."""
     folds = QUICK_FOLDS if quick else FOLDS
+    asked_for = n_flows is not None
     usual = FLOWS_OF_FEW if n_rows < FEW_ROWS else FLOWS
     n_flows = 0 if quick else (usual if n_flows is None else n_flows)
     return Plan(
@@ -73,6 +77,7 @@ def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
         stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
         quick=quick,
         flows=share_out(n_flows, folds),
+        flows_asked_for=asked_for,
         scored_rows=5_000,
         n_proposals=4,
         n_gradient_draws=2,

@@ -8,51 +8,44 @@ import torch
 
 from deconflow.auto.candidates import Candidate, Task, score_folds
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise
-from deconflow.observations import Observations
-from deconflow.splines import MOST_COLUMNS, LogSplineFit, fit_log_spline
+from deconflow.splines import MOST_COLUMNS, fit_log_spline, work_of_fit
 from deconflow.xd import Fold
 
 NAME = "spline"
-
-
-MOST_IN_A_PLANE = 40_000
-"""Gaussians that rows with noise of their own may be made of, in two columns."""
+MOST_WORK = 40_000
+"""Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
 
 
 def fit_splines(task: Task) -> Candidate | None:
-    """Fit a log-spline without each fold, each from one fit to all rows, as Gaussian mixtures."""
-    data = task.data
-    if data.latent_dim > MOST_COLUMNS or data.projection is not None:
+    """Fit a log-spline without each fold, as a mixture of Gaussians."""
+    if task.data.latent_dim > MOST_COLUMNS or task.data.projection is not None:
         return None
-    if _too_long(data):
-        task.notes.append(
-            "There is no log-spline: in two columns, with noise that differs by row or is not "
-            "Gaussian, so many rows would take it too long. Use LogSplineDeconvolver for these."
-        )
+    try:
+        mixtures = _without_each_fold(task)
+    except ValueError as reason:
+        task.notes.append(f"There is no log-spline. {reason}")
         return None
-    with task.progress("log-splines", 1 + len(task.averaged.folds), "fit") as bar:
-
-        def without(fold: Fold, start: LogSplineFit) -> GaussianMixture:
-            found = fit_log_spline(data[torch.from_numpy(fold.kept)], start=start).mixture
-            bar.update()
-            return found
-
-        try:
-            whole = fit_log_spline(data)
-            bar.update()
-            with ThreadPoolExecutor(task.resources.n_jobs) as pool:
-                folds = task.averaged.folds
-                mixtures = list(pool.map(lambda fold: without(fold, whole), folds))
-        except ValueError as reason:
-            task.notes.append(f"There is no log-spline. {reason}")
-            return None
     return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
 
 
-def _too_long(data: Observations) -> bool:
-    """Whether rows on a plane cannot be put into bins, and are too many without."""
-    binned = isinstance(data.noise, GaussianNoise) and data.noise.shared
-    if data.dim == 1 or binned:
-        return False
-    return len(data) * data.noise.as_mixture().n_parts > MOST_IN_A_PLANE
+def _without_each_fold(task: Task) -> list[GaussianMixture]:
+    """Fit without each fold, from one fit to all rows; raise ValueError where none can be had."""
+    data, folds = task.data, task.averaged.folds
+    if work_of_fit(data) > MOST_WORK:
+        raise ValueError(
+            "So many rows with noise that differs by row, or is not Gaussian, would take it too "
+            "long. Use LogSplineDeconvolver for these."
+        )
+    with task.progress("log-splines", 1 + len(folds), "fit") as bar:
+        whole = fit_log_spline(data)
+        bar.update()
+        if not whole.converged:
+            raise ValueError("Its fit did not converge: some rows may be too far from others.")
+
+        def without(fold: Fold) -> GaussianMixture:
+            found = fit_log_spline(data[torch.from_numpy(fold.kept)], start=whole).mixture
+            bar.update()
+            return found
+
+        with ThreadPoolExecutor(task.resources.n_jobs) as pool:
+            return list(pool.map(without, folds))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
@@ -40,6 +40,9 @@ class GridDensity:
         Share ``b`` of the normal law.
     mean, factor : array
         ``(D,)`` and ``(D, D)``: the normal law's mean and Cholesky factor.
+    bounds : array or None
+        ``(2, D)``: where the truth can be at all, infinite where there is no bound; the normal law
+        is cut to it, and its columns are then independent.
     """
 
     low: Array
@@ -48,6 +51,7 @@ class GridDensity:
     background: float
     mean: Array
     factor: Array
+    bounds: Array | None = None
 
     @property
     def dim(self) -> int:
@@ -73,7 +77,12 @@ class GridDensity:
     def log_behind(self, v: Array) -> Array:
         """Log density of the normal law behind the grid, with its share."""
         with np.errstate(divide="ignore"):
-            return np.log(self.background) + self._log_normal(v)
+            log_p = np.log(self.background) + self._log_normal(v)
+        if self.bounds is None:
+            return log_p
+        low, high = self._shares_of_bounds()
+        inside = ((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1)
+        return np.where(inside, log_p - np.log(high - low).sum(), -np.inf)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""
@@ -82,8 +91,20 @@ class GridDensity:
         chosen = np.searchsorted(mass, rng.uniform(size=n) * mass[-1], side="right")
         v = self.points(np.minimum(chosen, len(mass) - 1)) + self.jitter((n,), rng)
         v = self.folded(v)
-        behind = self.mean + rng.normal(size=(n, self.dim)) @ self.factor.T
+        behind = self.mean + self._normal(n, rng) @ self.factor.T
         return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
+
+    def _normal(self, n: int, rng: np.random.RandomState) -> Array:
+        """Draw ``(n, D)`` standard normal numbers, within the bounds where there are some."""
+        if self.bounds is None:
+            return rng.normal(size=(n, self.dim))
+        low, high = self._shares_of_bounds()
+        return ndtri(rng.uniform(low, high, size=(n, self.dim)))
+
+    def _shares_of_bounds(self) -> Array:
+        """Shares ``(2, D)`` of the normal law below each bound."""
+        assert self.bounds is not None
+        return ndtr((self.bounds - self.mean) / np.diag(self.factor))
 
     def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
         """Return the density of some dimensions, in the order given."""
@@ -98,6 +119,7 @@ class GridDensity:
             self.background,
             self.mean[dimensions],
             np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
+            None if self.bounds is None else self.bounds[:, dimensions],
         )
 
     def in_units(self, scale: Array, location: Array | float = 0.0) -> GridDensity:
@@ -117,6 +139,7 @@ class GridDensity:
             self.background,
             location + self.mean * scale,
             factor,
+            None if self.bounds is None else location + self.bounds * scale,
         )
 
     @property

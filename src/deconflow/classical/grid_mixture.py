@@ -65,7 +65,7 @@ def _kernel(density: GridDensity, d: int) -> tuple[Array, Array, float]:
 
 
 def _deconvolved(mass: Array, kernels: tuple[Array, ...]) -> Array:
-    """Weights of the nodes by Richardson and Lucy's steps, until a hundred gain nothing."""
+    """Weights of the nodes by Richardson and Lucy's steps, until fifty gain nothing."""
     weights = _apply(mass, [kernel.T for kernel in kernels])
     weights = weights / weights.sum()
     used, before = mass > 0, -np.inf

@@ -2,8 +2,8 @@ r"""The posterior of a row's true value under a density on a grid.
 
 A row with noise wider than the grid's cells is weighed at grid points, by
 :math:`p(v_g) \, p(w \mid v_g)`, and at draws :math:`w - n` of its noise by the normal law behind
-the grid; one with narrower noise (or none) at such draws alone, by :math:`p(v)`. Either way the
-weights add up to :math:`p(w)`.
+the grid; one with narrower noise (or none) at such draws alone, by :math:`p(v)`, unless all of
+them lie where the truth cannot be, beyond a bound. Either way the weights add up to :math:`p(w)`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ class WeightedPoints:
     draws: Array
     log_weights: Array
 
+    def take(self, which: NDArray[np.bool_]) -> WeightedPoints:
+        """Return some of the rows."""
+        return WeightedPoints(
+            self.rows[which], self.grid, self.draws[which], self.log_weights[which]
+        )
+
     def log_marginal(self) -> Array:
         """Log density of each measurement, ``(n,)``."""
         return logsumexp(self.log_weights, axis=1)
@@ -76,7 +82,10 @@ def weighted_points(
     wide = np.broadcast_to(_wide(data.noise, density.step), len(data))
     draws = Draws.of(random_state)
     yield from _on_grid(density, data, np.flatnonzero(wide), n_draws, draws)
-    yield from _at_draws(density, data, np.flatnonzero(~wide), n_draws, draws)
+    for weighed in _at_draws(density, data, np.flatnonzero(~wide), n_draws, draws):
+        reached = np.isfinite(weighed.log_marginal())
+        yield weighed.take(reached)
+        yield from _on_grid(density, data, weighed.rows[~reached], n_draws, draws)
 
 
 def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:

@@ -161,7 +161,8 @@ def _replicates(density: Banded) -> Replicates:
     if density.replicates is None:
         raise ValueError(
             "Expected a model with replicates, to see how far its answers may be off; got one "
-            "without. Use Deconvolver, or XDGMM(n_average=5, average_over='folds')."
+            "without. Use Deconvolver (with n_members of at least 5, if any), BayesianXDGMM, "
+            "LogSplineDeconvolver or XDGMM(n_average=5, average_over='folds')."
         )
     return density.replicates
 

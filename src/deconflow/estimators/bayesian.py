@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_number, warn_caller
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.chain_files import PARTS, FinishedChains, joined, parted
+from deconflow.estimators.chain_files import FinishedChains
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.replicates import Replicates
-from deconflow.estimators.saved_values import refuse, saved_mixture
+from deconflow.estimators.saved_values import joined, parted, refuse
 from deconflow.estimators.validation import check_resumable, refuse_unseen
 from deconflow.estimators.xd_settings import several, threads
 from deconflow.mixtures import GaussianMixture, mix
@@ -30,23 +31,21 @@ from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import (
+    FLOORS,
     Chain,
     ChainSettings,
     CrossFits,
-    FitSettings,
     PreparedData,
-    Stopping,
     lay_out,
     log_p,
-    n_parameters,
     row_weights,
     sample_chains,
+    single_rows,
+    starts_of_chains,
     telling_rows,
 )
 
 FOLDS = 5
-COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-"""Numbers of components to start from, for as long as each gains on held-out rows."""
 FARTHEST_APART = 0.1
 """Nats per row by which chains may differ on held-out rows before a fit warns."""
 SAVED_DETAILS = {
@@ -77,8 +76,8 @@ class BayesianXDGMM(DensityEstimator):
               p(v) = E \Big[ \sum_k \pi_k \, N(v; \mu_k, U_k + F) \;\Big|\; w \Big]
 
     The mean is over the posterior of all weights, means and covariances, as several chains of
-    draws see it. The prior has a scale of its own for every component and needs no setting. Each
-    chain leaves out one of five folds of the rows, which tell how well the chains agree.
+    draws see it. The prior has a scale of its own for every component and needs no setting. Every
+    two chains leave out one of five folds of the rows, which tell how well the chains agree.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ class BayesianXDGMM(DensityEstimator):
         Those that the rows do not ask for stay empty.
     floor : float or sequence of float
         The least covariance ``F`` of a component, in units of the mean noise covariance, as in
-        :class:`XDGMM`; of several, the folds take turns.
+        :class:`XDGMM`; of several, the folds take turns, or the chains where there are no folds.
     n_sweeps : int or None
         Draws of everything by each chain, the first third of which is not used; None for a number
         that takes the rows into account.
@@ -122,11 +121,11 @@ class BayesianXDGMM(DensityEstimator):
         Rows that were sampled: those whose noise is so wide that all of them together say less than
         a hundredth of the whole are left out.
     held_out_score_ : float or None
-        Mean ``log p(w)`` of the rows, each under the chains that left it out; None with fewer than
-        two folds of chains or rows.
+        Mean ``log p(w)`` of the rows of the folds, each under the chains that left it out; None
+        with fewer than four chains, or few rows: then chains leave nothing out.
     chain_spread_ : float or None
-        Standard deviation between chains of their mean ``log p(w)`` on the same held-out rows; None
-        for a single chain. Above 0.1, the fit warns.
+        Standard deviation between chains of their mean ``log p(w)`` on the same rows, held-out ones
+        if there are any; None for a single chain. Above 0.1, the fit warns.
     n_features_in_ : int
         Number of columns of ``w``.
 
@@ -150,7 +149,7 @@ class BayesianXDGMM(DensityEstimator):
         n_chains: int = 10,
         *,
         n_components: int | None = None,
-        floor: float | Sequence[float] = (0.05, 0.1, 0.2),
+        floor: float | Sequence[float] = FLOORS,
         n_sweeps: int | None = None,
         n_snapshots: int = 10,
         random_state: RandomState = None,
@@ -226,16 +225,16 @@ class BayesianXDGMM(DensityEstimator):
         self.n_used_ = np.array([chain.used[settings.burn_in :].mean() for chain in together])
         self.n_components_, self.n_sweeps_ = settings.n_components, settings.sweeps
         if self.chain_spread_ is not None and self.chain_spread_ > FARTHEST_APART:
+            rows = "all rows" if self.held_out_score_ is None else "rows that none of them has seen"
             warn_caller(
-                f"Chains differ by {self.chain_spread_:.2f} nats per row on rows that none of them "
-                "has seen. Raise n_sweeps, or n_chains, whose average hides less of it.",
+                f"Chains differ by {self.chain_spread_:.2f} nats per row on {rows}. "
+                "Raise n_sweeps, or n_chains, whose average hides less of it.",
                 ConvergenceWarning,
             )
 
     def _settings(self, data: Observations) -> ChainSettings:
-        settings = ChainSettings.plan(lay_out(data))
-        if self.n_components is not None:
-            settings = replace(settings, n_components=int(self.n_components))
+        most = None if self.n_components is None else int(self.n_components)
+        settings = ChainSettings.plan(lay_out(data), most)
         if self.n_sweeps is not None:
             sweeps = int(self.n_sweeps)
             settings = replace(settings, sweeps=sweeps, burn_in=sweeps // 3)
@@ -244,14 +243,14 @@ class BayesianXDGMM(DensityEstimator):
 
     def _parts(self, data: Observations, rng: np.random.RandomState) -> list[_Part]:
         """Prepare the rows but for each fold; all of them where folds would be too few or small."""
-        folds = min(FOLDS, self.n_chains // 2, len(data) // 4)
+        folds, used = min(FOLDS, len(data) // 4), min(FOLDS, self.n_chains // 2)
         seen = data.projections().abs().sum(1).gt(0).expand(len(data), -1)
-        if folds < 2 or int(seen.sum(0).min()) < 2 * folds:
-            return [_Part(PreparedData(data), data, row_weights(data))]
+        if min(folds, used) < 2 or int(seen.sum(0).min()) < 2 * folds:
+            return [_Part(PreparedData(single_rows(data)), data, row_weights(data))]
         parts = []
-        for fold in CrossFits(data, folds, rng).folds:
+        for fold in CrossFits(data, folds, rng).folds[:used]:
             kept, held = (data[torch.from_numpy(each)] for each in fold)
-            parts.append(_Part(PreparedData(kept), held, row_weights(held)))
+            parts.append(_Part(PreparedData(single_rows(kept)), held, row_weights(held)))
         return parts
 
     def _sample(
@@ -275,10 +274,12 @@ class BayesianXDGMM(DensityEstimator):
         def sampled(p: int) -> list[Chain]:
             chains = finished.get(p)
             if chains is None:
-                floor = floors[p % len(floors)]
-                starts = _starts(parts[p], floor, settings.n_components, len(own[p]), own[p][0])
+                prepared = parts[p].prepared
+                first = floors[p % len(floors)]
+                each = [first if len(parts) > 1 else f for f, _ in zip(cycle(floors), own[p])]
+                starts = starts_of_chains(prepared, first, settings, own[p])
                 chains = sample_chains(
-                    parts[p].prepared, starts, [floor] * len(starts), settings, own[p],
+                    prepared, starts, each, settings, own[p],
                     threads=-(-workers // side_by_side), progress=bar.update,
                 )  # fmt: skip
                 finished.add(p, chains)
@@ -304,9 +305,7 @@ class BayesianXDGMM(DensityEstimator):
         self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        every = [snapshot for chain in self._snapshots for snapshot in chain]
-        _, arrays = joined(every)
-        arrays["weights"] = arrays["weights"] / len(every)
+        arrays = joined([snapshot for chain in self._snapshots for snapshot in chain])
         details = {
             "components": [[each.n_components for each in chain] for chain in self._snapshots],
             "floors": self.floors_.tolist(),
@@ -321,18 +320,11 @@ class BayesianXDGMM(DensityEstimator):
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         check_form(details, SAVED_DETAILS, "details")
-        average, chains = saved_mixture(arrays, PARTS, self.n_latent_), details["components"]
-        sizes = [size for chain in chains for size in chain]
-        right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
-        right = right and len({len(chain) for chain in chains}) == 1
-        refuse("components", not right, "those of its mixture")
+        chains = details["components"]
+        refuse("components", len({len(chain) for chain in chains}) != 1, "one for each snapshot")
         for name in ("floors", "n_used"):
             refuse(name, len(details[name]) != len(chains), "one for each chain")
-        whole = {name: getattr(average, name) for name in PARTS}
-        every = [
-            GaussianMixture(len(sizes) * each.weights, each.means, each.covariances)
-            for each in parted(sizes, whole)
-        ]
+        every = parted(arrays, [size for chain in chains for size in chain], self.n_latent_)
         step = len(chains[0])
         self._snapshots = [every[i : i + step] for i in range(0, len(every), step)]
         self.floors_, self.n_used_ = np.array(details["floors"]), np.array(details["n_used"])
@@ -340,26 +332,3 @@ class BayesianXDGMM(DensityEstimator):
         self.n_rows_ = details["n_rows"]
         self.held_out_score_ = details["held_out_score"]
         self.chain_spread_ = details["chain_spread"]
-
-
-def _starts(part: _Part, floor: float, most: int, count: int, seed: int) -> list[GaussianMixture]:
-    """Fit mixtures by EM, of as many components as gain on the rows left out.
-
-    Where no rows were left out, each parameter costs ``log(N) / 2 N`` (BIC).
-    """
-    rng, stopping = check_random_state(seed), Stopping(1e-4, 100, accelerate=True, threads=1)
-    prepared, n = part.prepared, len(part.prepared.data)
-    rows, dim = lay_out(part.held, prepared.rows.units), prepared.rows.dim
-    price = 0.0 if part.held is not prepared.data else 0.5 * np.log(n) / n
-    best, found = -np.inf, [part.prepared.start(FitSettings(1, floor=floor), rng)] * count
-    for size in COMPONENTS_TO_TRY:
-        if size > min(most, n):
-            break
-        settings = FitSettings(size, floor=floor, stopping=stopping)
-        fits = [prepared.fit(settings, rng).mixture for _ in range(1 if size == 1 else count)]
-        each = log_p(mix(fits), rows, 1)
-        score = np.average(each, weights=part.weights) - price * n_parameters(size, dim)
-        if not score > best:
-            break
-        best, found = float(score), fits * (count if size == 1 else 1)
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -11,13 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from deconflow._types import Array
+from deconflow.estimators.saved_values import joined, parted
 from deconflow.fitting import Checkpoint
-from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd import Chain, lay_out
-
-PARTS = ("weights", "means", "covariances")
 
 
 class FinishedChains:
@@ -47,30 +43,14 @@ class FinishedChains:
                 self._file.save({"folds": packed})
 
 
-def joined(mixtures: Sequence[GaussianMixture]) -> tuple[list[int], dict[str, torch.Tensor]]:
-    """Sizes of mixtures, and their parts one after another."""
-    parts = {
-        name: torch.from_numpy(np.concatenate([getattr(each, name) for each in mixtures]))
-        for name in PARTS
-    }
-    return [each.n_components for each in mixtures], parts
-
-
-def parted(sizes: Sequence[int], parts: dict[str, Array]) -> list[GaussianMixture]:
-    """Take apart what :func:`joined` put together."""
-    edges = np.cumsum(sizes)[:-1]
-    pieces = (np.split(parts[name], edges) for name in PARTS)
-    return [GaussianMixture(*each) for each in zip(*pieces, strict=True)]
-
-
 def _packed(chain: Chain) -> dict[str, Any]:
-    sizes, parts = joined(chain.snapshots)
+    sizes, parts = [each.n_components for each in chain.snapshots], joined(chain.snapshots)
     traces = {"log_p": torch.from_numpy(chain.log_p), "used": torch.from_numpy(chain.used)}
     return {"floor": chain.floor, "sizes": sizes, **parts, **traces}
 
 
 def _unpacked(state: dict[str, Any]) -> Chain:
-    snapshots = parted(state["sizes"], {name: state[name].numpy() for name in PARTS})
+    snapshots = parted(state, state["sizes"], state["means"].shape[1])
     return Chain(state["floor"], snapshots, state["log_p"].numpy(), state["used"].numpy())
 
 
@@ -80,8 +60,9 @@ def _identity(data: Observations, settings: str) -> str:
     rows = lay_out(data)
     for block in rows.blocks:
         law = block.common
-        arrays = [block.w, block.s, block.log_share, block.omega, block.projection]
+        arrays = [block.index, block.w, block.s, block.log_share, block.omega, block.projection]
         arrays += [] if law is None else [law.weights, law.means, law.covariances]
         for array in (*arrays, rows.units.scale.numpy()):
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+            said = np.ascontiguousarray([] if array is None else array)
+            digest.update(repr((block.kind, said.shape)).encode() + said.tobytes())
     return digest.hexdigest()

@@ -232,17 +232,21 @@ class Deconvolver(DensityEstimator):
         proposing = ProposedByMixture(self._fitted.proposing)
         return WeightedFit(density, self.standardiser_, proposing, self._names, self.n_jobs)
 
-    def _replicates(self) -> Replicates:
-        """Return the answers without each fold, and the candidates that are averaged."""
+    def _replicates(self) -> Replicates | None:
+        """Return the answers without each fold, and the candidates that are averaged.
+
+        None with fewer flows than folds: how much they vary is not known then.
+        """
         shares, parts = self._fitted.shares, self._fitted.parts
-        whole = {name: self._alone(name) for name in shares}
         folds = max(len(parts[name]) for name in shares)
-        without = [
-            [self._alone(name, f) if f < len(parts[name]) else whole[name] for name in shares]
-            for f in range(folds)  # fewer flows than folds: there the others tell how it varies
+        if any(len(parts[name]) < folds for name in shares):
+            return None
+        blends = [
+            Blend(list(shares.values()), [self._alone(name, f) for name in shares])
+            for f in range(folds)
         ]
-        blends = [Blend(list(shares.values()), fits) for fits in without]
-        return Replicates(blends, "folds", [(share, whole[name]) for name, share in shares.items()])
+        whole = [(share, self._alone(name)) for name, share in shares.items()]
+        return Replicates(blends, "folds", whole)
 
     def _in_units(self, mixture: GaussianMixture) -> GaussianMixture:
         return self.standardiser_.mixture_from_standard(mixture)

@@ -1,4 +1,4 @@
-"""What the kernel and the wavelet estimator share: rows for Fourier sums, a density on a grid."""
+"""What estimators of a density on a grid share; for kernels and wavelets, rows for Fourier sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deconflow.standardising import Standardiser
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""
 GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
-SAVED_DETAILS = {"background": float, "relative_error": float, "learned": {str: object}}
+SAVED_DETAILS = {"background": float, "relative_error?": float, "learned": {str: object}}
 
 
 class GridEstimator(DensityEstimator):
@@ -32,7 +32,8 @@ class GridEstimator(DensityEstimator):
     density_ : FittedDensity
         The density; ``density_.grid`` has its values.
     relative_error_ : float
-        Integrated squared error that comes from the noise, over the density's integrated square.
+        Integrated squared error that comes from the noise, over the density's integrated square;
+        kernels and wavelets have it.
     """
 
     density_: GridFit
@@ -53,11 +54,9 @@ class GridEstimator(DensityEstimator):
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         grid = self.density_.grid
         arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
-        details = {
-            "background": grid.background,
-            "relative_error": self.relative_error_,
-            "learned": self._learned(),
-        }
+        details = {"background": grid.background, "learned": self._learned()}
+        if hasattr(self, "relative_error_"):
+            details["relative_error"] = self.relative_error_
         return details, arrays
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
@@ -66,7 +65,8 @@ class GridEstimator(DensityEstimator):
         grid = GridDensity(background=details["background"], **values)
         check_grid(grid, self.n_latent_)
         self.density_ = GridFit(grid, self._names)
-        self.relative_error_ = details["relative_error"]
+        if "relative_error" in details:
+            self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
 
     def _check_background(self) -> None:

@@ -19,7 +19,7 @@ from deconflow.estimators.saved_values import refuse, saved_arrays
 from deconflow.estimators.validation import refuse_unseen
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
-from deconflow.splines import LogSplineFit, fit_log_spline
+from deconflow.splines import LogSplineFit, fit_log_spline, limits_of
 
 Pair = tuple[float | None, float | None]
 
@@ -27,6 +27,8 @@ FEWEST, MOST = 4, {1: 200, 2: 30}
 """Fewest knot intervals, and most per number of columns."""
 DRAWS = 30
 """Draws of the density that bands are made of."""
+LEAST_LOST = 1e-6
+"""A share of rows that cannot be explained is told from here on; less is rounding."""
 SAVED_DRAWS = ("draws.low", "draws.step", "draws.shape", "draws.values")
 LEARNED = {"n_rows": int, "n_bins": int, "used": float}
 
@@ -45,11 +47,13 @@ class LogSplineDeconvolver(GridEstimator):
     the marginal likelihood.
 
     In one column, more than 1,500 rows are put into bins of a fifth of their noise, in classes of
-    noise whose widths differ by a tenth. In two columns, more than 1,000 rows that share their
-    noise are put into bins of a third of it. Rows with noise of their own are not binned, be it
-    diagonal or full, but beyond 4,000 of them a sample of 4,000 gives the curvature of the
-    likelihood, from which steps and smoothing are computed; the answer is that of all rows. Noise
-    that is not Gaussian is taken as a mixture of Gaussians (:meth:`Noise.as_mixture`).
+    noise of one form whose widths differ by a tenth. In two columns, more than 1,000 rows that
+    share their noise are put into bins of a third of it. Rows with noise of their own are not
+    binned, be it diagonal or full, but beyond 4,000 of them a sample of 4,000 gives the curvature
+    of the likelihood, from which steps and smoothing are computed; the answer is that of all rows.
+    Noise that is not Gaussian is taken as a mixture of Gaussians (:meth:`Noise.as_mixture`). Knots
+    are even over all rows: a row that lies far out takes resolution from the others; drop it, or
+    raise ``n_intervals``.
 
     Values may be missing. Answers about rows with missing values come from a mixture of Gaussians
     that stands for the density, which does not end at a bound. Projections are for :class:`XDGMM`.
@@ -135,14 +139,13 @@ class LogSplineDeconvolver(GridEstimator):
         self.fit_ = fit
         self.density_ = GridFit(fit.density, self._names)
         self._draw(fit.draws(DRAWS, random_state=0))
-        self.relative_error_ = 0.0
         self.n_rows_, self.n_bins_, self.used_ = fit.n_rows, fit.n_bins, fit.used_parameters
         _warn_of(fit)
 
     def _bounds_of(self, data: Observations) -> list[Pair] | None:
         """Return bounds for each column of these rows, or raise where they do not fit."""
         pairs = _pairs(self.bounds)
-        if pairs is None:
+        if pairs is None or all(pair == (None, None) for pair in pairs):
             return None
         if len(pairs) != data.dim:
             raise ValueError(
@@ -158,14 +161,15 @@ class LogSplineDeconvolver(GridEstimator):
                 )
         return pairs
 
-    def _draw(self, draws: Sequence[GridDensity]) -> None:
+    def _draw(self, draws: list[GridDensity]) -> None:
         """Let bands be made of draws of the density."""
+        self._draws = draws
         self.density_.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """Save the draws beside the density."""
         details, arrays = super()._state()
-        draws = [fit.grid for fit in self.density_.replicates.densities]
+        draws = self._draws
         numbers = {
             "low": [d.low for d in draws],
             "step": [d.step for d in draws],
@@ -180,11 +184,13 @@ class LogSplineDeconvolver(GridEstimator):
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         super()._restore(details, arrays)
+        limits = limits_of(_pairs(self.bounds))
+        self.density_ = GridFit(replace(self.density_.grid, bounds=limits), self._names)
         low, step, shapes, values = saved_arrays(arrays, SAVED_DRAWS)
         dim, sizes = self.n_latent_, shapes.prod(-1).astype(np.int64)
-        fitting = low.shape == step.shape == shapes.shape and low.shape[1:] == (dim,)
-        fitting = fitting and len(low) > 1 and (shapes >= 2).all() and sizes.sum() == values.size
-        refuse("draws", not fitting, "one grid after another")
+        even = low.shape == step.shape == shapes.shape and low.shape[1:] == (dim,)
+        refuse("draws", not even or len(low) < 2, "several grids")
+        refuse("draws", (shapes < 2).any() or sizes.sum() != values.size, "one after another")
         pieces = np.split(values, np.cumsum(sizes)[:-1])
         grids = zip(low, step, pieces, shapes.astype(np.int64), strict=True)
         whole = self.density_.grid
@@ -237,10 +243,14 @@ def _end(end: Any, bounds: Any) -> float:
 
 def _warn_of(fit: LogSplineFit) -> None:
     if fit.far:
-        what = "they are left out" if fit.bounded else "a normal law behind it has their share"
         warn_caller(
-            f"{fit.far:.2g} of the rows lie too far out for a grid: {what}. "
-            "Drop them, or use XDGMM."
+            f"{fit.far:.2g} of the rows lie too far out for a grid: a normal law behind it has "
+            "their share. Drop them, or use XDGMM."
+        )
+    if fit.lost > LEAST_LOST:
+        warn_caller(
+            f"{fit.lost:.2g} of the rows are left out: no truth within reach is near enough to "
+            "their measurements. Check the noise and the bounds."
         )
     if not fit.converged:
         warn_caller(

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deconflow.auto import Fitted, Member, Part, Standing
+from deconflow.auto import NAMES, Fitted, Member, Part, Standing
 from deconflow.certificate import Certificate
 from deconflow.estimators.saved_values import (
-    CLOSE,
+    PARTS,
     SAVED_HISTORY,
+    joined,
+    parted,
     refuse,
     saved_mixture,
     saved_table,
@@ -21,7 +23,6 @@ from deconflow.estimators.saved_values import (
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
 
-PARTS = ("weights", "means", "covariances")
 OLD_FLOW_SHARE = 0.95
 """What flows had in models before candidates were weighed, if they were taken."""
 SAVED_DETAILS = {
@@ -56,8 +57,8 @@ def state_of(fitted: Fitted) -> tuple[dict[str, Any], dict[str, Tensor]]:
         ]
         candidates[name] = {**asdict(standing), "sizes": sizes}
         if mixtures:
-            tensors |= _tensors(name, mixtures)
-    tensors |= _tensors("proposing", [fitted.proposing])
+            tensors |= _named(name, mixtures)
+    tensors |= _named("proposing", [fitted.proposing])
     for m, member in enumerate(fitted.members):
         tensors |= {f"flow{m}.{name}": tensor for name, tensor in member.state.items()}
     details = {
@@ -86,7 +87,7 @@ def fitted_of(
     return Fitted(
         parts,
         standings,
-        _mixture("proposing", tensors, dim),
+        saved_mixture(under(tensors, "proposing"), PARTS, dim),
         saved_table(details["selection"]),
         Certificate.from_dict(details["certificate"]),
         details.get("notes", []),
@@ -106,6 +107,7 @@ def _of_candidates(
     standings = {}
     for name, said in saved.items():
         sizes = said["sizes"]
+        refuse("candidates", name not in NAMES, f"known: {name}")
         standings[name] = Standing(*(said[each.name] for each in fields(Standing)))
         refuse("share", not 0 <= standings[name].share <= 1, "a share")
         if standings[name].share == 0:
@@ -113,7 +115,7 @@ def _of_candidates(
         if name == "flows":
             parts[name] = _flows_by_fold(members, sizes)
         else:
-            parts[name] = _mixtures(name, tensors, dim, sizes)
+            parts[name] = list(parted(under(tensors, name), sizes, dim))
     total = sum(each.share for each in standings.values())
     refuse("shares", abs(total - 1) > 1e-6, "of sum one")
     folds = {len(part) for part in parts.values() if isinstance(part[0], GaussianMixture)}
@@ -130,7 +132,7 @@ def _of_old(
     members: list[Member],
 ) -> tuple[dict[str, list[Part]], dict[str, Standing]]:
     """Take a model of mixtures, or of flows with a little of these."""
-    average = _mixture("mixture", tensors, dim)
+    average = saved_mixture(under(tensors, "mixture"), PARTS, dim)
     parts = {"mixtures": members_of(average, details.get("components"), folds)}
     share = OLD_FLOW_SHARE if members else 0.0
     value = details["certificate"].get("held_out") or 0.0
@@ -148,33 +150,8 @@ def _flows_by_fold(members: list[Member], sizes: list[int]) -> list[Part]:
     return [members[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
-def _tensors(name: str, mixtures: list[GaussianMixture]) -> dict[str, Tensor]:
-    """Put mixtures one after another, as they are: so they are loaded to the last bit."""
-    return {
-        f"{name}.{part}": torch.from_numpy(np.concatenate([getattr(m, part) for m in mixtures]))
-        for part in PARTS
-    }
-
-
-def _mixtures(name: str, tensors: dict[str, Tensor], dim: int, sizes: list[int]) -> list[Part]:
-    """Take what :func:`_tensors` gave."""
-    weights = tensors[f"{name}.weights"]
-    count = max(1, len(sizes))
-    average = _mixture(name, {**tensors, f"{name}.weights": weights / count}, dim)
-    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
-    refuse("sizes", not right, "those of its mixture")
-    edges = np.cumsum(sizes)[:-1]
-    arrays = (weights.numpy(), average.means, average.covariances)
-    parts = [
-        GaussianMixture(*each)
-        for each in zip(*(np.split(array, edges) for array in arrays), strict=True)
-    ]
-    refuse("weights", any(abs(part.weights.sum() - 1) > CLOSE for part in parts), "of sum one")
-    return list(parts)
-
-
-def _mixture(name: str, tensors: dict[str, Tensor], dim: int) -> GaussianMixture:
-    return saved_mixture(tensors, tuple(f"{name}.{part}" for part in PARTS), dim)
+def _named(name: str, mixtures: list[GaussianMixture]) -> dict[str, Tensor]:
+    return {f"{name}.{part}": array for part, array in joined(mixtures).items()}
 
 
 def members_of(average: GaussianMixture, sizes: list[int] | None, count: int) -> list[Part]:

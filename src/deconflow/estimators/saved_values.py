@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ SAVED_HISTORY = {
     "best_epoch": (int, None),
     "stopped_early": bool,
 }
+PARTS = ("weights", "means", "covariances")
+"""What a mixture is saved as."""
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
 CLOSE = 1e-6
 """By how much sums may differ from one, and covariances from symmetric ones."""
@@ -41,6 +43,29 @@ def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -
     uneven = np.abs(covariances - covariances.swapaxes(1, 2)).max(axis=(1, 2), initial=0.0)
     refuse(names[2], (uneven > CLOSE * size).any() or not _positive(covariances), "positive")
     return GaussianMixture(weights, means, covariances)
+
+
+def joined(mixtures: Sequence[GaussianMixture]) -> dict[str, Tensor]:
+    """Put mixtures one after another, as they are: so they are loaded to the last bit."""
+    return {
+        part: torch.from_numpy(np.concatenate([getattr(each, part) for each in mixtures]))
+        for part in PARTS
+    }
+
+
+def parted(arrays: dict[str, Tensor], sizes: Sequence[int], dim: int) -> list[GaussianMixture]:
+    """Take what :func:`joined` gave, if it is mixtures of these sizes."""
+    weights = arrays["weights"]
+    average = saved_mixture({**arrays, "weights": weights / max(1, len(sizes))}, PARTS, dim)
+    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
+    refuse("sizes", not right, "those of its mixture")
+    edges = np.cumsum(sizes)[:-1]
+    pieces = (
+        np.split(array, edges) for array in (weights.numpy(), average.means, average.covariances)
+    )
+    parts = [GaussianMixture(*each) for each in zip(*pieces, strict=True)]
+    refuse("weights", any(abs(part.weights.sum() - 1) > CLOSE for part in parts), "of sum one")
+    return parts
 
 
 def saved_standardiser(arrays: dict[str, Tensor], dim: int, measured: int) -> Standardiser:

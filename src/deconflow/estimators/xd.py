@@ -233,7 +233,7 @@ class XDGMM(DensityEstimator):
         """The density of the truth: all answers are closed forms."""
         density = MixtureFit(self.mixtures_, self._names, threads(self))
         parts = density.averaged()
-        if parts and self.parameters_["average_over"] == "folds":
+        if parts and (is_auto(self) or self.parameters_["average_over"] == "folds"):
             density.replicates = Replicates(parts, "folds")
         return density
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
-from deconflow.estimators import Band, FittedDensity, MixtureFit
+from deconflow.estimators import Band, FittedDensity
 from deconflow.plots.style import (
     BINS,
     DATA,
@@ -22,12 +21,8 @@ from deconflow.plots.style import (
     wrapped,
 )
 
-Curve = Callable[[int, Array], Array]
-"""Density of dimension ``d`` at points ``x``."""
-
 DRAWS, POINTS = 20_000, 400
 POINTS_OF_BANDS, LEVEL = 200, 0.9
-SMOOTHING = POINTS / 120
 
 
 def marginals(
@@ -71,7 +66,8 @@ def marginals(
         band = band_of_column(density, d, ends)
         if band is None:
             x = np.linspace(*ends, POINTS)
-            ax.plot(x, _curve(density, draws)(d, x), color=DENSITY, lw=1.8, label="deconvolved")
+            value = np.exp(density.marginal([d]).log_prob(x[:, None]))
+            ax.plot(x, value, color=DENSITY, lw=1.8, label="deconvolved")
         else:
             ax.plot(band.points, band.value, color=DENSITY, lw=1.8, label="deconvolved")
             draw_band(ax, band)
@@ -109,22 +105,3 @@ def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float
     style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
     ax.hist(w, bins=BINS, range=ends, **style)
     return ends
-
-
-def _curve(density: FittedDensity, draws: Array | None) -> Curve:
-    """Return the marginals of a density: in closed form, or from smoothed counts of draws."""
-    parts = density.averaged() or [density]
-    mixtures = [part.mixture for part in parts if isinstance(part, MixtureFit)]
-    if mixtures:
-        return lambda d, x: np.mean([mixture.pdf(d, x) for mixture in mixtures], axis=0)
-    assert draws is not None
-    if draws.shape[1] == 1:
-        return lambda d, x: np.exp(density.log_prob(x[:, None]))
-    return lambda d, x: _smoothed_counts(draws[:, d], x)
-
-
-def _smoothed_counts(draws: Array, x: Array) -> Array:
-    step = x[1] - x[0]
-    edges = np.append(x - step / 2, x[-1] + step / 2)
-    counts = np.histogram(draws, edges)[0] / (len(draws) * step)
-    return gaussian_filter1d(counts.astype(float), SMOOTHING)

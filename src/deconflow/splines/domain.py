@@ -16,9 +16,9 @@ from deconflow._types import Array
 from deconflow.splines.rows import Rows
 
 ERRORS = 2.0
-PRECISE, TWICE = 0.05, 2.0
+PRECISE, TWICE, WIDEST = 0.05, 2.0, 20.0
 """Rows with at most twice the noise of this share of the rows, or less than the truth's scale,
-are taken at their word."""
+are taken at their word; never those with more noise than so many scales."""
 FARTHEST = 40.0
 """Scales of the truth beyond which a row is out of a grid's reach."""
 LEAST = 1.0
@@ -51,7 +51,7 @@ def domain_of(rows: Rows, low_bound: Array, high_bound: Array) -> Domain:
     place, sd = rows.location, np.where(np.isfinite(rows.sd), rows.sd, 1e150)
     seen = np.ones(place.shape, bool) if rows.observed is None else rows.observed
     precise = [np.quantile(s[use], PRECISE) for s, use in zip(sd.T, seen.T, strict=True)]
-    trusted = sd <= np.maximum(1.0, TWICE * np.array(precise))
+    trusted = sd <= np.clip(TWICE * np.array(precise), 1.0, WIDEST)
     shrunk = 1 / (1 + np.square(np.where(trusted, 0.0, sd)))
     centre, error = place * shrunk, sd * np.sqrt(shrunk)
     near = ~seen | (np.abs(centre) <= FARTHEST)

@@ -13,7 +13,7 @@ Fellner-Schall method for smoothing parameter optimization", Biometrics 73.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,12 +25,12 @@ from deconflow.classical import GridDensity, grid_mixture
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.splines.domain import domain_of
+from deconflow.splines.domain import Domain, domain_of
 from deconflow.splines.likelihoods import Likelihood
 from deconflow.splines.line import LineFrame
 from deconflow.splines.newton import Fitted, Penalty, masses, maximise, solver
 from deconflow.splines.plane import PlaneFrame
-from deconflow.splines.rows import as_rows
+from deconflow.splines.rows import Rows, as_rows
 from deconflow.standardising import Standardiser
 
 Bounds = Sequence[tuple[float | None, float | None]]
@@ -44,6 +44,8 @@ PROPOSALS, MOST_LOG_WEIGHT = {1: 10, 2: 1}, 3.0
 """Draws of the Laplace approximation per draw that is kept, per number of columns, and the largest
 logarithm of a weight: where a tail is straight a Gaussian knows little of what it may do."""
 MOST_COLUMNS = 2
+MANY_ROWS = 6_000
+"""More rows or bins than these are fitted from where a fit to half as many ended."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,10 @@ class LogSplineFit:
         Number of rows, and of rows or bins that the likelihood was made of.
     far : float
         Share of rows that are out of the grid's reach.
-    bounded : bool
-        Whether the truth has a bound.
+    lost : float
+        Share of rows that no truth on the grid explains, as those far beyond a bound.
+    bounds : array or None
+        ``(2, D)`` bounds of the truth in the units of the data, infinite where there is none.
     """
 
     units: Standardiser
@@ -72,7 +76,8 @@ class LogSplineFit:
     n_rows: int
     n_bins: int
     far: float
-    bounded: bool
+    lost: float
+    bounds: Array | None
     _penalties: list[Penalty] = field(repr=False)
     _rows: Likelihood = field(repr=False)
 
@@ -134,11 +139,10 @@ class LogSplineFit:
     def _as_density(self, betas: list[Array]) -> GridDensity:
         low, step, values = self.frame.grid(betas)
         dim = len(low)
-        behind = 0.0
-        if not self.bounded:
-            behind = 1 - (1 - BEHIND / (self.n_rows + BEHIND_ROWS)) * (1 - self.far)
+        behind = 1 - (1 - BEHIND / (self.n_rows + BEHIND_ROWS)) * (1 - self.far)
         grid = GridDensity(low, step, values, behind, np.zeros(dim), WIDTH_BEHIND * np.eye(dim))
-        return grid.in_units(self.units.scale.numpy(), self.units.location.numpy())
+        grid = grid.in_units(self.units.scale.numpy(), self.units.location.numpy())
+        return replace(grid, bounds=self.bounds)
 
 
 def fit_log_spline(
@@ -159,34 +163,73 @@ def fit_log_spline(
     n_intervals
         Knot intervals per column; None for 60 in one column and 16 in two.
     start
-        A fit to other rows of the same law: its units, knots and smoothing parameters are where
-        this one starts.
+        A fit to other rows of the same law: this one has its units and knots and starts where it
+        ended; in two columns it has its smoothing, too.
 
     Raises
     ------
     ValueError
         If the rows do not allow a fit.
     """
+    limits = limits_of(bounds)
+    units, rows, domain, frame = _laid_out(data, limits, n_intervals, start)
+    penalties = start._penalties if start else [frame.penalty(order) for order in frame.orders]
+    near = rows[~domain.far]
+    seen: Likelihood = frame.likelihood(near)
+    begin = _begin(frame, near, seen, penalties) if start is None else start.curves
+    choose = start is None or data.dim == 1
+    pairs = zip(penalties, begin, strict=True)
+    curves = [maximise(seen, p, b.theta, b.strength, choose=choose) for p, b in pairs]
+    total = float(rows.count.sum())
+    return LogSplineFit(
+        units,
+        frame,
+        curves,
+        len(data),
+        seen.n_rows,
+        far=float(rows.count[domain.far].sum()) / total,
+        lost=max(seen.total - curve.explained for curve in curves) / total,
+        bounds=limits,
+        _penalties=penalties,
+        _rows=seen,
+    )
+
+
+def _begin(
+    frame: LineFrame | PlaneFrame, rows: Rows, seen: Likelihood, penalties: list[Penalty]
+) -> Sequence[Fitted]:
+    """Where a fit starts: where one to some of the rows ends, if there are many."""
+    begin = [Fitted.start(p.parameters(frame.start), len(p.parts)) for p in penalties]
+    if seen.n_rows <= MANY_ROWS:
+        return begin
+    some = np.random.default_rng(0).permutation(len(rows))[: MANY_ROWS // 2]
+    few = frame.likelihood(rows[some])
+    pairs = zip(penalties, begin, strict=True)
+    return [maximise(few, p, b.theta, b.strength) for p, b in pairs]
+
+
+def _laid_out(
+    data: Observations,
+    limits: Array | None = None,
+    n_intervals: int | None = None,
+    start: LogSplineFit | None = None,
+) -> tuple[Standardiser, Rows, Domain, LineFrame | PlaneFrame]:
+    """Units, rows in these, where the truth may be, and knots and nodes for it."""
     refuse_unsuitable(data)
     units = Standardiser.fit(data) if start is None else start.units
     rows = as_rows(units.observations(data))
-    bounded = bounds is not None and any(end is not None for pair in bounds for end in pair)
-    domain = domain_of(rows, *_standard_bounds(bounds, units))
-    if start is None:
-        frame = (LineFrame if data.dim == 1 else PlaneFrame)(domain, n_intervals)
-        penalties = [frame.penalty(order) for order in frame.orders]
-    else:
-        frame, penalties = start.frame, start._penalties
-    seen: Likelihood = frame.likelihood(rows[~domain.far])
-    curves = []
-    for i, penalty in enumerate(penalties):
-        if start is None:
-            theta, strength = penalty.parameters(frame.gaussian), np.ones(len(penalty.parts))
-        else:
-            theta, strength = start.curves[i].theta, start.curves[i].strength
-        curves.append(maximise(seen, penalty, theta, strength))
-    far = float(rows.count[domain.far].sum() / rows.count.sum())
-    return LogSplineFit(units, frame, curves, len(data), seen.n_rows, far, bounded, penalties, seen)
+    domain = domain_of(rows, *_standard_bounds(limits, units))
+    if start is not None:
+        return units, rows, domain, start.frame
+    frame = (LineFrame if data.dim == 1 else PlaneFrame)(domain, n_intervals)
+    return units, rows, domain, frame
+
+
+def work_of_fit(data: Observations) -> int:
+    """Count what a fit sums over in every step: bins or rows, on a plane times their Gaussians."""
+    _, rows, domain, frame = _laid_out(data)
+    binned = frame.binned(rows[~domain.far])
+    return len(binned) * (1 if data.dim == 1 else binned.weights.shape[1])
 
 
 def refuse_unsuitable(data: Observations) -> None:
@@ -209,10 +252,20 @@ def refuse_unsuitable(data: Observations) -> None:
         )
 
 
-def _standard_bounds(bounds: Bounds | None, units: Standardiser) -> tuple[Array, Array]:
+def limits_of(bounds: Bounds | None) -> Array | None:
+    """Return bounds as an array ``(2, D)``, infinite where there is none; None without any."""
+    if bounds is None:
+        return None
+    low = [-np.inf if pair[0] is None else pair[0] for pair in bounds]
+    high = [np.inf if pair[1] is None else pair[1] for pair in bounds]
+    limits = np.array([low, high])
+    return limits if np.isfinite(limits).any() else None
+
+
+def _standard_bounds(limits: Array | None, units: Standardiser) -> tuple[Array, Array]:
     """Bounds in standardised units, infinite where there is none."""
     location, scale = units.location.numpy(), units.scale.numpy()
-    pairs = [(None, None)] * len(scale) if bounds is None else bounds
-    low = np.array([-np.inf if pair[0] is None else pair[0] for pair in pairs])
-    high = np.array([np.inf if pair[1] is None else pair[1] for pair in pairs])
-    return (low - location) / scale, (high - location) / scale
+    if limits is None:
+        return np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
+    low, high = (limits - location) / scale
+    return low, high

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -12,17 +11,17 @@ from deconflow.splines.basis import Basis, line_penalties, polynomials
 from deconflow.splines.domain import Domain
 from deconflow.splines.hats import Nodes
 from deconflow.splines.likelihoods import LineLikelihood
-from deconflow.splines.newton import Penalty
+from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.rows import Rows, bins_on_a_line
 
 INTERVALS, NODES_PER_INTERVAL, LOCAL = 60, 5, 9
 """Knot intervals, nodes in each, and smoothing parameters along the line."""
-TAIL = 0.3
-"""Length of a tail, in lengths of the domain."""
+TAIL, GROWTH = 3.0, 1.1
+"""Length of a tail, in lengths of the domain, and how fast its nodes part."""
 FINER = 4
 """Steps of the answer's grid in one of the fit's."""
-LONGEST_TAIL, NEGLIGIBLE = 3.0, 1e-9
-"""The answer's tails end where the density is a negligible share of its peak, or here."""
+NEGLIGIBLE = 1e-9
+"""The answer's tails end where the density is a negligible share of its peak."""
 AT_ONCE = 4_000_000
 
 
@@ -43,24 +42,24 @@ class LineFrame:
         low, high = float(domain.low[0]), float(domain.high[0])
         self.basis = Basis(np.linspace(low, high, intervals + 1))
         self._step = (high - low) / (intervals * NODES_PER_INTERVAL)
-        self.nodes = Nodes(self._spread(TAIL, NODES_PER_INTERVAL))
+        self.nodes = Nodes(self._spread(NODES_PER_INTERVAL, GROWTH))
         self._design = self.basis.design(self.nodes.x)
 
-    def _spread(self, tail: float, per_interval: int) -> Array:
+    def _spread(self, per_interval: int, growth: float) -> Array:
         """Nodes of the domain and of tails, which end at a bound."""
         knots, domain = self.basis.knots, self.domain
         inner = np.linspace(knots[0], knots[-1], (len(knots) - 1) * per_interval + 1)
-        step, length = inner[1] - inner[0], tail * (knots[-1] - knots[0])
+        step, length = inner[1] - inner[0], TAIL * (knots[-1] - knots[0])
         low = min(length, knots[0] - float(domain.low_bound[0]))
         high = min(length, float(domain.high_bound[0]) - knots[-1])
-        before, after = (_fitting(size, step) for size in (low, high))
+        before, after = (_fitting(size, step, growth) for size in (low, high))
         return np.r_[knots[0] - before[::-1], inner, knots[-1] + after]
 
     @cached_property
-    def gaussian(self) -> Array:
-        """Coefficients of a standard normal law."""
+    def start(self) -> Array:
+        """Coefficients of a law to start from."""
         x = np.linspace(self.basis.knots[0], self.basis.knots[-1], 4 * self.basis.size)
-        found = np.linalg.lstsq(self.basis.design(x), -0.5 * x**2, rcond=None)[0]
+        found = np.linalg.lstsq(self.basis.design(x), log_start(np.square(x)), rcond=None)[0]
         return np.asarray(found, dtype=np.float64)
 
     def penalty(self, order: int) -> Penalty:
@@ -70,13 +69,17 @@ class LineFrame:
 
     def likelihood(self, rows: Rows) -> LineLikelihood:
         """Likelihoods of rows, in bins if there are many."""
-        binned = bins_on_a_line(rows, self._step / 4)
+        binned = self.binned(rows)
         n, parts = binned.weights.shape
         table = np.empty((n, len(self.nodes.x)))
         size = max(1, AT_ONCE // (parts * len(self.nodes.x)))
         for i in range(0, n, size):
             table[i : i + size] = self._table(binned[np.arange(i, min(n, i + size))])
         return LineLikelihood(self._design, self.nodes.mass, table, binned.count)
+
+    def binned(self, rows: Rows) -> Rows:
+        """Put rows into bins if there are many."""
+        return bins_on_a_line(rows, self._step / 4)
 
     def _table(self, rows: Rows) -> Array:
         n, parts = rows.weights.shape
@@ -88,7 +91,7 @@ class LineFrame:
 
     def grid(self, betas: list[Array]) -> tuple[Array, Array, Array]:
         """First node, step and values of an even grid with the average of some densities."""
-        x = self._spread(LONGEST_TAIL, FINER * NODES_PER_INTERVAL)
+        x = self._spread(FINER * NODES_PER_INTERVAL, 1.0)
         x = np.linspace(x[0], x[-1], len(x))
         logs = [self.basis.design(x) @ beta for beta in betas]
         values = np.mean([_normalised(log, x) for log in logs], axis=0)
@@ -96,17 +99,15 @@ class LineFrame:
         first, last = max(used[0] - 1, 0), min(used[-1] + 2, len(x))
         return x[first : first + 1], x[1:2] - x[:1], _whole(values[first:last], x[1] - x[0])
 
-    def describe(self) -> dict[str, Any]:
-        """What a summary says of the frame."""
-        return {"intervals": len(self.basis.knots) - 1}
 
-
-def _fitting(length: float, step: float) -> Array:
-    """Distances ``step`` apart, about, of which the last is the length."""
+def _fitting(length: float, step: float, growth: float) -> Array:
+    """Distances at first about ``step`` apart, each gap ``growth`` times the last, to a length."""
     if length <= 0:
         return np.empty(0)
-    n = max(1, int(np.ceil(length / step - 1e-9)))
-    return length * np.arange(1, n + 1) / n
+    most = int(np.ceil(length / step - 1e-9))
+    ends = np.cumsum(growth ** np.arange(max(1, most)))
+    ends = ends[: int(np.searchsorted(ends, length / step - 1e-9)) + 1]
+    return length * ends / ends[-1]
 
 
 def _normalised(log_p: Array, x: Array) -> Array:

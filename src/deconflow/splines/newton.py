@@ -28,12 +28,16 @@ from deconflow.splines.likelihoods import Likelihood
 
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
-CLOSE, SETTLED, MOST_UPDATES = 0.3, 0.02, 30
+CLOSE, SETTLED, MOST_UPDATES = 0.3, 0.005, 60
 """Smoothing changes once a Newton step gains less than so many nats, until the number of
 parameters that it holds changes by less than so much."""
-CONVERGED = 1e-4
+CONVERGED = 1e-3
 SLOWEST = 0.9
 """Largest ratio of two steps that is believed."""
+HEAVY = 4.0
+"""Degrees of freedom of the law to start from."""
+MOST_CHANGE = 20.0
+"""Largest change of a log density by a step that was too long."""
 LONGEST = 2.0
 """Largest change of the logarithm of a smoothing parameter in one step."""
 RANGE = (1e-7, 1e5)
@@ -95,6 +99,8 @@ class Fitted:
         Number of parameters that the smoothing leaves free.
     log_p : float
         ``sum c_i log p_i``, to a constant.
+    explained : float
+        Sum of the counts of rows that the density can explain at all.
     rounds : int
         Number of Newton steps.
     converged : bool
@@ -107,8 +113,15 @@ class Fitted:
     information: Array
     free: float
     log_p: float
+    explained: float
     rounds: int
     converged: bool
+
+    @classmethod
+    def start(cls, theta: Array, parts: int) -> Fitted:
+        """Return parameters that were not fitted yet, with smoothing parameters of one."""
+        none = np.empty((0, 0))
+        return cls(theta, np.ones(parts), none, none, np.nan, np.nan, np.nan, 0, False)
 
 
 @dataclass(frozen=True)
@@ -117,9 +130,19 @@ class _Point:
 
     theta: Array
     log_p: float
+    explained: float
     gradient: Array
     information: Array
     hessian: Array
+
+
+def log_start(squares: Array) -> Array:
+    """Log density of the law that fits start from, at points of these squared distances from 0.
+
+    Student's t with heavy tails: under a normal law rows that lie far out have no density at all,
+    and nothing tells a step where to go.
+    """
+    return -0.5 * (HEAVY + 1) * np.log1p(squares / HEAVY)
 
 
 def masses(rows: Likelihood, beta: Array) -> Array:
@@ -135,8 +158,11 @@ def _look(rows: Likelihood, T: Array, theta: Array) -> _Point:
     mean = rows.project(q)
     information = rows.total * (rows.second(q) - np.outer(mean, mean))
     hessian = information - rows.second(seen.curved_counts) + seen.between
-    gradient = rows.project(seen.counts) - float(seen.counts.sum()) * mean
-    return _Point(theta, seen.log_p, gradient @ T, T.T @ information @ T, T.T @ hessian @ T)
+    explained = float(seen.counts.sum())
+    gradient = rows.project(seen.counts) - explained * mean
+    return _Point(
+        theta, seen.log_p, explained, gradient @ T, T.T @ information @ T, T.T @ hessian @ T
+    )
 
 
 def maximise(
@@ -152,8 +178,8 @@ def maximise(
     P = penalty.matrix(strength)
     settled, updates, before = not choose, 0, np.inf
     last = np.zeros(len(strength))
-    rounds = 0
-    while rounds < MOST_ROUNDS:
+    converged, rounds = False, 0
+    while rounds < MOST_ROUNDS and not converged:
         rounds += 1
         step, gain = _newton_step(point, P)
         point, moved = _line_search(rows, penalty.basis, point, P, step)
@@ -164,7 +190,9 @@ def maximise(
             updates += 1
             settled = updates == MOST_UPDATES or abs(held - before) < SETTLED
             strength, P, before = chosen, penalty.matrix(chosen), held
-        elif settled and (gain < CONVERGED or not moved):
+        elif settled and gain < CLOSE and (gain < CONVERGED or not moved):
+            converged = True
+        elif not moved:
             break
     used = _used(point, penalty, P)
     return Fitted(
@@ -174,8 +202,9 @@ def maximise(
         point.information,
         len(P) - float(strength @ used),
         point.log_p,
+        point.explained,
         rounds,
-        rounds < MOST_ROUNDS,
+        converged,
     )
 
 
@@ -199,13 +228,22 @@ def _newton_step(point: _Point, P: Array) -> tuple[Array, float]:
 def _line_search(
     rows: Likelihood, T: Array, point: _Point, P: Array, step: Array
 ) -> tuple[_Point, bool]:
-    """Halve a step until it gains."""
+    """Shorten a step until it gains; most do at once.
+
+    Where there is no mass the Hessian sets no limit: a step that does not gain is first cut to one
+    that changes the log density by so much, then halved.
+    """
     before = point.log_p - 0.5 * point.theta @ P @ point.theta
+    new = _look(rows, T, point.theta + step)
+    if new.log_p - 0.5 * new.theta @ P @ new.theta >= before:
+        return new, True
+    shorter = min(0.5, MOST_CHANGE / float(np.ptp(rows.values(T @ step))))
     for _ in range(MOST_HALVINGS):
-        new = _look(rows, T, point.theta + step)
-        if new.log_p - 0.5 * new.theta @ P @ new.theta >= before:
-            return new, True
-        step = 0.5 * step
+        step, shorter = shorter * step, 0.5
+        theta = point.theta + step
+        log_p = rows.log_likelihood(masses(rows, T @ theta))
+        if log_p - 0.5 * theta @ P @ theta >= before:
+            return _look(rows, T, theta), True
     return point, False
 
 

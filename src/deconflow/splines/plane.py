@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from deconflow._types import Array
 from deconflow.splines.basis import Basis, plane_penalty, polynomials
 from deconflow.splines.domain import Domain
-from deconflow.splines.newton import Penalty
+from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.planes import Lattice, PlaneLikelihood, bins_on_a_plane
 from deconflow.splines.rows import Rows
 
@@ -52,12 +51,11 @@ class PlaneFrame:
         return first, second
 
     @cached_property
-    def gaussian(self) -> Array:
-        """Coefficients of a standard normal law."""
-        axes = (self.lattice.axis(d) for d in (0, 1))
-        pairs = zip(self._designs, axes, strict=True)
-        first, second = (np.linalg.lstsq(B, -0.5 * x**2, rcond=None)[0] for B, x in pairs)
-        return np.add.outer(first, second).ravel()
+    def start(self) -> Array:
+        """Coefficients of a law to start from."""
+        x, y = (np.square(self.lattice.axis(d)) for d in (0, 1))
+        first, second = (np.linalg.pinv(design) for design in self._designs)
+        return (first @ log_start(np.add.outer(x, y)) @ second.T).ravel()
 
     def penalty(self, order: int) -> Penalty:
         """Penalty on one order of derivatives."""
@@ -65,8 +63,11 @@ class PlaneFrame:
 
     def likelihood(self, rows: Rows) -> PlaneLikelihood:
         """Likelihoods of rows, in bins if many share their noise."""
-        binned = bins_on_a_plane(rows, self.lattice.step / 4)
-        return PlaneLikelihood(self.lattice, self._designs, binned)
+        return PlaneLikelihood(self.lattice, self._designs, self.binned(rows))
+
+    def binned(self, rows: Rows) -> Rows:
+        """Put rows into bins if many share their noise."""
+        return bins_on_a_plane(rows, self.lattice.step / 4)
 
     def grid(self, betas: list[Array]) -> tuple[Array, Array, Array]:
         """First node, steps and values of a grid with the average of some densities."""
@@ -80,7 +81,3 @@ class PlaneFrame:
             p = np.exp(log_p - log_p.max())
             values += p / (p * mass).sum() / len(betas)
         return lattice.low, lattice.step, values
-
-    def describe(self) -> dict[str, Any]:
-        """What a summary says of the frame."""
-        return {"intervals": len(self.bases[0].knots) - 1}

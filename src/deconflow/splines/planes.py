@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.splines.likelihoods import Expectations
 from deconflow.splines.plane_passes import add_rows, basis_means, local_values
-from deconflow.splines.rows import Rows, alike, joined
+from deconflow.splines.rows import Rows, alike, joined, laws_of
 
 FEW_ROWS = 1_000
 """As many rows on a plane are not put into bins."""
@@ -126,12 +126,9 @@ def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
     else:
         seen = np.ones(rows.centres.shape, bool)
     with np.errstate(over="ignore"):
-        precision = _precisions(covariance, seen)
+        precision, log_det = _precisions(covariance, seen)
     centres = (rows.centres - lattice.low) / lattice.step
     centres = np.where(seen, centres, 0.0)
-    log_det = np.log(np.where(seen, np.diagonal(covariance, axis1=2, axis2=3), 1.0)).sum(-1)
-    both = seen.all(-1)
-    log_det[both] = np.linalg.slogdet(covariance[both])[1]
     with np.errstate(divide="ignore"):
         log_weight = np.log(rows.weights) - 0.5 * log_det
     log_weight -= log_weight.max(1, keepdims=True)
@@ -140,14 +137,16 @@ def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
     return np.ascontiguousarray(table), parts * np.arange(n + 1)
 
 
-def _precisions(covariance: Array, seen: NDArray[np.bool_]) -> Array:
-    """Inverse covariances, no wider than nodes can see, zero for what was not observed."""
-    values, vectors = np.linalg.eigh(
-        np.where(seen[..., None] & seen[..., None, :], covariance, np.eye(2))
-    )
-    inverse = 1 / np.maximum(values, NARROWEST**2)
-    answer = (vectors * inverse[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    return np.where(seen[..., None] & seen[..., None, :], answer, 0.0)
+def _precisions(covariance: Array, seen: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Inverse covariances, no wider than nodes can see, zero for what was not observed.
+
+    And the logarithm of the covariance's determinant over what was observed.
+    """
+    both = seen[..., None] & seen[..., None, :]
+    values, vectors = np.linalg.eigh(np.where(both, covariance, np.eye(2)))
+    values = np.maximum(values, NARROWEST**2)
+    answer = (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.where(both, answer, 0.0), np.log(values).sum(-1)
 
 
 def bins_on_a_plane(rows: Rows, finest: Array) -> Rows:
@@ -158,15 +157,12 @@ def bins_on_a_plane(rows: Rows, finest: Array) -> Rows:
     n = len(rows)
     if n <= FEW_ROWS:
         return rows
-    offsets = (rows.centres - rows.centres[:, :1]).reshape(n, -1)
-    parts = [rows.weights, offsets, rows.covariances.reshape(n, -1)]
-    if rows.observed is not None:
-        parts.append(rows.observed.astype(np.float64))
-    shapes = np.concatenate(parts, 1)
-    first, which = alike(shapes)
-    if len(first) > n / 20:
+    shape, size = laws_of(rows)
+    seen = np.zeros((n, 0)) if rows.observed is None else rows.observed
+    which = alike(np.concatenate([shape, np.log(size)[:, None], seen], 1))
+    if which.max() + 1 > n / 20:
         return rows
-    return joined([_binned(rows[which == law], finest) for law in range(len(first))])
+    return joined([_binned(rows[which == law], finest) for law in range(which.max() + 1)])
 
 
 def _binned(rows: Rows, finest: Array) -> Rows:

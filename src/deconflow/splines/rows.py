@@ -1,10 +1,10 @@
 r"""Rows as mixtures of Gaussians: what a likelihood on a grid is made of, and bins of them.
 
 Row i says :math:`p(w_i \mid v) = \sum_j a_{ij} N(w_i - b_{ij}; v, S_{ij})`, with one Gaussian for
-Gaussian noise. Many rows on a line are put into bins: in classes of noise whose widths differ by a
-tenth, in each at points a fifth of the noise apart. A row is divided between the neighbouring
-points so that its mean stays; that adds :math:`h^2 / 6` to its variance, on average, which is
-taken off the noise.
+Gaussian noise. Many rows on a line are put into bins: laws of one form in classes whose widths
+differ by a tenth, in each at points a fifth of the noise apart. A row is divided between the
+neighbouring points so that its mean stays; that adds :math:`h^2 / 6` to its variance, on average,
+which is taken off the noise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ FEW_ROWS = 1_500
 CLASS_RATIO = 0.1
 """Logarithm of the ratio of two neighbouring widths of noise."""
 BINS_PER_SD = 5.0
+LARGEST = 1e200
+"""Variances count as no larger."""
 SMALLEST_WEIGHT = {1: 1e-9, 2: 1e-4}
 """Gaussians of less weight in every row are left out, per number of columns: on a plane a law has
 up to 256, most of them negligible."""
@@ -55,7 +57,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.count)
 
-    def __getitem__(self, which: NDArray) -> Rows:
+    def __getitem__(self, which: NDArray | list[int]) -> Rows:
         observed = None if self.observed is None else self.observed[which]
         return Rows(
             self.count[which],
@@ -118,78 +120,62 @@ def _written_out(data: Observations) -> Rows:
 
 
 def bins_on_a_line(rows: Rows, finest: float) -> Rows:
-    """Put rows with Gaussian noise into bins, no finer than ``finest``; others stay as they are."""
+    """Put rows whose laws have a form in common into bins, no finer than ``finest``.
+
+    Rows stay as they are where forms are many: fewer than twenty rows each.
+    """
     if len(rows) <= FEW_ROWS:
         return rows
-    if rows.weights.shape[1] > 1:
-        return _bins_of_equal_laws(rows, finest)
-    variance = rows.covariances[:, 0, 0, 0]
-    w = rows.centres[:, 0, 0]
-    place = np.log(np.maximum(np.sqrt(variance), 0.1 * finest)) / CLASS_RATIO
+    shape, size = laws_of(rows)
+    one_form = rows.weights.shape[1] == 1
+    form = np.zeros(len(rows), np.int64) if one_form else alike(shape)
+    if form.max() + 1 > len(rows) / 20:
+        return rows
+    made = []
+    for number in range(form.max() + 1):
+        mine = np.flatnonzero(form == number)
+        made += _in_classes(rows[mine], size[mine], finest)
+    return joined(made)
+
+
+def _in_classes(rows: Rows, size: Array, finest: float) -> list[Rows]:
+    """Bin rows of one form in classes of its size, each row divided between the nearest two."""
+    place = np.log(np.maximum(size, 0.1 * finest)) / CLASS_RATIO
     place -= place.min()
     lower = np.floor(place)
-    upper_share = np.where(place == lower, 0.0, place - lower)
-    made = []
-    for step in (0, 1):
-        share = upper_share if step else 1 - upper_share
-        made += [(lower + step, share)]
-    number = np.concatenate([m[0] for m in made]).astype(np.int64)
-    share = np.concatenate([m[1] for m in made])
+    upper_share = place - lower
+    number = np.concatenate([lower, lower + 1])
+    share = np.concatenate([1 - upper_share, upper_share])
     row = np.tile(np.arange(len(rows)), 2)
-    return _in_classes(w, variance, rows.count, number, share, row, finest)
-
-
-def _in_classes(
-    w: Array,
-    variance: Array,
-    count: Array,
-    number: NDArray[np.int64],
-    share: Array,
-    row: NDArray[np.int64],
-    finest: float,
-) -> Rows:
-    """Bin the rows of each class of noise by themselves."""
     used = share > 0
     number, share, row = number[used], share[used], row[used]
     order = np.argsort(number, kind="stable")
     edges = np.flatnonzero(np.diff(number[order])) + 1
-    found = []
-    for mine in np.split(order, edges):
-        which, weight = row[mine], share[mine] * count[row[mine]]
-        typical = float(np.average(variance[which], weights=weight))
-        step = max(np.sqrt(typical) / BINS_PER_SD, finest)
-        places, counts = _divided(w[which], weight, step)
-        found.append((places, counts, np.full(len(places), max(typical - step**2 / 6, 0.0))))
-    places, counts, variances = (np.concatenate(part) for part in zip(*found, strict=True))
-    ones = np.ones((len(places), 1))
-    return Rows(counts, ones, places[:, None, None], variances[:, None, None, None])
+    head = int(size.argmax())
+    return [
+        _in_bins(rows, head, size, row[mine], share[mine], finest)
+        for mine in np.split(order, edges)
+    ]
 
 
-def _bins_of_equal_laws(rows: Rows, finest: float) -> Rows:
-    """Bin rows that share one law with others, up to where it lies."""
-    shape = np.concatenate(
-        [rows.weights, (rows.centres - rows.centres[:, :1])[..., 0], rows.covariances[..., 0, 0]], 1
+def _in_bins(
+    rows: Rows, head: int, size: Array, which: NDArray[np.int64], share: Array, finest: float
+) -> Rows:
+    """Bin rows of about one size, given the ``head`` of their form and what of each to take."""
+    weight = share * rows.count[which]
+    typical = float(np.sqrt(np.average(np.square(size[which]), weights=weight)))
+    ratio = typical / size[head] if size[head] > 0 else 1.0
+    step = max(ratio * float(rows[[head]].sd[0, 0]) / BINS_PER_SD, finest)
+    places, counts = _divided(rows.centres[which, 0, 0], weight, step)
+    offset = ratio * (rows.centres[head] - rows.centres[head, :1])
+    variance = np.maximum(ratio**2 * rows.covariances[head] - step**2 / 6, 0.0)
+    n, parts = len(places), rows.weights.shape[1]
+    return Rows(
+        counts,
+        np.broadcast_to(rows.weights[head], (n, parts)),
+        places[:, None, None] + offset,
+        np.broadcast_to(variance, (n, *variance.shape)),
     )
-    first, which = alike(shape)
-    if len(first) > len(rows) / 20:
-        return rows
-    made = []
-    for law, head in enumerate(first):
-        mine = np.flatnonzero(which == law)
-        step = max(float(rows.sd[head, 0]) / BINS_PER_SD, finest)
-        places, counts = _divided(rows.centres[mine, 0, 0], rows.count[mine], step)
-        offset = rows.centres[head] - rows.centres[head, :1]
-        variance = np.maximum(rows.covariances[head] - step**2 / 6, 0.0)
-        n = len(places)
-        made.append(
-            Rows(
-                counts,
-                np.broadcast_to(rows.weights[head], (n, rows.weights.shape[1])),
-                places[:, None, None] + offset,
-                np.broadcast_to(variance, (n, *variance.shape)),
-            )
-        )
-    return joined(made)
 
 
 def joined(parts: list[Rows]) -> Rows:
@@ -204,12 +190,25 @@ def joined(parts: list[Rows]) -> Rows:
     )
 
 
-def alike(values: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First of each kind of rows that agree to nine digits, and the kind of each row."""
-    size = np.abs(values).max(0) + np.finfo(float).tiny
-    rounded = np.round(values / size, 9)
-    _, first, which = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
-    return first, which.ravel()
+def laws_of(rows: Rows) -> tuple[Array, Array]:
+    """Form of each row's law ``(n, F)``, in units of its size, and this size ``(n,)``.
+
+    The size is the widest standard deviation of its Gaussians: that of other rows does not matter,
+    however wide they are.
+    """
+    n = len(rows)
+    flat = np.abs(rows.covariances).reshape(n, -1)
+    size = np.sqrt(np.minimum(flat.max(1), LARGEST))
+    unit = np.where(size > 0, size, 1.0)[:, None]
+    offsets = (rows.centres - rows.centres[:, :1]).reshape(n, -1) / unit
+    spreads = np.minimum(rows.covariances.reshape(n, -1), LARGEST) / unit**2
+    return np.concatenate([rows.weights, offsets, spreads], axis=1), size
+
+
+def alike(values: Array) -> NDArray[np.int64]:
+    """Return the number of the kind of each row: those that agree to nine digits are of one."""
+    _, which = np.unique(np.round(values, 9), axis=0, return_inverse=True)
+    return which.ravel()
 
 
 def _divided(w: Array, weight: Array, step: float) -> tuple[Array, Array]:

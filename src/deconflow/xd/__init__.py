@@ -7,7 +7,15 @@ fold of the rows, and ``choose``, ``compare`` and ``fit_averaged`` are rules ove
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 
-from deconflow.xd.chains import Chain, ChainSettings, sample_chains, telling_rows
+from deconflow.xd.chains import (
+    FLOORS,
+    Chain,
+    ChainSettings,
+    sample_chains,
+    single_rows,
+    starts_of_chains,
+    telling_rows,
+)
 from deconflow.xd.choose import choose, fit_average
 from deconflow.xd.compare import compare
 from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, log_p, make_folds, row_weights
@@ -31,12 +39,51 @@ from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 
 __all__ = [
-    "CLEARLY", "SMALLEST_VARIANCE", "STARTS", "Adam", "AveragedFit", "Block", "Candidate", "Chain",
-    "ChainSettings", "Constraints", "CrossFits", "EMResult", "FitSettings", "Fold", "KernelRows",
-    "PreparedData", "Stopping", "Sums", "choose", "compare", "em",
-    "expectation", "fit_average", "fit_averaged", "fit_exact", "fit_minibatch", "lay_out", "log_p",
-    "made_feasible", "make_folds", "maximisation", "mean_log_likelihood", "n_parameters", "paired",
-    "posterior", "posterior_pieces", "row_weights",
-    "sample_chains", "shares_of", "split_and_merge", "stacked",
-    "step_on_batch", "telling_rows", "wins",
+    "CLEARLY",
+    "FLOORS",
+    "SMALLEST_VARIANCE",
+    "STARTS",
+    "Adam",
+    "AveragedFit",
+    "Block",
+    "Candidate",
+    "Chain",
+    "ChainSettings",
+    "Constraints",
+    "CrossFits",
+    "EMResult",
+    "FitSettings",
+    "Fold",
+    "KernelRows",
+    "PreparedData",
+    "Stopping",
+    "Sums",
+    "choose",
+    "compare",
+    "em",
+    "expectation",
+    "fit_average",
+    "fit_averaged",
+    "fit_exact",
+    "fit_minibatch",
+    "lay_out",
+    "log_p",
+    "made_feasible",
+    "make_folds",
+    "maximisation",
+    "mean_log_likelihood",
+    "n_parameters",
+    "paired",
+    "posterior",
+    "posterior_pieces",
+    "row_weights",
+    "sample_chains",
+    "shares_of",
+    "single_rows",
+    "split_and_merge",
+    "stacked",
+    "starts_of_chains",
+    "step_on_batch",
+    "telling_rows",
+    "wins",
 ]  # fmt: skip

@@ -14,20 +14,22 @@ from itertools import product, repeat
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from deconflow._types import Array
 from deconflow.mixtures import mix
 from deconflow.observations import Observations
 from deconflow.xd.cross_fits import (
     CrossFits,
     Table,
-    held_out_of,
+    failure,
     make_folds,
     successful,
 )
 from deconflow.xd.em import EMResult
 from deconflow.xd.fit import FitSettings, PreparedData
-from deconflow.xd.shares import shares_of
+from deconflow.xd.layout import KernelRows
 
 STARTS_TO_COMPARE = 4
 
@@ -64,13 +66,21 @@ def choose(
     behind, error = cross.behind(candidates)
     entropy = [each.entropy(20_000) for each in candidates]
     if n_average > 1:
-        shares = shares_of(held_out_of(candidates), cross.weights, rng, 0.5 / n_average)
+        shares = cross.shares(candidates, 0.5 / n_average)
     else:
         shares = np.eye(len(candidates))[np.argmax(np.where(behind <= error, entropy, -np.inf))]
-    edges = np.cumsum(shares)
-    places = (np.arange(n_average) + 0.5) / n_average * edges[-1]
-    chosen = [candidates[i].settings for i in np.searchsorted(edges, places)]
-    return chosen, cross.table(candidates, shares, entropy)
+    counts = apportioned(shares, n_average)
+    chosen = [candidates[i].settings for i in np.repeat(np.arange(len(counts)), counts)]
+    return chosen, cross.table(candidates, counts / n_average, entropy)
+
+
+def apportioned(shares: Array, count: int) -> NDArray[np.int64]:
+    """Share out ``count`` fits: whole ones first, the rest to the largest remainders."""
+    wanted = count * shares / shares.sum()
+    counts = np.floor(wanted + 1e-9).astype(np.int64)
+    left = np.argsort(counts - wanted, kind="stable")[: count - counts.sum()]
+    counts[left] += 1
+    return counts
 
 
 def fit_average(
@@ -88,27 +98,28 @@ def fit_average(
     """
     parts: Iterable[PreparedData]
     if over == "folds":
-        folds = make_folds(len(data), len(settings), rng)
+        folds = make_folds(data, len(settings), rng)
         parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in folds)
     else:
-        parts = repeat(PreparedData(data), len(settings))
+        whole = PreparedData(data)
+        parts = repeat(whole, len(settings))
     each_part = tqdm(
         zip(parts, settings, strict=True), "mixtures to average", len(settings),
         unit="fit", disable=not progress,
     )  # fmt: skip
     results = [part.fit_best(each, n_init, rng) for part, each in each_part]
     best = max(results, key=lambda result: result.log_likelihood)
-    good = results if over == "folds" else _not_stuck(results, settings)
+    good = results if over == "folds" else _not_stuck(results, settings, whole.rows)
     mixtures = [result.mixture for result in good]
     return replace(best, mixture=mix(mixtures), averaged=mixtures)
 
 
-def _not_stuck(results: list[EMResult], settings: Sequence[FitSettings]) -> list[EMResult]:
+def _not_stuck(
+    results: list[EMResult], settings: Sequence[FitSettings], rows: KernelRows
+) -> list[EMResult]:
     """Leave out the fits that got stuck, judged by others of the same components and floor."""
-    pairs = list(zip(results, settings, strict=True))
-    kinds = sorted({(each.n_components, each.floor) for each in settings})
-    groups = [
-        [result for result, each in pairs if (each.n_components, each.floor) == kind]
-        for kind in kinds
-    ]
-    return [result for group in groups for result in successful(group)]
+    groups: dict[tuple[int, float], list[EMResult]] = {}
+    for result, each in zip(results, settings, strict=True):
+        groups.setdefault((each.n_components, each.floor), []).append(result)
+    kept = (successful(group, failure(count, rows)) for (count, _), group in groups.items())
+    return [result for group in kept for result in group]

@@ -18,7 +18,7 @@ from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import KernelRows, lay_out
-from deconflow.xd.shares import paired
+from deconflow.xd.shares import paired, shares_of
 
 Table = dict[str, NDArray[Any]]
 Starts = Sequence[GaussianMixture | None]
@@ -34,12 +34,37 @@ class Fold(NamedTuple):
     held: NDArray[np.int64]
 
 
-def make_folds(n_rows: int, n_folds: int, rng: np.random.RandomState) -> list[Fold]:
-    """Part rows into folds by chance; each row is held out once."""
+def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> list[Fold]:
+    """Part rows into folds by chance; each row is held out once.
+
+    Where values are missing, rows that have the same ones are dealt out evenly: so a column that
+    few rows measure is left to every fit.
+    """
+    n_rows = len(data)
     if n_rows < 2:
         raise ValueError(f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.")
-    splitter = KFold(min(n_folds, n_rows), shuffle=True, random_state=rng.randint(2**31 - 1))
-    return [Fold(*pair) for pair in splitter.split(np.empty(n_rows))]
+    settings: dict[str, Any] = {"shuffle": True, "random_state": rng.randint(2**31 - 1)}
+    folds = min(n_folds, n_rows)
+    if data.observed is None:
+        return [Fold(*pair) for pair in KFold(folds, **settings).split(np.empty(n_rows))]
+    seen = data.observed.numpy()
+    if n_rows > 2 and seen.sum(0).min() == 1:
+        raise ValueError(
+            "Expected every column of w to be measured in at least 2 rows, to choose by held-out "
+            f"rows; got column {int(seen.sum(0).argmin())} in one. Drop it, or fit XDGMM with one "
+            "number of components."
+        )
+    return _dealt_out(seen, folds, settings["random_state"])
+
+
+def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
+    """Deal out rows in the order of what is missing, by chance where that is the same."""
+    order = np.random.RandomState(seed).permutation(len(seen))
+    rarest = np.argsort(seen.sum(0))  # what sets rows apart first
+    order = order[np.lexsort([seen[order, d] for d in rarest[::-1]])]
+    number = np.empty(len(seen), np.int64)
+    number[order] = np.arange(len(seen)) % folds
+    return [Fold(np.flatnonzero(number != f), np.flatnonzero(number == f)) for f in range(folds)]
 
 
 class PreparedFold:
@@ -90,7 +115,7 @@ class CrossFits:
     ) -> None:
         self.data, self.rng = data, rng
         self.weights = row_weights(data)
-        self.folds = make_folds(len(data), folds, rng) if isinstance(folds, int) else list(folds)
+        self.folds = make_folds(data, folds, rng) if isinstance(folds, int) else list(folds)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)
@@ -105,7 +130,7 @@ class CrossFits:
         """Fit without one fold: the average of the starts, or else the best of them."""
         settings = candidate.settings
         results = fold.rest.fit_from(starts, settings, self.rng)
-        good = successful(results, failure(settings, fold.rest.rows))
+        good = successful(results, failure(settings.n_components, fold.rest.rows))
         candidate.fits.append(good if averaged else good[:1])
         candidate.held_out[fold.held] = log_p(
             candidate.density(-1), fold.rows, settings.stopping.threads
@@ -118,6 +143,14 @@ class CrossFits:
     def behind(self, candidates: Sequence[Candidate]) -> tuple[Array, Array]:
         """How far each is behind the best, and the standard error of that."""
         return paired(held_out_of(candidates), self.weights)
+
+    def shares(self, candidates: Sequence[Candidate], smallest: float) -> Array:
+        """Share out an average among candidates; none gets less than the ``smallest`` but zero."""
+        dim = self.data.latent_dim
+        parameters = [n_parameters(each.settings.n_components, dim) for each in candidates]
+        return shares_of(
+            held_out_of(candidates), self.weights, np.array(parameters), self.rng, smallest
+        )
 
     def table(self, candidates: Sequence[Candidate], shares: Array, entropy: ArrayLike) -> Table:
         """Say what a choice was based on.
@@ -151,12 +184,12 @@ def held_out_of(candidates: Sequence[Candidate]) -> Array:
     return np.stack([each.held_out for each in candidates])
 
 
-def failure(settings: FitSettings, rows: KernelRows) -> float:
+def failure(n_components: int, rows: KernelRows) -> float:
     """How far below the best start, in mean log-likelihood, one counts as stuck."""
-    return max(FAILED_START, 0.5 * n_parameters(settings.n_components, rows.dim) / rows.n_rows)
+    return max(FAILED_START, 0.5 * n_parameters(n_components, rows.dim) / rows.n_rows)
 
 
-def successful(results: list[EMResult], failed: float = FAILED_START) -> list[EMResult]:
+def successful(results: list[EMResult], failed: float) -> list[EMResult]:
     """Best first, without those that got stuck."""
     ordered = sorted(results, key=lambda result: -result.log_likelihood)
     least = ordered[0].log_likelihood - failed

@@ -24,6 +24,9 @@ from deconflow.xd.maximisation import Constraints, with_floor
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import Starter, mean_noise
 
+COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Numbers of components, where nobody says which."""
+
 SMALLEST_VARIANCE = 1e-10
 """Covariances stay above this share of the data's squared spread, whatever the floor, where exact
 rows in several dimensions make thin ones too much for double precision."""

@@ -174,7 +174,8 @@ class Sweeper:
     def __init__(self, rows: KernelRows, prior: Prior, rng: np.random.Generator) -> None:
         self.rows, self.prior, self.rng = rows, prior, rng
         self.floor_root = np.linalg.cholesky(prior.floor)
-        self.whole_precision = np.linalg.inv(prior.covariance)
+        half = np.linalg.inv(np.linalg.cholesky(prior.covariance))
+        self.whole_precision = half.T @ half
 
     def sweep(self, state: State) -> None:
         """Draw everything once: components of the rows, truths, components, hyperparameters."""

@@ -18,15 +18,15 @@ from tqdm.auto import tqdm
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table, held_out_of, log_p
-from deconflow.xd.fit import FitSettings, n_parameters
-from deconflow.xd.shares import shares_of
+from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table, log_p
+from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 
-COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 ROWS_PER_COMPONENT = 4
 """Fewer than these, and no held-out row need be asked."""
 
 FIRST_FLOOR, SMALLEST_FLOOR, LARGEST_FLOOR = 0.1, 0.003, 1.6
+MANY_GAUSSIANS = 1_000_000
+"""Where the noise is made of so many, each fold has one start: those of the others will do."""
 PATIENCE, CLEAR_ENOUGH = 2, 1.0
 """The ladder ends when so many numbers in a row are behind the best, or one by so many errors."""
 
@@ -37,9 +37,10 @@ SHRINKAGES = (0.5, 2.0, 8.0, 32.0)
 """Rows that the prior of a shrunken covariance counts as, for each of its own ``D + 1``."""
 
 SMALLEST_SHARE = 0.03
-SMALLEST_GAIN = 0.3
+SMALLEST_GAIN, GAIN_PER_PARAMETER = 0.3, 0.003
 """EM stops when a step gains less than this in the log-likelihood of all rows together: what
-comes after fits chance, and its spikes are further from the truth."""
+comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
+have no such spikes, and go on until a step gains less than so much for each of these."""
 
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
@@ -119,10 +120,8 @@ def fit_averaged(
     progress
         Whether to show progress bars.
     """
-    least = SMALLEST_GAIN / len(data)
-    stopping = replace(settings.stopping, tol=max(settings.stopping.tol, least))
     search = _Search(CrossFits(data, folds, rng), progress)
-    first = replace(settings, floor=FIRST_FLOOR, stopping=stopping)
+    first = replace(settings, floor=FIRST_FLOOR)
     tried = search.climb(first, COMPONENTS_TO_TRY, starts, [])
     best, plain = search.best_and_plain(tried)
     tried += search.other_floors(best, 2.0) + search.other_floors(best, 0.5)
@@ -140,7 +139,7 @@ class _Search:
 
     def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
         """Fit without each fold."""
-        candidate = self.cross.candidate(settings)
+        candidate = self.cross.candidate(_stopped(settings, self.cross.data))
         what = f"mixtures of {settings.n_components}, floor {settings.floor:g}"
         bar = tqdm(
             zip(self.folds, starts, strict=False), what, len(self.folds),
@@ -163,6 +162,8 @@ class _Search:
         Those that are worse count, too: in an average they may well help.
         """
         tried = list(tried)
+        if self.folds[0].rest.rows.n_gaussians > MANY_GAUSSIANS:
+            starts = 1
         most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
         behind = 0
         for count in [count for count in counts if count <= most]:
@@ -215,7 +216,7 @@ class _Search:
     def averaged(self, tried: list[Candidate]) -> AveragedFit:
         """Average all that were tried, each by its share."""
         cross = self.cross
-        shares = shares_of(held_out_of(tried), cross.weights, cross.rng, SMALLEST_SHARE)
+        shares = cross.shares(tried, SMALLEST_SHARE)
         settings = tried[int(shares.argmax())].settings
         used = [tried[i] for i in np.flatnonzero(shares)]
         mixtures = []
@@ -231,6 +232,14 @@ class _Search:
         return AveragedFit(
             mixtures, equal, held_out, cross.folds, settings, table, converged, n_iter
         )
+
+
+def _stopped(settings: FitSettings, data: Observations) -> FitSettings:
+    """Return settings that stop where the rows have no more to say."""
+    parameters = n_parameters(settings.n_components, data.latent_dim)
+    least = min(SMALLEST_GAIN, GAIN_PER_PARAMETER * parameters) / len(data)
+    stopping = replace(settings.stopping, tol=max(settings.stopping.tol, least))
+    return replace(settings, stopping=stopping)
 
 
 def _ends(candidate: Candidate) -> Iterable[Starts]:

@@ -92,6 +92,15 @@ class KernelRows:
         """Sum of the row weights."""
         return float(self.n_rows if self.weights is None else self.weights.sum())
 
+    @property
+    def n_gaussians(self) -> int:
+        """Number of Gaussians that the noise of all rows is made of."""
+        parts = (
+            len(block) * (len(block.s) if block.common is None else block.common.n_parts)
+            for block in self.blocks
+        )
+        return sum(parts)
+
 
 def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
     """Lay observations out for the kernel, in units of their own unless some are given."""

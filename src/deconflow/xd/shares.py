@@ -8,6 +8,8 @@ from deconflow._types import Array
 
 BOOTSTRAPS = 500
 EVEN_SHARE = 0.1
+PRICE = 0.25
+"""Nats that a parameter must gain in all rows together."""
 STEPS = 100
 """Of the way from how often each is the best to the average that is: where rows can tell they do
 so in these steps, and where they cannot next to nothing happens in them."""
@@ -22,13 +24,13 @@ def paired(rows_p: Array, weights: Array) -> tuple[Array, Array]:
     return behind, np.sqrt(spread) / weights.sum()
 
 
-def wins(rows_p: Array, weights: Array, rng: np.random.RandomState) -> Array:
+def wins(rows_p: Array, weights: Array, price: Array, rng: np.random.RandomState) -> Array:
     r"""How often each of ``(C, N)`` log-likelihoods is the best when the rows are drawn anew.
 
-    .. math:: P\Big(\textstyle\sum_i e_i \ell_{ci} \ge \sum_i e_i \ell_{di} \;\forall d\Big),
-              \qquad e_i \sim \mathrm{Exp}(1)
+    .. math:: P\Big(\textstyle\sum_i e_i \ell_{ci} - c_c \ge \sum_i e_i \ell_{di} - c_d
+              \;\forall d\Big), \qquad e_i \sim \mathrm{Exp}(1)
 
-    The Bayesian bootstrap.
+    The Bayesian bootstrap, after the ``price`` ``(C,)`` of each, in nats of all rows together.
 
     References
     ----------
@@ -39,7 +41,8 @@ def wins(rows_p: Array, weights: Array, rng: np.random.RandomState) -> Array:
     counts = np.zeros(len(rows_p))
     for _ in range(BOOTSTRAPS):
         drawn = weights * rng.standard_exponential(len(weights))
-        counts[np.argmax(centred @ drawn)] += 1
+        drawn *= weights.sum() / drawn.sum()
+        counts[np.argmax(centred @ drawn - price)] += 1
     return counts / BOOTSTRAPS
 
 
@@ -57,12 +60,20 @@ def stacked(rows_p: Array, weights: Array, start: Array, steps: int = STEPS) -> 
     return shares
 
 
-def shares_of(rows_p: Array, weights: Array, rng: np.random.RandomState, smallest: float) -> Array:
+def shares_of(
+    rows_p: Array,
+    weights: Array,
+    parameters: Array,
+    rng: np.random.RandomState,
+    smallest: float,
+) -> Array:
     """Share out an average: from how often each is the best, some way to the best average.
 
-    Shares below the ``smallest`` are given to the others.
+    Where rows cannot tell, those of fewer ``parameters`` ``(C,)`` win more often: what noisy rows
+    do not see of the others' details is mostly chance. Shares below the ``smallest`` are given to
+    the others.
     """
-    often = wins(rows_p, weights, rng)
+    often = wins(rows_p, weights, PRICE * parameters, rng)
     start = (1 - EVEN_SHARE) * often + EVEN_SHARE / len(often)
     shares = stacked(rows_p, weights, start)
     shares = np.where(shares >= min(smallest, shares.max()), shares, 0.0)

@@ -17,6 +17,9 @@ import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows
 
+THINNEST = 1e-11
+"""Least share of a variance that is left when other columns are known: what is thinner than this
+no other part of a sweep could factor."""
 SMALLEST_CHI = 0.01
 """Roots of chi-squares stay above this, for a prior of few degrees of freedom has no mean: no
 component is drawn more than a hundred times as wide as its scale."""
@@ -72,7 +75,7 @@ def draw_components(
                 for f in range(e):
                     L[d, e] -= L[d, f] * L[e, f]
                 L[d, e] /= L[e, e]
-            least = 1e-14 * L[d, d]
+            least = THINNEST * L[d, d]
             for f in range(d):
                 L[d, d] -= L[d, f] * L[d, f]
             L[d, d] = np.sqrt(max(L[d, d], least, 1e-290))
