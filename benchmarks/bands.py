@@ -1,6 +1,6 @@
 """Coverage of 90 % bands: how much of the true marginal density lies inside, and how wide they are.
 
-    python -m benchmarks.bands [--estimator deconvolver xd bayes spline] [--tasks NAME ...] [--seeds 0 1 ...]
+    python -m benchmarks.bands [--estimator deconvolver xd ...] [--tasks NAME ...] [--seeds 0 ...]
     python -m benchmarks.bands --page
 
 Three laws of one column with 1,000 and 10,000 rows, errors of each row U(.2, .6), and moons with

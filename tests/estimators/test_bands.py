@@ -248,5 +248,5 @@ def test_bad_input_is_refused(name, model):
 )
 def test_a_model_without_replicates_says_what_to_use(estimator, table):
     estimator.fit(table, noise=[0.3, 0.3])
-    with pytest.raises(ValueError, match=r"replicates.*Use Deconvolver, or XDGMM\(n_average=5"):
+    with pytest.raises(ValueError, match=r"replicates.*Use Deconvolver.* or XDGMM\(n_average=5"):
         estimator.band("x")

@@ -193,3 +193,69 @@ def test_bad_settings(name):
     settings, words = BAD[name]
     with pytest.raises(ValueError, match=words):
         BayesianXDGMM(**settings).fit(np.zeros((5, 1)), noise=0.1)
+
+
+def test_bands_come_from_snapshots_and_are_saved(tmp_path):
+    _, w, sd = clumps(800)
+    model = BayesianXDGMM(**SHORT | {"n_chains": 6}).fit(w, noise=sd)
+    band = model.band(0)
+    first = TRUTH.marginal([0])
+    truth = np.exp(first.log_prob(band.points[:, None]))
+    covered = ((band.lower <= truth) & (truth <= band.upper)) @ truth / truth.sum()
+    assert covered > 0.6  # one data set: points go together
+    shifted = np.exp(first.log_prob(band.points[:, None] - 0.5))
+    assert ((band.lower <= shifted) & (shifted <= band.upper)) @ shifted / shifted.sum() < 0.5
+    model.save(tmp_path / "model")
+    loaded = BayesianXDGMM.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_samples(TEST), model.score_samples(TEST))
+    np.testing.assert_array_equal(loaded.band(0).upper, band.upper)
+
+
+def test_a_row_of_much_weight_does_not_become_a_point():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(200, 1))
+    w[0] = 15.0
+    weights = np.ones(200)
+    weights[0] = 20.0
+    model = BayesianXDGMM(4, n_sweeps=200, random_state=0, floor=1e-6)
+    model.fit(w, noise=0.5, sample_weight=weights)
+    assert min(mixture.covariances.min() for mixture in model.mixtures_) > 1e-4
+    assert model.density_.mixture.pdf(0, np.array([15.0]))[0] > 0.005
+
+
+@pytest.mark.parametrize("far", [1e6, 1e8])
+def test_a_row_far_from_all_others_ends_no_fit(far):
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(150, 3))
+    w[0] = far
+    model = BayesianXDGMM(4, n_sweeps=30, random_state=0).fit(w, noise=[0.1, 0.1, 0.1])
+    near = rng.normal(size=(500, 3))
+    assert model.score_samples(near).mean() > -5.5  # a normal law has -4.26
+
+
+def test_a_column_that_only_noisy_rows_measure_is_not_forgotten():
+    rng = np.random.default_rng(0)
+    w, sd = rng.normal(size=(400, 3)), np.full((400, 3), 0.1)
+    w[20:, 2] = np.nan
+    w[:20, :2] = np.nan
+    w[:20, 2], sd[:20, 2] = 5 + 20 * rng.normal(size=20), 20.0
+    model = BayesianXDGMM(4, n_sweeps=30, random_state=0).fit(w, noise=sd)
+    assert model.n_rows_ == 400
+    assert abs(model.density_.mixture.mean[2] - 5) < 10
+
+
+def test_few_chains_leave_out_a_fifth_each(monkeypatch):
+    _, w, sd = clumps(200)
+    sizes = []
+
+    def sample(prepared, *arguments, **options):
+        sizes.append(len(prepared.data))
+        return sample_chains(prepared, *arguments, **options)
+
+    monkeypatch.setattr("deconflow.estimators.bayesian.sample_chains", sample)
+    BayesianXDGMM(4, n_sweeps=6, random_state=0, n_jobs=1).fit(w, noise=sd)
+    assert sizes == [160, 160]
+    model = BayesianXDGMM(3, n_sweeps=6, random_state=0, n_jobs=1).fit(w, noise=sd)
+    assert sizes[2:] == [200]
+    assert model.held_out_score_ is None
+    np.testing.assert_array_equal(model.floors_, [0.05, 0.1, 0.2])

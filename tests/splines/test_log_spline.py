@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from scipy.stats import gamma, norm
+from scipy.stats import t as student
 
 from deconflow import LogSplineDeconvolver, Observations
-from deconflow.noise import gaussian, laplace
+from deconflow.noise import gaussian, laplace, student_t
 from deconflow.splines import fit_log_spline
 
 RNG = np.random.default_rng(100)
@@ -206,3 +207,89 @@ def test_units_and_origin_change_nothing(dim):
     # Rounding at 1e9 may end the search for smoothing a step sooner: seen in the far tails only.
     moved = LogSplineDeconvolver(n_intervals=8).fit(1e9 + w, noise=sd)
     np.testing.assert_allclose(moved.score_samples(1e9 + v), usual, rtol=0, atol=0.05)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_row_far_out_does_not_end_the_search():
+    """From a normal start such a row has no density at all: nothing tells where to go."""
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(2000, 1))
+    w = v + 0.3 * rng.normal(size=v.shape)
+    w[0] = 30.0
+    model = LogSplineDeconvolver().fit(w, noise=0.3)
+    assert abs((norm.logpdf(v[1:, 0]) - model.score_samples(v[1:])).mean()) < 0.01
+    heavy = np.random.default_rng(3).standard_t(2, size=(1000, 1))
+    model = LogSplineDeconvolver().fit(heavy + 0.3 * rng.normal(size=heavy.shape), noise=0.3)
+    truth = rng.standard_t(2, size=(5000, 1))
+    assert (student.logpdf(truth[:, 0], 2) - model.score_samples(truth)).mean() < 0.1
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_errors_coded_as_huge_numbers_change_nothing(dim):
+    """Rows are alike by their own noise, not by that of the widest."""
+    rng = np.random.default_rng(1)
+    v = rng.normal(size=(2000, dim))
+    sd = rng.uniform(0.1, 1.0, size=v.shape)
+    w = v + sd * rng.normal(size=v.shape)
+    usual = LogSplineDeconvolver().fit(w[40:], noise=sd[40:]).score_samples(v).mean()
+    sd[:40] = 1e5
+    w[:40] = v[:40] + 1e5 * rng.normal(size=(40, dim))
+    found = LogSplineDeconvolver().fit(w, noise=sd).score_samples(v).mean()
+    assert abs(found - usual) < 0.01
+
+
+def test_nearly_all_rows_may_say_nothing():
+    rng = np.random.default_rng(2)
+    v = 0.5 * rng.normal(size=(1000, 1))
+    sd = np.where(np.arange(1000)[:, None] < 40, 0.2, 300.0)
+    model = LogSplineDeconvolver().fit(v + sd * rng.normal(size=v.shape), noise=sd)
+    assert model.sample(20_000, random_state=0).std() == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_bound_ends_nothing_on_the_other_side():
+    rng = np.random.default_rng(3)
+    w = rng.exponential(size=(500, 2)) + 0.1 * rng.normal(size=(500, 2))
+    one = LogSplineDeconvolver(bounds=(0, None)).fit(w[:, :1], noise=0.1)
+    assert np.isfinite(one.score_samples([[50.0]])[0])
+    assert one.score_samples([[-0.01]])[0] == -np.inf
+    assert one.sample(50_000, random_state=0).min() >= 0
+    two = LogSplineDeconvolver(bounds=[(0, None), None]).fit(w, noise=0.1)
+    assert np.isfinite(two.score_samples([[1.0, 40.0]])[0])
+    # A row four errors below a bound: its truth is at the bound, not where it was measured.
+    posterior = two.posterior([[-0.45, 0.5]], noise=0.1)
+    assert 0 <= posterior.mean[0, 0] < 0.1
+    assert np.isfinite(two.score_observations([[-0.45, 0.5]], noise=0.1)[0])
+    none = LogSplineDeconvolver(bounds=(None, None)).fit(w[:, :1], noise=0.1)
+    plain = LogSplineDeconvolver().fit(w[:, :1], noise=0.1)
+    np.testing.assert_array_equal(none.score_samples(w[:, :1]), plain.score_samples(w[:, :1]))
+
+
+def test_rows_that_contradict_the_bounds_are_told():
+    rng = np.random.default_rng(4)
+    w = np.r_[rng.exponential(size=(300, 1)), -5 + 0.1 * rng.normal(size=(200, 1))]
+    with pytest.warns(UserWarning, match=r"0\.4 of the rows are left out.*Check the noise and the"):
+        LogSplineDeconvolver(bounds=(0, None)).fit(w, noise=0.05)
+
+
+def test_laws_of_one_form_share_bins():
+    rng = np.random.default_rng(5)
+    sd, v = rng.uniform(0.1, 0.5, size=(6000, 1)), rng.gamma(5.0, size=(6000, 1))
+    w = v + sd * rng.standard_t(3, size=v.shape)
+    model = LogSplineDeconvolver().fit(w, noise=student_t(sd, 3.0))
+    assert model.n_bins_ < 4000
+    assert divergence(model.score_samples(X)) < 0.01
+    wrong = LogSplineDeconvolver().fit(w, noise=student_t(4 * sd, 3.0))  # the twin
+    assert divergence(wrong.score_samples(X)) > 0.02
+
+
+def test_bands_cover_the_truth_and_are_saved(tmp_path):
+    model = LogSplineDeconvolver(bounds=(0, None)).fit(W, noise=1.0)
+    band = model.band(X[::50, 0])
+    p = TRUTH.pdf(X[::50, 0])
+    assert ((band.lower <= p) & (p <= band.upper)) @ p / p.sum() > 0.6  # points go together
+    moved = TRUTH.pdf(X[::50, 0] - 1.5)
+    assert ((band.lower <= moved) & (moved <= band.upper)) @ moved / moved.sum() < 0.4
+    model.save(tmp_path / "model")
+    loaded = LogSplineDeconvolver.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.band(X[::50, 0]).upper, band.upper)
+    assert loaded.score_samples([[-0.1]])[0] == -np.inf

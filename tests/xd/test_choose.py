@@ -5,6 +5,7 @@ import toy
 from deconflow import XDGMM
 from deconflow.observations import Observations
 from deconflow.xd import FitSettings, Stopping, fit_averaged
+from deconflow.xd.choose import apportioned
 
 SETTINGS = FitSettings(1, stopping=Stopping(tol=1e-5, max_iter=200, accelerate=True))
 
@@ -95,3 +96,9 @@ def test_an_average_is_a_list_of_mixtures(on_the_toy):
     densities = [np.exp(mixture.log_prob(v)) for mixture in on_the_toy.mixtures]
     expected = np.log(on_the_toy.shares @ np.stack(densities))
     np.testing.assert_allclose(on_the_toy.mixture.log_prob(v), expected, rtol=1e-9)
+
+
+def test_fits_are_apportioned_by_the_largest_remainders():
+    np.testing.assert_array_equal(apportioned(np.array([0.3, 0.4, 0.3]), 2), [1, 1, 0])
+    np.testing.assert_array_equal(apportioned(np.array([0.08, 0.92]), 5), [0, 5])
+    np.testing.assert_array_equal(apportioned(np.array([0.25, 0.75]), 8), [2, 6])

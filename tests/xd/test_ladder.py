@@ -141,3 +141,21 @@ def test_an_average_of_several_sizes_is_whole():
     assert [part.n_components for part in model.mixtures_] == list(model.component_counts_)
     for part in model.mixtures_:
         assert part.weights.sum() == pytest.approx(1.0)
+
+
+def test_a_column_that_few_rows_measure_is_left_to_every_fit():
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=(60, 2))
+    w[2:, 1] = np.nan
+    w[:2, 1] = 5.0, 6.0
+    for seed in range(6):
+        folds = make_folds(Observations.from_arrays(w, [0.1, 0.1]), 5, np.random.RandomState(seed))
+        assert sorted(np.concatenate([fold.held for fold in folds])) == list(range(60))
+        assert all(np.isfinite(w[fold.kept, 1]).any() for fold in folds)
+        assert {len(fold.held) for fold in folds} == {12}
+    model = XDGMM("auto", random_state=3).fit(w, noise=[0.1, 0.1])
+    # EM stops early where nearly all of a column is missing: 5.5 is not reached, 0 is far.
+    assert all(mixture.means[:, 1].max() > 3 for mixture in model.mixtures_)
+    w[1, 1] = np.nan
+    with pytest.raises(ValueError, match=r"measured in at least 2 rows.*got column 1 in one"):
+        XDGMM("auto", random_state=3).fit(w, noise=[0.1, 0.1])

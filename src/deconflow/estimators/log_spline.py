@@ -92,7 +92,7 @@ class LogSplineDeconvolver(GridEstimator):
     >>> v = rng.gamma(5.0, size=(2000, 1))
     >>> model = LogSplineDeconvolver().fit(v + rng.normal(size=v.shape), noise=1.0)
     >>> np.exp(model.score_samples([[2.0], [4.0], [9.0]])).round(2)  # the truth: .09, .2, .03
-    array([0.09, 0.2 , 0.03])
+    array([0.09, 0.19, 0.04])
     """
 
     _takes_missing_values = True
