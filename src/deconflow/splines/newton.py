@@ -28,10 +28,11 @@ from deconflow.splines.likelihoods import Likelihood
 
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
-CLOSE, SETTLED, MOST_UPDATES = 0.3, 0.005, 60
+CLOSE, SETTLED, MOST_UPDATES = 0.3, 1e-4, 60
 """Smoothing changes once a Newton step gains less than so many nats, until the number of
-parameters that it holds changes by less than so much."""
-CONVERGED = 1e-3
+parameters that it holds changes by less than such a share of all."""
+CONVERGED = 3e-5
+"""A fit has converged when a step gains less than so many nats per parameter."""
 SLOWEST = 0.9
 """Largest ratio of two steps that is believed."""
 HEAVY = 4.0
@@ -188,9 +189,9 @@ def maximise(
             chosen = _extrapolated(strength, chosen, last)
             last = np.log(chosen / strength)
             updates += 1
-            settled = updates == MOST_UPDATES or abs(held - before) < SETTLED
+            settled = updates == MOST_UPDATES or abs(held - before) < SETTLED * len(P)
             strength, P, before = chosen, penalty.matrix(chosen), held
-        elif settled and gain < CLOSE and (gain < CONVERGED or not moved):
+        elif settled and gain < CLOSE and (gain < CONVERGED * len(P) or not moved):
             converged = True
         elif not moved:
             break
