@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -44,6 +45,8 @@ PROPOSALS, MOST_LOG_WEIGHT = {1: 10, 2: 1}, 3.0
 """Draws of the Laplace approximation per draw that is kept, per number of columns, and the largest
 logarithm of a weight: where a tail is straight a Gaussian knows little of what it may do."""
 MOST_COLUMNS = 2
+ROUNDS_FROM_A_START = 25
+"""Steps on a plane from a fit to other rows: what is left then lies where no rows are."""
 MANY_ROWS = 6_000
 """More rows or bins than these are fitted from where a fit to half as many ended."""
 
@@ -177,9 +180,11 @@ def fit_log_spline(
     near = rows[~domain.far]
     seen: Likelihood = frame.likelihood(near)
     begin = _begin(frame, near, seen, penalties) if start is None else start.curves
-    choose = start is None or data.dim == 1
+    how: dict[str, Any] = {}
+    if start is not None and data.dim > 1:
+        how = {"choose": False, "rounds_at_most": ROUNDS_FROM_A_START}
     pairs = zip(penalties, begin, strict=True)
-    curves = [maximise(seen, p, b.theta, b.strength, choose=choose) for p, b in pairs]
+    curves = [maximise(seen, p, b.theta, b.strength, **how) for p, b in pairs]
     total = float(rows.count.sum())
     return LogSplineFit(
         units,

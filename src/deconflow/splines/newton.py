@@ -28,10 +28,10 @@ from deconflow.splines.likelihoods import Likelihood
 
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
-CLOSE, SETTLED, MOST_UPDATES = 0.3, 1e-4, 60
+CLOSE, SETTLED, MOST_UPDATES = 0.3, 2e-4, 60
 """Smoothing changes once a Newton step gains less than so many nats, until the number of
 parameters that it holds changes by less than such a share of all."""
-CONVERGED = 3e-5
+CONVERGED = 1e-4
 """A fit has converged when a step gains less than so many nats per parameter."""
 SLOWEST = 0.9
 """Largest ratio of two steps that is believed."""
@@ -173,6 +173,7 @@ def maximise(
     strength: Array,
     *,
     choose: bool = True,
+    rounds_at_most: int = MOST_ROUNDS,
 ) -> Fitted:
     """Maximise the penalised likelihood; with ``choose`` find the smoothing parameters too."""
     point = _look(rows, penalty.basis, theta)
@@ -180,7 +181,7 @@ def maximise(
     settled, updates, before = not choose, 0, np.inf
     last = np.zeros(len(strength))
     converged, rounds = False, 0
-    while rounds < MOST_ROUNDS and not converged:
+    while rounds < rounds_at_most and not converged:
         rounds += 1
         step, gain = _newton_step(point, P)
         point, moved = _line_search(rows, penalty.basis, point, P, step)
