@@ -24,8 +24,8 @@ from scipy.special import logsumexp
 from deconflow._types import Array
 
 BOOTSTRAPS = 40
-SMALLEST_SHARE = 0.02
-"""Candidates of less weight are not carried."""
+SMALLEST_SHARE = 0.1
+"""Candidates of less weight are not carried: where they are good they hardly help."""
 STEPS, HALVINGS, PRECISE = 60, 30, 1e-9
 
 
