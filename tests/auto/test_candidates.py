@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from deconflow import Deconvolver
+from deconflow import Deconvolver, Observations, noise
 from deconflow.auto import candidates
 from deconflow.auto.candidates import Candidate, compared, prior_rows, weigh
 from deconflow.auto.flows import _score
+from deconflow.auto.splines import fit_splines
 
 N = 1000
 
@@ -86,8 +87,8 @@ def test_a_row_far_from_all_others_ends_no_fit():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(100, 3))
     w[0] = 1e6
-    for noise in (rng.uniform(0.05, 0.15, w.shape), [0.1, 0.1, 0.1]):
-        model = Deconvolver(quick=True, random_state=0, n_jobs=1).fit(w, noise=noise)
+    for given in (rng.uniform(0.05, 0.15, w.shape), [0.1, 0.1, 0.1]):
+        model = Deconvolver(quick=True, random_state=0, n_jobs=1).fit(w, noise=given)
         assert model.score_samples(rng.normal(size=(500, 3))).mean() > -5.5
 
 
@@ -100,3 +101,16 @@ def test_spline_fits_that_failed_are_not_averaged(monkeypatch, quick):
     model = Deconvolver(quick=quick, random_state=0, n_jobs=1).fit(w, noise=0.3)
     assert "spline" not in model.weights_
     assert "There is no log-spline. Its fit did not converge" in model.summary()
+
+
+def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(200, 2))
+    laws = noise.student_t(rng.uniform(0.1, 0.3, size=(20_000, 2)), 3.0)
+    with_laws = Observations.from_arrays(rng.normal(size=(20_000, 2)), laws)
+    w[::5, 0] = np.nan
+    holes = Observations.from_arrays(w, [0.3, 0.3])
+    for data, reason in ((holes, "values are missing"), (with_laws, "would take it too long")):
+        task = SimpleNamespace(data=data, averaged=SimpleNamespace(folds=[]), notes=[])
+        assert fit_splines(task) is None
+        assert reason in task.notes[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from deconflow.auto.candidates import Candidate, Task, score_folds
 from deconflow.mixtures import GaussianMixture
@@ -43,7 +44,9 @@ def _without_each_fold(task: Task) -> list[GaussianMixture]:
             "So many rows with noise that differs by row, or is not Gaussian, would take it too "
             "long. Use LogSplineDeconvolver for these."
         )
-    with task.progress("log-splines", 1 + len(folds), "fit") as bar:
+    # One thread per fit: those of numpy's products would stand in the way of the folds'.
+    one = threadpool_limits(limits=1, user_api="blas")
+    with one, task.progress("log-splines", 1 + len(folds), "fit") as bar:
         whole = fit_log_spline(data)
         bar.update()
         if not whole.converged:
