@@ -111,6 +111,7 @@ def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many():
     w[::5, 0] = np.nan
     holes = Observations.from_arrays(w, [0.3, 0.3])
     for data, reason in ((holes, "values are missing"), (with_laws, "would take it too long")):
-        task = SimpleNamespace(data=data, averaged=SimpleNamespace(folds=[]), notes=[])
+        plan = SimpleNamespace(quick=False)
+        task = SimpleNamespace(data=data, averaged=SimpleNamespace(folds=[]), plan=plan, notes=[])
         assert fit_splines(task) is None
         assert reason in task.notes[0]

@@ -123,7 +123,7 @@ IMPOSSIBLE = -1e5
 """What counts as the log-likelihood of a row that a candidate thinks impossible."""
 NAMES = ("mixtures", "spline", "bayes", "flows")
 """All kinds of candidates."""
-MIXTURE_ROWS, BAYES_ROWS, SPLINE_ROWS, FLOW_ROWS = 0.5, 1.0, {1: 3.0, 2: 1.0}, 0.2
+MIXTURE_ROWS, BAYES_ROWS, SPLINE_ROWS, FLOW_ROWS = 0.5, 1.0, {1: 5.0, 2: 1.0}, 0.2
 
 
 def weigh(

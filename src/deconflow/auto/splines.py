@@ -14,7 +14,7 @@ from deconflow.splines import MOST_COLUMNS, fit_log_spline, work_of_fit
 from deconflow.xd import Fold
 
 NAME = "spline"
-MOST_WORK = 40_000
+MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
 """Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
 MOST_WRITTEN = 400_000
 """Gaussians of all rows that are worth writing out to see how many bins there would be."""
@@ -39,7 +39,8 @@ def _without_each_fold(task: Task) -> list[GaussianMixture]:
         raise ValueError("Where values are missing it adds nothing to mixtures.")
     gaussians = len(data) * data.noise.as_mixture().n_parts
     not_gaussian = data.dim > 1 and not isinstance(data.noise, GaussianNoise)
-    if (not_gaussian and gaussians > MOST_WRITTEN) or work_of_fit(data) > MOST_WORK:
+    most = MOST_WORK_IF_QUICK if task.plan.quick else MOST_WORK
+    if (not_gaussian and gaussians > MOST_WRITTEN) or work_of_fit(data) > most:
         raise ValueError(
             "So many rows with noise that differs by row, or is not Gaussian, would take it too "
             "long. Use LogSplineDeconvolver for these."

@@ -27,7 +27,7 @@ FEW_COLUMNS = 3
 """Fewer columns than these are few."""
 FLOORS = (0.05, 0.1, 0.2)
 """Floors of chains, in turns: noisy rows cannot say which is best."""
-WORK, WORK_IF_QUICK = 3e8, 6e7
+WORK, WORK_IF_QUICK = 3e8, 4.5e7
 """Densities that a chain may compute in all, where that leaves enough sweeps."""
 FEWEST_SWEEPS, SWEEPS_PER_COLUMN, MOST_SWEEPS = 60, 60, 600
 NEGLIGIBLE = 0.3
