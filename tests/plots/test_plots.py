@@ -17,6 +17,7 @@ from deconflow.densities import Ensemble
 from deconflow.estimators import MixtureFit, Replicates, WeightedFit
 from deconflow.estimators.saved_candidates import members_of
 from deconflow.mixtures import mix
+from deconflow.plots.marginals import _steady
 
 SD = np.sqrt(np.diag(toy.NOISE))
 
@@ -282,3 +283,13 @@ def test_corner_of_few_dimensions(dim, estimator, rng):
     shown = [line.get_xdata() for line in panel.lines]
     assert any(np.array_equal(x, drawn.samples[0, :, 0]) for x in shown)
     assert drawn.samples.shape == (1, 100, dim)
+
+
+def test_marginals_that_are_estimates_are_drawn_without_their_chance():
+    x = np.linspace(-3, 3, 200)
+    curve = np.exp(-(x**2))
+    noisy = curve * (1 + 0.02 * np.random.default_rng(0).normal(size=200))
+    noisy[50] *= 8
+    steady = _steady(noisy)
+    assert abs(steady - curve).max() < 0.03
+    assert abs(noisy - curve).max() > 0.5  # the twin

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import gaussian_filter1d, median_filter
 
 from deconflow._types import Array
 from deconflow.estimators import Band, FittedDensity
@@ -23,6 +25,8 @@ from deconflow.plots.style import (
 
 DRAWS, POINTS = 20_000, 400
 POINTS_OF_BANDS, LEVEL = 200, 0.9
+AROUND, SMOOTHING = 9, 2.0
+"""Points of which a median is taken, and the width of what smooths it."""
 
 
 def marginals(
@@ -83,7 +87,16 @@ def band_of_column(density: FittedDensity, d: int, ends: tuple[float, float]) ->
     if density.replicates is None:
         return None
     x = np.linspace(*ends, POINTS_OF_BANDS)
-    return density.band(x, column=d, level=LEVEL)
+    band = density.band(x, column=d, level=LEVEL)
+    if density.dim == 1 or density.exact(gaussian_noise=True):
+        return band
+    value, lower, upper = (_steady(curve) for curve in (band.value, band.lower, band.upper))
+    return replace(band, value=value, lower=lower, upper=upper)
+
+
+def _steady(curve: Array) -> Array:
+    """Take the chance out of a curve whose points are estimates, as marginals of flows are."""
+    return gaussian_filter1d(median_filter(curve, AROUND, mode="nearest"), SMOOTHING)
 
 
 def draw_band(ax: Any, band: Band) -> None:
