@@ -8,7 +8,7 @@ jump with the rows: so the rows are drawn anew many times (Bayesian bootstrap), 
 averaged. Where the rows can tell, all answers agree; where they cannot, their average is near
 even, but for what the prior knows: :math:`\kappa_c` rows more than there are speak for each
 candidate. A density that is too rough costs far more in :math:`\log p(v)` than one that is too
-smooth, and noisy rows hardly see it: so more speak for the smoother kinds.
+smooth, and noisy rows hardly see it: see :func:`~deconflow.auto.candidates.prior_rows`.
 
 References
 ----------
