@@ -5,15 +5,18 @@ Nothing here needs a library, so that a saved certificate is shown at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from deconflow.findings import CHECKS, Finding
 
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
 LARGEST_GAP = 0.1
 LOWEST_REFRESH = 0.05
-SUSPICIOUS = 0.01
-"""Below this, divided by the number of columns, a p-value says that simulated rows look wrong."""
+FALSE_ALARMS = 0.05
+"""The share of right fits that get a caution, over all checks that have a p-value."""
 LOW_SIZE, MOST_ROUGH = 10, 0.05
 
 MEANINGS = {
@@ -25,6 +28,7 @@ MEANINGS = {
     "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
 }
 """What the figures say."""
+MEANINGS |= {each.name: each.meaning for each in CHECKS.values()}
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ class Certificate:
         Whether the fit converged.
     posterior_size : tuple of float or None
         Effective sample size of the rows' posteriors: the median, and the share of rows below 10.
-    ranks : dict of float
-        For each column the p-value of ranks of real measurements among simulated ones.
+    findings : tuple of Finding
+        What every check of the model and the rows has found.
     """
 
     held_out: float | None = None
@@ -74,11 +78,30 @@ class Certificate:
     fitted_of: int | None = None
     converged: bool | None = None
     posterior_size: tuple[float, float] | None = None
-    ranks: dict[str, float] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with the fit's own draws, in words; empty if nothing is."""
+        """What is wrong, in words, the likeliest cause first; empty if nothing is."""
+        return [CHECKS[each.check].caution(each) for each in self.cautions] + self._about_draws()
+
+    @property
+    def cautions(self) -> list[Finding]:
+        """Findings that give a reason for doubt, the likeliest cause first.
+
+        What names a cause comes before what says only that something does not fit; causes are in
+        the order of the log-likelihood that they would gain.
+        """
+        tests = sum(each.p is not None for each in self.findings)
+        alarming = [f for f in self.findings if f.p is not None and f.p < FALSE_ALARMS / tests]
+        return sorted(alarming, key=lambda f: (CHECKS[f.check].unspecific, -f.gain))
+
+    def finding(self, check: str) -> Finding | None:
+        """Return what one check has found; None if it was not made."""
+        return next((each for each in self.findings if each.check == check), None)
+
+    def _about_draws(self) -> list[str]:
+        """Say what is wrong with the fit's own draws."""
         found = []
         if self.efficiency is not None and self.efficiency[1] < LOWEST_EFFICIENCY:
             found.append(
@@ -130,19 +153,19 @@ class Certificate:
         if self.refresh_rate is not None and self.refresh_rate != (1.0, 1.0):
             low, median = self.refresh_rate
             found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
+        for each in self.findings:
+            found[CHECKS[each.check].name] = CHECKS[each.check].figure(each)
         return found
 
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
         found = [f"CAUTION: {warning}." for warning in self.warnings]
-        if self.held_out is not None and not found:
+        if not found and (self.held_out is not None or self.findings):
             found.append("No reason for doubt was found.")
         if self.fitted is not None:
             found.append(self._about_fitted())
         if self.converged is False:
             found.append("The fit did not converge: raise max_iter.")
-        if self.ranks:
-            found.append(self._about_ranks())
         if self.posterior_size is not None:
             median, rough = self.posterior_size
             usable = "can be used" if rough < MOST_ROUGH else "are rough in many rows"
@@ -166,9 +189,11 @@ class Certificate:
         """Take what :meth:`as_dict` gave; an older version may lack some of it."""
         names = [each.name for each in fields(cls) if each.name in values]
         known: dict[str, Any] = {name: values[name] for name in names}
+        found: Sequence[dict[str, Any]] = known.pop("findings", ())
         for name, value in known.items():
             known[name] = tuple(value) if isinstance(value, list) else value
-        return cls(**known)
+        findings = (Finding.from_dict(each) for each in found if each.get("check") in CHECKS)
+        return cls(**known, findings=tuple(findings))
 
     def _heavy_tails(self) -> bool:
         if self.pareto_k is None or self.efficiency is None:
@@ -181,15 +206,6 @@ class Certificate:
         return (
             f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
             f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
-        )
-
-    def _about_ranks(self) -> str:
-        bad = [name for name, p in self.ranks.items() if p < SUSPICIOUS / len(self.ranks)]
-        if not bad:
-            return "Simulated measurements look like the real ones in every column."
-        return (
-            f"Simulated measurements do not look like the real ones in {', '.join(bad)}: the "
-            "errors may be wrong, or the model too simple. See `deconflow plot --kind diagnostics`."
         )
 
 

@@ -1,0 +1,277 @@
+"""What checks of a fit have found, as numbers, and the words for each of them.
+
+Nothing here needs a library, so that a saved certificate is shown at once. A new check is one more
+line in :data:`CHECKS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+REASONS = {
+    "alike": "all errors are alike, and a broader or narrower truth fits as well",
+    "few": "there are too few rows",
+    "truth": "a jitter that all rows share is the same as a broader truth",
+    "columns": "there are too many columns, or values are missing",
+    "one column": "there is one column",
+    "incomplete": "values are missing or projected",
+    "sorted": "the table is sorted by one of its columns",
+    "groups": "rows of a group belong together",
+}
+"""Why a check cannot tell."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check has found.
+
+    Attributes
+    ----------
+    check : str
+        Its name in :data:`CHECKS`.
+    p : float or None
+        How probable so large a deviation is if model, noise and rows are right; None if the check
+        cannot tell.
+    gain : float
+        By how much the log-likelihood of the rows looked at would rise with the cause it names.
+    columns : tuple of str
+        The columns that stand out most.
+    numbers : dict of float
+        What else was measured.
+    reason : str
+        Why it cannot tell, a key of :data:`REASONS`; empty if it can.
+    """
+
+    check: str
+    p: float | None = None
+    gain: float = 0.0
+    columns: tuple[str, ...] = ()
+    numbers: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Finding:
+        """Take what ``dataclasses.asdict`` gave."""
+        known: dict[str, Any] = {
+            each.name: values[each.name] for each in fields(cls) if each.name in values
+        }
+        return cls(**{**known, "columns": tuple(known.get("columns", ()))})
+
+
+@dataclass(frozen=True)
+class Check:
+    """The words of a check.
+
+    Attributes
+    ----------
+    name : str
+        What it looks at.
+    meaning : str
+        What its figure says.
+    caution : function
+        Says what is wrong, and what to do.
+    value : function or None
+        Says what was measured beside the p-value.
+    unspecific : bool
+        Whether it says that something is wrong, but not what.
+    """
+
+    name: str
+    meaning: str
+    caution: Callable[[Finding], str]
+    value: Callable[[Finding], str] | None = None
+    unspecific: bool = False
+
+    def figure(self, finding: Finding) -> str:
+        """Say what was measured, or why it was not."""
+        if finding.p is None:
+            return f"cannot tell: {REASONS.get(finding.reason, finding.reason)}"
+        value = "" if self.value is None else self.value(finding)
+        return f"{value}{'; ' if value else ''}p {finding.p:.2g}"
+
+
+def _listed(finding: Finding) -> str:
+    return " and ".join(finding.columns)
+
+
+def _factor(finding: Finding) -> float:
+    return math.exp(max(-5.0, min(5.0, finding.numbers["log_factor"])))
+
+
+def _of_factor(finding: Finding) -> str:
+    return f"{_factor(finding):.2f} times what was said, +- {finding.numbers['error']:.0%}"
+
+
+def _factor_caution(finding: Finding) -> str:
+    best = finding.numbers.get("best", _factor(finding))
+    size = "smaller" if best > 1 else "larger"
+    return (
+        f"errors {best:.2g} times as large fit the rows better by {finding.gain:.0f} nats: the "
+        f"errors are said to be {size} than they are; intervals of the truth are too "
+        f"{'narrow' if best > 1 else 'wide'}. Look up where they come from, or multiply them and "
+        "fit again"
+    )
+
+
+def _tails_caution(finding: Finding) -> str:
+    if not finding.numbers.get("heavier"):
+        return (
+            "the noise has lighter tails than its law says. If values were rounded or errors are "
+            "largest possible ones, say noise.uniform(half_width) instead"
+        )
+    df = finding.numbers.get("df")
+    law = f"noise.student_t(sd, {df:g})" if df else "noise.student_t(sd, 3)"
+    return (
+        f"the noise has heavier tails than its law says: {law} fits better by {finding.gain:.0f} "
+        "nats. Fit again with that law, or look for bad rows"
+    )
+
+
+def _skewness_caution(finding: Finding) -> str:
+    side = "up" if finding.numbers["z"] > 0 else "down"
+    return (
+        f"the noise of {_listed(finding)} leans {side}wards: its law is said to be even. Say "
+        "noise.split_normal(lower, upper), or look for a zero point that drifts"
+    )
+
+
+def _correlation_caution(finding: Finding) -> str:
+    rho = finding.numbers.get("correlation", math.copysign(0.5, finding.numbers["z"]))
+    return (
+        f"the errors of {_listed(finding)} go together: a correlation of {rho:+.1g} more than said "
+        f"fits better by {finding.gain:.0f} nats. Give covariances, or a column with correlations"
+    )
+
+
+def _swapped_caution(finding: Finding) -> str:
+    return (
+        f"the rows fit better if {_listed(finding)} exchange their errors: look whether the error "
+        "columns stand in the right order"
+    )
+
+
+def _dependence_caution(finding: Finding) -> str:
+    what = "spread" if finding.numbers.get("spread") else "place"
+    more = "grows" if finding.numbers["z"] > 0 else "falls"
+    return (
+        f"the {what} of {_listed(finding)} {more} with the size of its error, though every method "
+        "here takes the truth to be independent of it. Fit rows of similar errors by themselves, "
+        "or take the logarithm of the error as one more, exact column and condition on it"
+    )
+
+
+def _order_caution(finding: Finding) -> str:
+    return (
+        f"neighbouring rows are alike in {_listed(finding)} (correlation "
+        f"{finding.numbers['correlation']:.2f}): objects measured several times, or a drift. All "
+        "error bars are too small; if rows belong together, name them by groups=, and if the table "
+        "is merely sorted by something like it, ignore this"
+    )
+
+
+def _edges_caution(finding: Finding) -> str:
+    side = "above" if finding.numbers["upper"] else "below"
+    return (
+        f"the values of {_listed(finding)} end at {finding.numbers['edge']:.4g}, where the model "
+        f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off. The "
+        "answer is that of the rows which are left; use a complete sample"
+    )
+
+
+def _outliers_caution(finding: Finding) -> str:
+    return (
+        f"about {finding.numbers['share']:.1%} of the rows are spread evenly, far from all others: "
+        "they look like outliers, and the answer takes them for truth. See `deconflow score`, "
+        "which rows these are, and leave out what is junk"
+    )
+
+
+def _copies_caution(finding: Finding) -> str:
+    share, near = finding.numbers["share"], finding.numbers.get("near", 0.0)
+    what = f"{share:.0%} of the rows are exact copies of others"
+    if near > share:
+        what = f"{near:.0%} of the rows all but repeat another one"
+    return (
+        f"{what}: they count as independent measurements, so that all error bars are too small. "
+        "Drop the copies, or name rows that belong together by groups="
+    )
+
+
+def _rows_caution(finding: Finding) -> str:
+    numbers = finding.numbers
+    return (
+        f"{numbers['rows']:.0f} rows are few for {numbers['columns']:.0f} "
+        f"column{'s' if numbers['columns'] > 1 else ''}: a single Gaussian has "
+        f"{numbers['parameters']:.0f} parameters. Expect the density to be rough; use fewer columns"
+    )
+
+
+def _columns_caution(finding: Finding) -> str:
+    return (
+        f"simulated measurements do not look like the real ones in {_listed(finding)}: the errors "
+        "may be wrong, or the model too simple. See `deconflow plot --kind diagnostics`"
+    )
+
+
+def _joint_caution(finding: Finding) -> str:
+    return (
+        "simulated rows do not look like the real ones as a whole: usual and unusual rows are not "
+        "as frequent as they should be. The errors may be wrong, or the model too simple"
+    )
+
+
+CHECKS = {
+    "rows": Check(
+        "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
+        lambda f: f"{f.numbers['rows']:.0f}",
+    ),
+    "copies": Check(
+        "copies", "rows that repeat another one, more often than chance allows", _copies_caution,
+        lambda f: f"{f.numbers['share']:.1%} of rows",
+    ),
+    "order": Check(
+        "neighbouring rows", "whether they are alike; independent rows are not", _order_caution,
+        lambda f: f"correlation {f.numbers['correlation']:.2f} in {_listed(f)}",
+    ),
+    "edges": Check(
+        "edges", "simulated rows beyond the outermost real one; about one is usual",
+        _edges_caution, lambda f: f"{f.numbers['expected']:.1f} beyond, in {_listed(f)}",
+    ),
+    "outliers": Check(
+        "outliers", "rows that an even background explains better", _outliers_caution,
+        lambda f: f"{f.numbers['share']:.1%} of rows",
+    ),
+    "factor": Check(
+        "size of the errors", "which multiple of the errors fits best", _factor_caution, _of_factor
+    ),
+    "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
+    "tails": Check("tails of the noise", "against its law", _tails_caution),
+    "skewness": Check(
+        "lean of the noise", "against its law, by column", _skewness_caution,
+        lambda f: f"most in {_listed(f)}",
+    ),
+    "correlation": Check(
+        "correlated errors", "more than was said, between columns", _correlation_caution,
+        lambda f: f"most in {_listed(f)}",
+    ),
+    "swapped": Check(
+        "errors exchanged", "whether two columns have each other's", _swapped_caution,
+        lambda f: f"most in {_listed(f)}",
+    ),
+    "dependence": Check(
+        "truth and its error", "whether the truth goes with the size of its error",
+        _dependence_caution, lambda f: f"most in {_listed(f)}",
+    ),
+    "columns": Check(
+        "columns", "simulated values against real ones, column by column", _columns_caution,
+        lambda f: f"worst in {_listed(f)}", unspecific=True,
+    ),
+    "joint": Check(
+        "rows as a whole", "simulated rows against real ones, by ranks of log p(w)",
+        _joint_caution, unspecific=True,
+    ),
+}  # fmt: skip
+"""All checks, in the order in which they are shown."""

@@ -1,0 +1,85 @@
+"""Which wrong noise explains the rows best: the mixture is fitted again under each that is likely.
+
+The tests of :mod:`deconflow.trust.noise_tests` say that something is wrong; several may speak at
+once, since errors that are too small look like heavy tails, too. Here each alternative is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from deconflow.findings import Finding
+from deconflow.noise import GaussianNoise, Noise, gaussian, student_t
+from deconflow.observations import Observations
+from deconflow.trust.table import FLOOR, Table
+from deconflow.xd import FitSettings, PreparedData, Stopping
+
+STEPS = 40
+FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
+DEGREES_OF_FREEDOM = (3.0, 6.0)
+CORRELATIONS = (0.3, 0.6, 0.8, 0.95)
+
+
+def with_causes(table: Table, findings: list[Finding]) -> list[Finding]:
+    """Return findings about the noise with the gain in log-likelihood that each brings."""
+    usual = _log_likelihood(table, table.data.noise)
+    return [_tried(table, finding, usual) for finding in findings]
+
+
+def _tried(table: Table, finding: Finding, usual: float) -> Finding:
+    """Fit every alternative of one kind, and keep the best."""
+    best, gain = finding.numbers, 0.0
+    for numbers, noise in _alternatives(table, finding):
+        gained = _log_likelihood(table, noise) - usual
+        if gained > gain:
+            best, gain = {**finding.numbers, **numbers}, gained
+    if gain == 0.0:
+        return finding
+    return replace(finding, gain=gain, numbers=best)
+
+
+def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, float], Noise]]:
+    """Yield laws to try."""
+    noise = table.data.noise
+    if finding.check == "factor":
+        larger = finding.numbers["log_factor"] > 0
+        for each in FACTORS:
+            factor = each if larger else 1 / each
+            yield {"best": factor}, noise.divide(torch.full((noise.dim,), 1 / factor).double())
+    if not isinstance(noise, GaussianNoise):
+        return
+    if finding.check == "tails" and noise.diagonal and finding.numbers["heavier"]:
+        for df in DEGREES_OF_FREEDOM:
+            scale = noise.factor[0] if noise.shared else noise.factor
+            yield {"df": df}, _restricted(student_t(scale, df), noise)
+    if finding.check == "correlation":
+        a, b = (table.names.index(name) for name in finding.columns)
+        for size in CORRELATIONS:
+            rho = float(np.sign(finding.numbers["z"])) * size
+            yield {"correlation": rho}, _correlated(noise, a, b, rho)
+
+
+def _correlated(noise: GaussianNoise, a: int, b: int, rho: float) -> Noise:
+    covariance = noise.covariance().clone()
+    both = rho * (covariance[:, a, a] * covariance[:, b, b]).sqrt()
+    covariance[:, a, b] = covariance[:, b, a] = both
+    covariance = covariance[0] if noise.shared else covariance
+    return _restricted(gaussian(covariance=covariance), noise)
+
+
+def _restricted(law: Noise, like: Noise) -> Noise:
+    law = law.bind(len(like))
+    return law if like.observed is None else law.restrict(like.observed)
+
+
+def _log_likelihood(table: Table, noise: Noise) -> float:
+    """Log-likelihood of all rows that are looked at, by the mixture fitted under this noise."""
+    data: Observations = replace(table.data, noise=noise)
+    stopping = Stopping(tol=1e-6, max_iter=STEPS, accelerate=True)
+    settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
+    fitted = PreparedData(data).fit(settings, np.random.RandomState(0), table.mixture)
+    return len(data) * fitted.log_likelihood

@@ -1,0 +1,74 @@
+"""All checks of a fit: the one place that knows which there are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deconflow.certificate import Certificate
+from deconflow.findings import Finding
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.trust.causes import with_causes
+from deconflow.trust.fit_tests import FIT_TESTS
+from deconflow.trust.noise_tests import NOISE_TESTS
+from deconflow.trust.outliers import outliers
+from deconflow.trust.row_tests import edges, order
+from deconflow.trust.table import Sampler, Table, make_table
+from deconflow.xd import n_parameters
+
+ROWS_PER_PARAMETER = 10
+"""Fewer rows per parameter of a single Gaussian are few."""
+FEWEST_ROWS = 100
+"""With fewer, no statistical check is made."""
+
+
+def find_doubts(
+    data: Observations,
+    sample: Sampler,
+    names: list[str],
+    *,
+    working: GaussianMixture | None = None,
+    seed: int = 0,
+) -> tuple[Finding, ...]:
+    """Check a fit and the rows that it was made of.
+
+    Parameters
+    ----------
+    data
+        The rows.
+    sample
+        Draws true values ``(n, D)`` from the fitted model, given ``n`` and a seed.
+    names
+        Names of the measured columns.
+    working
+        A Gaussian mixture that fits the rows under their noise; None to fit one.
+    seed
+        Of the choice of rows and the simulation.
+    """
+    found = [number_of_rows(data)]
+    if len(data) < FEWEST_ROWS:
+        return tuple(found)
+    table = make_table(data, sample, names, working, seed)
+    found += [order(table, data), edges(table), outliers(table)]
+    found += _about_noise(table, found)
+    found += [test(table) for test in FIT_TESTS]
+    return tuple(found)
+
+
+def number_of_rows(data: Observations) -> Finding:
+    """Are there enough rows for a single Gaussian? This is no test, and its p-value 0 or 1."""
+    parameters = n_parameters(1, data.latent_dim)
+    few = len(data) < ROWS_PER_PARAMETER * parameters
+    numbers = {"rows": len(data), "columns": data.dim, "parameters": parameters}
+    return Finding("rows", 0.0 if few else 1.0, 0.0, numbers=numbers)
+
+
+def _about_noise(table: Table, before: list[Finding]) -> list[Finding]:
+    """Test the noise; where a test speaks, fit what it suspects."""
+    found = [test(table) for test in NOISE_TESTS]
+    alarming = Certificate(findings=tuple(before + found)).cautions
+    suspects = [each for each in found if each in alarming]
+    if suspects:
+        named = dict(zip(map(id, suspects), with_causes(table, suspects), strict=True))
+        found = [named.get(id(each), each) for each in found]
+    return [found[0], Finding("jitter", reason="truth"), *found[1:]]

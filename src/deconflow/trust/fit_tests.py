@@ -1,0 +1,69 @@
+"""Does the model foretell what was measured? And does the truth depend on its error?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import eval_legendre
+from scipy.stats import rankdata
+
+from deconflow._types import Array
+from deconflow.findings import Finding
+from deconflow.trust.comparison import of_smallest, two_sided
+from deconflow.trust.table import Table
+
+DEGREES = (1, 2, 3, 4, 5)
+"""Polynomials of a probability: shift, spread, lean and finer shape (Neyman's smooth test)."""
+
+
+def columns(table: Table) -> Finding:
+    """Compare the values of each column with simulated ones."""
+    results = []
+    for d in range(len(table.names)):
+        shapes = [_shape(degree, table.below[..., d]) for degree in DEGREES]
+        seen = table.rows.seen[:, d, None]
+        results.append(table.sums([np.where(seen, each, 0.0) for each in shapes]).together())
+    p = [result[0] for result in results]
+    worst = int(np.argmin(p))
+    numbers = dict(zip(table.names, p, strict=True))
+    return Finding("columns", of_smallest(p), results[worst][1], (table.names[worst],), numbers)
+
+
+def joint(table: Table) -> Finding:
+    """Compare ranks of ``log p(w)``: are unusual rows as frequent as they should be?"""
+    log_p = table.view.log_p
+    simulated = np.sort(log_p[:, 1:], axis=None)
+    rank = (np.searchsorted(simulated, log_p) + 0.5) / (simulated.size + 1)
+    p, gain = table.sums([_shape(degree, rank) for degree in DEGREES]).together()
+    return Finding("joint", p, gain)
+
+
+def dependence(table: Table) -> Finding:
+    """Do place and spread of the truth go with the size of the error?"""
+    if not table.by_row:
+        return Finding("dependence", reason="alike")
+    sd = np.broadcast_to(table.rows.sd, table.rows.seen.shape)
+    functions, of = [], []
+    for d in np.flatnonzero(table.differing):
+        seen = table.rows.seen[:, d]
+        order = np.zeros(len(sd))
+        order[seen] = rankdata(sd[seen, d]) / (seen.sum() + 1) - 0.5
+        for degree in (1, 2):
+            functions.append(order[:, None] * _shape(degree, table.below[..., d]))
+            of.append((int(d), degree))
+    z = table.sums(functions).z
+    z = np.where(np.isnan(z), 0.0, z)
+    worst = int(np.abs(z).argmax())
+    column, degree = of[worst]
+    p = of_smallest([two_sided(each) for each in z])
+    numbers = {"z": float(z[worst]), "spread": float(degree == 2)}
+    return Finding("dependence", p, 0.5 * float(z[worst]) ** 2, (table.names[column],), numbers)
+
+
+def _shape(degree: int, probability: Array) -> Array:
+    """Legendre polynomial of a probability, with variance one where that is uniform."""
+    return np.sqrt(2 * degree + 1) * eval_legendre(degree, 2 * probability - 1)
+
+
+FIT_TESTS: tuple[Callable[[Table], Finding], ...] = (columns, joint, dependence)

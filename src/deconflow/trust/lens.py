@@ -1,0 +1,228 @@
+r"""A Gaussian mixture as a lens: how the log-likelihood of each row would change with everything.
+
+With :math:`T = R V R^T + S`, :math:`t = T^{-1} (w - R m - b)` and the probability :math:`q` of each
+component (and part of the noise) given the row, the derivatives of :math:`\log p(w)` are
+
+.. math:: \frac{\partial}{\partial m} = q R^T t, \quad
+          \frac{\partial}{\partial V} = \tfrac12 q R^T (t t^T - T^{-1}) R, \quad
+          \frac{\partial}{\partial S} = \tfrac12 q (t t^T - T^{-1}).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtr
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+
+LOG_2PI = float(np.log(2 * np.pi))
+IDLE = 1e12
+"""Variance of a missing value, in units of the data's: so large that it says nothing."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in units in which they spread by about one, each beside others with the same noise.
+
+    Attributes
+    ----------
+    w : array
+        ``(N, C, M)`` values; a row and its ``C - 1`` companions have the same noise. Zero where
+        missing.
+    seen : array
+        ``(N, M)``: which values are measured.
+    shares, shifts, covariances : array
+        ``(N or 1, J)``, ``(N or 1, J, M)`` and ``(N or 1, J, M, M)``: the noise as a mixture of
+        Gaussians.
+    projection : array or None
+        ``(N, M, D)``; None for the identity.
+    """
+
+    w: Array
+    seen: Array
+    shares: Array
+    shifts: Array
+    covariances: Array
+    projection: Array | None
+
+    @classmethod
+    def of(cls, data: Observations, values: list[Array]) -> Rows:
+        """Put measured values ``(N, M)``, several per row, beside the noise of the rows."""
+        parts = data.noise.as_mixture().take()
+        n, dim = data.w.shape
+        seen = np.ones((n, dim), bool) if data.observed is None else data.observed.numpy()
+        covariances = parts.covariances
+        if parts.diagonal:
+            covariances = covariances[..., None] * np.eye(dim)
+        if data.observed is not None:
+            both = (seen[:, :, None] & seen[:, None, :])[:, None]
+            idle = np.where(seen, 0.0, IDLE)[:, None, :, None] * np.eye(dim)
+            covariances = np.where(both, covariances, 0.0) + idle
+        shifts = np.zeros((1, parts.n_parts, dim)) if parts.means is None else parts.means
+        w = np.where(seen[:, None], np.stack(values, axis=1), 0.0)
+        projection = None if data.projection is None else data.projection.numpy()
+        return cls(w, seen, parts.weights, shifts, covariances, projection)
+
+    @property
+    def n_parts(self) -> int:
+        """Number of Gaussians that the noise of a row is made of."""
+        return self.shares.shape[1]
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations ``(N or 1, M)`` of the noise; large where a value is missing."""
+        mean = np.einsum("nj,njm->nm", self.shares, self.shifts)
+        second = np.diagonal(self.covariances, axis1=2, axis2=3) + np.square(self.shifts)
+        return np.sqrt(np.einsum("nj,njm->nm", self.shares, second) - np.square(mean))
+
+    def stretched(self, factors: Array) -> Rows:
+        """Return the same values with noise of other sizes, by a factor per column."""
+        covariances = self.covariances * factors[:, None] * factors
+        return replace(self, shifts=self.shifts * factors, covariances=covariances)
+
+    def swapped(self, a: int, b: int) -> Rows:
+        """Return the same values with the noise of two columns exchanged."""
+        order = np.arange(self.w.shape[2])
+        order[[a, b]] = b, a
+        covariances = self.covariances[..., order, :][..., order]
+        return replace(self, shifts=self.shifts[..., order], covariances=covariances)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a mixture sees of rows; the second axis is that of the companions of a row.
+
+    Attributes
+    ----------
+    log_p : array
+        ``(N, C)`` log-likelihoods.
+    scores : array
+        ``(N, C, P)`` derivatives by the mixture's weights, means and covariances.
+    by_covariance : array
+        ``(N, C, M, M)``: twice the derivative by the covariance of the noise.
+    by_size : array
+        ``(N, C)``: the derivative by the logarithm of a factor on all of the noise.
+    skewness : array
+        ``(N, C, M)``: expected third Hermite polynomial of the noise, in units of its size.
+    """
+
+    log_p: Array
+    scores: Array
+    by_covariance: Array
+    by_size: Array
+    skewness: Array
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One component of the mixture with one part of the noise: a Gaussian per row."""
+
+    component: int
+    part: int
+    residual: Array
+    precision: Array
+    log_joint: Array
+
+
+def log_p(mixture: GaussianMixture, rows: Rows) -> Array:
+    """Log-likelihoods ``(N, C)``, but for a constant of the rows' missing values."""
+    total = np.full(rows.w.shape[:2], -np.inf)
+    for part in _parts(mixture, rows):
+        total = np.logaddexp(total, part.log_joint)
+    return total
+
+
+def view(mixture: GaussianMixture, rows: Rows) -> View:
+    """Look at rows."""
+    parts = list(_parts(mixture, rows))
+    whole = parts[0].log_joint
+    for part in parts[1:]:
+        whole = np.logaddexp(whole, part.log_joint)
+    sees = _Sums(mixture, rows)
+    for part in parts:
+        sees.add(part, np.exp(part.log_joint - whole))
+    scores = np.concatenate([each.reshape(*whole.shape, -1) for each in sees.scores], axis=-1)
+    return View(whole, scores, sees.by_covariance, sees.by_size, sees.skewness)
+
+
+class _Sums:
+    """Adds up a view, part by part."""
+
+    def __init__(self, mixture: GaussianMixture, rows: Rows) -> None:
+        n, copies, dim = rows.w.shape
+        size, latent = mixture.n_components, mixture.dim
+        self.rows, self.lower = rows, np.tril_indices(latent)
+        pairs = len(self.lower[0])
+        self.scores = [np.zeros((n, copies, size, m)) for m in (1, latent, pairs)]
+        self.by_covariance = np.zeros((n, copies, dim, dim))
+        self.by_size, self.skewness = np.zeros((n, copies)), np.zeros((n, copies, dim))
+        self.sd = rows.sd
+
+    def add(self, part: _Part, q: Array) -> None:
+        rows, k = self.rows, part.component
+        t = part.residual @ part.precision
+        g = t[..., :, None] * t[..., None, :] - part.precision[:, None]
+        self._add_scores(k, q, t, g)
+        covariance = rows.covariances[:, part.part]
+        self.by_covariance += q[..., None, None] * g
+        # A factor on the noise moves the mean of a part, too.
+        by_size = np.einsum("ncij,nij->nc", g, np.broadcast_to(covariance, (len(g), *g.shape[2:])))
+        by_size += np.einsum("ncm,nm->nc", t, np.broadcast_to(rows.shifts[:, part.part], t[:, 0].shape))
+        self.by_size += q * by_size
+        mean = (np.einsum("nij,ncj->nci", np.broadcast_to(covariance, part.precision.shape), t)
+                + rows.shifts[:, None, part.part]) / self.sd[:, None]
+        left = covariance - covariance @ part.precision @ covariance
+        variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(self.sd))[:, None]
+        self.skewness += q[..., None] * (mean**3 + 3 * mean * (variance - 1))
+
+    def _add_scores(self, k: int, q: Array, t: Array, g: Array) -> None:
+        R = self.rows.projection
+        if R is not None:
+            t, g = np.einsum("nmd,ncm->ncd", R, t), np.einsum("nmd,ncmk,nke->ncde", R, g, R)
+        weights, means, covariances = self.scores
+        weights[:, :, k, 0] += q
+        means[:, :, k] += q[..., None] * t
+        covariances[:, :, k] += q[..., None] * g[..., self.lower[0], self.lower[1]]
+
+
+def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[_Part]:
+    R = rows.projection
+    with np.errstate(divide="ignore"):
+        log_shares = np.log(rows.shares)
+    for k in range(mixture.n_components):
+        mean, covariance = mixture.means[k], mixture.covariances[k]
+        if R is not None:
+            mean, covariance = (R @ mean)[:, None], R @ covariance @ R.mT
+        for j in range(rows.n_parts):
+            total = np.broadcast_to(
+                covariance + rows.covariances[:, j], (len(rows.w), *rows.covariances.shape[2:])
+            )
+            precision = np.linalg.inv(total)
+            residual = rows.w - mean - rows.shifts[:, None, j]
+            if not rows.seen.all():
+                residual = np.where(rows.seen[:, None], residual, 0.0)
+            distance = np.einsum("nci,ncj,nij->nc", residual, residual, precision, optimize=True)
+            constant = np.linalg.slogdet(total)[1] + rows.w.shape[2] * LOG_2PI
+            log_joint = log_shares[:, None, j] - 0.5 * (distance + constant[:, None])
+            yield _Part(k, j, residual, precision, np.log(mixture.weights[k]) + log_joint)
+
+
+def below(mixture: GaussianMixture, rows: Rows) -> Array:
+    """Probability ``(N, C, M)`` of a smaller value in each column; a half where it is missing."""
+    answer = np.zeros(rows.w.shape)
+    for k in range(mixture.n_components):
+        mean, covariance = mixture.means[k], mixture.covariances[k]
+        if rows.projection is not None:
+            R = rows.projection
+            mean, covariance = (R @ mean)[:, None], R @ covariance @ R.mT
+        spread = np.diagonal(covariance, axis1=-2, axis2=-1)
+        for j in range(rows.n_parts):
+            variance = spread + np.diagonal(rows.covariances[:, j], axis1=1, axis2=2)
+            white = (rows.w - mean - rows.shifts[:, None, j]) / np.sqrt(variance)[:, None]
+            answer += mixture.weights[k] * rows.shares[:, None, j, None] * ndtr(white)
+    return np.where(rows.seen[:, None], answer, 0.5)

@@ -1,0 +1,135 @@
+"""Would another noise fit better? One function per alternative; see the table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+
+from deconflow._types import Array
+from deconflow.findings import Finding
+from deconflow.trust.comparison import of_smallest, one_sided, two_sided
+from deconflow.trust.lens import log_p
+from deconflow.trust.table import Table
+
+UNKNOWN_FACTOR = 0.35
+"""With a larger error of the logarithm of the factor on the errors, a factor of two is not seen."""
+TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
+"""Noise with heavier tails: a share of the values has errors so many times as large."""
+CALM = 0.8
+"""Sums that the few rows in the tails decide vary less than first order says, because the fit
+follows just these rows: measured on right fits of eight laws."""
+MOST_COLUMNS_TO_SWAP = 6
+SWAPPED_SHARE = 0.5
+LARGEST_LOG_RATIO = 50.0
+
+
+def factor(table: Table) -> Finding:
+    """Are all errors larger or smaller than said?"""
+    if not table.by_row:
+        return Finding("factor", reason="alike")
+    sums = table.sums([table.view.by_size])
+    z, information = float(sums.z[0]), float(sums.covariance[0, 0])
+    error = 1 / np.sqrt(max(information, 1e-300))
+    if np.isnan(z) or error > UNKNOWN_FACTOR:
+        return Finding("factor", reason="few")
+    numbers = {"log_factor": float(sums.excess[0]) / information, "error": float(error)}
+    return Finding("factor", two_sided(z), 0.5 * z * z, numbers=numbers)
+
+
+def tails(table: Table) -> Finding:
+    """Is the noise heavier or lighter in its tails than said?"""
+    sums = table.sums([_wider(table)])
+    z = float(sums.z[0]) / CALM
+    if np.isnan(z):
+        return Finding("tails", reason="few")
+    return Finding("tails", two_sided(z), 0.5 * z * z, numbers={"heavier": float(z > 0)})
+
+
+def skewness(table: Table) -> Finding:
+    """Does the noise lean to one side?"""
+    return _worst(
+        table, "skewness", [(d,) for d in range(len(table.names))],
+        lambda each: table.view.skewness[..., each[0]], CALM,
+    )  # fmt: skip
+
+
+def correlation(table: Table) -> Finding:
+    """Do the errors of two columns of a row go together?"""
+    sd = table.rows.sd
+    return _worst(
+        table, "correlation", list(combinations(range(len(table.names)), 2)),
+        lambda each: table.view.by_covariance[..., each[0], each[1]]
+        * (sd[:, each[0]] * sd[:, each[1]])[:, None],
+    )  # fmt: skip
+
+
+def swapped(table: Table) -> Finding:
+    """Do two columns have each other's errors?"""
+    dim = len(table.names)
+    pairs = [] if dim > MOST_COLUMNS_TO_SWAP else list(combinations(range(dim), 2))
+    complete = [pair for pair in pairs if table.rows.seen[:, pair].all()]
+
+    def gain(pair: tuple[int, ...]) -> Array:
+        other = log_p(table.mixture, table.rows.swapped(*pair))
+        return _blended(other - table.view.log_p, SWAPPED_SHARE)
+
+    return _worst(table, "swapped", complete, gain, side=1)
+
+
+def _wider(table: Table) -> Array:
+    """Log-likelihood ratios of noise with heavier tails, added up over the columns."""
+    total = np.zeros_like(table.view.log_p)
+    dim = table.rows.w.shape[2]
+    for d in range(dim):
+        ratio = np.zeros_like(total)
+        for size in TAIL_FACTORS:
+            factors = np.where(np.arange(dim) == d, size, 1.0)
+            wide = log_p(table.mixture, table.rows.stretched(factors)) - table.view.log_p
+            missing = np.log(size) * ~table.rows.seen[:, d]  # its idle variance was stretched, too
+            ratio += _ratio(wide + missing[:, None]) / len(TAIL_FACTORS)
+        total += np.log1p(TAIL_SHARE * (ratio - 1))
+    return total
+
+
+def _blended(log_ratio: Array, share: float) -> Array:
+    return np.log1p(share * (_ratio(log_ratio) - 1))
+
+
+def _ratio(log_ratio: Array) -> Array:
+    return np.exp(np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
+
+
+def _worst(
+    table: Table,
+    check: str,
+    choices: list[tuple[int, ...]],
+    function: Callable[[tuple[int, ...]], Array],
+    calm: float = 1.0,
+    side: int = 2,
+) -> Finding:
+    """Look at several columns, or pairs of them, and report the one that stands out most."""
+    if not choices:
+        return Finding(check, reason="one column" if len(table.names) == 1 else "columns")
+    z = table.sums([function(each) for each in choices]).z / calm
+    known = ~np.isnan(z)
+    if not known.any():
+        return Finding(check, reason="alike" if not table.by_row else "few")
+    p_value = two_sided if side == 2 else one_sided
+    p = np.array([p_value(each) for each in np.where(known, z, 0.0)])
+    p[~known] = 1.0
+    worst = int(p.argmin())
+    gain = 0.5 * z[worst] ** 2 if side == 2 or z[worst] > 0 else 0.0
+    columns = tuple(table.names[d] for d in choices[worst])
+    numbers = {"z": float(z[worst])}
+    return Finding(check, of_smallest(p[known].tolist()), float(gain), columns, numbers)
+
+
+NOISE_TESTS: tuple[Callable[[Table], Finding], ...] = (
+    factor,
+    tails,
+    skewness,
+    correlation,
+    swapped,
+)

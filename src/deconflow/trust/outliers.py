@@ -1,0 +1,119 @@
+r"""Are some rows of another kind: spread out evenly, where the others have left nothing?
+
+A few rows far out make a mixture spend a component on them that is far wider than all the others
+together. Such components are exchanged for an even background over the range of the data,
+
+.. math:: p(w) = (1 - \epsilon) \, p_{\text{rest}}(w) + \epsilon / \text{volume},
+
+which has fewer parameters. Where that is more likely all the same, the rows are outliers rather
+than the tail of the truth; by chance a likelihood is ``c`` times as large with probability ``1 / c``
+at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.findings import Finding
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.trust.table import FLOOR, Table
+from deconflow.xd import FitSettings, PreparedData, Stopping, em, expectation
+
+LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
+"""Components of outliers have at most this share, and are so many times as wide as all others."""
+ROUNDS, STEPS = 20, 3
+
+
+def outliers(table: Table) -> Finding:
+    """Would an even background explain rows far out better than a wide component?"""
+    if table.data.observed is not None or table.data.projection is not None:
+        return Finding("outliers", reason="incomplete")
+    wide = wide_components(table.mixture)
+    if not len(wide):
+        return Finding("outliers", 1.0, 0.0, numbers={"share": 0.0})
+    gain, share = exchanged(table, wide)
+    p = float(np.exp(-max(gain, 0.0)))
+    return Finding("outliers", p, max(gain, 0.0), numbers={"share": share})
+
+
+def wide_components(mixture: GaussianMixture) -> NDArray[np.int64]:
+    """Return the components of small weight that are far wider than all others together."""
+    size = 0.5 * np.linalg.slogdet(mixture.covariances)[1] / mixture.dim
+    order = np.argsort(-size)
+    found = order[:0]
+    for count in range(1, mixture.n_components):
+        out, rest = order[:count], order[count:]
+        if mixture.weights[out].sum() > LARGEST_SHARE:
+            break
+        bulk = np.linalg.slogdet(_only(mixture, rest).covariance)[1] / (2 * mixture.dim)
+        if size[out].min() > bulk + np.log(MUCH_WIDER):
+            found = out
+    return found
+
+
+def exchanged(table: Table, wide: NDArray[np.int64]) -> tuple[float, float]:
+    """Return what a background gains in log-likelihood over these components, and its share."""
+    prepared = PreparedData(table.data)
+    whole = _fitted(prepared, table.mixture)
+    before = expectation(whole, prepared.rows, moments=False).log_p
+    rest = np.setdiff1d(np.arange(table.mixture.n_components), wide)
+    share = float(table.mixture.weights[wide].sum())
+    mixture = prepared.rows.units.mixture_to_standard(_only(table.mixture, rest))
+    log_even = -_log_volume(table.data)
+    for _ in range(ROUNDS):
+        log_p, from_rest = _responsibilities(prepared, mixture, share, log_even)
+        share = float(np.clip(1 - from_rest.mean(), 1e-9, 1 - 1e-9))
+        mixture = _weighed_steps(prepared, mixture, from_rest)
+    log_p, _ = _responsibilities(prepared, mixture, share, log_even)
+    weights = table.weights
+    return float(weights @ (log_p - before)), share
+
+
+def _responsibilities(
+    prepared: PreparedData, mixture: GaussianMixture, share: float, log_even: float
+) -> tuple[Array, Array]:
+    """Return ``log p(w)`` with a background, and the probability that a row is none of it."""
+    log_rest = np.log1p(-share) + expectation(mixture, prepared.rows, moments=False).log_p
+    log_p = np.logaddexp(log_rest, np.log(share) + log_even)
+    return log_p, np.exp(log_rest - log_p)
+
+
+def _fitted(prepared: PreparedData, mixture: GaussianMixture) -> GaussianMixture:
+    """Let EM go on for as many steps as the other fit has, in the units of the rows."""
+    constraints = FitSettings(mixture.n_components, floor=FLOOR).constraints(prepared)
+    stopping = Stopping(tol=1e-6, max_iter=ROUNDS * STEPS, accelerate=True)
+    return em(prepared.begin(mixture, constraints), prepared.rows, constraints, stopping).mixture
+
+
+def _weighed_steps(
+    prepared: PreparedData, mixture: GaussianMixture, weights: Array
+) -> GaussianMixture:
+    rows = prepared.rows
+    if rows.weights is not None:
+        weights = weights * rows.weights
+    blocks = [
+        replace(block, omega=np.ascontiguousarray(weights if block.index is None else weights[block.index]))
+        for block in rows.blocks
+    ]  # fmt: skip
+    constraints = FitSettings(mixture.n_components, floor=FLOOR).constraints(prepared)
+    stopping = Stopping(tol=1e-9, max_iter=STEPS, accelerate=True)
+    return em(mixture, replace(rows, blocks=blocks, weights=weights), constraints, stopping).mixture
+
+
+def _only(mixture: GaussianMixture, kept: NDArray[np.int64]) -> GaussianMixture:
+    weights = mixture.weights[kept]
+    return GaussianMixture(
+        weights / weights.sum(), mixture.means[kept], mixture.covariances[kept]
+    )
+
+
+def _log_volume(data: Observations) -> float:
+    """Log volume of the box of all rows, a little wider than these."""
+    w = data.w.double().numpy()
+    spread = np.ptp(w, axis=0)
+    return float(np.log(spread * (1 + 2 / len(w))).sum())

@@ -1,0 +1,114 @@
+"""Are the rows what they should be: independent, complete at their edges, all of one kind?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from deconflow._types import Array
+from deconflow.findings import Finding
+from deconflow.observations import Observations
+from deconflow.trust.comparison import of_smallest, one_sided
+from deconflow.trust.lens import Rows, below
+from deconflow.trust.table import Table
+
+ROWS_IN_ORDER, BLOCKS = 20_000, 10
+"""So many rows, in so many runs, say whether neighbours are alike."""
+SORTED = 0.98
+"""A column of which so many steps go the same way is sorted."""
+
+
+def order(table: Table, data: Observations) -> Finding:
+    """Are neighbouring rows alike? ``data`` are all rows, in the order of the table."""
+    if data.groups is not None:
+        return Finding("order", reason="groups")
+    if _sorted(data):
+        return Finding("order", reason="sorted")
+    sums = np.zeros(len(table.names))
+    pairs = np.zeros(len(table.names))
+    for run in _runs(data):
+        ready = table.units.observations(run)
+        ranks = below(table.mixture, Rows.of(ready, [ready.measured()]))[:, 0]
+        seen = np.ones(ranks.shape, bool) if run.observed is None else run.observed.numpy()
+        for d, scores in enumerate(_normal_scores(ranks, seen)):
+            both = seen[1:, d] & seen[:-1, d]
+            sums[d] += scores[1:] @ scores[:-1]
+            pairs[d] += both.sum()
+    z = sums / np.sqrt(np.maximum(pairs, 1))
+    worst = int(z.argmax())
+    p = of_smallest([one_sided(each) for each in z])
+    numbers = {"correlation": float(sums[worst] / max(pairs[worst], 1))}
+    gain = 0.5 * float(max(z[worst], 0.0)) ** 2
+    return Finding("order", p, gain, (table.names[worst],), numbers)
+
+
+def _normal_scores(ranks: Array, seen: Array) -> Iterator[Array]:
+    """Values of each column as those of a normal law, zero where missing."""
+    for column, there in zip(ranks.T, seen.T, strict=True):
+        scores = np.zeros(len(column))
+        scores[there] = ndtri((rankdata(column[there]) - 0.5) / max(there.sum(), 1))
+        yield scores
+
+
+def _runs(data: Observations) -> Iterator[Observations]:
+    """Yield runs of neighbouring rows from all over the table."""
+    if len(data) <= ROWS_IN_ORDER:
+        yield data
+        return
+    length = ROWS_IN_ORDER // BLOCKS
+    for start in np.linspace(0, len(data) - length, BLOCKS).astype(int).tolist():
+        yield data[start : start + length]
+
+
+def _sorted(data: Observations) -> bool:
+    """Whether the table is in the order of one of its columns, or of its errors."""
+    columns = [data.measured()]
+    if not data.noise.shared:
+        columns.append(data.noise.variance().double().numpy())
+    for column in np.concatenate(columns, axis=1).T:
+        steps = np.diff(column)
+        steps = steps[~np.isnan(steps)]
+        up, down = (steps > 0).sum(), (steps < 0).sum()
+        if max(up, down) >= SORTED * max(up + down, 1) and up + down > 0:
+            return True
+    return False
+
+
+def edges(table: Table) -> Finding:
+    """Do simulated values go on where the real ones end?
+
+    If the model is right, the expected number of values beyond the outermost of as many is an
+    exponential number of mean one.
+    """
+    rows = table.rows
+    draws = rows.w.shape[1] - 1
+    beyond, where = [], []
+    for d, name in enumerate(table.names):
+        seen = rows.seen[:, d]
+        if not seen.any():
+            continue
+        real, simulated = rows.w[seen, 0, d], rows.w[seen, 1:, d]
+        for side, count in (
+            (0.0, (simulated < real.min()).sum()),
+            (1.0, (simulated > real.max()).sum()),
+        ):
+            beyond.append(count / draws)
+            where.append((name, side, real.max() if side else real.min(), d))
+    worst = int(np.argmax(beyond))
+    name, side, edge, d = where[worst]
+    gain = float(beyond[worst])
+    p = of_smallest([float(np.exp(-gain))] + [1.0] * (len(beyond) - 1))
+    numbers = {"upper": side, "expected": gain, "edge": _in_units(table, d, float(edge))}
+    return Finding("edges", p, gain, (name,), numbers)
+
+
+def _in_units(table: Table, column: int, value: float) -> float:
+    """Bring a measured value back to the user's units."""
+    scale = float(table.units.measured_scale[column])
+    location = table.units.location
+    if table.data.projection is not None:
+        return value * scale  # the shift differs from row to row
+    return float(location[column]) + scale * value

@@ -1,0 +1,170 @@
+"""The rows that checks look at: some of them, with simulated companions, seen through a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.randomness import isolated_rng
+from deconflow.standardising import Standardiser
+from deconflow.trust.comparison import Comparison, Sums
+from deconflow.trust.lens import Rows, View, below, view
+from deconflow.xd import FitSettings, PreparedData, Stopping, n_parameters
+
+Sampler = Callable[[int, int], Array]
+"""Draws so many true values, from a seed."""
+
+MOST_ROWS, MOST_VALUES = 4000, 30_000
+"""Rows that are looked at, and simulated ones in all."""
+FEWEST_DRAWS, MOST_DRAWS = 6, 20
+MOST_NUMBERS = 3e7
+"""Of the largest array."""
+ROWS_PER_PARAMETER = 8
+"""The mixture that looks at rows has at most so many parameters: others cost what they tell."""
+FLOOR = 0.1
+COMPONENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in standard units, their companions, and the mixture that looks at them.
+
+    Attributes
+    ----------
+    data : Observations
+        The rows that are looked at.
+    rows : Rows
+        The same, each beside its companions.
+    mixture : GaussianMixture
+        The lens; it need not be the model.
+    names : list of str
+        Names of the measured columns.
+    units : Standardiser
+        The change to standard units.
+    """
+
+    data: Observations
+    rows: Rows
+    mixture: GaussianMixture
+    names: list[str]
+    units: Standardiser
+
+    @property
+    def weights(self) -> Array:
+        """Row weights."""
+        given = self.data.weights
+        return np.ones(len(self.data)) if given is None else given.numpy()
+
+    @cached_property
+    def view(self) -> View:
+        """What the mixture sees."""
+        return view(self.mixture, self.rows)
+
+    @cached_property
+    def below(self) -> Array:
+        """Probability ``(N, C, M)`` of a smaller value in each column."""
+        return below(self.mixture, self.rows)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Real rows beside simulated ones."""
+        return Comparison(self.view.scores, self.weights)
+
+    def sums(self, functions: list[Array]) -> Sums:
+        """Compare functions ``(N, C)`` of the rows."""
+        return self.comparison.sums(np.stack(functions, axis=-1))
+
+    @cached_property
+    def by_row(self) -> bool:
+        """Whether errors differ from row to row."""
+        return self.rows.covariances.shape[0] > 1 and bool(self.differing.any())
+
+    @cached_property
+    def differing(self) -> NDArray[np.bool_]:
+        """Whether the errors of each column differ from row to row, by more than a few percent."""
+        sd = np.where(self.rows.seen, np.broadcast_to(self.rows.sd, self.rows.seen.shape), np.nan)
+        with np.errstate(divide="ignore"):
+            logs = np.log(sd)
+        logs[~np.isfinite(logs)] = np.nan
+        return np.array([_spread(column[~np.isnan(column)]) > ALIKE for column in logs.T])
+
+
+ALIKE = 0.05
+"""Errors whose logarithms spread by less are all alike."""
+
+
+def _spread(values: Array) -> float:
+    return float(values.std()) if len(values) > 1 else 0.0
+
+
+def make_table(
+    data: Observations,
+    sample: Sampler,
+    names: list[str],
+    working: GaussianMixture | None,
+    seed: int,
+) -> Table:
+    """Choose rows, simulate companions, and fit the mixture that looks at them if there is none.
+
+    ``working`` and what ``sample`` draws are in the units of ``data``.
+    """
+    rng = np.random.RandomState(seed)
+    some = chosen_rows(data, rng)
+    data = data[torch.from_numpy(some)]
+    units = Standardiser.powers_of_two(data)
+    ready = units.observations(data)
+    mixture = None if working is None else units.mixture_to_standard(working)
+    mixture = fitting_lens(ready, mixture, rng)
+    parts = data.noise.as_mixture().n_parts * mixture.n_components
+    parameters = n_parameters(mixture.n_components, mixture.dim)
+    most = MOST_NUMBERS / max(parameters, parts, 1)
+    draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
+    if len(data) * draws > most:
+        kept = np.sort(rng.permutation(len(data))[: max(1, int(most / draws))])
+        ready, data = ready[torch.from_numpy(kept)], data[torch.from_numpy(kept)]
+    values = [ready.measured()]
+    with isolated_rng(seed):
+        v = units.to_standard(torch.from_numpy(sample(draws * len(data), seed)))
+        for each in v.reshape(draws, len(data), -1):
+            values.append(ready.remeasure(each).w.numpy())
+    return Table(ready, Rows.of(ready, values), mixture, names, units)
+
+
+def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """Return some rows at random, in their order: one of each group, since others say the same."""
+    order = rng.permutation(len(data))
+    groups = data.groups
+    if groups is not None:
+        order = order[np.unique(groups.numpy()[order], return_index=True)[1]]
+        order = rng.permutation(order)
+    return np.sort(order[:MOST_ROWS])
+
+
+def fitting_lens(
+    data: Observations, mixture: GaussianMixture | None, rng: np.random.RandomState
+) -> GaussianMixture:
+    """Return a mixture of few enough parameters for the rows; by BIC, if none is given."""
+    most = len(data) / ROWS_PER_PARAMETER
+    if mixture is not None and n_parameters(mixture.n_components, mixture.dim) <= most:
+        return mixture
+    prepared, best, lowest = PreparedData(data), None, np.inf
+    for count in COMPONENTS:
+        parameters = n_parameters(count, data.latent_dim)
+        if best is not None and parameters > most:
+            break
+        stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
+        result = prepared.fit(FitSettings(count, floor=FLOOR, stopping=stopping), rng)
+        bic = parameters * np.log(len(data)) - 2 * len(data) * result.log_likelihood
+        if bic >= lowest:
+            break
+        best, lowest = result.mixture, bic
+    assert best is not None
+    return best
