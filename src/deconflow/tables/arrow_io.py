@@ -158,6 +158,23 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
 
 
+def as_labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    """Turn a column of text or whole numbers into labels, None where missing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_labels(column.cast(kind.value_type), name)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = _present(column.cast(pa.string()))
+    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise ValueError(
+            f"Expected text or whole numbers in column {name!r}, which says what belongs together; "
+            f"got {kind}. Choose another column."
+        )
+    labels = np.empty(len(column), dtype=object)
+    labels[:] = column.to_pylist()
+    return labels
+
+
 def _is_number(kind: pa.DataType) -> bool:
     kinds: tuple[Any, ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(check(kind) for check in (*kinds, pa.types.is_boolean, pa.types.is_null))
