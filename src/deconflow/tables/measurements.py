@@ -256,7 +256,7 @@ class _Chunk:
         """Read which rows belong together; a row that does not say so cannot be used."""
         from deconflow.tables.arrow_io import as_labels
 
-        labels = as_labels(self.table[name], name)
+        labels = as_labels(self.table[name], name, self.first_row)
         self._mark(np.array([label is None for label in labels]), f"no group in {name}")
         return labels
 
