@@ -59,9 +59,10 @@ def observe(noise=0.1, w=W, **arrays):
     return Observations.from_arrays(w, noise, **arrays)
 
 
-def fit(w=W, noise=0.1, projection=None, sample_weight=None, **parameters):
+def fit(w=W, noise=0.1, projection=None, sample_weight=None, groups=None, **parameters):
     model = FlowDeconvolver(**TINY | parameters)
-    return model.fit(w, noise=noise, projection=projection, sample_weight=sample_weight)
+    rows = {"projection": projection, "sample_weight": sample_weight, "groups": groups}
+    return model.fit(w, noise=noise, **rows)
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +260,32 @@ BAD_OBSERVATIONS = {
     "NaN weight": (lambda: observe(weights=with_value(np.ones(N), 5, np.nan)),
         ValueError, r"weights.*got nan in row 5"),
     "zero weights": (lambda: observe(weights=np.zeros(N)), ValueError, r"one positive weight"),
+    "short groups": (lambda: observe(groups=[1, 2, 3]), ValueError,
+        r"groups of shape \(30,\); got \(3,\)"),
+    "groups in a table": (lambda: observe(groups=pd.DataFrame({"g": range(N)})), ValueError,
+        r"groups of shape \(30,\); got \(30, 1\)"),
+    "groups of another index": (
+        lambda: observe(w=pd.DataFrame(W), groups=pd.Series(range(N), index=range(1, N + 1))),
+        ValueError, r"groups with the index of w; got another"),
+    "a NaN group": (lambda: observe(groups=with_value(np.arange(N), 5, np.nan)), ValueError,
+        r"a label for every row in groups; got nan in row 5"),
+    "no group": (lambda: observe(groups=["a"] * 7 + [None] * 23), ValueError,
+        r"a label for every row in groups; got None in row 7"),
+    "an NA group": (lambda: observe(groups=pd.Series([1, pd.NA] * 15, dtype="Int64")), ValueError,
+        r"a label for every row in groups; got <NA> in row 1"),
+    "a group that is no time": (lambda: observe(groups=pd.Series([pd.NaT] * N)), ValueError,
+        r"a label for every row in groups; got NaT in row 0"),
+    "a masked group": (lambda: observe(groups=masked(np.arange(N), 4)), ValueError,
+        r"a label for every row in groups; got None in row 4"),
+    "text as groups": (lambda: observe(groups="a" * N), TypeError, r"groups as a label.*got 'aaa"),
+    "a number as groups": (lambda: observe(groups=3), TypeError, r"groups as a label.*got 3"),
+    "groups by nothing": (lambda: observe(groups=np.array(3)), (TypeError, ValueError),
+        r"Expected groups"),
+    "groups without order": (lambda: observe(groups={*range(N)}), TypeError, r"groups as a label"),
+    "groups that are lists": (lambda: observe(groups=[[1]] * N), TypeError,
+        r"groups as one label for each row.*got list in row 0"),
+    "one group to split": (lambda: observe(groups=[1] * N).split(0.1), ValueError,
+        r"at least 2 groups.*got 1 group"),
     "projection of other rows": (lambda: observe(projection=np.ones((N - 1, D, 3))),
         ValueError, r"projection of shape \(30, 2, D\).*got \(29, 2, 3\)"),
     "projection of other width": (lambda: observe(projection=np.ones((3, 2))),
@@ -363,6 +390,10 @@ BAD_CALLS = {
         ValueError, r"got -1 at row 3, column 1"),
     "fit: weights": (lambda m: fit(sample_weight=[1.0]), ValueError,
         r"sample_weight of shape \(30,\)"),
+    "fit: groups": (lambda m: XDGMM(1).fit(W, noise=0.1, groups=[1.0]), ValueError,
+        r"groups of shape \(30,\)"),
+    "fit: one group": (lambda m: fit(groups=[1] * N, validation_fraction=0.2), ValueError,
+        r"at least 2 groups.*got 1 group"),
     "fit: bounded noise with missing values": (
         lambda m: fit(with_value(W, (0, 0), np.nan), noise=uniform([1.0, 1.0])),
         ValueError, r"complete rows.*bounded support"),

@@ -37,6 +37,9 @@ class Observations:
         ``(N, M, D)``, zero rows where missing; None for the identity.
     weights : Tensor or None
         ``(N,)`` non-negative, with mean one; None for equal weights.
+    groups : Tensor or None
+        ``(N,)`` whole numbers, the same for rows that belong together: these are never split
+        between a fit and the rows it is judged by. None for rows on their own.
     """
 
     w: Tensor
@@ -44,6 +47,7 @@ class Observations:
     observed: Tensor | None = None
     projection: Tensor | None = None
     weights: Tensor | None = None
+    groups: Tensor | None = None
 
     @classmethod
     def from_arrays(
@@ -53,6 +57,7 @@ class Observations:
         *,
         projection: ArrayLike | Tensor | None = None,
         weights: ArrayLike | Tensor | None = None,
+        groups: Any = None,
     ) -> Self:
         """Check arrays and make observations of them.
 
@@ -67,6 +72,8 @@ class Observations:
             ``(N, M, D)``, or ``(M, D)`` for all rows: what the measurement sees of the truth.
         weights
             ``(N,)`` non-negative row weights.
+        groups
+            ``(N,)`` labels, the same for rows that belong together.
 
         Examples
         --------
@@ -77,6 +84,8 @@ class Observations:
         w, noise = plain_tables(w, noise)
         if weights is not None:
             weights = check_weights(w, weights, "weights")
+        if groups is not None:
+            groups = check_groups(w, groups)
         w = check_measured(w, "w")
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
@@ -87,7 +96,7 @@ class Observations:
         if observed is not None:
             w = torch.where(observed, w, 0.0)
             checked = None if checked is None else torch.where(observed.unsqueeze(-1), checked, 0.0)
-        return cls(w, law, observed, checked, weights)
+        return cls(w, law, observed, checked, weights, groups)
 
     def __len__(self) -> int:
         return len(self.w)
@@ -102,6 +111,7 @@ class Observations:
             observed=None if self.observed is None else self.observed[rows],
             projection=None if self.projection is None else self.projection[rows],
             weights=None if self.weights is None else self.weights[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     @property
@@ -160,15 +170,38 @@ class Observations:
         weights = self.weights[positive]
         return replace(self[positive], weights=weights / weights.mean())
 
+    def group_codes(self) -> NDArray[np.int64] | None:
+        """Return a code for each row, from zero; None if all rows are on their own."""
+        if self.groups is None:
+            return None
+        codes = np.unique(self.groups.cpu().numpy(), return_inverse=True)[1].astype(np.int64)
+        return codes if codes.max(initial=0) + 1 < len(codes) else None
+
+    def fewest_groups(self) -> int:
+        """Count the groups that measure a column, for the column that fewest do; or the rows."""
+        codes = self.group_codes()
+        seen = np.ones((len(self), 1), bool) if self.observed is None else self.observed.numpy()
+        if codes is not None:
+            seen = seen_in_groups(seen, codes)
+        return int(seen.sum(0).min())
+
     def split(self, fraction: float) -> tuple[Self, Self]:
-        """Shuffle and split off a ``fraction`` (at least one row) as the second part."""
+        """Shuffle and split off a ``fraction`` (at least one row) as the second part.
+
+        A group stays together, so that the second part may be somewhat smaller; it is larger where
+        every group is.
+        """
         order = torch.randperm(len(self), generator=own_generator())
         n_second = max(1, round(fraction * len(self)))
         if n_second >= len(self):
             raise ValueError(
                 f"Expected enough rows in w to hold out {fraction:g} of them; got {len(self)} rows."
             )
-        return self[order[n_second:]], self[order[:n_second]]
+        codes = self.group_codes()
+        if codes is None:
+            return self[order[n_second:]], self[order[:n_second]]
+        held = torch.from_numpy(hold_out(codes, order.numpy(), n_second))[order]
+        return self[order[~held]], self[order[held]]
 
     def chunks(self, size: int) -> Iterator[Self]:
         """Walk through the rows in order, as views of at most ``size`` rows."""
@@ -189,6 +222,7 @@ class Observations:
             observed=None if self.observed is None else self.observed.to(device=device),
             projection=move(self.projection),
             weights=move(self.weights),
+            groups=None if self.groups is None else self.groups.to(device=device),
         )
 
 
@@ -291,6 +325,62 @@ def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
     if values.sum() == 0:
         raise ValueError(f"Expected at least one positive weight in {name}; got zeros only.")
     return values / values.mean()
+
+
+def check_groups(w: Any, groups: Any, name: str = "groups") -> Tensor:
+    """Check a label for each row of ``w``, of any kind, and number the different ones."""
+    if isinstance(groups, str | bytes | dict | set | frozenset) or not hasattr(groups, "__len__"):
+        raise TypeError(f"Expected {name} as a label for each row; got {groups!r}.")
+    if hasattr(groups, "iloc"):
+        refuse_other_rows(w, groups, name)
+    shape = tuple(groups.shape) if hasattr(groups, "shape") else (len(groups),)
+    if shape != (len(w),):
+        raise ValueError(f"Expected {name} of shape ({len(w)},); got {shape}.")
+    as_list = getattr(groups, "tolist", None) or getattr(groups, "to_list", None)
+    codes: dict[Any, int] = {}
+    found = np.empty(len(w), np.int64)
+    for row, label in enumerate(as_list() if as_list else groups):
+        try:
+            missing = label is None or type(label).__name__ == "NAType" or label != label
+            found[row] = codes.setdefault(label, len(codes))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"Expected {name} as one label for each row, a number or text; "
+                f"got {type(label).__name__} in row {row}."
+            ) from error
+        if missing:
+            raise ValueError(
+                f"Expected a label for every row in {name}; got {label} in row {row}. "
+                "Give a row that belongs to no other a label of its own."
+            )
+    return torch.from_numpy(found)
+
+
+def seen_in_groups(seen: NDArray[np.bool_], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say of each group which columns some of its rows measure, from ``(N, M)`` of the rows."""
+    return np.stack([np.bincount(codes, weights=column) > 0 for column in seen.T], axis=1)
+
+
+def hold_out(codes: NDArray[np.int64], order: NDArray[np.int64], wanted: int) -> NDArray[np.bool_]:
+    """Choose groups of about so many rows to hold out: whole ones, those of the first rows first.
+
+    ``order`` are the numbers of the rows, by chance. Where no group is small enough, the smallest
+    is held out.
+    """
+    first_rows = order[np.sort(np.unique(codes[order], return_index=True)[1])]
+    groups, sizes = codes[first_rows], np.bincount(codes)
+    if len(groups) < 2:
+        raise ValueError("Expected rows of at least 2 groups, to hold one out; got 1 group.")
+    chosen, room = np.zeros(len(sizes), bool), wanted
+    for group in groups:
+        if sizes[group] <= room:
+            chosen[group] = True
+            room -= sizes[group]
+        if room == 0:
+            break
+    if not chosen.any():
+        chosen[groups[sizes[groups].argmin()]] = True
+    return chosen[codes]
 
 
 def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size) -> Tensor | None:

@@ -432,6 +432,64 @@ def test_labels_are_no_noise(name):
         assert not np.array_equal(labelled.score_samples(w), plain)
 
 
+# -- groups -------------------------------------------------------------------------------------
+
+SHORT = {
+    "Deconvolver": {"quick": True, "n_jobs": 1},
+    "XDGMM": {},
+    "BayesianXDGMM": {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2},
+    "FlowDeconvolver": {"epochs": 1, "hidden": 8, "n_layers": 1, "posterior_layers": 1},
+}
+GROUPED = pd.DataFrame({"x": W[:120, 0]}, index=np.arange(120) + 7)
+LABELS = {
+    "numbers": np.arange(120) // 4,
+    "text": [f"star {i // 4}" for i in range(120)],
+    "pairs": [(i // 8, i % 8 // 4) for i in range(120)],
+    "a series": pd.Series(np.arange(120) // 4, index=GROUPED.index),
+    "a category": pd.Series(np.arange(120) // 4, index=GROUPED.index).astype("category"),
+    "a tensor": torch.arange(120) // 4,
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_takes_groups(name):
+    make = clone(UNFITTED[name]).set_params(**SHORT.get(name, {}))
+    if "random_state" in make.get_params():
+        make.set_params(random_state=0)
+    request = make.get_metadata_routing().fit.requests
+    assert request["groups"] is True
+    given = list(LABELS.values()) if name == "XDGMM" else [LABELS["numbers"], LABELS["a series"]]
+    answers = []
+    for groups in given:
+        model = clone(make).fit(GROUPED, noise=0.3, groups=groups)
+        answers.append(model.score_samples(GROUPED))
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+    with pytest.raises(ValueError, match=r"groups of shape \(120,\); got \(3,\)"):
+        clone(make).fit(GROUPED, noise=0.3, groups=[1, 2, 3])
+
+
+@pytest.mark.parametrize("kind", ["polars", "astropy"])
+def test_groups_may_be_columns_of_other_tables(kind):
+    if kind == "polars":
+        column = pytest.importorskip("polars").Series("g", LABELS["text"])
+    else:
+        column = pytest.importorskip("astropy.table").Column(LABELS["text"], "g")
+    found = Observations.from_arrays(GROUPED.to_numpy(), 0.3, groups=column)
+    assert found.groups.tolist() == LABELS["numbers"].tolist()
+
+
+def test_groups_change_folds():
+    """The negative twin: other groups are other folds; and each on its own are none."""
+    choose = XDGMM("auto", random_state=0, n_folds=3)
+    plain, alone, by_four = (
+        clone(choose).fit(GROUPED, noise=0.3, groups=groups).score_samples(GROUPED)
+        for groups in (None, np.arange(120), LABELS["numbers"])
+    )
+    np.testing.assert_array_equal(plain, alone)
+    assert not np.array_equal(plain, by_four)
+
+
 QUERIES = {
     "score_samples": lambda m: m.score_samples([[0.0]]),
     "score_observations": lambda m: m.score_observations([[0.0]], noise=0.1),

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from program.running import XD, run, succeed
+from program.running import ONE_FIT, XD, run, succeed
 from tables.catalogue import N, catalogue, text
 
 import deconflow
@@ -216,6 +216,76 @@ def test_conditional_density(folder):
     part = np.column_stack([np.full(N, np.nan), w[:, 1]])
     wanted = model.score_observations(w, noise=noise) - model.score_observations(part, noise=noise)
     assert np.allclose(read("out.parquet")["conditional_log_density"], wanted)
+
+
+def repeated(path, times=4, empty=()):
+    """Write 60 objects, each measured some times."""
+    rng = np.random.default_rng(0)
+    objects = np.repeat(np.arange(60), times)
+    x = rng.normal(size=60)[objects] + 0.3 * rng.normal(size=len(objects))
+    labels = ["" if row in empty else f"star {i}" for row, i in enumerate(objects)]
+    rows = zip(x, labels, objects, strict=True)
+    path.write_text("x,x_err,star,no\n" + "".join(f"{v},0.3,{s},{i}\n" for v, s, i in rows))
+    return x, objects
+
+
+@pytest.mark.parametrize("column", ["star", "no"])
+def test_groups_by_a_column(folder, column):
+    x, objects = repeated(folder / "often.csv")
+    auto = ("--method", "xd", "--set", "n_components=auto", "--set", "floor=0", *ONE_FIT)
+    output = succeed("fit", "often.csv", "-c", "x", "-o", "grouped", *auto, "--groups", column)
+    assert f"60 groups by {column}, the largest of 4 rows" in output
+    saved = XDGMM.load(folder / "grouped")
+    mine = XDGMM("auto", random_state=0).fit(x[:, None], noise=[0.3], groups=objects)
+    np.testing.assert_allclose(saved.means_, mine.means_)
+    alone = XDGMM("auto", random_state=0).fit(x[:, None], noise=[0.3])
+    assert saved.means_.shape != alone.means_.shape or not np.allclose(saved.means_, alone.means_)
+
+
+def test_rows_without_a_group_are_left_out(folder):
+    repeated(folder / "often.csv", empty=(3, 17))
+    output = succeed("fit", "often.csv", "-c", "x", "-o", "grouped", *XD, "--groups", "star")
+    assert "238 of 240 rows can be used" in output
+    assert "2 left out: no group in star" in output
+
+
+def test_groups_that_cannot_be(folder):
+    repeated(folder / "often.csv")
+    fit = ("fit", "often.csv", "-c", "x", "-o", "grouped", *XD, "--groups")
+    for column, said in (("sta", "Did you mean 'star'"), ("x", "that is not measured; got 'x'")):
+        result = run(*fit, column)
+        assert result.exit_code == 2
+        assert said in " ".join(result.output.split())
+
+
+def test_groups_of_other_types():
+    from deconflow.tables.arrow_io import as_labels
+
+    def labels(*values, kind=None):
+        return as_labels(pa.chunked_array([pa.array(values, kind)]), "star", 10).tolist()
+
+    assert labels(" a", "NA", "b ") == ["a", None, "b"]
+    assert labels("a", None, "a", kind=pa.dictionary(pa.int8(), pa.string())) == ["a", None, "a"]
+    assert labels(2**60, None) == [2**60, None]
+    assert labels(3.0, float("nan")) == [3.0, None]  # of numbers with gaps pandas makes these
+    for cell in (0.5, float("inf"), [1]):
+        with pytest.raises(ValueError, match=r"text or whole numbers.*'star'.* in row 10 "):
+            labels(cell)
+
+
+def test_compare_holds_out_whole_groups(folder, monkeypatch):
+    from deconflow.program import compare
+
+    parts, split = [], compare._split
+    monkeypatch.setattr(compare, "_split", lambda *a: parts.append(split(*a)) or parts[-1])
+    _, objects = repeated(folder / "often.csv")
+    said = ("compare", "often.csv", "-c", "x", "--methods", "kde", "-q")
+    succeed(*said, "--groups", "star")
+    succeed(*said)
+    grouped, alone = ([{*objects[rows]} for rows in pair] for pair in parts)
+    assert not grouped[0] & grouped[1]
+    assert len(parts[0][1]) == 48
+    assert alone[0] & alone[1]  # the negative twin
 
 
 def test_compare_says_when_it_is_luck():

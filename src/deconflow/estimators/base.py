@@ -17,6 +17,7 @@ from torch import Tensor
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
+from deconflow.copies import keep_copies_together
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.persistence import read_model, write_model
@@ -63,7 +64,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     noise_given_: bool
     parameters_: dict[str, Any]
 
-    __metadata_request__fit = {**MEASURED, "sample_weight": True}
+    __metadata_request__fit = {**MEASURED, "sample_weight": True, "groups": True}
     __metadata_request__score = {**MEASURED, "n_samples": UNUSED}
 
     _column_names: list[str] | None = None
@@ -99,6 +100,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         noise: Any = None,
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: Any = None,
     ) -> Self:
         """Fit the density of the truth.
 
@@ -118,14 +120,18 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight
             ``(N,)`` row weights.
+        groups
+            ``(N,)`` labels, of numbers or text, the same for rows that belong together, as those
+            of one object: rows of a group are never split between a fit and the rows it is judged
+            by. They count as rows all the same. Without groups, exact copies of rows are kept
+            together, unless rounding explains them; ``numpy.arange(N)`` keeps none together.
         """
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
-            data = self._observe(w, noise, projection, sample_weight, reset=True).with_weight()
-            self._fit(data)
+            self._fit(self._observe_to_fit(w, noise, projection, sample_weight, groups))
             self.parameters_ = self.get_params()
         return self
 
@@ -346,12 +352,25 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]
 
+    def _observe_to_fit(
+        self,
+        w: ArrayLike,
+        noise: Any,
+        projection: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        groups: Any,
+    ) -> Observations:
+        """Check rows to learn from; those without weight are left out, copies kept together."""
+        data = self._observe(w, noise, projection, sample_weight, groups, reset=True)
+        return keep_copies_together(data.with_weight())
+
     def _observe(
         self,
         w: ArrayLike,
         noise: Any,
         projection: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
+        groups: Any = None,
         *,
         reset: bool = False,
     ) -> Observations:
@@ -361,7 +380,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
             )
         with as_guest():
-            data = observe(self, w, noise, projection, sample_weight, reset=reset)
+            data = observe(self, w, noise, projection, sample_weight, groups, reset=reset)
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "

@@ -244,6 +244,8 @@ class BayesianXDGMM(DensityEstimator):
     def _parts(self, data: Observations, rng: np.random.RandomState) -> list[_Part]:
         """Prepare the rows but for each fold; all of them where folds would be too few or small."""
         folds, used = min(FOLDS, len(data) // 4), min(FOLDS, self.n_chains // 2)
+        if data.group_codes() is not None:
+            folds = min(folds, data.fewest_groups())
         seen = data.projections().abs().sum(1).gt(0).expand(len(data), -1)
         if min(folds, used) < 2 or int(seen.sum(0).min()) < 2 * folds:
             return [_Part(PreparedData(single_rows(data)), data, row_weights(data))]

@@ -57,6 +57,8 @@ def _unpacked(state: dict[str, Any]) -> Chain:
 def _identity(data: Observations, settings: str) -> str:
     """Digest of the settings and of the rows as the kernel sees them."""
     digest = hashlib.sha256(settings.encode())
+    if data.groups is not None:  # they make the folds
+        digest.update(data.groups.numpy().tobytes())
     rows = lay_out(data)
     for block in rows.blocks:
         law = block.common

@@ -17,7 +17,12 @@ from deconflow.checks import as_tensor, first_bad, place, warn_caller
 from deconflow.files import as_path
 from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
 from deconflow.noise import Noise
-from deconflow.observations import Observations, check_rows_and_columns, check_weights
+from deconflow.observations import (
+    Observations,
+    check_groups,
+    check_rows_and_columns,
+    check_weights,
+)
 
 
 def observe(
@@ -26,6 +31,7 @@ def observe(
     noise: Any,
     projection: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
+    groups: Any = None,
     *,
     reset: bool = False,
 ) -> Observations:
@@ -36,6 +42,8 @@ def observe(
     w, noise = plain_tables(w, noise)
     if sample_weight is not None:
         sample_weight = check_weights(w, sample_weight, "sample_weight")
+    if groups is not None:
+        groups = check_groups(w, groups)
     w = _validated(estimator, w, "w", reset=reset)
     if reset:
         estimator._units = units
@@ -54,7 +62,9 @@ def observe(
             "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so."
         )
         noise = 0.0
-    data = Observations.from_arrays(w, noise, projection=projection, weights=sample_weight)
+    data = Observations.from_arrays(
+        w, noise, projection=projection, weights=sample_weight, groups=groups
+    )
     if reset:
         estimator.n_latent_ = data.latent_dim
     elif data.latent_dim != estimator.n_latent_:

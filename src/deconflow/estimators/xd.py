@@ -375,13 +375,14 @@ class XDGMM(DensityEstimator):
         noise: Any = None,
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: Any = None,
         n_folds: int | None = 5,
     ) -> dict[str, NDArray[Any]]:
         """Compare numbers of components by BIC, AIC and cross-validation, for a table or a plot.
 
         Parameters
         ----------
-        w, noise, projection, sample_weight
+        w, noise, projection, sample_weight, groups
             As for :meth:`fit`.
         n_components
             Numbers to compare.
@@ -394,7 +395,7 @@ class XDGMM(DensityEstimator):
         if n_folds is not None:
             check_integer("n_folds", n_folds, 2)
         twin = clone(self)
-        data = twin._observe(w, noise, projection, sample_weight, reset=True).with_weight()
+        data = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(

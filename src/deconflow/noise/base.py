@@ -77,6 +77,10 @@ class Noise(ABC):
         """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared."""
 
     @abstractmethod
+    def numbers(self) -> Tensor:
+        """All that tells each row's law from others', ``(N, P)``, or ``(1, P)`` if shared."""
+
+    @abstractmethod
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians, whatever has been observed of it.
 

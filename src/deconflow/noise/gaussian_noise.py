@@ -109,6 +109,10 @@ class GaussianNoise(Noise):
         """Flattened Cholesky factors ``(N or 1, D (D + 1) / 2)``."""
         return flatten_cholesky(self.cholesky())
 
+    def numbers(self) -> Tensor:
+        """Standard deviations, or factors, of what was observed, ``(N or 1, P)``."""
+        return self.factor.flatten(1)
+
     def as_mixture(self) -> JointMixture:
         """Return the mixture of one Gaussian, itself."""
         covariance = self.variance() if self.diagonal else self.covariance()

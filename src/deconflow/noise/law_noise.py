@@ -121,6 +121,15 @@ class LawNoise(Noise):
         """Flattened Cholesky factors of the covariances, then the means."""
         return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
 
+    def numbers(self) -> Tensor:
+        """Parameters of the law, ``(N or 1, P)``; zero where they are of values not observed."""
+        parts = [self.unit.new_zeros(1 if self.shared else len(self), 0)]
+        for value in self.parameters.values():
+            if self.observed is not None and value.shape == self.observed.shape:
+                value = torch.where(self.observed, value, 0.0)
+            parts.append(value.flatten(1) if value.dim() > 1 else value.unsqueeze(-1))
+        return torch.cat([part.to(self.unit) for part in parts], -1)
+
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
         if "mixture" not in self._made:

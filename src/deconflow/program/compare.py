@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.program.messages import note, one_line_errors, say
@@ -17,6 +18,7 @@ from deconflow.program.options import (
     Covariances,
     DegreesOfFreedom,
     Errors,
+    Groups,
     MeasuredColumns,
     Missing,
     Noise,
@@ -43,6 +45,7 @@ def compare(
     noise: Noise = "gaussian",
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
+    groups: Groups = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -52,7 +55,7 @@ def compare(
     """
     with one_line_errors():
         names = _checked_methods(methods)
-        _, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
+        _, rows = read_table(table, columns, errors, cov, corr, noise, df, missing, groups)
         estimates = {
             name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
         }
@@ -100,14 +103,28 @@ def _checked_methods(methods: str) -> Sequence[str]:
 
 def _held_out(name: str, rows: Measurements, share: float, seed: int, *, progress: bool) -> Any:
     assert rows.noise is not None
-    order = np.random.default_rng(seed).permutation(len(rows.w))
-    n_test = max(1, round(share * len(order)))
-    test, train = order[:n_test], order[n_test:]
+    train, test = _split(rows, share, seed)
     if len(train) < 2:
-        raise ValueError(f"Expected enough rows to hold some out; got {len(order)}.")
+        raise ValueError(f"Expected enough rows to hold some out; got {len(rows.w)}.")
     noise = rows.noise.bind(len(rows.w))
     model = make_estimator(name, len(train), random_state=seed, verbose=progress)
     start = time.perf_counter()
-    model.fit(rows.w[train], noise=noise[train])
+    groups = None if rows.groups is None else rows.groups[train]
+    model.fit(rows.w[train], noise=noise[train], groups=groups)
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
     return model.estimate_observations(rows.w[test], noise=noise[test])
+
+
+def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Number the rows to fit and those to hold out; groups, or copies, are not parted."""
+    from deconflow.copies import keep_copies_together
+    from deconflow.observations import Observations, hold_out
+
+    order = np.random.default_rng(seed).permutation(len(rows.w))
+    n_test = max(1, round(share * len(order)))
+    data = Observations.from_arrays(rows.w, rows.noise, groups=rows.groups)
+    codes = keep_copies_together(data).group_codes()
+    if codes is None:
+        return order[n_test:], order[:n_test]
+    held = hold_out(codes, order, n_test)[order]
+    return order[~held], order[held]

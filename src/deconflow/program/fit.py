@@ -23,6 +23,7 @@ from deconflow.program.options import (
     Covariances,
     DegreesOfFreedom,
     Errors,
+    Groups,
     MeasuredColumns,
     Missing,
     Noise,
@@ -62,6 +63,7 @@ def fit(
     noise: Noise = "gaussian",
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
+    groups: Groups = None,
     settings: Settings = None,
     quick: Quick = False,
     seed: Seed = 0,
@@ -76,7 +78,7 @@ def fit(
     with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
         said = settings_of(method, settings, quick=quick)
         check_writable(output)
-        found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing)
+        found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing, groups)
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(
                 method, len(rows.w), said,
@@ -97,7 +99,7 @@ def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
     with waiting(what, shown=not quiet and not _has_bars(model)):
-        model.fit(rows.w, noise=rows.noise)
+        model.fit(rows.w, noise=rows.noise, groups=rows.groups)
     return round(time.perf_counter() - start, 1)
 
 

@@ -80,6 +80,15 @@ Missing = Annotated[
         help="Numbers that stand for a missing value, such as -999.",
     ),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COLUMN",
+        help="Rows with the same word or number here belong together, as those of one object: "
+        "they are never split between a fit and the rows it is judged by.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

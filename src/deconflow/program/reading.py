@@ -31,6 +31,7 @@ def read_table(
     noise: str,
     df: float,
     missing: list[str] | None = None,
+    groups: str | None = None,
 ) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows."""
     source = open_table(table, typed=False)
@@ -41,8 +42,10 @@ def read_table(
         units=[source.unit(name) if name in source.names else None for name in names],
         missing=_numbers(missing or []),
     )  # fmt: skip
-    rows = read_rows(RowReader(found, source))
-    note(*_describe(found, rows))
+    if groups in found.names:
+        raise ValueError(f"Expected --groups as a column that is not measured; got {groups!r}.")
+    rows = read_rows(RowReader(found, source, groups=groups))
+    note(*_describe(found, rows), *_groups(rows, groups))
     return found, rows
 
 
@@ -54,6 +57,15 @@ def _numbers(texts: list[str]) -> list[float]:
         raise ValueError(
             f"Expected --missing with numbers, such as -999; got {', '.join(texts)!r}."
         ) from error
+
+
+def _groups(rows: Measurements, column: str | None) -> list[str]:
+    """Say how many groups there are."""
+    if rows.groups is None:
+        return []
+    _, sizes = np.unique(rows.groups.astype(str), return_counts=True)
+    most = f"the largest of {sizes.max()} rows"
+    return [f"{len(sizes)} groups by {column}, {most}, that no split of the rows parts"]
 
 
 def _describe(columns: Columns, rows: Measurements) -> list[str]:

@@ -158,6 +158,29 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
 
 
+def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any]:
+    """Turn a column of text or whole numbers into labels, None where missing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_labels(column.cast(kind.value_type), name, first_row)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        cells = _present(column.cast(pa.string())).to_pylist()
+    elif pa.types.is_floating(kind):  # where some are missing, whole numbers are written so
+        cells = [None if x is None or x != x else x for x in column.to_pylist()]
+    else:
+        cells = column.to_pylist()
+    labels = np.empty(len(cells), dtype=object)
+    labels[:] = cells
+    for row, cell in enumerate(cells):
+        whole = isinstance(cell, float) and cell.is_integer()
+        if not (cell is None or whole or isinstance(cell, str | int)):
+            raise ValueError(
+                f"Expected text or whole numbers in column {name!r}, which says what belongs "
+                f"together; got {cell!r} in {row_name(first_row + row)}. Choose another column."
+            )
+    return labels
+
+
 def _is_number(kind: pa.DataType) -> bool:
     kinds: tuple[Any, ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(check(kind) for check in (*kinds, pa.types.is_boolean, pa.types.is_null))

@@ -42,6 +42,8 @@ class Measurements:
         ``(N,)``: why a row cannot be used, ``""`` for those that can.
     without_error : int
         How many values had no error, and were counted as missing.
+    groups : array or None
+        ``(n,)``: what the usable rows say in the column of groups, if there is one.
     """
 
     w: Array
@@ -49,6 +51,7 @@ class Measurements:
     usable: Mask
     reasons: NDArray[Any]
     without_error: int = 0
+    groups: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.usable)
@@ -71,12 +74,21 @@ class RowReader:
         The table.
     only
         Read these measurements only, and take the others as missing.
+    groups
+        Column that says which rows belong together, in text or whole numbers.
     """
 
-    def __init__(self, columns: Columns, source: Source, only: Sequence[str] | None = None) -> None:
-        self.columns, self.source = columns, source
+    def __init__(
+        self,
+        columns: Columns,
+        source: Source,
+        only: Sequence[str] | None = None,
+        groups: str | None = None,
+    ) -> None:
+        self.columns, self.source, self.groups = columns, source, groups
         self.only = columns.names if only is None else tuple(only)
-        self.needed = columns.needed(self.only)
+        more = [] if groups is None else [groups]
+        self.needed = list(dict.fromkeys([*columns.needed(self.only), *more]))
         check_available(source.names, self.needed, source.name)
         self.factors = _factors(columns, source, self.only)
         self.signs: dict[str, int] = {}
@@ -109,7 +121,7 @@ class _Chunk:
 
     def __init__(self, reader: RowReader, chunk: pa.Table, first_row: int) -> None:
         self.columns, self.only, self.factors = reader.columns, reader.only, reader.factors
-        self.signs = reader.signs
+        self.signs, self.group_column = reader.signs, reader.groups
         self.table, self.first_row = chunk, first_row
         self.reasons = np.full(chunk.num_rows, "", dtype=object)
         self.without_error = 0
@@ -121,6 +133,7 @@ class _Chunk:
             if name in self.only:
                 w[:, d], lower[:, d], upper[:, d] = self._measured(d, name)
         self._mark(np.isnan(w).sum(1) == w.shape[1], "no measured value")
+        groups = None if self.group_column is None else self._labels(self.group_column)
         pairs = self._pairs(self.columns.correlations + self.columns.covariances)
         noise = (
             self._correlated_noise(self._covariance(~np.isnan(w), lower))
@@ -128,7 +141,8 @@ class _Chunk:
             else self._independent_noise(lower, upper)
         )
         usable = self.reasons == ""
-        return Measurements(w[usable], noise, usable, self.reasons, self.without_error)
+        groups = None if groups is None else groups[usable]
+        return Measurements(w[usable], noise, usable, self.reasons, self.without_error, groups)
 
     def _measured(self, d: int, name: str) -> tuple[Array, Array, Array]:
         """Values and error bars of a column; NaN and one where it is missing."""
@@ -237,6 +251,14 @@ class _Chunk:
         for number in self.columns.missing:  # a column in single precision has it rounded
             values[(values == number) | (values == np.float32(number))] = np.nan
         return values
+
+    def _labels(self, name: str) -> NDArray[Any]:
+        """Read which rows belong together; a row that does not say so cannot be used."""
+        from deconflow.tables.arrow_io import as_labels
+
+        labels = as_labels(self.table[name], name, self.first_row)
+        self._mark(np.array([label is None for label in labels]), f"no group in {name}")
+        return labels
 
     def _mark(self, bad: Mask, reason: str) -> None:
         self.reasons[bad & (self.reasons == "")] = reason

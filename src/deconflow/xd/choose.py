@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import product, repeat
+from itertools import cycle, islice, product, repeat
 
 import numpy as np
 import torch
@@ -99,7 +99,8 @@ def fit_average(
     parts: Iterable[PreparedData]
     if over == "folds":
         folds = make_folds(data, len(settings), rng)
-        parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in folds)
+        each_fold = islice(cycle(folds), len(settings))  # of few groups there are fewer folds
+        parts = (PreparedData(data[torch.from_numpy(fold.kept)]) for fold in each_fold)
     else:
         whole = PreparedData(data)
         parts = repeat(whole, len(settings))

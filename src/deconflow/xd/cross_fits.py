@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.observations import Observations
+from deconflow.observations import Observations, seen_in_groups
 from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
@@ -35,35 +35,88 @@ class Fold(NamedTuple):
 
 
 def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> list[Fold]:
-    """Part rows into folds by chance; each row is held out once.
+    """Part rows into folds by chance; each row is held out once, and with it all of its group.
 
-    Where values are missing, rows that have the same ones are dealt out evenly: so a column that
-    few rows measure is left to every fit.
+    There are at most as many folds as groups. Where values are missing, rows that have the same
+    ones are dealt out evenly: so a column that few rows measure is left to every fit.
     """
-    n_rows = len(data)
+    n_rows, codes = len(data), data.group_codes()
     if n_rows < 2:
         raise ValueError(f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.")
-    settings: dict[str, Any] = {"shuffle": True, "random_state": rng.randint(2**31 - 1)}
+    seed = rng.randint(2**31 - 1)
+    seen = None if data.observed is None else data.observed.numpy()
+    if codes is not None:
+        return _groups_dealt_out(codes, seen, n_folds, seed)
     folds = min(n_folds, n_rows)
-    if data.observed is None:
-        return [Fold(*pair) for pair in KFold(folds, **settings).split(np.empty(n_rows))]
-    seen = data.observed.numpy()
+    if seen is None:
+        by_chance = KFold(folds, shuffle=True, random_state=seed)
+        return [Fold(*pair) for pair in by_chance.split(np.empty(n_rows))]
     if n_rows > 2 and seen.sum(0).min() == 1:
-        raise ValueError(
-            "Expected every column of w to be measured in at least 2 rows, to choose by held-out "
-            f"rows; got column {int(seen.sum(0).argmin())} in one. Drop it, or fit XDGMM with one "
-            "number of components."
-        )
-    return _dealt_out(seen, folds, settings["random_state"])
+        _refuse_rare(int(seen.sum(0).argmin()), "rows", "one")
+    return _dealt_out(seen, folds, seed)
+
+
+def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
+    raise ValueError(
+        f"Expected every column of w to be measured in at least 2 {what}, to choose by held-out "
+        f"rows; got column {column} in {got}. Drop it, or fit XDGMM with one number of components."
+    )
 
 
 def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
     """Deal out rows in the order of what is missing, by chance where that is the same."""
     order = np.random.RandomState(seed).permutation(len(seen))
-    rarest = np.argsort(seen.sum(0))  # what sets rows apart first
-    order = order[np.lexsort([seen[order, d] for d in rarest[::-1]])]
+    order = order[_by_pattern(seen[order])]
     number = np.empty(len(seen), np.int64)
     number[order] = np.arange(len(seen)) % folds
+    return _as_folds(number, folds)
+
+
+def _groups_dealt_out(
+    codes: NDArray[np.int64], seen: NDArray[np.bool_] | None, n_folds: int, seed: int
+) -> list[Fold]:
+    """Deal out groups in the order of what is missing, the largest first, else by chance.
+
+    Each goes to the fold of fewest rows, but rather to another one if that had a column of the
+    group to itself.
+    """
+    sizes = np.bincount(codes)
+    if len(sizes) < 2:
+        raise ValueError(
+            "Expected rows of at least 2 groups to choose by held-out rows; got 1 group. Fit XDGMM "
+            "with one number of components, which holds out none."
+        )
+    seen = np.ones((len(codes), 1), bool) if seen is None else seen
+    measured = seen_in_groups(seen, codes)
+    if measured.sum(0).min() == 1:
+        _refuse_rare(int(measured.sum(0).argmin()), "groups of rows", "one group")
+    order = np.random.RandomState(seed).permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    order = order[_by_pattern(measured[order])]
+    folds = min(n_folds, len(sizes))
+    number, rows = np.empty(len(sizes), np.int64), [0] * folds
+    held = np.zeros((folds, measured.shape[1]), bool)
+    spread = False
+    for group in order:
+        alone = [0] * folds
+        if not spread:  # some column may still be in one fold only
+            alone = (held & (held.sum(0) == 1) & measured[group]).sum(1).tolist()
+        fold = min(range(folds), key=lambda f: (alone[f], rows[f]))
+        number[group] = fold
+        rows[fold] += int(sizes[group])
+        if not spread:
+            held[fold] |= measured[group]
+            spread = bool((held.sum(0) > 1).all())
+    return _as_folds(number[codes], folds)
+
+
+def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Order rows by what is missing; what is measured in fewest sets them apart first."""
+    rarest = np.argsort(seen.sum(0))
+    return np.lexsort([seen[:, d] for d in rarest[::-1]])
+
+
+def _as_folds(number: NDArray[np.int64], folds: int) -> list[Fold]:
     return [Fold(np.flatnonzero(number != f), np.flatnonzero(number == f)) for f in range(folds)]
 
 

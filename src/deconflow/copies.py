@@ -1,0 +1,285 @@
+r"""Rows that are there more than once, told from rows that rounding has made equal.
+
+Copies fool every choice by held-out rows: what is held out has been fitted, too. But rounding makes
+rows equal by chance, and those say as much as any others. Where it does, there are as many pairs a
+few steps of rounding apart as there are equal ones, and more: nothing in a smooth density knows
+where the rounding cuts. So the pairs up to :math:`4` steps apart, and how their number grows up to
+:math:`40`, say how many equal ones chance makes,
+
+.. math:: E = \frac{A_4}{9^q - 1}, \qquad 9^q = \frac{A_{40}}{A_4} - 1,
+
+with :math:`q` the number of dimensions that the rows fill: :math:`2 r + 1` cells a side make
+:math:`((2 r + 1)^q - 1) E` pairs within :math:`r` steps. Copies are not in this count, and need no
+model of the density. It errs to the safe side where the rows fill few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from deconflow._types import Array
+from deconflow.observations import Observations
+
+Codes = NDArray[np.int64]
+
+SURPRISE, ERRORS = 5.0, 3.0
+"""Equal pairs are surprising above so many times what is expected, and so many errors of that."""
+FEWEST = 20
+"""Different rows below which nothing is said of copies, and values that count as a grid anyway."""
+MOST_COPIES = 100
+LARGE_SHARE, TYPICAL_SIZES = 0.05, 10
+"""More equal rows than this, or such a share of all and so many times the usual number, are a value
+of its own, as zero for what was not detected: no copies of one row."""
+WINDOW, FRACTIONS, CLOSE, MOST_OF = 16, 8, 0.05, 0.9
+"""Gaps that are looked at together; in how many parts the smallest of them may be cut to make a
+step; how near to whole steps the gaps must be, and what share of them."""
+FAR = 1000
+"""Steps that stand for any larger gap."""
+NEAR_STEPS, WIDE_STEPS = 4, 40
+INFORMATIVE = 0.05
+"""Columns without steps tell rows apart if fewer of the pairs that are equal elsewhere agree."""
+ROUNDING = 8 * np.finfo(np.float64).eps
+SAMPLE = 2000
+"""Rows whose neighbours are counted."""
+NEIGHBOURS, NEAR, NEAR_BY_CHANCE, OF_ERRORS = 30, 1e-3, 1e-3, 1e-3
+"""A near copy is closer than this share of the distance to so many neighbours, or less where chance
+would make more than a thousandth of the rows such, and than this share of the error bars."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What is known of copies among rows.
+
+    Attributes
+    ----------
+    groups : array
+        ``(N,)`` codes from zero, the same for rows that are equal in all that was measured, its
+        noise and its projection.
+    share : float
+        Share of rows that have such a copy elsewhere.
+    expected : float
+        Number of pairs of equal rows that rounding makes by chance.
+    surprising : bool
+        Whether there are far more.
+    near_share : float
+        Share of rows with a near copy, that differs by next to nothing; zero unless there are more
+        than chance makes, and where nobody asked.
+    """
+
+    groups: Codes
+    share: float
+    expected: float
+    surprising: bool
+    near_share: float = 0.0
+
+
+def find_copies(data: Observations, *, near: bool = True) -> Copies:
+    """Look for rows that are there more than once; ``near`` counts near copies, too.
+
+    Examples
+    --------
+    >>> w = np.random.default_rng(0).normal(size=(50, 2))
+    >>> found = find_copies(Observations.from_arrays(np.repeat(w, 2, axis=0), 0.1))
+    >>> found.surprising, found.share
+    (True, 1.0)
+    """
+    columns = _columns(data)
+    equal = _codes(columns, len(data))
+    groups = _without_piles(equal)
+    sizes = np.bincount(groups)
+    pairs, share = _pairs(groups), float(sizes[sizes > 1].sum()) / len(groups)
+    expected = _expected(columns, _pairs(equal)) if pairs else 0.0
+    enough = pairs > SURPRISE * expected + ERRORS * np.sqrt(expected)
+    near_share = _near_share(data) if near else 0.0
+    return Copies(groups, share, expected, bool(enough and len(sizes) >= FEWEST), near_share)
+
+
+def keep_copies_together(data: Observations) -> Observations:
+    """Let copies of a row be a group, if they are surprising and nobody has said what belongs so.
+
+    Groups that would leave a column to one of them are not made: no fit could do without it.
+    """
+    if data.groups is not None:
+        return data
+    found = find_copies(data, near=False)
+    grouped = replace(data, groups=torch.from_numpy(found.groups))
+    return grouped if found.surprising and grouped.fewest_groups() > 1 else data
+
+
+# -- equal rows ---------------------------------------------------------------------------------
+
+
+def _columns(data: Observations) -> list[Array]:
+    """All numbers of a row, NaN where a value is missing, without columns that say nothing."""
+    parts: list[Any] = [data.measured()]
+    if not data.noise.shared:
+        parts.append(data.noise.numbers().double().numpy())
+    if data.projection is not None:
+        parts.append(data.projection.double().flatten(1).numpy())
+    columns = [column + 0.0 for part in parts for column in part.T]  # no negative zeros
+    return [column for column in columns if not _constant(column)]
+
+
+def _constant(column: Array) -> bool:
+    return bool((column == column[0]).all() or np.isnan(column).all())
+
+
+def _codes(columns: Sequence[NDArray[Any]], n_rows: int) -> Codes:
+    """Number different rows; column by column, until all rows are different."""
+    codes = np.zeros(n_rows, np.int64)
+    for column in columns:
+        _, of_column = np.unique(column, return_inverse=True)
+        found, codes = np.unique(codes * len(codes) + of_column, return_inverse=True)
+        if len(found) == len(codes):
+            break
+    return codes.astype(np.int64)
+
+
+def _pairs(codes: Codes) -> float:
+    """Count the pairs of rows of one code."""
+    sizes = np.bincount(codes)
+    return float((sizes * (sizes - 1.0) / 2).sum())
+
+
+def _without_piles(codes: Codes) -> Codes:
+    """Leave rows on their own that are equal because their value stands for something."""
+    sizes = np.bincount(codes)
+    large = (sizes > LARGE_SHARE * len(codes)) & (sizes > TYPICAL_SIZES * np.median(sizes))
+    alone = ((sizes > MOST_COPIES) | large)[codes]
+    if not alone.any():
+        return codes
+    codes = np.where(alone, len(sizes) + np.arange(len(codes)), codes)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+# -- equal by chance ----------------------------------------------------------------------------
+
+
+def _expected(columns: list[Array], pairs: float) -> float:
+    """Estimate how many pairs are equal by chance.
+
+    Only values on a grid are. Columns without one either tell the rows apart that are equal on the
+    grid, or follow from it, as errors that are computed from the values: then they change nothing.
+    Of the pairs that chance makes equal on the grid, those that differ elsewhere are seen.
+    """
+    cells = [found for column in columns if (found := _cells(column)) is not None]
+    if not cells:
+        return 0.0
+    codes = _codes(cells, len(cells[0]))
+    equal = _pairs(codes)
+    if pairs < INFORMATIVE * equal:
+        return 0.0
+    return max(0.0, _by_chance(np.stack(cells, axis=1), codes) - max(0.0, equal - pairs))
+
+
+def _cells(column: Array) -> Array | None:
+    """Number the cells of the grid that a column's values lie on; None if there is no grid.
+
+    Steps may grow with the values, as in numbers of so many digits; a missing value is a cell far
+    from all others.
+    """
+    missing = np.isnan(column)
+    values, which, counts = np.unique(column[~missing], return_inverse=True, return_counts=True)
+    gaps = np.diff(values)
+    same = gaps <= ROUNDING * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+    if (~same).sum() < FEWEST:
+        steps = (~same).astype(np.float64)
+    else:
+        steps = np.zeros(len(gaps))
+        steps[~same] = _steps(gaps[~same], _single_precision(values)[1:][~same])
+        on_grid = np.append(steps, 0.0) < FAR
+        if counts[on_grid].sum() < 0.5 * counts.sum():
+            return None
+    cells = np.full(len(column), -10.0 * FAR)
+    cells[~missing] = np.append(0.0, np.cumsum(steps))[which]
+    return cells
+
+
+def _single_precision(values: Array) -> Array:
+    """Return the steps of single precision, if the values have come from there; else zeros."""
+    single = values.astype(np.float32)
+    return np.spacing(np.abs(single)).astype(np.float64) * bool((single == values).all())
+
+
+def _steps(gaps: Array, finest: Array) -> Array:
+    """Count the steps of gaps between neighbouring values; ``FAR`` where no step explains them.
+
+    Those of a few gaps in a row are one part of the smallest gap, or the ``finest``, if positive.
+    """
+    size = min(WINDOW, len(gaps))
+    starts = np.minimum(np.arange(0, len(gaps), size), len(gaps) - size)
+    windows = gaps[starts[:, None] + np.arange(size)]
+    step = np.zeros(len(starts))
+    for parts in range(1, FRACTIONS + 1):
+        tried = windows.min(1) / parts
+        counts = windows / tried[:, None]
+        whole = (np.abs(counts - np.rint(counts)) < CLOSE).mean(1) >= MOST_OF
+        step = np.where((step == 0) & whole, tried, step)
+    of_gap = step[np.arange(len(gaps)) // size]
+    of_gap = np.where(of_gap > 0, of_gap, finest)
+    known = of_gap > 0
+    counts = np.rint(gaps / np.where(known, of_gap, 1.0))
+    return np.where(known, np.clip(counts, 1.0, FAR), FAR)
+
+
+def _by_chance(cells: Array, codes: Codes) -> float:
+    """Pairs of all rows in one cell, from those of some rows with their neighbours."""
+    n_rows = len(cells)
+    _, first, sizes = np.unique(codes, return_index=True, return_counts=True)
+    some = np.random.default_rng(0).permutation(n_rows)[:SAMPLE]
+    radii = [0.5, NEAR_STEPS + 0.5, WIDE_STEPS + 0.5]
+    counted = _tree(cells[first]).count_neighbors(
+        _tree(cells[some]), radii, p=np.inf, weights=(sizes.astype(float), np.ones(len(some)))
+    )
+    near, wide = (counted[1:] - counted[0]) * n_rows / len(some) / 2
+    if near == 0:
+        return 0.0
+    ratio = (2 * WIDE_STEPS + 1) / (2 * NEAR_STEPS + 1)
+    growth = np.clip(wide / near - 1, ratio, ratio ** cells.shape[1])
+    return float(near / (growth - 1))
+
+
+def _tree(points: Array) -> cKDTree:
+    return cKDTree(points, balanced_tree=False, compact_nodes=False)
+
+
+# -- near copies --------------------------------------------------------------------------------
+
+
+def _near_share(data: Observations) -> float:
+    """Share of rows with a near copy; rows are compared where they have the same values."""
+    w = data.measured()
+    sd = np.sqrt(np.broadcast_to(data.noise.variance().double().numpy(), w.shape))
+    patterns = _codes(list((~np.isnan(w)).T), len(w))
+    by_pattern = np.split(np.argsort(patterns, kind="stable"), np.cumsum(np.bincount(patterns)))
+    found = 0.0
+    for rows in by_pattern[:-1]:
+        seen = ~np.isnan(w[rows[0]])
+        found += len(rows) * _near_among(w[rows][:, seen], sd[rows][:, seen])
+    return found / len(w)
+
+
+def _near_among(w: Array, sd: Array) -> float:
+    spread = w.std(0)
+    w, sd = (each[:, spread > 0] / spread[spread > 0] for each in (w, sd))
+    _, first = np.unique(_codes(list(w.T), len(w)), return_index=True)
+    w, sd, dim = w[first], sd[first], w.shape[1]
+    if len(w) <= FEWEST or dim == 0:
+        return 0.0
+    some = np.random.default_rng(0).permutation(len(w))[:SAMPLE]
+    others = min(NEIGHBOURS, len(w) - 1)
+    distance, index = _tree(w).query(w[some], k=others + 1)
+    limit = min(NEAR, (NEAR_BY_CHANCE / (others - 1)) ** (1 / dim))
+    near = distance[:, 1] < limit * distance[:, -1]
+    apart, bars = np.abs(w[index[:, 1]] - w[some]), sd[some]
+    near &= ((apart <= OF_ERRORS * bars) | (bars == 0)).all(1)
+    by_chance = len(some) * (others - 1) * limit**dim
+    few = near.sum() <= by_chance + ERRORS * np.sqrt(by_chance)
+    return 0.0 if few else float(near.mean())

@@ -1,0 +1,165 @@
+"""Folds: no group is parted, rows are shared out evenly, and without groups nothing has changed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import KFold
+
+from deconflow import XDGMM, BayesianXDGMM, Observations
+from deconflow.estimators import bayesian
+from deconflow.xd import CrossFits, make_folds
+
+
+def observe(n, groups=None, w=None):
+    w = np.random.default_rng(0).normal(size=(n, 2)) if w is None else w
+    return Observations.from_arrays(w, 0.1, groups=groups)
+
+
+def numbers(folds, n):
+    """The fold of every row; each is held out once, and kept in all other folds."""
+    number = np.full(n, -1)
+    for f, fold in enumerate(folds):
+        assert (number[fold.held] == -1).all()
+        assert sorted([*fold.held, *fold.kept]) == list(range(n))
+        number[fold.held] = f
+    assert (number >= 0).all()
+    return number
+
+
+def parted(number, groups):
+    return [group for group in {*groups} if len({*number[np.asarray(groups) == group]}) > 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 12), min_size=2, max_size=80),
+    st.integers(2, 6),
+    st.integers(0, 1000),
+)
+def test_no_group_is_parted(groups, n_folds, seed):
+    if len({*groups}) < 2:
+        groups = [*groups, -1]
+    n, data = len(groups), observe(len(groups), groups)
+    folds = make_folds(data, n_folds, np.random.RandomState(seed))
+    number = numbers(folds, n)
+    assert len(folds) == min(n_folds, len({*groups}))
+    assert not parted(number, groups)
+    sizes, largest = np.bincount(number), np.unique(groups, return_counts=True)[1].max()
+    assert sizes.min() > 0
+    assert sizes.max() - sizes.min() <= largest
+    again = make_folds(data, n_folds, np.random.RandomState(seed))
+    assert (numbers(again, n) == number).all()
+
+
+def test_rows_on_their_own_would_be_parted():
+    """The negative twin."""
+    groups = np.repeat(np.arange(20), 5)
+    number = numbers(make_folds(observe(100), 5, np.random.RandomState(0)), 100)
+    assert len(parted(number, groups)) > 15
+
+
+def test_folds_are_balanced_beside_a_large_group():
+    groups = np.r_[np.zeros(100, int), np.arange(1, 401)]
+    number = numbers(make_folds(observe(500, groups), 5, np.random.RandomState(0)), 500)
+    assert set(np.bincount(number)) == {100}
+
+
+def test_folds_are_by_chance():
+    groups = np.repeat(np.arange(100), 3)
+    one, two = (
+        numbers(make_folds(observe(300, groups), 5, np.random.RandomState(seed)), 300)
+        for seed in (0, 1)
+    )
+    assert set(np.bincount(one)) == {60}
+    together = [(number[:, None] == number)[np.triu_indices(300, 3)] for number in (one, two)]
+    assert 0.02 < (together[0] & together[1]).mean() < 0.06  # a fifth of a fifth
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(103), [f"row {i}" for i in range(103)]])
+def test_without_groups_folds_are_those_of_before(groups):
+    data = observe(103, groups)
+    for seed in range(3):
+        found = make_folds(data, 5, np.random.RandomState(seed))
+        drawn = np.random.RandomState(seed).randint(2**31 - 1)
+        old = KFold(5, shuffle=True, random_state=drawn).split(np.empty(103))
+        for fold, (kept, held) in zip(found, old, strict=True):
+            np.testing.assert_array_equal(fold.kept, kept)
+            np.testing.assert_array_equal(fold.held, held)
+
+
+def test_folds_of_rows_with_missing_values_are_those_of_before():
+    w = np.random.default_rng(0).normal(size=(11, 2))
+    w[[0, 3, 4, 8], 1] = np.nan
+    folds = make_folds(observe(11, w=w), 3, np.random.RandomState(0))
+    assert [fold.held.tolist() for fold in folds] == RECORDED
+
+
+RECORDED = [[3, 4, 5, 9], [2, 7, 8, 10], [0, 1, 6]]
+"""What the rule gave before there were groups."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 5))
+def test_rare_columns_are_left_to_every_fit(seed, n_folds):
+    """A column that two groups measure is never all in one fold."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(12, size=60)
+    w = rng.normal(size=(60, 3))
+    measuring = rng.choice(np.unique(groups), size=2, replace=False)
+    w[~np.isin(groups, measuring), 2] = np.nan
+    w[rng.random(60) < 0.2, 1] = np.nan
+    folds = make_folds(observe(60, groups, w), n_folds, np.random.RandomState(seed))
+    number = numbers(folds, 60)
+    assert not parted(number, groups)
+    assert all(np.isfinite(w[fold.kept]).any(0).all() for fold in folds)
+
+
+def test_a_column_of_one_group_is_refused():
+    w = np.random.default_rng(0).normal(size=(60, 2))
+    groups = np.repeat(np.arange(12), 5)
+    w[5:, 1] = np.nan
+    with pytest.raises(
+        ValueError, match=r"in at least 2 groups of rows.*got column 1 in one group"
+    ):
+        make_folds(observe(60, groups, w), 5, np.random.RandomState(0))
+    make_folds(observe(60, None, w), 5, np.random.RandomState(0))
+
+
+def test_one_group_cannot_be_held_out():
+    data = observe(30, np.zeros(30))
+    for choose in (
+        lambda: make_folds(data, 5, np.random.RandomState(0)),
+        lambda: XDGMM("auto").fit(data.w.numpy(), noise=0.1, groups=["a"] * 30),
+        lambda: XDGMM([1, 2]).fit(data.w.numpy(), noise=0.1, groups=["a"] * 30),
+    ):
+        with pytest.raises(ValueError, match=r"^Expected rows of at least 2 groups.*; got 1 group"):
+            choose()
+    XDGMM(1).fit(data.w.numpy(), noise=0.1, groups=["a"] * 30)  # which holds out none
+
+
+def test_few_groups_make_few_folds():
+    rng = np.random.default_rng(0)
+    w, groups = rng.normal(size=(90, 2)), np.repeat(["a", "b", "c"], 30)
+    model = XDGMM("auto", random_state=0).fit(w, noise=0.1, groups=groups)
+    assert len(model.mixtures_) == 3
+    assert "without each of 3 folds" in model.describe()
+    average = XDGMM(2, n_average=5, average_over="folds", random_state=0)
+    assert len(average.fit(w, noise=0.1, groups=groups).mixtures_) == 5
+    table = XDGMM().compare_components(w, [1, 2], noise=0.1, groups=groups)
+    assert np.isfinite(table["cv"]).all()
+
+
+def test_bayesian_chains_leave_out_groups(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        bayesian, "CrossFits", lambda *args: seen.append(args[1]) or CrossFits(*args)
+    )
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(80, 1))
+    settings = {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2, "random_state": 0}
+    for groups, folds in ((None, [5]), (np.arange(80) % 3, [3]), (np.zeros(80), [])):
+        seen.clear()
+        model = BayesianXDGMM(n_chains=10, **settings).fit(w, noise=0.1, groups=groups)
+        assert seen == folds
+        assert (model.held_out_score_ is None) == (not folds)
