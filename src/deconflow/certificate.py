@@ -15,8 +15,9 @@ LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
 LARGEST_GAP = 0.1
 LOWEST_REFRESH = 0.05
-FALSE_ALARMS = 0.05
-"""The share of right fits that get a caution, over all checks that have a p-value."""
+FALSE_ALARMS = 0.01
+"""The share of right fits that may get a caution, over all checks that have a p-value. It is small
+because far out, where verdicts are made, p-values are rougher than they are near one half."""
 LOW_SIZE, MOST_ROUGH = 10, 0.05
 
 MEANINGS = {
@@ -93,7 +94,11 @@ class Certificate:
         the order of the log-likelihood that they would gain.
         """
         tests = sum(each.p is not None for each in self.findings)
-        alarming = [f for f in self.findings if f.p is not None and f.p < FALSE_ALARMS / tests]
+        alarming = [
+            each
+            for each in self.findings
+            if each.explains or (each.p is not None and each.p < FALSE_ALARMS / tests)
+        ]
         return sorted(alarming, key=lambda f: (CHECKS[f.check].unspecific, -f.gain))
 
     def finding(self, check: str) -> Finding | None:

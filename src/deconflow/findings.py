@@ -43,6 +43,8 @@ class Finding:
         What else was measured.
     reason : str
         Why it cannot tell, a key of :data:`REASONS`; empty if it can.
+    explains : bool
+        Whether it explains better than any other check what another one has objected to.
     """
 
     check: str
@@ -51,6 +53,7 @@ class Finding:
     columns: tuple[str, ...] = ()
     numbers: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    explains: bool = False
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Finding:

@@ -32,14 +32,12 @@ def with_causes(table: Table, findings: list[Finding]) -> list[Finding]:
 
 def _tried(table: Table, finding: Finding, usual: float) -> Finding:
     """Fit every alternative of one kind, and keep the best."""
-    best, gain = finding.numbers, 0.0
-    for numbers, noise in _alternatives(table, finding):
-        gained = _log_likelihood(table, noise) - usual
-        if gained > gain:
-            best, gain = {**finding.numbers, **numbers}, gained
-    if gain == 0.0:
+    fits = [(_log_likelihood(table, n), numbers) for numbers, n in _alternatives(table, finding)]
+    if not fits:
         return finding
-    return replace(finding, gain=gain, numbers=best)
+    best, numbers = max(fits, key=lambda fit: fit[0])
+    gain = best - usual
+    return replace(finding, gain=max(gain, 0.0), numbers=finding.numbers | (numbers if gain > 0 else {}))
 
 
 def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, float], Noise]]:
@@ -52,6 +50,9 @@ def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, fl
             yield {"best": factor}, noise.divide(torch.full((noise.dim,), 1 / factor).double())
     if not isinstance(noise, GaussianNoise):
         return
+    if finding.check == "swapped":
+        a, b = (table.names.index(name) for name in finding.columns)
+        yield {}, _exchanged(noise, a, b)
     if finding.check == "tails" and noise.diagonal and finding.numbers["heavier"]:
         for df in DEGREES_OF_FREEDOM:
             scale = noise.factor[0] if noise.shared else noise.factor
@@ -69,6 +70,13 @@ def _correlated(noise: GaussianNoise, a: int, b: int, rho: float) -> Noise:
     covariance[:, a, b] = covariance[:, b, a] = both
     covariance = covariance[0] if noise.shared else covariance
     return _restricted(gaussian(covariance=covariance), noise)
+
+
+def _exchanged(noise: GaussianNoise, a: int, b: int) -> Noise:
+    order = list(range(noise.dim))
+    order[a], order[b] = b, a
+    covariance = noise.covariance()[:, order][:, :, order]
+    return gaussian(covariance=covariance[0] if noise.shared else covariance).bind(len(noise))
 
 
 def _restricted(law: Noise, like: Noise) -> Noise:

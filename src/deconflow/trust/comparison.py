@@ -80,7 +80,8 @@ class Comparison:
         self._at_rows = np.einsum("n,np->p", weights, inside[:, 0])
         companions = self._weighed(inside)
         gram = companions.T @ companions
-        unit = np.sqrt(np.diag(gram)) + 1e-300
+        unit = np.sqrt(np.diag(gram))
+        unit[unit == 0] = 1.0
         values, vectors = np.linalg.eigh(gram / np.outer(unit, unit))
         used = values > SMALLEST_DIRECTION * max(values[-1], 1e-300)
         self._white = vectors[:, used] / np.sqrt(values[used]) / unit[:, None]

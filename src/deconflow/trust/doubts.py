@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from deconflow.certificate import Certificate
+from deconflow.copies import find_copies, keep_copies_together
 from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -20,6 +23,11 @@ ROWS_PER_PARAMETER = 10
 """Fewer rows per parameter of a single Gaussian are few."""
 FEWEST_ROWS = 100
 """With fewer, no statistical check is made."""
+
+SUSPECT = 0.05
+"""Once a test has objected to the noise, all that have such a p-value may be the reason."""
+NEAR_COPIES = 0.01
+"""A larger share of rows that all but repeat another one is no chance."""
 
 
 def find_doubts(
@@ -45,10 +53,10 @@ def find_doubts(
     seed
         Of the choice of rows and the simulation.
     """
-    found = [number_of_rows(data)]
+    found = [number_of_rows(data), copies(data)]
     if len(data) < FEWEST_ROWS:
         return tuple(found)
-    table = make_table(data, sample, names, working, seed)
+    table = make_table(keep_copies_together(data), sample, names, working, seed)
     found += [order(table, data), edges(table), outliers(table)]
     found += _about_noise(table, found)
     found += [test(table) for test in FIT_TESTS]
@@ -63,12 +71,30 @@ def number_of_rows(data: Observations) -> Finding:
     return Finding("rows", 0.0 if few else 1.0, 0.0, numbers=numbers)
 
 
+def copies(data: Observations) -> Finding:
+    """Do rows repeat others? This is no test either."""
+    if data.groups is not None:
+        return Finding("copies", reason="groups")
+    found = find_copies(data)
+    repeated = found.surprising or found.near_share > NEAR_COPIES
+    numbers = {"share": found.share if found.surprising else 0.0, "near": found.near_share}
+    gain = repeated * max(numbers.values()) * len(data) * np.log(len(data))
+    return Finding("copies", 0.0 if repeated else 1.0, float(gain), numbers=numbers)
+
+
 def _about_noise(table: Table, before: list[Finding]) -> list[Finding]:
-    """Test the noise; where a test speaks, fit what it suspects."""
+    """Test the noise; where a test objects, fit what may be the reason."""
     found = [test(table) for test in NOISE_TESTS]
-    alarming = Certificate(findings=tuple(before + found)).cautions
-    suspects = [each for each in found if each in alarming]
-    if suspects:
-        named = dict(zip(map(id, suspects), with_causes(table, suspects), strict=True))
-        found = [named.get(id(each), each) for each in found]
+    if any(each in found for each in Certificate(findings=tuple(before + found)).cautions):
+        found = _with_reason(table, found)
     return [found[0], Finding("jitter", reason="truth"), *found[1:]]
+
+
+def _with_reason(table: Table, found: list[Finding]) -> list[Finding]:
+    """Fit all alternatives that may be, and mark the one that explains most."""
+    suspects = [i for i, each in enumerate(found) if each.p is not None and each.p < SUSPECT]
+    for i, finding in zip(suspects, with_causes(table, [found[i] for i in suspects]), strict=True):
+        found[i] = finding
+    best = max(suspects, key=lambda i: found[i].gain)
+    found[best] = replace(found[best], explains=True)
+    return found
