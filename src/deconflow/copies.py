@@ -62,7 +62,7 @@ class Copies:
     ----------
     groups : array
         ``(N,)`` codes from zero, the same for rows that are equal in all that was measured, its
-        noise and its projection.
+        noise and its projection. Where far too many are equal, each of them is on its own.
     share : float
         Share of rows that have such a copy elsewhere.
     expected : float
