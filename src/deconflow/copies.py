@@ -46,8 +46,9 @@ NEAR_STEPS, WIDE_STEPS = 4, 40
 INFORMATIVE = 0.05
 """Columns without steps tell rows apart if fewer of the pairs that are equal elsewhere agree."""
 ROUNDING = 8 * np.finfo(np.float64).eps
-SAMPLE = 2000
-"""Rows whose neighbours are counted."""
+SAMPLE, MANY = 4000, 20_000
+"""Rows whose neighbours are counted, fewer in more columns, where each has more of them; and among
+how many rows those far away."""
 NEIGHBOURS, NEAR, NEAR_BY_CHANCE, OF_ERRORS = 30, 1e-3, 1e-3, 1e-3
 """A near copy is closer than this share of the distance to so many neighbours, or less where chance
 would make more than a thousandth of the rows such, and than this share of the error bars."""
@@ -61,7 +62,7 @@ class Copies:
     ----------
     groups : array
         ``(N,)`` codes from zero, the same for rows that are equal in all that was measured, its
-        noise and its projection.
+        noise and its projection. Where far too many are equal, each of them is on its own.
     share : float
         Share of rows that have such a copy elsewhere.
     expected : float
@@ -230,20 +231,30 @@ def _steps(gaps: Array, finest: Array) -> Array:
 
 
 def _by_chance(cells: Array, codes: Codes) -> float:
-    """Pairs of all rows in one cell, from those of some rows with their neighbours."""
-    n_rows = len(cells)
-    _, first, sizes = np.unique(codes, return_index=True, return_counts=True)
-    some = np.random.default_rng(0).permutation(n_rows)[:SAMPLE]
-    radii = [0.5, NEAR_STEPS + 0.5, WIDE_STEPS + 0.5]
-    counted = _tree(cells[first]).count_neighbors(
-        _tree(cells[some]), radii, p=np.inf, weights=(sizes.astype(float), np.ones(len(some)))
-    )
-    near, wide = (counted[1:] - counted[0]) * n_rows / len(some) / 2
+    """Pairs of all rows in one cell, from those of some rows with their neighbours.
+
+    Far ones are so many that some of the rows are enough to count them, and all take a minute.
+    """
+    order = np.random.default_rng(0).permutation(len(cells))
+    some, many = order[: max(1, SAMPLE // cells.shape[1])], order[:MANY]
+    near = _pairs_within(NEAR_STEPS, cells, codes, some) * len(cells) / 2
     if near == 0:
         return 0.0
+    share = len(many) / len(cells)
+    wide = _pairs_within(WIDE_STEPS, cells[many], codes[many], some=np.arange(len(some)))
     ratio = (2 * WIDE_STEPS + 1) / (2 * NEAR_STEPS + 1)
-    growth = np.clip(wide / near - 1, ratio, ratio ** cells.shape[1])
-    return float(near / (growth - 1))
+    growth = wide / share * len(cells) / 2 / near - 1
+    return float(near / (np.clip(growth, ratio, ratio ** cells.shape[1]) - 1))
+
+
+def _pairs_within(steps: int, cells: Array, codes: Codes, some: Codes) -> float:
+    """Count the rows of other cells, up to so many steps away, that some rows have on average."""
+    _, first, sizes = np.unique(codes, return_index=True, return_counts=True)
+    same, within = _tree(cells[first]).count_neighbors(
+        _tree(cells[some]), [0.5, steps + 0.5], p=np.inf,
+        weights=(sizes.astype(float), np.ones(len(some))),
+    )  # fmt: skip
+    return float(within - same) / len(some)
 
 
 def _tree(points: Array) -> cKDTree:
