@@ -93,10 +93,11 @@ class Certificate:
         What names a cause comes before what says only that something does not fit; causes are in
         the order of the log-likelihood that they would gain.
         """
-        tests = sum(each.p is not None for each in self.findings)
+        made = [each for each in self.findings if each.p is not None]
+        tests = max(1, sum(not CHECKS[each.check].counts for each in made))
         alarming = [
             each
-            for each in self.findings
+            for each in made
             if each.explains or (each.p is not None and each.p < FALSE_ALARMS / tests)
         ]
         return sorted(alarming, key=lambda f: (CHECKS[f.check].unspecific, -f.gain))

@@ -80,6 +80,8 @@ class Check:
         Says what was measured beside the p-value.
     unspecific : bool
         Whether it says that something is wrong, but not what.
+    counts : bool
+        Whether it counts rather than tests: then its p-value is 0 or 1.
     """
 
     name: str
@@ -87,12 +89,15 @@ class Check:
     caution: Callable[[Finding], str]
     value: Callable[[Finding], str] | None = None
     unspecific: bool = False
+    counts: bool = False
 
     def figure(self, finding: Finding) -> str:
         """Say what was measured, or why it was not."""
         if finding.p is None:
             return f"cannot tell: {REASONS.get(finding.reason, finding.reason)}"
         value = "" if self.value is None else self.value(finding)
+        if self.counts:
+            return value
         return f"{value}{'; ' if value else ''}p {finding.p:.2g}"
 
 
@@ -229,11 +234,11 @@ def _joint_caution(finding: Finding) -> str:
 CHECKS = {
     "rows": Check(
         "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
-        lambda f: f"{f.numbers['rows']:.0f}",
+        lambda f: f"{f.numbers['rows']:.0f}", counts=True,
     ),
     "copies": Check(
         "copies", "rows that repeat another one, more often than chance allows", _copies_caution,
-        lambda f: f"{f.numbers['share']:.1%} of rows",
+        lambda f: f"{f.numbers['share']:.1%} of rows", counts=True,
     ),
     "order": Check(
         "neighbouring rows", "whether they are alike; independent rows are not", _order_caution,
@@ -267,6 +272,13 @@ CHECKS = {
     "dependence": Check(
         "truth and its error", "whether the truth goes with the size of its error",
         _dependence_caution, lambda f: f"most in {_listed(f)}",
+    ),
+    "model": Check(
+        "a plain mixture", "what one that BIC chooses gains in log p(w) over the model",
+        lambda f: f"a mixture of {f.numbers['components']:.0f} Gaussians fits the rows better by "
+        f"{f.gain:.0f} nats: the model is too simple, or its fit did not end well. Allow it more, "
+        "or use Deconvolver",
+        lambda f: f"{f.gain:.1f} nats with {f.numbers['components']:.0f} components",
     ),
     "columns": Check(
         "columns", "simulated values against real ones, column by column", _columns_caution,

@@ -123,8 +123,9 @@ class GaussianMixture:
             turned = (self._roots[(*row, which)] @ white[..., None])[..., 0]
             return self.means[(*row, which)] + turned
         drawn = np.empty((n, self.dim))
-        for k in np.unique(which):
-            mine = which == k
+        order = np.argsort(which, kind="stable")  # averages may have thousands of components
+        numbers, first = np.unique(which[order], return_index=True)
+        for k, mine in zip(numbers, np.split(order, first[1:]), strict=True):
             drawn[mine] = self.means[k] + white[mine] @ self._roots[k].T
         return drawn
 

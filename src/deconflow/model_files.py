@@ -25,12 +25,21 @@ RENAMED = {"members": "n_members", "folds": "n_folds"}
 """Parameters that models of version 0.1 know by another name."""
 
 NUMBER, NUMBERS = (float, None), [(float, None)]
+SAVED_FINDING = {
+    "check": str,
+    "p?": NUMBER,
+    "gain?": float,
+    "columns?": [str],
+    "numbers?": {str: float},
+    "reason?": str,
+    "explains?": bool,
+}
 PARTS_OF_CERTIFICATE = {
     "float | None": NUMBER,
     "int | None": (int, None),
     "bool | None": (bool, None),
     "tuple[float, float] | None": ([float, float], None),
-    "dict[str, float]": {str: float},
+    "tuple[Finding, ...]": [SAVED_FINDING],
 }
 SAVED_CERTIFICATE = {
     f"{part.name}?": PARTS_OF_CERTIFICATE[str(part.type)] for part in fields(Certificate)

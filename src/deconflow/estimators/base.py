@@ -18,7 +18,9 @@ from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
+from deconflow.certificate import Certificate
 from deconflow.estimators.bands import Band, told_apart
+from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
@@ -37,6 +39,7 @@ from deconflow.frames import (
     refuse_other_units,
 )
 from deconflow.guests import as_guest
+from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
@@ -233,6 +236,33 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         data = self._observe(w, noise, projection)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
+    def certify(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
+        random_state: int = 0,
+    ) -> Certificate:
+        """Say how far to trust this fit, from the rows that it was fitted to.
+
+        Simulated rows are held against the real ones, other laws of the noise against the one that
+        was said, and the rows are looked at: :doc:`/certificate`. Nothing of the fit changes.
+
+        Parameters
+        ----------
+        w, noise, projection, sample_weight, groups
+            As for :meth:`fit`.
+        random_state
+            Seed of the simulation.
+        """
+        check_seed(random_state)
+        data = self._observe(w, noise, projection, sample_weight, groups).with_weight()
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return certified(self, data, random_state)
+
     def condition(
         self,
         values: ArrayLike,
@@ -343,6 +373,18 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing_values
         return tags
+
+    @property
+    def _measured_names(self) -> list[str]:
+        """Names of the measured columns."""
+        given = getattr(self, "feature_names_in_", self._column_names)
+        if given is None or len(given) != self.n_features_in_:
+            return [f"w{d}" for d in range(self.n_features_in_)]
+        return [str(name) for name in given]
+
+    def _working_mixture(self) -> GaussianMixture | None:
+        """Return a single Gaussian mixture that fits the rows, if there is one."""
+        return None
 
     @property
     def _names(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import cpus
 from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, make_plan
+from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
+from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.replicates import Blend, Replicates
@@ -145,8 +147,16 @@ class Deconvolver(DensityEstimator):
             refuse_far(ready, torch.float32)
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)
+        self._take_certificate(certified(self, data, seed))
         for warning in self.certificate_.warnings:
             warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
+
+    def _take_certificate(self, certificate: Certificate) -> None:
+        self.certificate_ = certificate
+        self._fitted = replace(self._fitted, certificate=certificate)
+
+    def _working_mixture(self) -> GaussianMixture | None:
+        return self._in_units(self._fitted.proposing)
 
     @property
     def mixtures_(self) -> list[GaussianMixture]:

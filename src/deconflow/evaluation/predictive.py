@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import kstest
 
 from deconflow._types import Array
 from deconflow.noise import Noise
@@ -42,12 +41,6 @@ def predictive_ranks(
         below += (_simulated(model, bound, count, rng) < w).sum(0)
     shares = (below + rng.uniform(size=w.shape)) / (n_draws + 1)
     return np.where(np.isnan(w), np.nan, shares)
-
-
-def rank_gaps(ranks: Array) -> tuple[Array, Array]:
-    """Largest gap between each column's ranks and uniform ones, with its p-value, each ``(D,)``."""
-    tests = [kstest(column[~np.isnan(column)], "uniform") for column in ranks.T]
-    return np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests])
 
 
 def _simulated(model: Any, noise: Noise, count: int, rng: np.random.Generator) -> Array:

@@ -88,7 +88,7 @@ def fit(
             if method == "auto" and not (quiet or model.quick):
                 note(PATIENCE)
             seconds = _fit(model, rows, f"fitting {method}", quiet)
-            certificate = _checked(model, rows, found)
+            certificate = _certificate(model, rows)
             about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
             save(model, output, found, about | {"certificate": certificate.as_dict()})
         say(*f"{model.describe()}\n{certificate.in_words()}".splitlines())
@@ -111,11 +111,12 @@ def _has_bars(model: Any) -> bool:
     return "verbose" in given and not single
 
 
-def _checked(model: Any, rows: Measurements, columns: Columns) -> Certificate:
-    from deconflow.evaluation import check_fit
-
-    assert rows.noise is not None
-    return check_fit(model, rows.w, rows.noise, columns.names)
+def _certificate(model: Any, rows: Measurements) -> Certificate:
+    """Return the certificate that the fit has made, or make one."""
+    own = getattr(model, "certificate_", None)
+    if own is not None:
+        return own
+    return model.certify(rows.w, noise=rows.noise, groups=rows.groups)
 
 
 def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def _tried(table: Table, finding: Finding, usual: float) -> Finding:
         return finding
     best, numbers = max(fits, key=lambda fit: fit[0])
     gain = best - usual
-    return replace(finding, gain=max(gain, 0.0), numbers=finding.numbers | (numbers if gain > 0 else {}))
+    return replace(
+        finding, gain=max(gain, 0.0), numbers=finding.numbers | (numbers if gain > 0 else {})
+    )
 
 
 def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, float], Noise]]:

@@ -12,10 +12,10 @@ from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.trust.causes import with_causes
-from deconflow.trust.fit_tests import FIT_TESTS
 from deconflow.trust.noise_tests import NOISE_TESTS
 from deconflow.trust.outliers import outliers
 from deconflow.trust.row_tests import edges, order
+from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, too_simple
 from deconflow.trust.table import Sampler, Table, make_table
 from deconflow.xd import n_parameters
 
@@ -36,6 +36,7 @@ def find_doubts(
     names: list[str],
     *,
     working: GaussianMixture | None = None,
+    log_p: LogLikelihood | None = None,
     seed: int = 0,
 ) -> tuple[Finding, ...]:
     """Check a fit and the rows that it was made of.
@@ -50,17 +51,28 @@ def find_doubts(
         Names of the measured columns.
     working
         A Gaussian mixture that fits the rows under their noise; None to fit one.
+    log_p
+        Gives the model's ``log p(w)`` of rows, to compare it with that mixture; None for a model
+        that was compared with others already.
     seed
         Of the choice of rows and the simulation.
     """
+    data = _without_groups_of_copies(data)
     found = [number_of_rows(data), copies(data)]
     if len(data) < FEWEST_ROWS:
         return tuple(found)
-    table = make_table(keep_copies_together(data), sample, names, working, seed)
+    alone = keep_copies_together(data)
+    table = make_table(alone, sample, names, working, seed)
+    of_model = [test(table) for test in FIT_TESTS]
+    if log_p is not None:
+        found.append(too_simple(table, log_p))
+        if found[-1] in Certificate(findings=tuple(found)).cautions:
+            # What the noise is like, only a density that fits the rows can say.
+            better = table.in_units
+            table = make_table(alone, better.sample, names, better, seed)
     found += [order(table, data), edges(table), outliers(table)]
     found += _about_noise(table, found)
-    found += [test(table) for test in FIT_TESTS]
-    return tuple(found)
+    return (*found, *of_model)
 
 
 def number_of_rows(data: Observations) -> Finding:
@@ -69,6 +81,17 @@ def number_of_rows(data: Observations) -> Finding:
     few = len(data) < ROWS_PER_PARAMETER * parameters
     numbers = {"rows": len(data), "columns": data.dim, "parameters": parameters}
     return Finding("rows", 0.0 if few else 1.0, 0.0, numbers=numbers)
+
+
+def _without_groups_of_copies(data: Observations) -> Observations:
+    """Forget groups that nobody has named: copies that a fit keeps together by itself."""
+    alone = replace(data, groups=None)
+    own = keep_copies_together(alone).group_codes()
+    given = data.group_codes()
+    if own is None or given is None:
+        return data
+    kinds = [len(np.unique(codes, axis=0)) for codes in (own, given, np.column_stack([own, given]))]
+    return alone if len(set(kinds)) == 1 else data
 
 
 def copies(data: Observations) -> Finding:

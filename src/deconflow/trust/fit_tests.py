@@ -11,10 +11,31 @@ from scipy.stats import rankdata
 from deconflow._types import Array
 from deconflow.findings import Finding
 from deconflow.trust.comparison import of_smallest, two_sided
+from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 from deconflow.trust.table import Table
+from deconflow.xd import expectation, lay_out, n_parameters
 
+LogLikelihood = Callable[[Observations], Array]
+"""Gives ``log p(w)`` of each row."""
 DEGREES = (1, 2, 3, 4, 5)
 """Polynomials of a probability: shift, spread, lean and finer shape (Neyman's smooth test)."""
+
+
+def too_simple(table: Table, log_p: LogLikelihood) -> Finding:
+    """Does a mixture that BIC has chosen fit the rows better than the model?
+
+    Its parameters, which were fitted to these very rows, are taken off; what is left is a ratio of
+    likelihoods, of which chance makes one above ``c`` with probability ``1 / c`` at most.
+    """
+    rows = table.original
+    mixture = table.in_units
+    better = lay_out(rows, Standardiser.of_mixture(mixture, rows))
+    of_mixture = expectation(better.units.mixture_to_standard(mixture), better, moments=False)
+    parameters = n_parameters(mixture.n_components, mixture.dim)
+    gain = float(table.weights @ (of_mixture.log_p - log_p(rows))) - parameters
+    numbers = {"components": float(mixture.n_components)}
+    return Finding("model", float(np.exp(-max(gain, 0.0))), max(gain, 0.0), numbers=numbers)
 
 
 def columns(table: Table) -> Finding:

@@ -172,10 +172,14 @@ class _Sums:
         self.by_covariance += q[..., None, None] * g
         # A factor on the noise moves the mean of a part, too.
         by_size = np.einsum("ncij,nij->nc", g, np.broadcast_to(covariance, (len(g), *g.shape[2:])))
-        by_size += np.einsum("ncm,nm->nc", t, np.broadcast_to(rows.shifts[:, part.part], t[:, 0].shape))
+        by_size += np.einsum(
+            "ncm,nm->nc", t, np.broadcast_to(rows.shifts[:, part.part], t[:, 0].shape)
+        )
         self.by_size += q * by_size
-        mean = (np.einsum("nij,ncj->nci", np.broadcast_to(covariance, part.precision.shape), t)
-                + rows.shifts[:, None, part.part]) / self.sd[:, None]
+        mean = (
+            np.einsum("nij,ncj->nci", np.broadcast_to(covariance, part.precision.shape), t)
+            + rows.shifts[:, None, part.part]
+        ) / self.sd[:, None]
         left = covariance - covariance @ part.precision @ covariance
         variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(self.sd))[:, None]
         self.skewness += q[..., None] * (mean**3 + 3 * mean * (variance - 1))

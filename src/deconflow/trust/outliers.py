@@ -107,9 +107,7 @@ def _weighed_steps(
 
 def _only(mixture: GaussianMixture, kept: NDArray[np.int64]) -> GaussianMixture:
     weights = mixture.weights[kept]
-    return GaussianMixture(
-        weights / weights.sum(), mixture.means[kept], mixture.covariances[kept]
-    )
+    return GaussianMixture(weights / weights.sum(), mixture.means[kept], mixture.covariances[kept])
 
 
 def _log_volume(data: Observations) -> float:

@@ -49,6 +49,8 @@ class Table:
         Names of the measured columns.
     units : Standardiser
         The change to standard units.
+    original : Observations
+        The rows in the units of the data.
     """
 
     data: Observations
@@ -56,6 +58,12 @@ class Table:
     mixture: GaussianMixture
     names: list[str]
     units: Standardiser
+    original: Observations
+
+    @property
+    def in_units(self) -> GaussianMixture:
+        """The lens, in the units of the data."""
+        return self.units.mixture_from_standard(self.mixture)
 
     @property
     def weights(self) -> Array:
@@ -135,7 +143,7 @@ def make_table(
         v = units.to_standard(torch.from_numpy(sample(draws * len(data), seed)))
         for each in v.reshape(draws, len(data), -1):
             values.append(ready.remeasure(each).w.numpy())
-    return Table(ready, Rows.of(ready, values), mixture, names, units)
+    return Table(ready, Rows.of(ready, values), mixture, names, units, data)
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:

@@ -1,0 +1,53 @@
+"""The certificate of any estimator: what its fit knows of itself, and what checks of it find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from deconflow.certificate import LOW_SIZE, Certificate
+from deconflow.observations import Observations
+from deconflow.trust import find_doubts
+
+SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
+
+
+def certified(model: Any, data: Observations, seed: int) -> Certificate:
+    """Add checks of the model and of its rows to what the fit knows of itself."""
+    own = getattr(model, "certificate_", None)
+    findings = find_doubts(
+        data, model.density_.sample, model._measured_names,
+        working=model._working_mixture(),
+        log_p=None if own is not None else lambda rows: model.density_.log_marginal(rows).log_p,
+        seed=seed,
+    )  # fmt: skip
+    return replace(_of_fitted_rows(model, data) if own is None else own, findings=findings)
+
+
+def _of_fitted_rows(model: Any, data: Observations) -> Certificate:
+    """Say how a model does on rows that it has seen; an exact ``log p(w)`` is that of all rows."""
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))
+    some = data[order[:SCORED_ROWS]]
+    estimate = model.density_.log_marginal(some)
+    scores = estimate.log_p
+    if len(some) < len(data) and not estimate.error.any():
+        scores = model.density_.log_marginal(data).log_p
+    return Certificate(
+        fitted=float(scores.mean()),
+        fitted_error=float(scores.std() / np.sqrt(len(scores))),
+        fitted_rows=len(scores),
+        fitted_of=len(data),
+        converged=getattr(model, "converged_", None),
+        posterior_size=_posterior_size(model, some[:POSTERIOR_ROWS]),
+    )
+
+
+def _posterior_size(model: Any, data: Observations) -> tuple[float, float] | None:
+    """Median effective sample size of posteriors, and the share that is low; None if exact."""
+    sizes = model.density_.posterior(data, n_samples=10).effective_sample_size
+    if np.isinf(sizes).all():
+        return None
+    return float(np.median(sizes)), float(np.mean(sizes < LOW_SIZE))
