@@ -184,8 +184,8 @@ def _edges_caution(finding: Finding) -> str:
     side = "above" if finding.numbers["upper"] else "below"
     return (
         f"the values of {_listed(finding)} end at {finding.numbers['edge']:.4g}, where the model "
-        f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off. The "
-        "answer is that of the rows which are left; use a complete sample"
+        f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off. "
+        "The answer is that of the rows which are left; use a complete sample"
     )
 
 

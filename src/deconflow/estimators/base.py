@@ -16,9 +16,9 @@ from torch import Tensor
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
+from deconflow.certificate import Certificate
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
-from deconflow.certificate import Certificate
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity

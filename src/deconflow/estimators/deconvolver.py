@@ -114,6 +114,7 @@ class Deconvolver(DensityEstimator):
     """
 
     density_: FittedDensity
+    _fitted: Fitted
 
     def __init__(
         self,

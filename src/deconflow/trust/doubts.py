@@ -12,10 +12,10 @@ from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.trust.causes import with_causes
+from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, too_simple
 from deconflow.trust.noise_tests import NOISE_TESTS
 from deconflow.trust.outliers import outliers
 from deconflow.trust.row_tests import edges, order
-from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, too_simple
 from deconflow.trust.table import Sampler, Table, make_table
 from deconflow.xd import n_parameters
 
@@ -76,10 +76,14 @@ def find_doubts(
 
 
 def number_of_rows(data: Observations) -> Finding:
-    """Are there enough rows for a single Gaussian? This is no test, and its p-value 0 or 1."""
+    """Look whether rows suffice for a single Gaussian: no test, so its p-value is 0 or 1."""
     parameters = n_parameters(1, data.latent_dim)
     few = len(data) < ROWS_PER_PARAMETER * parameters
-    numbers = {"rows": len(data), "columns": data.dim, "parameters": parameters}
+    numbers = {
+        "rows": float(len(data)),
+        "columns": float(data.dim),
+        "parameters": float(parameters),
+    }
     return Finding("rows", 0.0 if few else 1.0, 0.0, numbers=numbers)
 
 
@@ -95,7 +99,7 @@ def _without_groups_of_copies(data: Observations) -> Observations:
 
 
 def copies(data: Observations) -> Finding:
-    """Do rows repeat others? This is no test either."""
+    """Look whether rows repeat others: no test either."""
     if data.groups is not None:
         return Finding("copies", reason="groups")
     found = find_copies(data)

@@ -1,4 +1,4 @@
-"""Does the model foretell what was measured? And does the truth depend on its error?"""
+"""Whether the model foretells what was measured, and whether the truth depends on its error."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.stats import rankdata
 
 from deconflow._types import Array
 from deconflow.findings import Finding
-from deconflow.trust.comparison import of_smallest, two_sided
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
+from deconflow.trust.comparison import of_smallest, two_sided
 from deconflow.trust.table import Table
 from deconflow.xd import expectation, lay_out, n_parameters
 
@@ -23,7 +23,7 @@ DEGREES = (1, 2, 3, 4, 5)
 
 
 def too_simple(table: Table, log_p: LogLikelihood) -> Finding:
-    """Does a mixture that BIC has chosen fit the rows better than the model?
+    """Hold a mixture that BIC has chosen against the model, on the same rows.
 
     Its parameters, which were fitted to these very rows, are taken off; what is left is a ratio of
     likelihoods, of which chance makes one above ``c`` with probability ``1 / c`` at most.
@@ -52,7 +52,7 @@ def columns(table: Table) -> Finding:
 
 
 def joint(table: Table) -> Finding:
-    """Compare ranks of ``log p(w)``: are unusual rows as frequent as they should be?"""
+    """Compare ranks of ``log p(w)``: whether unusual rows are as frequent as they should be."""
     log_p = table.view.log_p
     simulated = np.sort(log_p[:, 1:], axis=None)
     rank = (np.searchsorted(simulated, log_p) + 0.5) / (simulated.size + 1)
@@ -61,7 +61,7 @@ def joint(table: Table) -> Finding:
 
 
 def dependence(table: Table) -> Finding:
-    """Do place and spread of the truth go with the size of the error?"""
+    """Look whether place and spread of the truth go with the size of the error."""
     if not table.by_row:
         return Finding("dependence", reason="alike")
     sd = np.broadcast_to(table.rows.sd, table.rows.seen.shape)

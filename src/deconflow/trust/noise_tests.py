@@ -26,7 +26,7 @@ LARGEST_LOG_RATIO = 50.0
 
 
 def factor(table: Table) -> Finding:
-    """Are all errors larger or smaller than said?"""
+    """Look whether all errors are larger or smaller than said."""
     if not table.by_row:
         return Finding("factor", reason="alike")
     sums = table.sums([table.view.by_size])
@@ -39,7 +39,7 @@ def factor(table: Table) -> Finding:
 
 
 def tails(table: Table) -> Finding:
-    """Is the noise heavier or lighter in its tails than said?"""
+    """Look whether the noise is heavier or lighter in its tails than said."""
     sums = table.sums([_wider(table)])
     z = float(sums.z[0]) / CALM
     if np.isnan(z):
@@ -48,7 +48,7 @@ def tails(table: Table) -> Finding:
 
 
 def skewness(table: Table) -> Finding:
-    """Does the noise lean to one side?"""
+    """Look whether the noise leans to one side."""
     return _worst(
         table, "skewness", [(d,) for d in range(len(table.names))],
         lambda each: table.view.skewness[..., each[0]], CALM,
@@ -56,7 +56,7 @@ def skewness(table: Table) -> Finding:
 
 
 def correlation(table: Table) -> Finding:
-    """Do the errors of two columns of a row go together?"""
+    """Look whether the errors of two columns of a row go together."""
     sd = table.rows.sd
     return _worst(
         table, "correlation", list(combinations(range(len(table.names)), 2)),
@@ -66,9 +66,11 @@ def correlation(table: Table) -> Finding:
 
 
 def swapped(table: Table) -> Finding:
-    """Do two columns have each other's errors?"""
+    """Look whether two columns have each other's errors."""
     dim = len(table.names)
-    pairs = [] if dim > MOST_COLUMNS_TO_SWAP else list(combinations(range(dim), 2))
+    pairs: list[tuple[int, ...]] = []
+    if dim <= MOST_COLUMNS_TO_SWAP:
+        pairs = list(combinations(range(dim), 2))
     complete = [pair for pair in pairs if table.rows.seen[:, pair].all()]
 
     def gain(pair: tuple[int, ...]) -> Array:
@@ -87,7 +89,9 @@ def _wider(table: Table) -> Array:
         for size in TAIL_FACTORS:
             factors = np.where(np.arange(dim) == d, size, 1.0)
             wide = log_p(table.mixture, table.rows.stretched(factors)) - table.view.log_p
-            missing = np.log(size) * ~table.rows.seen[:, d]  # its idle variance was stretched, too
+            missing = np.log(size) * np.logical_not(
+                table.rows.seen[:, d]
+            )  # its idle variance was stretched, too
             ratio += _ratio(wide + missing[:, None]) / len(TAIL_FACTORS)
         total += np.log1p(TAIL_SHARE * (ratio - 1))
     return total

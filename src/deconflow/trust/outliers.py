@@ -1,4 +1,4 @@
-r"""Are some rows of another kind: spread out evenly, where the others have left nothing?
+r"""Rows of another kind: spread out evenly, where the others have left nothing.
 
 A few rows far out make a mixture spend a component on them that is far wider than all the others
 together. Such components are exchanged for an even background over the range of the data,
@@ -6,8 +6,8 @@ together. Such components are exchanged for an even background over the range of
 .. math:: p(w) = (1 - \epsilon) \, p_{\text{rest}}(w) + \epsilon / \text{volume},
 
 which has fewer parameters. Where that is more likely all the same, the rows are outliers rather
-than the tail of the truth; by chance a likelihood is ``c`` times as large with probability ``1 / c``
-at most.
+than the tail of the truth; by chance a likelihood is ``c`` times as large with probability
+``1 / c`` at most.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDS, STEPS = 20, 3
 
 
 def outliers(table: Table) -> Finding:
-    """Would an even background explain rows far out better than a wide component?"""
+    """Look whether an even background explains rows far out better than a wide component."""
     if table.data.observed is not None or table.data.projection is not None:
         return Finding("outliers", reason="incomplete")
     wide = wide_components(table.mixture)
@@ -96,10 +96,10 @@ def _weighed_steps(
     rows = prepared.rows
     if rows.weights is not None:
         weights = weights * rows.weights
-    blocks = [
-        replace(block, omega=np.ascontiguousarray(weights if block.index is None else weights[block.index]))
-        for block in rows.blocks
-    ]  # fmt: skip
+    blocks = []
+    for block in rows.blocks:
+        mine = weights if block.index is None else weights[block.index]
+        blocks.append(replace(block, omega=np.ascontiguousarray(mine)))
     constraints = FitSettings(mixture.n_components, floor=FLOOR).constraints(prepared)
     stopping = Stopping(tol=1e-9, max_iter=STEPS, accelerate=True)
     return em(mixture, replace(rows, blocks=blocks, weights=weights), constraints, stopping).mixture

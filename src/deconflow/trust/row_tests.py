@@ -1,4 +1,4 @@
-"""Are the rows what they should be: independent, complete at their edges, all of one kind?"""
+"""Whether the rows are what they should be: independent, and complete at their edges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SORTED = 0.98
 
 
 def order(table: Table, data: Observations) -> Finding:
-    """Are neighbouring rows alike? ``data`` are all rows, in the order of the table."""
+    """Look whether neighbouring rows are alike; ``data`` are all rows, in the table's order."""
     if data.groups is not None:
         return Finding("order", reason="groups")
     if _sorted(data):
@@ -78,7 +78,7 @@ def _sorted(data: Observations) -> bool:
 
 
 def edges(table: Table) -> Finding:
-    """Do simulated values go on where the real ones end?
+    """Look whether simulated values go on where the real ones end.
 
     If the model is right, the expected number of values beyond the outermost of as many is an
     exponential number of mean one.
