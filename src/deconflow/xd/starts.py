@@ -1,5 +1,6 @@
 r"""Where EM starts: k-means or random rows, of those that say something about the truth.
 
+Rows that miss values count by a draw from what one Gaussian says of their truth.
 Components start as wide as their noisy rows, noise included. Starts with the noise subtracted
 converge as fast, but to densities of more spikes: on moons twice as far from the truth.
 """
@@ -59,10 +60,13 @@ class Starter:
         telling = _telling(some)
         some, telling = some[telling.any(-1)], telling[telling.any(-1)]
         self.points = rows.units.observations(some).w.numpy()
-        if data.observed is not None or data.projection is not None:
-            self.points = _one_gaussian(some, rows.units, self.floor)
+        if data.observed is not None:
+            # Means of rows that miss a value lie on a line, across clumps: EM got stuck there.
+            self.points = _one_gaussian(some, rows.units, self.floor).sample(1, 0)[:, 0]
+        elif data.projection is not None:
+            self.points = _one_gaussian(some, rows.units, self.floor).mean
         elif not telling.all():
-            guesses = _one_gaussian(some, rows.units, self.floor)
+            guesses = _one_gaussian(some, rows.units, self.floor).mean
             self.points = np.where(telling.numpy(), self.points, guesses)
 
     def make(self, n_components: int, method: str, rng: np.random.RandomState) -> GaussianMixture:
@@ -129,8 +133,8 @@ def _telling(some: Observations) -> torch.Tensor:
     return seen & (share >= LEAST_SHARE * usual)
 
 
-def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) -> Array:
-    """Posterior means under one Gaussian, for rows that do not show all of the truth."""
+def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) -> GaussianMixture:
+    """Posteriors under one Gaussian, for rows that do not show all of the truth."""
     rows = lay_out(some, units)
     start = GaussianMixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
     start = GaussianMixture(
@@ -138,7 +142,7 @@ def _one_gaussian(some: Observations, units: Standardiser, floor: Array | None) 
     )
     settings = Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1)
     fitted = em(start, rows, Constraints.free(1, floor), settings).mixture
-    return posterior(fitted, units.observations(some)).mean
+    return posterior(fitted, units.observations(some))
 
 
 def _spread_out(n: int, most: int) -> NDArray[np.int64]:
