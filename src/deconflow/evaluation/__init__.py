@@ -5,11 +5,13 @@ from deconflow.evaluation.check import check_fit
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps, simulate_like
+from deconflow.evaluation.row_p_values import UnusualRows, row_p_values, unusual_rows
 
 __all__ = [
     "FEWEST_POINTS",
     "Estimate",
     "HeldOut",
+    "UnusualRows",
     "certify",
     "check_fit",
     "estimate_log_likelihood",
@@ -17,5 +19,7 @@ __all__ = [
     "pareto_k",
     "predictive_ranks",
     "rank_gaps",
+    "row_p_values",
     "simulate_like",
+    "unusual_rows",
 ]
