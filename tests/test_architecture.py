@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "deconflow"
 ESTIMATORS = list(estimators.ESTIMATORS.values())
 QUERIES = (
-    "fit", "score_samples", "score_observations", "estimate_observations", "score", "sample",
-    "posterior", "condition", "marginal", "band", "save", "load",
+    "fit", "score_samples", "score_observations", "estimate_observations", "p_values", "score",
+    "sample", "posterior", "condition", "marginal", "band", "save", "load",
 )  # fmt: skip
 HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
 

@@ -445,6 +445,7 @@ SEEDED = {
     "fit": lambda m, seed: fit(random_state=seed),
     "sample": lambda m, seed: m.sample(2, random_state=seed),
     "score": lambda m, seed: m.score_observations(W, 0.1, random_state=seed),
+    "p_values": lambda m, seed: m.p_values(W, 0.1, random_state=seed),
     "posterior": lambda m, seed: m.posterior(W, 0.1, random_state=seed),
     "condition": lambda m, seed: m.condition([[1.0]], [0], random_state=seed),
     "marginal": lambda m, seed: m.marginal([0]).sample(2, random_state=seed),

@@ -87,6 +87,7 @@ def answers(model, w, noise):
     asked = [
         model.score_samples(w),
         model.score_observations(w, noise=noise),
+        model.p_values(w, noise=noise),
         model.sample(5, random_state=1),
         posterior.mean,
         posterior.sample(2, random_state=0),

@@ -493,6 +493,7 @@ def test_groups_change_folds():
 QUERIES = {
     "score_samples": lambda m: m.score_samples([[0.0]]),
     "score_observations": lambda m: m.score_observations([[0.0]], noise=0.1),
+    "p_values": lambda m: m.p_values([[0.0]], noise=0.1),
     "estimate_observations": lambda m: m.estimate_observations([[0.0]], noise=0.1),
     "score": lambda m: m.score([[0.0]], noise=0.1),
     "sample": lambda m: m.sample(3),

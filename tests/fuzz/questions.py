@@ -25,6 +25,11 @@ QUESTIONS = (
         "answer = model.score_observations({given}, " + SEEDED + ")",
         "(len(w),)",
     ),
+    (
+        "p_values",
+        "answer = model.p_values({given}, n_draws={count}, random_state={state})",
+        "(len(w),)",
+    ),
     ("estimate_observations", "answer = model.estimate_observations({given})", ""),
     ("score", "answer = model.score({given})", "()"),
     ("sample", "answer = model.sample({count}, random_state={state})", "(3, model.n_latent_)"),

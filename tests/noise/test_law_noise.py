@@ -27,6 +27,7 @@ from deconflow.noise import (
     student_t,
     uniform,
 )
+from deconflow.randomness import isolated_rng
 
 N, K = 6, 3
 RNG = np.random.default_rng(0)
@@ -673,3 +674,28 @@ def test_a_law_without_moments_is_refused_in_words():
 
     with pytest.raises(ValueError, match="knows its mean and variance; got a TransformedDist"):
         from_law(late, rate=rows(2)).covariance()
+
+
+@pytest.mark.parametrize("name", PER_ROW)
+def test_uniform_numbers_make_the_law(name):
+    """A share of draws lies below the value that this share makes."""
+    noise, draws = PER_ROW[name](1), 20_000
+    shares = np.array([0.001, 0.1, 0.3, 0.5, 0.8, 0.999])
+    shares = np.broadcast_to(shares[:, None, None], (len(shares), N, 1))
+    made = noise.from_uniform(shares)
+    if name in ("gumbel", "mixture"):
+        assert made is None
+        return
+    with isolated_rng(0):
+        drawn = noise.sample(draws).numpy()
+    below = (drawn[None] <= made[:, None]).mean(1)
+    assert (np.abs(below - shares) < 4.5 * np.sqrt(0.25 / draws)).all()
+    halved = noise.divide(torch.tensor([2.0])).from_uniform(shares)
+    np.testing.assert_allclose(halved, made / 2)
+
+
+def test_uniform_numbers_make_correlated_noise():
+    noise = gaussian(covariance=covariances(3))
+    made = noise.from_uniform(np.random.default_rng(0).uniform(size=(50_000, N, 3)))
+    for row in range(N):
+        np.testing.assert_allclose(np.cov(made[:, row].T), noise.covariance()[row], atol=0.1)

@@ -169,6 +169,34 @@ def test_score(folder):
     assert output.split(";")[0].endswith(succeed("score", "model", "stars.csv", "-q").split(";")[0])
 
 
+def test_score_says_how_unusual_rows_are(folder):
+    """P-values are those of the library, whatever the chunks; the last line counts them."""
+    table = catalogue()
+    x = np.array(table["x"]).copy()
+    x[[3, 17]] = np.inf, 1e3
+    table = table.set_column(table.column_names.index("x"), "x", pa.array(x))
+    (folder / "odd.csv").write_text(text(table))
+    outputs = []
+    for chunk in (7, 100, 50_000):
+        output = succeed("score", "model", "odd.csv", "-o", "out.parquet", "--chunk", chunk, "-q")
+        out = read("out.parquet")
+        assert out.column_names[-3:] == ["log_density", "p_value", "deconflow_status"]
+        outputs.append((output, out["p_value"].to_pylist()))
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert succeed("score", "model", "odd.csv", "-q") == output
+    w, noise = measurements(table)
+    used = np.isfinite(w).all(1)
+    wanted = XDGMM.load("model").p_values(w[used], noise=noise[used])
+    p = outputs[0][1]
+    assert p[3] is None
+    assert np.array_equal([each for each in p if each is not None], wanted)
+    count = (wanted <= 0.01).sum()
+    assert output.splitlines()[-1] == (
+        f"p-values: {count} of {N - 1} rows at 0.01 or below (2.5 expected if the model and the "
+        "errors are right); smallest 0.0001, in row 17 (the first is 0)"
+    )
+
+
 def test_sample(folder):
     succeed("sample", "model", "-n", 4000, "-o", "draws.fits", "--seed", 3)
     drawn = read("draws.fits")

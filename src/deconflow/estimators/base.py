@@ -186,6 +186,44 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         data = self._observe(w, noise, projection)
         return self.density_.log_marginal(data, n_samples, random_state)
 
+    def p_values(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        n_draws: int = 199,
+        random_state: RandomState = 0,
+    ) -> Array:
+        r"""How unusual each measurement is, given its error: a p-value for each row, ``(N,)``.
+
+        .. math:: p_i = P(T(w') \leq T(w_i)), \qquad w' = R_i v' + n', \quad v' \sim p(v), \quad
+                  n' \text{ by the law of row } i
+
+        with row ``i``'s missing values, too. ``log p(w)`` is low for every row with large errors;
+        a p-value is not. If the model and the errors are right, these are uniform between 0 and 1:
+        one row in a thousand has 0.001 or less. :func:`deconflow.evaluation.unusual_rows` says how
+        many of them are more than that.
+
+        ``T`` is ``log p(w)`` where that is a closed form of few Gaussians: mixtures of up to 64,
+        under Gaussian noise. Elsewhere it is that of 12 Gaussians fitted to draws of the model,
+        with Gaussian noise of the law's mean and covariance. Any ``T`` gives p-values that are
+        uniform under the model, because ``w'`` comes from the model and the law themselves.
+
+        Parameters
+        ----------
+        w, noise, projection
+            As for :meth:`fit`.
+        n_draws
+            Draws ``w'`` of each row, at least; rows among the most unusual get up to 9,999.
+        random_state
+            Seed of the draws. What a row gets does not depend on the rows beside it.
+        """
+        check_integer("n_draws", n_draws, 1)
+        check_seed(random_state)
+        data = self._observe(w, noise, projection)
+        return self.density_.p_values(data, n_draws, random_state)
+
     def score(
         self,
         w: ArrayLike,

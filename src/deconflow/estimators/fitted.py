@@ -7,9 +7,10 @@ Exact answers are in :mod:`~deconflow.estimators.mixture_fit`, answers by weight
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,18 @@ from deconflow.checks import as_tensor, check_integer, check_seed, refuse_extrem
 from deconflow.estimators.bands import Band, band_of
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.replicates import Replicates
-from deconflow.evaluation import Estimate
+from deconflow.evaluation import Estimate, row_p_values
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.xd import fit_exact
 
 Columns = NDArray[np.int64]
 """Numbers of dimensions."""
+DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
+"""Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it."""
 QUESTIONS = ("_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships")
 
 
@@ -87,6 +92,23 @@ class FittedDensity(ABC):
         check_integer("n", n, 1)
         check_seed(random_state)
         return self._sample(n, random_state)
+
+    def p_values(
+        self, data: Observations, n_draws: int = 199, random_state: RandomState = 0
+    ) -> Array:
+        """How unusual each row is, ``(N,)``; see :func:`deconflow.evaluation.row_p_values`."""
+        check_integer("n_draws", n_draws, 1)
+        check_seed(random_state)
+        with as_guest(), threads_at_most(self.threads), clear_errors():
+            return row_p_values(
+                self.sample, self.statistic, data,
+                n_draws=n_draws, random_state=random_state, threads=self.threads,
+            )  # fmt: skip
+
+    @cached_property
+    def statistic(self) -> GaussianMixture:
+        """A mixture of few Gaussians near this density, whose ``log p(w)`` p-values rank by."""
+        return mixture_of_draws(self.sample(DRAWS_FOR_MIXTURE, 0))
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some dimensions, by name or number, in the order given."""
@@ -174,3 +196,20 @@ def seen_through(data: Observations, given: Columns, dim: int) -> Observations:
     onto = torch.eye(dim, dtype=data.w.dtype)[torch.from_numpy(given)]
     own = data.projections() @ onto
     return replace(data, projection=own.expand(len(data), -1, -1))
+
+
+def mixture_of_draws(drawn: Array) -> GaussianMixture:
+    """Fit a few Gaussians to the finite of some draws."""
+    return fit_exact(drawn[np.isfinite(drawn).all(1)], COMPONENTS, seed=0)
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Say what a singular matrix means to a user."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "Expected rows whose values are not exact copies of each other; got exact rows that "
+            "measure the same combination twice. Drop a column, or give it noise."
+        ) from error

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 import numpy as np
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
 from deconflow.estimators.posterior import ExactPosterior, Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
@@ -22,6 +20,8 @@ from deconflow.xd import expectation, lay_out
 
 FEW = 32
 """Mixtures of more components are worth the compiled kernel."""
+FEW_FOR_DRAWS = 64
+"""Mixtures of more components are too slow for hundreds of draws of every row."""
 
 
 class MixtureFit(FittedDensity):
@@ -51,6 +51,12 @@ class MixtureFit(FittedDensity):
     def mixture(self) -> GaussianMixture:
         """The average, as one mixture of all components."""
         return self.members[0] if len(self.members) == 1 else mix(self.members).without_copies()
+
+    @cached_property
+    def statistic(self) -> GaussianMixture:
+        """Itself, so that a p-value ranks as ``log p(w)`` does, if its components are few."""
+        few = self.mixture.n_components <= FEW_FOR_DRAWS
+        return self.mixture if few else super().statistic
 
     def _log_prob(self, v: Array) -> Array:
         if self.mixture.n_components > FEW:
@@ -118,15 +124,3 @@ class MixtureFit(FittedDensity):
             )  # fmt: skip
         refuse_unreached(~np.isfinite(sums.log_p))
         return sums.log_p, sums.responsibilities
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Say what a singular matrix means to a user."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        raise ValueError(
-            "Expected rows whose values are not exact copies of each other; got exact rows that "
-            "measure the same combination twice. Drop a column, or give it noise."
-        ) from error

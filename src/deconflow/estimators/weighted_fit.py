@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.checks import check_integer, first_bad
 from deconflow.densities import Density, Ensemble, MixtureDensity
-from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.fitted import (
+    DRAWS_FOR_MIXTURE,
+    Columns,
+    FittedDensity,
+    mixture_of_draws,
+    seen_through,
+)
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.mixtures import GaussianMixture
@@ -29,12 +35,9 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
-from deconflow.xd import fit_exact
 
 POINTS_AT_ONCE = 2**14
 POINTS_OF_MARGINALS = 256
-DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
-"""Draws of a flow, and Gaussians fitted to them, that propose for rows of another kind."""
 SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
 """Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
 so many of these tells nothing."""
@@ -82,8 +85,7 @@ class ProposedByModel:
         """Fit a mixture to draws of the density: a network knows rows of its own kind only."""
         with torch.no_grad(), isolated_rng(0):
             drawn = density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
-        drawn = drawn[np.isfinite(drawn).all(1)]
-        return ProposedByMixture(fit_exact(drawn, COMPONENTS, seed=0))
+        return ProposedByMixture(mixture_of_draws(drawn))
 
 
 @dataclass(frozen=True)

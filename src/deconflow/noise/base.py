@@ -52,6 +52,14 @@ class Noise(ABC):
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, dim)``."""
 
+    def from_uniform(self, share: Array) -> Array | None:
+        """Make noise ``(K, N, dim)`` of as many uniform numbers between 0 and 1.
+
+        So a row's draws depend on its own numbers alone, whatever rows are beside it. None for a
+        law that can only be drawn from by :meth:`sample`.
+        """
+        return None
+
     @abstractmethod
     def mean(self) -> Tensor:
         """Mean of each row's noise, ``(N, dim)``, or ``(1, dim)`` if shared."""

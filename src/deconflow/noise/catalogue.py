@@ -1,8 +1,9 @@
 r"""What is known in closed form of one-dimensional laws: one row for each torch distribution.
 
-A row holds a law's characteristic function, and how it differs from its standard form: a location,
-a scale and a shape. Laws are found by the type of the distribution, whoever made it, so that a
-noise of :func:`~deconflow.noise.from_law` profits from the table as much as a ready-made one.
+A row holds a law's characteristic function, its quantiles, and how it differs from its standard
+form: a location, a scale and a shape. Laws are found by the type of the distribution, whoever made
+it, so that a noise of :func:`~deconflow.noise.from_law` profits from the table as much as a
+ready-made one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ class KnownLaw:
     characteristic : callable
         Takes the distribution with batch ``(N, D, ...)`` and frequencies ``(T, D, ...)``, and
         returns ``(N, T, D, ...)``.
+    quantile : callable
+        Takes the distribution and shares ``(..., N, D)``, and returns the values below which these
+        lie, of the same shape.
     standard_form : callable
         Takes the distribution and returns location, scale and shape, each ``(N, D)``.
     table : callable or None
@@ -43,6 +47,7 @@ class KnownLaw:
     """
 
     characteristic: Callable[[Any, Array], Complex]
+    quantile: Callable[[Any, Array], Array]
     standard_form: Callable[[Any], tuple[Array, Array, Array]]
     table: Callable[[float], tuple[Array, Array]] | None
     symmetric: bool = False
@@ -105,6 +110,40 @@ def _student_t(law: Any, t: Array) -> Complex:
     # Few degrees of freedom fail only where x is so small or large that the answer is one or zero.
     close = np.where(df > 50, by_cumulants, np.where(x < 1, 0.0, -x))
     return _shift(law.loc, t) * np.exp(np.where(np.isfinite(log_phi), log_phi, close))
+
+
+# -- quantiles ----------------------------------------------------------------------------------
+
+
+def _normal_quantile(law: Any, share: Array) -> Array:
+    return as_array(law.loc) + as_array(law.scale) * special.ndtri(share)
+
+
+def _laplace_quantile(law: Any, share: Array) -> Array:
+    size = -np.log(2 * np.minimum(share, 1 - share))
+    return as_array(law.loc) + as_array(law.scale) * np.copysign(size, share - 0.5)
+
+
+def _cauchy_quantile(law: Any, share: Array) -> Array:
+    return as_array(law.loc) + as_array(law.scale) * np.tan(np.pi * (share - 0.5))
+
+
+def _student_t_quantile(law: Any, share: Array) -> Array:
+    return as_array(law.loc) + as_array(law.scale) * special.stdtrit(as_array(law.df), share)
+
+
+def _uniform_quantile(law: Any, share: Array) -> Array:
+    low, high = as_array(law.low), as_array(law.high)
+    return low + (high - low) * share
+
+
+def _split_normal_quantile(law: Any, share: Array) -> Array:
+    """Each side is half a normal, with a mass as large as its scale."""
+    below, above = as_array(law.below), as_array(law.above)
+    left = share * (below + above) < below
+    scale = np.where(left, -below, above)
+    mass = np.where(left, share, 1 - share) * (below + above) / np.where(left, below, above)
+    return -scale * special.ndtri(mass / 2)
 
 
 # -- standard forms -----------------------------------------------------------------------------
@@ -170,11 +209,15 @@ def _split_normal_table(log_ratio: float) -> tuple[Array, Array]:
 
 
 CATALOGUE: dict[type[Distribution], KnownLaw] = {
-    Normal: KnownLaw(_normal, _location_scale, None),
-    Laplace: KnownLaw(_laplace, _location_scale, _laplace_table, symmetric=True),
-    Cauchy: KnownLaw(_cauchy, _location_scale, _cauchy_table, symmetric=True),
-    StudentT: KnownLaw(_student_t, _student_t_form, _student_t_table, symmetric=True),
-    Uniform: KnownLaw(_uniform, _uniform_form, _uniform_table),
-    SplitNormal: KnownLaw(_split_normal, _split_normal_form, _split_normal_table),
+    Normal: KnownLaw(_normal, _normal_quantile, _location_scale, None),
+    Laplace: KnownLaw(_laplace, _laplace_quantile, _location_scale, _laplace_table, symmetric=True),
+    Cauchy: KnownLaw(_cauchy, _cauchy_quantile, _location_scale, _cauchy_table, symmetric=True),
+    StudentT: KnownLaw(
+        _student_t, _student_t_quantile, _student_t_form, _student_t_table, symmetric=True
+    ),
+    Uniform: KnownLaw(_uniform, _uniform_quantile, _uniform_form, _uniform_table),
+    SplitNormal: KnownLaw(
+        _split_normal, _split_normal_quantile, _split_normal_form, _split_normal_table
+    ),
 }
 """The table; a law that is not in it has its integrals and mixtures by numbers."""

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from torch import Tensor
 
 from deconflow.checks import as_parameter, first_bad, place
@@ -86,6 +87,14 @@ class GaussianNoise(Noise):
             generator=own_generator(self.factor.device),
         )
         return white * self.factor if self.diagonal else _multiply(self.factor, white)
+
+    def from_uniform(self, share: Array) -> Array:
+        """Make noise ``(K, N, D)`` of as many uniform numbers."""
+        white, factor = ndtri(share), as_array(self.factor)
+        if self.diagonal:
+            return white * factor
+        factor = np.broadcast_to(factor, (white.shape[1], self.dim, self.dim))
+        return np.einsum("nij,knj->kni", factor, white)
 
     def mean(self) -> Tensor:
         """Zeros, ``(1, D)``."""

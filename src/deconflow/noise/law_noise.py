@@ -16,7 +16,7 @@ from deconflow.checks import SMALLEST, as_parameter, first_bad, place
 from deconflow.guests import as_guest
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
-from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.catalogue import CATALOGUE, Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
 from deconflow.noise.gaussian_parts import NoiseMixture
 from deconflow.noise.law_fits import independent_mixture, joint_mixture
@@ -100,6 +100,13 @@ class LawNoise(Noise):
         with lend_generator():
             drawn = self.distribution.sample(shape)
         return (drawn.squeeze(2) if self.shared else drawn) / self.unit
+
+    def from_uniform(self, share: Array) -> Array | None:
+        """Make noise ``(K, N, D)`` of as many uniform numbers; None for a law not in the table."""
+        known = CATALOGUE.get(type(self.distribution))
+        if known is None:
+            return None
+        return known.quantile(self.distribution, share) / as_array(self.unit)
 
     def mean(self) -> Tensor:
         """Means ``(N or 1, D)``, zero where the law has none."""

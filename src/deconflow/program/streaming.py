@@ -71,8 +71,12 @@ def append_columns(
     prefix: str,
     chunk: int,
     progress: bool,
+    watch: Callable[[Array], None] = lambda values: None,
 ) -> Counter[str]:
-    """Write the table with new columns and a status, and count rows by status."""
+    """Write the table with new columns and a status, and count rows by status.
+
+    ``watch`` is shown the new columns of each chunk, NaN for unusable rows.
+    """
     pa = need("pyarrow")
     new = [*new_fields(columns, output, prefix), _status_field(output, prefix)]
     schema = _with_fields(reader.source, new)
@@ -84,6 +88,7 @@ def append_columns(
             arrays.append(pa.array(map(harmless, status), pa.string()))
             sink.write(pa.table([*table.columns, *arrays], schema=schema))
             counts.update(status)
+            watch(values)
         refuse_useless(counts, reader.source.name)
     return counts
 

@@ -89,10 +89,9 @@ def _wider(table: Table) -> Array:
         for size in TAIL_FACTORS:
             factors = np.where(np.arange(dim) == d, size, 1.0)
             wide = log_p(table.mixture, table.rows.stretched(factors)) - table.view.log_p
-            missing = np.log(size) * np.logical_not(
-                table.rows.seen[:, d]
-            )  # its idle variance was stretched, too
-            ratio += _ratio(wide + missing[:, None]) / len(TAIL_FACTORS)
+            # The idle variance of a missing value was stretched, too.
+            idle = np.where(table.rows.seen[:, d], 0.0, np.log(size))
+            ratio += _ratio(wide + idle[:, None]) / len(TAIL_FACTORS)
         total += np.log1p(TAIL_SHARE * (ratio - 1))
     return total
 

@@ -164,7 +164,8 @@ class _Rows:
             flat = np.ascontiguousarray(self.projection.reshape(len(self.w), -1))
             keys.append(flat.view(np.uint8))
         key = np.ascontiguousarray(np.concatenate(keys, axis=1))
-        names = key.view(f"V{key.shape[1]}").ravel()
+        single = key.shape[1] == 1  # numbers are sorted much more quickly than bytes
+        names = key.ravel() if single else key.view(f"V{key.shape[1]}").ravel()
         _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
         if len(counts) > max(16, len(names) // SMALLEST_GROUP):
             return None
