@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "deconflow"
 ESTIMATORS = list(estimators.ESTIMATORS.values())
 QUERIES = (
     "fit", "score_samples", "score_observations", "estimate_observations", "score", "sample",
-    "posterior", "condition", "marginal", "band", "save", "load",
+    "posterior", "condition", "marginal", "band", "self_test", "sensitivity", "save", "load",
 )  # fmt: skip
 HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
 

@@ -5,11 +5,13 @@ from deconflow.evaluation.check import check_fit
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, rank_gaps, simulate_like
+from deconflow.evaluation.sensitivity import Sensitivity, sensitivity
 
 __all__ = [
     "FEWEST_POINTS",
     "Estimate",
     "HeldOut",
+    "Sensitivity",
     "certify",
     "check_fit",
     "estimate_log_likelihood",
@@ -17,5 +19,6 @@ __all__ = [
     "pareto_k",
     "predictive_ranks",
     "rank_gaps",
+    "sensitivity",
     "simulate_like",
 ]
