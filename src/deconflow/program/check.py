@@ -31,10 +31,10 @@ def check(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Test a model on itself: fit simulated tables, and see what is recovered.
+    """Test a model on tables simulated from it.
 
-    The tables are simulated from the model, with the errors and missing values of the table. What
-    is found is kept with the model, and shown by report.
+    They have the errors and missing values of the table, and are fitted as the model was: it says
+    what is recovered. That is kept with the model, and shown by report.
 
     Example: deconflow check model stars.csv -n 2
     """
