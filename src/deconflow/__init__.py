@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         FlowDeconvolver,
         LogSplineDeconvolver,
         Posterior,
+        SelfTest,
         UntrustedFitWarning,
         WaveletDeconvolver,
         load,
     )
+    from deconflow.evaluation import Sensitivity
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
 
@@ -29,6 +31,7 @@ _HOMES = {
     "Certificate": "deconflow.certificate",
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
+    "Sensitivity": "deconflow.evaluation",
 }
 _PACKAGES = ("noise", "plots", "tables")
 
@@ -45,6 +48,8 @@ __all__ = [
     "LogSplineDeconvolver",
     "Observations",
     "Posterior",
+    "SelfTest",
+    "Sensitivity",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "__version__",

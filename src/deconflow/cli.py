@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from deconflow._version import __version__
+from deconflow.program.check import check
 from deconflow.program.compare import compare
 from deconflow.program.condition import condition
 from deconflow.program.demo import demo
@@ -21,7 +22,7 @@ from deconflow.program.report import report
 from deconflow.program.sample import sample
 from deconflow.program.score import score
 
-COMMANDS = (fit, info, denoise, score, sample, condition, compare, plot, report, demo)
+COMMANDS = (fit, info, denoise, score, sample, condition, compare, check, plot, report, demo)
 
 app = typer.Typer(
     no_args_is_help=True,

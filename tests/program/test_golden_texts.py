@@ -26,7 +26,8 @@ matplotlib.use("Agg")
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "program"
 SHOWN_LINES = 9
 COMMANDS = (
-    "fit", "info", "denoise", "score", "sample", "condition", "compare", "plot", "report", "demo",
+    "fit", "info", "denoise", "score", "sample", "condition", "compare", "check", "plot", "report",
+    "demo",
 )  # fmt: skip
 XD = (
     "--method",

@@ -14,7 +14,9 @@ from deconflow.estimators.log_spline import LogSplineDeconvolver
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.replicates import Blend, Replicates
+from deconflow.estimators.self_test import Refit, SelfTest
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.estimators.xd import XDGMM
@@ -68,10 +70,13 @@ __all__ = [
     "MixtureFit",
     "OutOfReachError",
     "Posterior",
+    "Refit",
     "Replicates",
+    "SelfTest",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",
     "load",
     "of_files",
+    "run_self_test",
 ]

@@ -5,11 +5,13 @@ from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_lo
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, simulate_like
 from deconflow.evaluation.row_p_values import UnusualRows, row_p_values, unusual_rows
+from deconflow.evaluation.sensitivity import Sensitivity, sensitivity
 
 __all__ = [
     "FEWEST_POINTS",
     "Estimate",
     "HeldOut",
+    "Sensitivity",
     "UnusualRows",
     "certify",
     "estimate_log_likelihood",
@@ -17,6 +19,7 @@ __all__ = [
     "pareto_k",
     "predictive_ranks",
     "row_p_values",
+    "sensitivity",
     "simulate_like",
     "unusual_rows",
 ]

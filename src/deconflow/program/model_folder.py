@@ -7,13 +7,14 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
 from deconflow.model_files import (
     RENAMED,
     SAVED_CERTIFICATE,
+    SELF_TEST,
     TABLE,
     ModelFiles,
     check_form,
@@ -23,6 +24,9 @@ from deconflow.model_files import (
 )
 from deconflow.program.methods import method_of_class
 from deconflow.tables import STANDARD, Columns, RowReader, Source, find_columns
+
+if TYPE_CHECKING:
+    from deconflow.estimators import SelfTest
 
 FORMAT = 1
 SAVED_COLUMN = {
@@ -101,6 +105,16 @@ class ModelFolder:
         """The certificate of the fit, if it was kept."""
         kept = self.about.get("certificate")
         return Certificate.from_dict(kept) if isinstance(kept, dict) else None
+
+    @cached_property
+    def self_test(self) -> SelfTest | None:
+        """What ``check`` has found, if it was asked."""
+        from deconflow.estimators import SelfTest
+
+        if SELF_TEST not in self.files.contents:
+            return None
+        place = self.files.path / SELF_TEST
+        return SelfTest.from_dict(parse_json(self.files.contents[SELF_TEST], place), place)
 
     def verdict(self) -> list[str]:
         """Say what was fitted and how far to trust it; version 0.1 kept sentences, not numbers."""

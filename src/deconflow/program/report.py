@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,13 @@ from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
-from deconflow.program.messages import one_line_errors, say
+from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import KINDS, Measured, draw, measured_rows, need_plots
+
+if TYPE_CHECKING:
+    from deconflow.estimators import SelfTest
 
 CAPTIONS = {
     "corner": "Measured values in grey, the deconvolved density in blue.",
@@ -36,7 +39,7 @@ def report(
 ) -> None:
     """Write one page about a model.
 
-    It holds data, fit, pictures, certificate and settings, and needs no network.
+    It holds data, fit, pictures, certificate, self-test and settings, and needs no network.
 
     Example: deconflow report model -o report.html
     """
@@ -61,6 +64,7 @@ def page(saved: ModelFolder, path: Path, data: Measured | None, seed: int = 0) -
         section("How far to trust it", *_trust(saved)),
         section("Data", *_data(saved)),
         section("Pictures", *(_picture(saved, kind, data, seed) for kind in KINDS)),
+        *_sections_of_checks(saved, data, seed),
         section("Settings", *_settings(saved)),
         section("In Python", _code(saved, path)),
     ]
@@ -92,6 +96,39 @@ def _data(saved: ModelFolder) -> list[str]:
         paragraph(f"{about['path']}: {used}; the noise is {saved.columns.law}."),
         table(["column", "error", "measured", "mean", "spread", "median error"], rows),
     ]
+
+
+def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
+    """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
+    found = []
+    if data is not None:
+        title = "If the errors were 20 % smaller or larger"
+        found.append(section(title, *_sensitivity(saved, data, seed)))
+    if saved.self_test is not None:
+        found.append(section("Self-test", *_self_test(saved.self_test)))
+    return found
+
+
+def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
+    try:
+        found = saved.estimator.sensitivity(data.w, noise=data.noise, random_state=seed)
+    except ValueError as error:  # a table of other rows, which the model cannot reach
+        return [paragraph(f"Not computed: {error}")]
+    return [
+        paragraph(
+            "Figures of the truth, and by how much they would change if all errors in the table "
+            f"were 20 % smaller or larger; by quick fits to {found.n_rows} rows. Where a change "
+            "matters to you, the answer is only as good as the errors: check these first."
+        ),
+        table(["column", "figure", "as they are", "20 % smaller", "20 % larger"], found.in_rows()),
+    ]
+
+
+def _self_test(found: SelfTest) -> list[str]:
+    """Sentences first, then the figures."""
+    sentences = map(as_options, found.sentences())
+    said = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]
+    return [*said, table(["", "found"], found.figures().items())]
 
 
 def _settings(saved: ModelFolder) -> list[str]:

@@ -1,0 +1,194 @@
+r"""An estimator is fitted again to tables whose truth is known.
+
+Tables are simulated from the fitted model, :math:`w_i = R_i v_i + n_i` with :math:`v_i \sim p(v)`
+and the noise, the missing values, the projections and the weights of the real rows. The model is
+the truth of these, so that one can count how often the refits' answers hold it.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from tqdm.auto import tqdm
+
+from deconflow._types import Array
+from deconflow.estimators.self_test import BAND_LEVEL, BINS, Refit, SelfTest
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState, isolated_rng
+
+ROWS, FRESH, PLACES = 1000, 2000, 25
+"""Rows whose posteriors are looked at, draws of the truth, and places of bands in each column."""
+DRAWS = 399
+"""Of each posterior: ranks from 0 to 399 fill the bins evenly."""
+KNOWN = 0.01
+"""A value with less noise than this share of the truth's spread has nothing to be tested."""
+OTHERWISE = {"checkpoint": None, "verbose": False, "warm_start": False}
+"""Parameters that a refit has otherwise."""
+
+
+class Seeds(NamedTuple):
+    """Of one table, each of its own, so that none depends on another."""
+
+    truth: int
+    noise: int
+    fit: int
+    posterior: int
+    fresh: int
+
+
+def run_self_test(
+    model: Any,
+    data: Observations,
+    n_tables: int,
+    random_state: RandomState,
+    tell: Callable[[str], None] | None = None,
+    seconds: float | None = None,
+) -> SelfTest:
+    """Fit again to simulated tables; see :meth:`DensityEstimator.self_test`.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    data
+        The rows to simulate others like.
+    n_tables
+        How many tables to simulate. An interrupt ends with those that are done, if any.
+    random_state
+        Seed of tables and refits; the first tables are the same for any number of them.
+    tell
+        Takes lines about the time that is needed; None for no progress either.
+    seconds
+        How long a fit takes, if that is known; without it the first refit is timed.
+    """
+    drawn = check_random_state(random_state).randint(2**31 - 1, size=(n_tables, len(Seeds._fields)))
+    tell_time = (lambda _: None) if tell is None else tell
+    if seconds is not None:
+        tell_time(f"{in_time(n_tables * seconds)} for {_refits(n_tables)}")
+    done: list[Refit] = []
+    with tqdm(total=n_tables, desc="self-test", unit="refit", disable=tell is None) as bar:
+        try:
+            for seeds in drawn.tolist():
+                start = time.perf_counter()
+                done.append(_one_table(model, data, Seeds(*seeds)))
+                bar.update()
+                if seconds is None and n_tables > 1:
+                    seconds, left = time.perf_counter() - start, n_tables - 1
+                    tell_time(f"{in_time(left * seconds)} for {_refits(left)} more")
+        except KeyboardInterrupt:
+            if not done:
+                raise
+    return SelfTest(tuple(model.density_.names), n_tables, tuple(done))
+
+
+def in_time(seconds: float) -> str:
+    """Say roughly how long something takes.
+
+    Examples
+    --------
+    >>> in_time(0.2), in_time(41), in_time(130), in_time(10_000)
+    ('a second or less', 'about 41 seconds', 'about 2 minutes', 'about 2.8 hours')
+    """
+    if seconds <= 1:
+        return "a second or less"
+    if seconds < 90:
+        return f"about {seconds:.0f} seconds"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} minutes"
+    return f"about {seconds / 3600:.1f} hours"
+
+
+def _refits(count: int) -> str:
+    return f"{count} refit{'' if count == 1 else 's'}"
+
+
+def _one_table(model: Any, data: Observations, seeds: Seeds) -> Refit:
+    """Simulate a table, fit it, and hold the answers against the truth."""
+    truth = model.density_.sample(len(data), seeds.truth)
+    with isolated_rng(seeds.noise):
+        table = data.remeasure(torch.from_numpy(truth).to(data.w))
+    start = time.perf_counter()
+    refit = _fitted_again(model, table, seeds.fit)
+    seconds = time.perf_counter() - start
+    fresh = model.density_.sample(FRESH, seeds.fresh)
+    excess, error, missed = _excess(model, refit, fresh)
+    held, places = _bands(model, refit, fresh)
+    ranks = _ranks(refit, table, truth, fresh.std(0), seeds.posterior)
+    counts = tuple(tuple(np.bincount(each, minlength=BINS).tolist()) for each in ranks)
+    return Refit(len(data), counts, excess, error, missed, held, places, round(seconds, 3))
+
+
+def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
+    """Fit an estimator with the same settings; its warnings are about a table nobody has."""
+    refit = clone(model).set_params(**model.parameters_)
+    names = refit.get_params()
+    changes = {**OTHERWISE, "random_state": seed}
+    refit.set_params(**{name: value for name, value in changes.items() if name in names})
+    weights = None if table.weights is None else table.weights.numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return refit.fit(table.measured(), **_as_arguments(table), sample_weight=weights)
+
+
+def _as_arguments(table: Observations) -> dict[str, Any]:
+    """Return noise and projection as a fit takes them: for whole rows."""
+    noise: Any = table.noise
+    if noise.observed is not None:
+        noise = replace(noise, observed=None)
+    return {"noise": noise, "projection": table.projection}
+
+
+def _ranks(
+    refit: Any, table: Observations, truth: Array, spread: Array, seed: int
+) -> list[NDArray[np.int64]]:
+    """In which twentieth of its posterior each true value lies, for some rows; by column."""
+    rng = np.random.RandomState(seed)
+    rows = np.sort(rng.permutation(len(table))[:ROWS])
+    some = table[rows]
+    posterior = refit.posterior(
+        some.measured(), **_as_arguments(some), n_samples=DRAWS, random_state=seed
+    )
+    below = (posterior.sample(DRAWS, rng) < truth[rows][:, None]).sum(1)
+    tested = _uncertain(some, spread)
+    return [below[keep, d] * BINS // (DRAWS + 1) for d, keep in enumerate(tested.T)]
+
+
+def _uncertain(table: Observations, spread: Array) -> NDArray[np.bool_]:
+    """Which true values ``(N, D)`` are not as good as known by their measurement."""
+    if table.projection is not None:
+        return np.ones((len(table), len(spread)), dtype=bool)
+    sd = table.noise.variance().sqrt().numpy()
+    noisy = np.broadcast_to(sd > KNOWN * spread, (len(table), len(spread)))
+    return noisy if table.observed is None else noisy | ~table.observed.numpy()
+
+
+def _excess(model: Any, refit: Any, fresh: Array) -> tuple[float | None, float | None, float]:
+    """Mean of ``log p_model - log p_refit`` where both are finite, its error, and where not."""
+    apart = model.density_.log_prob(fresh) - refit.density_.log_prob(fresh)
+    known = apart[np.isfinite(apart)]
+    missed = 1 - len(known) / len(apart)
+    if not len(known):
+        return None, None, missed
+    return float(known.mean()), float(known.std() / np.sqrt(len(known))), missed
+
+
+def _bands(model: Any, refit: Any, fresh: Array) -> tuple[int | None, int | None]:
+    """At how many places bands hold the density of a column, and of how many; None without."""
+    if refit.density_.replicates is None:
+        return None, None
+    held = 0
+    for d, shares in enumerate([(np.arange(PLACES) + 0.5) / PLACES] * fresh.shape[1]):
+        points = np.quantile(fresh[:, d], shares)  # as many where there is as much of the truth
+        band = refit.density_.band(points, column=d, level=BAND_LEVEL)
+        density = np.exp(model.density_.marginal(d).log_prob(points[:, None]))
+        held += int(((band.lower <= density) & (density <= band.upper)).sum())
+    return held, PLACES * fresh.shape[1]

@@ -1,0 +1,329 @@
+"""The self-test: how well an estimator recovers what it has found, as numbers and in words.
+
+:mod:`~deconflow.estimators.refits` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from deconflow._types import Array
+from deconflow.model_files import check_form
+
+BINS = 20
+"""Of ranks; their edges are those of the intervals."""
+LEVELS = {"50 %": (0.5, slice(5, 15)), "90 %": (0.9, slice(1, 19))}
+"""Central intervals: their level, and the bins of ranks inside."""
+BAND_LEVEL = 0.9
+MANY_ERRORS = 3
+SHORT = {"50 %": 0.04, "90 %": 0.02}
+"""A coverage is wrong if it is off by more than three errors, and by more than this."""
+SHORT_BANDS = 0.1
+SUSPICIOUS = 0.01
+LARGE_EXCESS = 0.1
+
+SAVED_REFIT = {
+    "n_rows": int,
+    "ranks": [[int]],
+    "excess": (float, None),
+    "excess_error": (float, None),
+    "missed": float,
+    "band_held": (int, None),
+    "band_places": (int, None),
+    "seconds": float,
+}
+SAVED_SELF_TEST = {"names": [str], "asked": int, "refits": [SAVED_REFIT]}
+
+
+@dataclass(frozen=True)
+class Refit:
+    """What one simulated table has shown.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the table.
+    ranks : tuple of tuple of int
+        For each column, how many true values fell into each twentieth of their posteriors.
+    excess, excess_error : float or None
+        Mean of ``log p_model(v) - log p_refit(v)`` over fresh draws ``v`` of the model, and its
+        standard error; None if the refit gives all of them no density.
+    missed : float
+        Share of the draws to which the refit gives no density at all; these are not in the mean.
+    band_held, band_places : int or None
+        At how many places the refit's bands held the model's density, and of how many.
+    seconds : float
+        How long the refit took, without the questions.
+    """
+
+    n_rows: int
+    ranks: tuple[tuple[int, ...], ...]
+    excess: float | None
+    excess_error: float | None
+    missed: float
+    band_held: int | None
+    band_places: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """How well an estimator recovers what it has found, from tables like the one it was given.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns of the truth.
+    asked : int
+        How many tables were asked for; fewer are done if the test was interrupted.
+    refits : tuple of Refit
+        What each table has shown.
+    """
+
+    names: tuple[str, ...]
+    asked: int
+    refits: tuple[Refit, ...]
+
+    @property
+    def n_tables(self) -> int:
+        """Number of tables that are done."""
+        return len(self.refits)
+
+    @property
+    def seconds(self) -> float:
+        """How long a refit took, on average."""
+        return float(np.mean([refit.seconds for refit in self.refits]))
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """True values in each twentieth of their posteriors, ``(D, 20)``: even if all is right."""
+        return np.sum([refit.ranks for refit in self.refits], axis=0)
+
+    def coverage(self, level: str) -> tuple[Array, Array]:
+        """Share of true values inside their ``"50 %"`` or ``"90 %"`` intervals, with its error.
+
+        Both are ``(D,)``; NaN for a column of which nothing could be tested. The error is that of
+        a count, or that of the differences between tables where it is larger: the rows of a table
+        share what its refit gets wrong.
+        """
+        nominal, inside = LEVELS[level]
+        counts = np.array([refit.ranks for refit in self.refits])
+        held, total = counts[..., inside].sum(2), counts.sum(2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            binomial = np.sqrt(nominal * (1 - nominal) / total.sum(0))
+            apart = _error_of_mean(held / total)
+            return held.sum(0) / total.sum(0), np.fmax(binomial, apart)
+
+    @property
+    def rank_p_values(self) -> Array:
+        """P-value of the ranks of each column, ``(D,)``: by chi squared, if rows were independent.
+
+        The posteriors are those of refits, so that what a refit gets wrong is tested as well: of
+        very many rows a small p-value is to be expected, and the coverage says how much it is.
+        """
+        total = self.ranks.sum(1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            off = np.square(self.ranks - total / BINS) / (total / BINS)
+        return chi2.sf(off.sum(1), BINS - 1)
+
+    @property
+    def excess(self) -> tuple[float, float]:
+        """Mean of ``log p_model(v) - log p_refit(v)`` over draws of the model, with its error."""
+        known = [
+            (refit.excess, refit.excess_error)
+            for refit in self.refits
+            if refit.excess is not None and refit.excess_error is not None
+        ]
+        if not known:
+            return np.nan, np.nan
+        means, errors = np.array(known).T
+        within = np.sqrt(np.square(errors).sum()) / len(means)
+        return float(means.mean()), float(np.fmax(_error_of_mean(means), within))
+
+    @property
+    def missed(self) -> float:
+        """Share of draws of the model to which refits give no density at all."""
+        return float(np.mean([refit.missed for refit in self.refits]))
+
+    @property
+    def band_coverage(self) -> tuple[float, float] | None:
+        """Share of places where 90 % bands held the model's density, with its error.
+
+        The error is that of tables: places of one table are off together. None without bands; the
+        error is NaN with a single table.
+        """
+        shares = [
+            refit.band_held / refit.band_places
+            for refit in self.refits
+            if refit.band_held is not None and refit.band_places
+        ]
+        if not shares:
+            return None
+        return float(np.mean(shares)), float(_error_of_mean(np.array(shares)))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is not recovered, in words with what to do; empty if all is."""
+        found = [*self._about_coverage(), *self._about_ranks()]
+        if self.missed > 0:
+            found.append(
+                f"{self.missed:.1%} of the truth has no density under the refits: widen the range "
+                "of the estimator, or use one without a range, such as XDGMM"
+            )
+        if self.excess[0] > LARGE_EXCESS:
+            found.append(
+                f"refits are {self.excess[0]:.2f} per row away from the model: the table does not "
+                "determine this much detail. Take more rows, or fewer columns or components"
+            )
+        if self.band_coverage is not None:
+            share, error = self.band_coverage
+            if BAND_LEVEL - share > max(SHORT_BANDS, 0.0 if np.isnan(error) else 2 * error):
+                found.append(
+                    f"90 % bands hold the truth at {share:.0%} of the places only: take them for "
+                    "the least that is uncertain, or use Deconvolver, whose bands also hold bias"
+                )
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was recovered as well as the model says."""
+        return not self.warnings
+
+    def figures(self) -> dict[str, str]:
+        """Return what was counted, by name."""
+        found = {"tables": self._about_tables()}
+        for d, name in enumerate(self.names):
+            if self.ranks[d].sum():
+                found[name] = "; ".join(
+                    [*(self._held(level, d) for level in LEVELS), self._rank_words(d)]
+                )
+        mean, error = self.excess
+        found["excess"] = f"{mean:.4f} +- {error:.4f} per row"
+        if self.band_coverage is not None:
+            share, error = self.band_coverage
+            spread = "" if np.isnan(error) else f" +- {100 * error:.0f}"
+            found["90 % bands"] = f"held {100 * share:.0f}{spread} % of densities"
+        return found
+
+    def sentences(self) -> list[str]:
+        """Return the verdicts, in words."""
+        found = [f"CAUTION: {warning}." for warning in self.warnings]
+        if not found:
+            found.append(
+                "Recovered: intervals of rows hold the truth as often as they say. Use them."
+            )
+        if small := self._uneven() if self.passed else []:
+            found.append(
+                f"Ranks of {', '.join(small)} are not quite even, by less than matters for "
+                "intervals: nothing to do."
+            )
+        found.append(
+            "The tables were simulated from the model: whether the model and the errors suit the "
+            "real rows is not tested here. See `deconflow plot --kind diagnostics`."
+        )
+        return found
+
+    def in_words(self) -> str:
+        """Say it in a few lines: figures, then sentences."""
+        lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
+        return "\n".join(lines + self.sentences())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers, for JSON; ``figures`` and ``sentences`` are for people."""
+        refits = [
+            {**asdict(refit), "ranks": [list(counts) for counts in refit.ranks]}
+            for refit in self.refits
+        ]
+        return {
+            "names": list(self.names),
+            "asked": self.asked,
+            "refits": refits,
+            "figures": self.figures(),
+            "sentences": self.sentences(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], place: object = "the self-test") -> SelfTest:
+        """Take what :meth:`as_dict` gave, and check it; ``place`` is where it comes from."""
+        check_form(values, SAVED_SELF_TEST, place)
+        names = tuple(values["names"])
+        for refit in values["refits"]:
+            counts = refit["ranks"]
+            whole = all(len(each) == BINS and min(each) >= 0 for each in counts)
+            if not whole or len(counts) != len(names):
+                raise ValueError(
+                    f"Expected {BINS} counts for each of {len(names)} columns in {place}; got "
+                    "others. Run deconflow check again."
+                )
+        if not values["refits"]:
+            raise ValueError(f"Expected at least one refit in {place}; got none.")
+        return cls(names, values["asked"], tuple(map(_refit_of, values["refits"])))
+
+    def _about_tables(self) -> str:
+        rows, fewer = self.refits[0].n_rows, ""
+        if self.n_tables < self.asked:
+            fewer = f" (of {self.asked}, interrupted)"
+        return f"{self.n_tables}{fewer} of {rows} simulated rows, {self.seconds:.1f} s per refit"
+
+    def _held(self, level: str, d: int) -> str:
+        share, error = (100 * values[d] for values in self.coverage(level))
+        return f"{level} intervals held {share:.1f} +- {error:.1f} %"
+
+    def _rank_words(self, d: int) -> str:
+        return f"ranks p = {self.rank_p_values[d]:.2g}"
+
+    def _about_coverage(self) -> Iterator[str]:
+        for d, name in enumerate(self.names):
+            off = [self._off(level, d) for level in LEVELS]
+            if min(off) < 0:
+                yield (
+                    f"intervals of {name} hold the truth too rarely: the fit follows the chance of "
+                    "its rows. Use Deconvolver or BayesianXDGMM, which average, or take fewer "
+                    "components"
+                )
+            elif max(off) > 0:
+                yield (
+                    f"intervals of {name} hold the truth more often than they say: they are "
+                    "safe, but wider than they need be. More components may make them narrower"
+                )
+
+    def _off(self, level: str, d: int) -> float:
+        """By how much a coverage is off, if that is more than chance and more than a little."""
+        share, error = (values[d] for values in self.coverage(level))
+        off = share - LEVELS[level][0]
+        return float(off) if abs(off) > max(MANY_ERRORS * error, SHORT[level]) else 0.0
+
+    def _about_ranks(self) -> Iterator[str]:
+        """Name columns whose posteriors are shifted by more than a little."""
+        for name in self._uneven():
+            counts = self.ranks[self.names.index(name)]
+            below = counts[: BINS // 2].sum() / counts.sum()
+            if abs(below - 0.5) > SHORT["50 %"]:
+                side = "high" if below > 0.5 else "low"
+                yield (
+                    f"posteriors of {name} lie too {side}: {below:.0%} of true values are below "
+                    "their medians. Compare another method: deconflow compare"
+                )
+
+    def _uneven(self) -> list[str]:
+        """Columns whose ranks are not even, by more than chance."""
+        small = self.rank_p_values < SUSPICIOUS / len(self.names)
+        return [name for name, uneven in zip(self.names, small, strict=True) if uneven]
+
+
+def _error_of_mean(values: Array) -> Array:
+    """Standard error of the mean over tables, the first axis; NaN for a single one."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))
+
+
+def _refit_of(values: dict[str, Any]) -> Refit:
+    known = {each.name: values[each.name] for each in fields(Refit)}
+    return Refit(**known | {"ranks": tuple(map(tuple, values["ranks"]))})

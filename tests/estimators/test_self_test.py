@@ -1,0 +1,246 @@
+"""A right model is recovered, a wrong one is not, and both are said in numbers and words."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from deconflow import XDGMM, DeconvolvingKDE
+from deconflow.estimators import Refit, SelfTest, refits
+from deconflow.estimators.self_test import BINS
+from deconflow.noise import student_t
+
+N = 600
+
+
+class Overconfident(XDGMM):
+    """The negative twin: it believes errors half as large as they are."""
+
+    def fit(self, w, y=None, *, noise=None, projection=None, sample_weight=None):
+        noise = noise if self.random_state == 0 else halved(noise)  # the model itself is right
+        return super().fit(w, y, noise=noise, projection=projection, sample_weight=sample_weight)
+
+    def posterior(self, w, noise=None, **options):
+        return super().posterior(w, halved(noise), **options)
+
+
+def halved(noise):
+    from torch import full
+
+    return noise.divide(full((noise.dim,), 2.0))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    v = np.concatenate([rng.normal(-2, 0.4, (N // 2, 2)), rng.normal(1, 0.7, (N // 2, 2))])
+    sd = rng.uniform(0.3, 1.0, (N, 2))
+    return v + sd * rng.normal(size=v.shape), sd
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    w, sd = rows
+    return XDGMM(2, random_state=0).fit(w, noise=sd).self_test(w, noise=sd, n_tables=4)
+
+
+def test_a_right_model_is_recovered(found):
+    assert found.passed, found.in_words()
+    for level, nominal in (("50 %", 0.5), ("90 %", 0.9)):
+        share, error = found.coverage(level)
+        assert share.shape == (2,)
+        assert (error > 0.999 * np.sqrt(nominal * (1 - nominal) / (4 * N))).all()
+        assert (error < 0.03).all()
+        assert (abs(share - nominal) < 4 * error).all()
+    assert (found.rank_p_values > 1e-3).all()
+    assert 0 < found.excess[0] < 0.1
+    assert found.band_coverage is None
+    assert found.in_words().splitlines()[-2].startswith("Recovered")
+
+
+def test_errors_believed_half_as_large_are_found_out(rows):
+    w, sd = rows
+    from deconflow.noise import gaussian
+
+    model = Overconfident(2, random_state=0).fit(w, noise=gaussian(sd=sd))
+    found = model.self_test(w, noise=gaussian(sd=sd), n_tables=2)
+    assert not found.passed
+    assert (found.coverage("90 %")[0] < 0.85).all()
+    assert (found.rank_p_values < 1e-6).all()
+    assert "CAUTION: intervals of v0 hold the truth too rarely" in found.in_words()
+
+
+def test_bands_are_counted(rows):
+    w, sd = rows
+    model = XDGMM(2, n_average=5, average_over="folds", random_state=0).fit(w, noise=sd)
+    share, _ = model.self_test(w, noise=sd, n_tables=2).band_coverage
+    assert 0.7 < share <= 1
+
+
+def test_rows_keep_noise_missing_values_projections_and_weights(rows):
+    w, sd = rows
+    seen = []
+
+    class Watched(XDGMM):
+        def _fit(self, data):
+            seen.append(data)
+            super()._fit(data)
+
+    holes = w.copy()
+    holes[::3, 0] = np.nan
+    weights = np.r_[0.0, np.linspace(1, 2, N - 1)]
+    law = student_t(sd, df=4)
+    model = Watched(1, random_state=0).fit(holes, noise=law, sample_weight=weights)
+    model.self_test(holes, noise=law, sample_weight=weights, n_tables=1)
+    real, simulated = seen
+    assert (real.observed == simulated.observed).all()
+    assert np.allclose(real.weights, simulated.weights)
+    assert (real.noise.variance() == simulated.noise.variance()).all()
+    assert abs(real.w - simulated.w).max() > 0.1
+    R = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 1.0]])
+    seen.clear()
+    model = Watched(1, random_state=0).fit(w @ R.T, noise=[0.5] * 3, projection=R)
+    found = model.self_test(w @ R.T, noise=[0.5] * 3, projection=R, n_tables=1)
+    assert (seen[0].projection == seen[1].projection).all()
+    assert len(found.names) == 2
+
+
+def test_values_that_are_known_are_not_tested(rows):
+    w, sd = rows
+    model = XDGMM(1, random_state=0).fit(w, noise=sd * [0, 1])
+    found = model.self_test(w, noise=sd * [0, 1], n_tables=1)
+    assert found.ranks[0].sum() == 0
+    assert found.ranks[1].sum() == N
+    assert "v0 " not in found.in_words()
+    assert found.passed
+
+
+def test_refits_have_the_settings_but_not_the_seed(rows):
+    w, sd = rows
+    seen = []
+
+    class Watched(XDGMM):
+        def _fit(self, data):
+            seen.append(self.get_params())
+            super()._fit(data)
+
+    model = Watched(2, floor=0.2, random_state=7, warm_start=True, verbose=True)
+    model.fit(w, noise=sd).set_params(floor=0.5)
+    model.self_test(w, noise=sd, n_tables=2)
+    _, first, second = seen
+    assert first["floor"] == 0.2
+    assert first["random_state"] != second["random_state"] != 7
+    assert not first["verbose"]
+    assert not first["warm_start"]
+
+
+def test_the_first_tables_are_the_same_for_any_number(rows, found):
+    w, sd = rows
+    again = XDGMM(2, random_state=0).fit(w, noise=sd).self_test(w, noise=sd, n_tables=1)
+    assert again.refits[0].ranks == found.refits[0].ranks
+
+
+def test_a_density_with_gaps(rows):
+    w, sd = rows
+    model = DeconvolvingKDE().fit(w[:, :1], noise=sd[:, :1])
+    found = model.self_test(w[:, :1], noise=sd[:, :1], n_tables=1)
+    assert 0 <= found.missed < 0.05
+    assert np.isfinite(found.excess[0])
+
+
+def test_interrupted(rows, monkeypatch):
+    w, sd = rows
+    model = XDGMM(1, random_state=0).fit(w, noise=sd)
+    real, done = refits._one_table, []
+
+    def one_table(*arguments):
+        if len(done) == allowed:
+            raise KeyboardInterrupt
+        done.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(refits, "_one_table", one_table)
+    allowed = 2
+    found = model.self_test(w, noise=sd)
+    assert (found.n_tables, found.asked) == (2, 5)
+    assert "2 (of 5, interrupted) of 600 simulated rows" in found.in_words()
+    allowed = 2  # none more
+    with pytest.raises(KeyboardInterrupt):
+        model.self_test(w, noise=sd)
+
+
+def test_time_is_told(rows, capsys):
+    w, sd = rows
+    model = XDGMM(1, random_state=0).fit(w, noise=sd)
+    model.self_test(w, noise=sd, n_tables=3, verbose=True)
+    assert "for 2 refits more" in capsys.readouterr().err
+    model.self_test(w, noise=sd, n_tables=1)
+    assert capsys.readouterr().err == ""
+    said = []
+    refits.run_self_test(model, model._observe(w, sd, None), 2, 0, said.append, seconds=60.0)
+    assert said == ["about 2 minutes for 2 refits"]
+
+
+def test_json_round_trip(found):
+    kept = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert SelfTest.from_dict(kept) == found
+    for damage in ({"refits": []}, {"names": ["x"]}, {"asked": "many"}):
+        with pytest.raises(ValueError, match="Expected"):
+            SelfTest.from_dict({**kept, **damage})
+
+
+def test_bad_input(rows):
+    w, sd = rows
+    with pytest.raises(Exception, match="not fitted"):
+        XDGMM(1).self_test(w, noise=sd)
+    model = XDGMM(1, random_state=0).fit(w, noise=sd)
+    with pytest.raises(ValueError, match="Expected n_tables"):
+        model.self_test(w, noise=sd, n_tables=0)
+    with pytest.raises(ValueError, match="Expected noise"):
+        model.self_test(w)
+    with pytest.raises(ValueError, match="Expected w with the columns of the fit"):
+        model.self_test(w[:, :1], noise=sd[:, :1])
+
+
+def made(counts, **other):
+    """A result with these counts of ranks."""
+    given = {
+        "n_rows": 1000, "excess": 0.01, "excess_error": 0.001, "missed": 0.0,
+        "band_held": None, "band_places": None, "seconds": 1.0,
+    }  # fmt: skip
+    return SelfTest(("x",), 2, (Refit(ranks=(tuple(counts),), **given | other),) * 2)
+
+
+EVEN = [50] * BINS
+
+
+def test_the_error_is_that_of_a_count_or_of_tables():
+    share, error = made(EVEN).coverage("90 %")
+    assert np.allclose([share, error], [[0.9], [np.sqrt(0.09 / 2000)]])
+    good, bad = made(EVEN).refits[0], made([200, *[100 / 3] * 18, 200]).refits[0]
+    _, error = SelfTest(("x",), 2, (good, bad)).coverage("90 %")
+    assert np.allclose(error, 0.15)
+
+
+def test_words_follow_from_the_numbers():
+    assert made(EVEN).passed
+    assert "too rarely" in made([150, *[40] * 18, 150]).in_words()
+    assert "wider than they need be" in made([5] * 5 + [95] * 10 + [5] * 5).in_words()
+    assert "posteriors of x lie too high" in made([60] * 10 + [40] * 10).in_words()
+    assert "2.00 per row away" in made(EVEN, excess=2.0).in_words()
+    assert "1.0% of the truth has no density" in made(EVEN, missed=0.01).in_words()
+    bands = made(EVEN, band_held=10, band_places=25)
+    assert "bands hold the truth at 40%" in bands.in_words()
+    assert made(EVEN, band_held=22, band_places=25).passed
+    uneven = made([80, 20] * 10)
+    assert uneven.passed
+    assert "not quite even" in uneven.in_words()
+
+
+def test_nothing_known_of_the_excess():
+    nothing = made(EVEN, excess=None, excess_error=None, missed=1.0)
+    assert np.isnan(nothing.excess[0])
+    assert not nothing.passed
+    single = replace(nothing, refits=nothing.refits[:1])
+    assert SelfTest.from_dict(json.loads(json.dumps(single.as_dict()))) == single
