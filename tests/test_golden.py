@@ -32,8 +32,9 @@ FILES = ("XDGMM", "DeconvolvingKDE", "WaveletDeconvolver", "FlowDeconvolver")
 EXACT = 1e-8
 """Between a Deconvolver that chose mixtures and the closed form of its mixtures."""
 
-OTHER_MACHINE = 0.05
-"""Long fits in single precision go apart with the width of a processor's vectors."""
+OTHER_MACHINE = 0.3
+"""Long fits in single precision go apart with the width of a processor's vectors: then shares and
+the median point say whether it is the same fit, while single points in the tails do not."""
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -114,9 +115,15 @@ def test_the_closed_form_is_the_textbook(name):
 def test_flows_of_a_deconvolver():
     """A fit in which flows have a share, in single precision; one flow of 200 rows is rough."""
     wanted = recorded("Deconvolver")["flows_win"]
-    tolerance = FLOWS_WIN.tolerance if wanted["machine"] == machine() else OTHER_MACHINE
     assert FLOWS_WIN.model.weights_["flows"] > 0.02
-    assert_same(cases.fitted_answers(FLOWS_WIN), wanted["answers"], tolerance)
+    found = cases.fitted_answers(FLOWS_WIN)
+    if wanted["machine"] == machine():
+        assert_same(found, wanted["answers"], FLOWS_WIN.tolerance)
+        return
+    for name, share in wanted["answers"]["weights_"].items():
+        assert found["weights_"][name] == pytest.approx(share, abs=OTHER_MACHINE)
+    gaps = np.abs(found["score_samples"] - np.asarray(wanted["answers"]["score_samples"]))
+    assert np.median(gaps) < OTHER_MACHINE
 
 
 @pytest.mark.parametrize("name", ["lower_bound_", "means_", "score_samples", "score", "mean", "sd"])

@@ -274,7 +274,7 @@ CHECKS = {
         _dependence_caution, lambda f: f"most in {_listed(f)}",
     ),
     "model": Check(
-        "a plain mixture", "what one that BIC chooses gains in log p(w) over the model",
+        "a plain mixture", "what one that AIC chooses gains in log p(w) over the model",
         lambda f: f"a mixture of {f.numbers['components']:.0f} Gaussians fits the rows better by "
         f"{f.gain:.0f} nats: the model is too simple, or its fit did not end well. Allow it more, "
         "or use Deconvolver",

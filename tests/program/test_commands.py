@@ -41,7 +41,8 @@ def test_fit_says_what_it_did(folder):
     assert "x with error x_err; x_y_corr (gaussian)" in output
     assert "250 of 250 rows can be used" in output
     assert "Mean log p(w) of 250 fitted rows" in output
-    assert "Simulated measurements look like the real ones" in output
+    assert "No reason for doubt was found." in output
+    assert "size of the errors" in output
 
 
 def test_patterns_and_one_error_for_all_columns(folder):
@@ -58,9 +59,9 @@ def test_patterns_and_one_error_for_all_columns(folder):
 
 
 def test_all_rows_are_scored_where_that_is_exact(folder, monkeypatch):
-    from deconflow.evaluation import check
+    from deconflow.estimators import certifying
 
-    monkeypatch.setattr(check, "ROWS", 100)
+    monkeypatch.setattr(certifying, "SCORED_ROWS", 100)
     for method, said in (("xd", "250 fitted rows:"), ("kde", "100 fitted rows of the 250, taken")):
         options = XD if method == "xd" else ("--method", method)
         output = succeed("fit", "stars.csv", "-c", "x", "-o", "again", *options)
@@ -70,6 +71,7 @@ def test_all_rows_are_scored_where_that_is_exact(folder, monkeypatch):
 def test_the_certificate_sees_wrong_errors(folder):
     """The negative twin: with errors far too large the rows are not where they should be."""
     output = succeed("fit", "stars.csv", "-c", "x,y", "--errors", "x=4,y=4", "-o", "bad", *XD)
+    assert "CAUTION: " in output
     assert "do not look like the real ones" in output
 
 

@@ -219,7 +219,7 @@ def test_pipes(here):
     assert piped.stdout == (here / "out.csv").read_text()
     assert piped.stderr == "30 rows; written to -\n"
     scored = pipe(PLAIN, "score", "m", "-", "-o", "-", "-q")
-    assert scored.stdout.startswith("x,x_err,log_density,deconflow_status\n")
+    assert scored.stdout.startswith("x,x_err,log_density,p_value,deconflow_status\n")
     assert "mean log p(w)" in scored.stderr
     assert run("sample", "m", "-n", "3", "-o", "-").stdout.count("\n") == 4
     refused = pipe(PLAIN, "fit", "-", "-c", "x", "-o", "-", *XD)

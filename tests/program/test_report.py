@@ -11,6 +11,7 @@ from program.running import ONE_FIT, run, succeed
 from signing import sign
 
 from deconflow.certificate import MEANINGS, Certificate
+from deconflow.findings import CHECKS, Finding
 
 EVIL = '<script>alert("x")</script>'
 
@@ -92,8 +93,9 @@ GOOD = {
 
 
 def test_every_figure_of_a_certificate_is_explained():
-    good = trust(Certificate(**GOOD, ranks={"x": 0.5}).as_dict())
-    assert good.count("<tr>") == 7
+    findings = tuple(Finding(check, reason="few") for check in CHECKS)
+    good = trust(Certificate(**GOOD, findings=findings).as_dict())
+    assert good.count("<tr>") == 7 + len(CHECKS)
     for meaning in MEANINGS.values():
         assert meaning in good
     assert "<p>12 flows.</p><p>No reason for doubt was found.</p>" in good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,7 +99,10 @@ def fit(
 def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
-    with waiting(what, shown=not quiet and not _has_bars(model)):
+    from deconflow import UntrustedFitWarning
+
+    with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
         model.fit(rows.w, noise=rows.noise, groups=rows.groups)
     return round(time.perf_counter() - start, 1)
 

@@ -18,7 +18,7 @@ from deconflow.observations import Observations
 from deconflow.trust.table import FLOOR, Table
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
-STEPS = 40
+STEPS = 200
 FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
 DEGREES_OF_FREEDOM = (3.0, 6.0)
 CORRELATIONS = (0.3, 0.6, 0.8, 0.95)

@@ -66,10 +66,9 @@ def find_doubts(
     of_model = [test(table) for test in FIT_TESTS]
     if log_p is not None:
         found.append(too_simple(table, log_p))
-        if found[-1] in Certificate(findings=tuple(found)).cautions:
-            # What the noise is like, only a density that fits the rows can say.
-            better = table.in_units
-            table = make_table(alone, better.sample, names, better, seed)
+        # What the noise is like, only a density that fits the rows can say.
+        better = table.in_units
+        table = make_table(alone, better.sample, names, better, seed)
     found += [order(table, data), edges(table), outliers(table)]
     found += _about_noise(table, found)
     return (*found, *of_model)

@@ -23,7 +23,7 @@ DEGREES = (1, 2, 3, 4, 5)
 
 
 def too_simple(table: Table, log_p: LogLikelihood) -> Finding:
-    """Hold a mixture that BIC has chosen against the model, on the same rows.
+    """Hold a mixture that AIC has chosen against the model, on the same rows.
 
     Its parameters, which were fitted to these very rows, are taken off; what is left is a ratio of
     likelihoods, of which chance makes one above ``c`` with probability ``1 / c`` at most.

@@ -161,7 +161,7 @@ class _Sums:
         self.scores = [np.zeros((n, copies, size, m)) for m in (1, latent, pairs)]
         self.by_covariance = np.zeros((n, copies, dim, dim))
         self.by_size, self.skewness = np.zeros((n, copies)), np.zeros((n, copies, dim))
-        self.sd = rows.sd
+        self.sd = np.where(rows.sd > 0, rows.sd, 1.0)  # exact values have no noise to lean
 
     def add(self, part: _Part, q: Array) -> None:
         rows, k = self.rows, part.component

@@ -29,7 +29,7 @@ MOST_NUMBERS = 3e7
 """Of the largest array."""
 ROWS_PER_PARAMETER = 8
 """The mixture that looks at rows has at most so many parameters: others cost what they tell."""
-FLOOR = 0.1
+FLOOR, STARTS, PATIENCE = 0.1, 2, 2
 COMPONENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 
 
@@ -159,20 +159,24 @@ def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.in
 def fitting_lens(
     data: Observations, mixture: GaussianMixture | None, rng: np.random.RandomState
 ) -> GaussianMixture:
-    """Return a mixture of few enough parameters for the rows; by BIC, if none is given."""
+    """Return a mixture of few enough parameters for the rows; by AIC, if none is given.
+
+    AIC rather than BIC: a density too simple for the rows would look like wrong noise.
+    """
     most = len(data) / ROWS_PER_PARAMETER
     if mixture is not None and n_parameters(mixture.n_components, mixture.dim) <= most:
         return mixture
-    prepared, best, lowest = PreparedData(data), None, np.inf
+    prepared = PreparedData(data)
+    tried: list[tuple[float, GaussianMixture]] = []
     for count in COMPONENTS:
         parameters = n_parameters(count, data.latent_dim)
-        if best is not None and parameters > most:
+        if tried and parameters > most:
             break
         stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
-        result = prepared.fit(FitSettings(count, floor=FLOOR, stopping=stopping), rng)
-        bic = parameters * np.log(len(data)) - 2 * len(data) * result.log_likelihood
-        if bic >= lowest:
+        settings = FitSettings(count, floor=FLOOR, stopping=stopping)
+        result = prepared.fit_best(settings, 1 if count == 1 else STARTS, rng)
+        tried.append((len(data) * result.log_likelihood - parameters, result.mixture))
+        best = max(range(len(tried)), key=lambda i: tried[i][0])
+        if best < len(tried) - PATIENCE:
             break
-        best, lowest = result.mixture, bic
-    assert best is not None
-    return best
+    return tried[best][1]

@@ -1,0 +1,203 @@
+"""Every wrong case is named, and its right twin is left alone."""
+
+import numpy as np
+import pytest
+
+from benchmarks.certificate import LAWS, WRONG, right
+from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, UntrustedFitWarning, noise
+from deconflow.certificate import Certificate
+
+ROWS = 2000
+
+
+def certificate(make, seed, **settings):
+    w, sd, _ = make(ROWS, np.random.default_rng([seed, 7]))
+    model = XDGMM(3, floor=0.1, random_state=0, **settings).fit(w, noise=sd)
+    return model.certify(w, noise=sd)
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return certificate(right, 0)
+
+
+def test_a_right_fit_is_left_alone(sound):
+    assert sound.trusted
+    assert "No reason for doubt" in sound.in_words()
+
+
+@pytest.mark.parametrize("task", [task for task, (_, check) in WRONG.items() if check])
+def test_what_is_wrong_is_named_first(task):
+    """One seed of each; the benchmark has ten, and counts."""
+    make, check = WRONG[task]
+    w, sd, _ = make(ROWS, np.random.default_rng([3, 7]))
+    with pytest.warns(UntrustedFitWarning):
+        found = Deconvolver(quick=True, random_state=0).fit(w, noise=sd).certificate_
+    assert not found.trusted
+    expected = {check, "factor"} if check == "skewness" else {check}
+    assert found.cautions[0].check in expected
+    assert "CAUTION" in found.in_words()
+
+
+def test_the_factor_is_estimated(sound):
+    """Within three of its errors of one where the errors are right, of two where they are half."""
+    numbers = sound.finding("factor").numbers
+    assert abs(numbers["log_factor"]) < 3 * numbers["error"]
+    found = certificate(WRONG["errors understated twofold"][0], 0).finding("factor")
+    assert found.numbers["best"] == 2.0
+    found = certificate(WRONG["errors overstated by half"][0], 0).finding("factor")
+    assert found.numbers["best"] == pytest.approx(1 / 1.5)
+
+
+def test_what_cannot_be_told_is_not_told():
+    found = certificate(WRONG["all errors equal"][0], 1)
+    for check in ("factor", "dependence"):
+        assert found.finding(check).p is None
+        assert found.finding(check).reason == "alike"
+    assert "cannot tell: all errors are alike" in found.in_words()
+    assert found.finding("jitter").reason == "truth"
+
+
+def test_truths_that_depend_on_their_errors():
+    """Faint things are other things: the mean of the truth grows with the error."""
+    rng = np.random.default_rng(0)
+    sd = rng.uniform(0.2, 0.7, size=(ROWS, 1))
+    v = rng.normal(size=(ROWS, 1))
+    for slope, named in ((0.0, False), (1.0, True)):
+        w = v + slope * sd + sd * rng.normal(size=v.shape)
+        found = XDGMM(1).fit(w, noise=sd).certify(w, noise=sd)
+        assert ("dependence" in [each.check for each in found.cautions]) == named
+
+
+def test_swapped_errors():
+    rng = np.random.default_rng(1)
+    v = rng.normal(size=(ROWS, 2))
+    sd = np.column_stack([rng.uniform(0.2, 0.4, ROWS), rng.uniform(0.2, 1.2, ROWS)])
+    w = v + sd * rng.normal(size=v.shape)
+    found = XDGMM(1).fit(w, noise=sd).certify(w, noise=sd)
+    assert found.trusted
+    found = XDGMM(1).fit(w, noise=sd[:, ::-1]).certify(w, noise=sd[:, ::-1])
+    assert "swapped" in [each.check for each in found.cautions]
+
+
+def test_a_model_that_is_too_simple():
+    """One Gaussian for two clumps: the model is named, not the noise."""
+    rng = np.random.default_rng(2)
+    v = np.concatenate([rng.normal(-2, 0.5, (1000, 1)), rng.normal(2, 0.5, (1000, 1))])
+    v = rng.permutation(v)
+    sd = rng.uniform(0.2, 0.6, v.shape)
+    w = v + sd * rng.normal(size=v.shape)
+    found = XDGMM(1).fit(w, noise=sd).certify(w, noise=sd)
+    assert found.cautions[0].check == "model"
+    assert not {each.check for each in found.cautions} & {"factor", "tails", "skewness"}
+    assert XDGMM(2, random_state=0).fit(w, noise=sd).certify(w, noise=sd).trusted
+
+
+def test_few_rows_for_many_columns():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(90, 5))
+    found = XDGMM(1).fit(w, noise=0.1).certify(w, noise=0.1)
+    assert [each.check for each in found.cautions] == ["rows"]
+    assert "90 rows are few for 5 columns" in found.in_words()
+
+
+def test_sorted_tables_have_no_say_on_their_order():
+    w, sd, _ = right(ROWS, np.random.default_rng(5))
+    order = np.argsort(w[:, 0])
+    w, sd = w[order], sd[order]
+    found = XDGMM(3, random_state=0).fit(w, noise=sd).certify(w, noise=sd)
+    assert found.finding("order").reason == "sorted"
+
+
+def test_rows_of_a_group_are_looked_at_once():
+    """Fifty measurements of each object: named groups are no reason for doubt."""
+    w, sd, _ = WRONG["40 objects, 50 rows each"][0](ROWS, np.random.default_rng(6))
+    groups = np.repeat(np.arange(40), 50)
+    model = XDGMM(3, floor=0.1, random_state=0).fit(w, noise=sd, groups=groups)
+    told = model.certify(w, noise=sd, groups=groups)
+    assert told.finding("order").reason == "groups"
+    assert "order" in [each.check for each in model.certify(w, noise=sd).cautions]
+
+
+LAWS_OF_NOISE = {
+    "missing": lambda w, sd: (np.where(np.arange(w.size).reshape(w.shape) % 5 == 0, np.nan, w), sd),
+    "full": lambda w, sd: (w, sd[:, :, None] * sd[:, None, :] * [[1, 0.5], [0.5, 1]]),
+    "shared": lambda w, sd: (w, [0.45, 0.45]),
+    "t": lambda w, sd: (w, noise.student_t(sd, 5.0)),
+    "exact": lambda w, sd: (w, 0.0),
+}
+
+
+@pytest.mark.parametrize("kind", LAWS_OF_NOISE)
+def test_every_kind_of_row(kind):
+    """All p-values are probabilities; nothing warns, whatever the noise."""
+    w, sd, _ = right(500, np.random.default_rng(1))
+    w, law = LAWS_OF_NOISE[kind](w, sd)
+    found = XDGMM(3, floor=0.1, random_state=0).fit(w, noise=law).certify(w, noise=law)
+    p = [each.p for each in found.findings if each.p is not None]
+    assert len(p) >= 5
+    assert all(0 <= each <= 1 for each in p)
+    assert Certificate.from_dict(found.as_dict()) == found
+
+
+def test_projections():
+    rng = np.random.default_rng(0)
+    v, R = rng.normal(size=(500, 3)), rng.normal(size=(500, 2, 3))
+    sd = rng.uniform(0.2, 0.6, size=(500, 2))
+    w = np.einsum("nmd,nd->nm", R, v) + sd * rng.normal(size=sd.shape)
+    model = XDGMM(1).fit(w, noise=sd, projection=R)
+    assert model.certify(w, noise=sd, projection=R).trusted
+    half = XDGMM(1).fit(w, noise=sd / 3, projection=R).certify(w, noise=sd / 3, projection=R)
+    assert "factor" in [each.check for each in half.cautions]
+
+
+def test_units_and_offsets_change_nothing():
+    w, sd, _ = WRONG["errors understated twofold"][0](500, np.random.default_rng(1))
+    plain = XDGMM(3, random_state=0).fit(w, noise=sd).certify(w, noise=sd)
+    moved, wide = 1024.0 * w, 1024.0 * sd
+    scaled = XDGMM(3, random_state=0).fit(moved, noise=wide).certify(moved, noise=wide)
+    for one, other in zip(plain.findings, scaled.findings, strict=True):
+        assert (one.p is None) == (other.p is None)
+        assert one.p is None or one.p == pytest.approx(other.p, rel=1e-6, abs=1e-12)
+
+
+def test_the_same_seed_says_the_same():
+    w, sd, _ = right(500, np.random.default_rng(2))
+    model = XDGMM(3, random_state=0).fit(w, noise=sd)
+    assert model.certify(w, noise=sd) == model.certify(w, noise=sd)
+    assert model.certify(w, noise=sd) != model.certify(w, noise=sd, random_state=1)
+
+
+def test_estimators_by_draws_have_certificates_too():
+    w, sd, _ = LAWS["Gamma(3), one column"](500, np.random.default_rng(0))
+    model = DeconvolvingKDE().fit(w, noise=sd)
+    assert len(model.certify(w, noise=sd).findings) >= 10
+
+
+def test_deconvolver_certifies_its_fit_by_itself():
+    w, sd, _ = right(1000, np.random.default_rng(4))
+    model = Deconvolver(quick=True, random_state=0).fit(w, noise=sd)
+    assert model.certificate_.finding("factor").p is not None
+    assert model.certificate_.held_out is not None
+    again = model.certify(w, noise=sd)
+    assert {each.check for each in again.findings} == {
+        each.check for each in model.certificate_.findings
+    }
+
+
+@pytest.mark.slow
+def test_p_values_are_calibrated():
+    """Over 40 right fits each p-value is below .05 in at most 8 (a binomial's 99.9 %)."""
+    below: dict[str, list[bool]] = {}
+    for seed in range(40):
+        w, sd, _ = right(ROWS, np.random.default_rng([seed, 99]))
+        model = XDGMM(6, floor=0.1, tol=1e-5, random_state=0).fit(w, noise=sd)
+        found = model.certify(w, noise=sd)
+        for each in found.findings:
+            if each.p is not None and each.check not in ("rows", "copies", "model", "outliers"):
+                below.setdefault(each.check, []).append(each.p < 0.05)
+    assert len(below) >= 9
+    counts = {check: sum(hits) for check, hits in below.items()}
+    assert all(len(hits) == 40 for hits in below.values())
+    assert max(counts.values()) <= 8, counts
+    assert sum(counts.values()) >= 0.01 * 40 * len(counts)
