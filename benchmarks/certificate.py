@@ -35,7 +35,7 @@ ROWS = 2000
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "certificate.md"
 BEGIN, END = "<!-- figures: python -m benchmarks.certificate --page -->", "<!-- end -->"
 KEYS = ("part", "task", "seed")
-FRESH = 20
+FRESH = 50
 """Seeds from here on: thresholds and constants were set on others."""
 
 

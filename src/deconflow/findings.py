@@ -125,11 +125,6 @@ def _factor_caution(finding: Finding) -> str:
 
 
 def _tails_caution(finding: Finding) -> str:
-    if not finding.numbers.get("heavier"):
-        return (
-            "the noise has lighter tails than its law says. If values were rounded or errors are "
-            "largest possible ones, say noise.uniform(half_width) instead"
-        )
     df = finding.numbers.get("df")
     law = f"noise.student_t(sd, {df:g})" if df else "noise.student_t(sd, 3)"
     return (
@@ -256,7 +251,7 @@ CHECKS = {
         "size of the errors", "which multiple of the errors fits best", _factor_caution, _of_factor
     ),
     "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
-    "tails": Check("tails of the noise", "against its law", _tails_caution),
+    "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),
     "skewness": Check(
         "lean of the noise", "against its law, by column", _skewness_caution,
         lambda f: f"most in {_listed(f)}",

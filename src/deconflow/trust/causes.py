@@ -55,7 +55,7 @@ def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, fl
     if finding.check == "swapped":
         a, b = (table.names.index(name) for name in finding.columns)
         yield {}, _exchanged(noise, a, b)
-    if finding.check == "tails" and noise.diagonal and finding.numbers["heavier"]:
+    if finding.check == "tails" and noise.diagonal:
         for df in DEGREES_OF_FREEDOM:
             scale = noise.factor[0] if noise.shared else noise.factor
             yield {"df": df}, _restricted(student_t(scale, df), noise)

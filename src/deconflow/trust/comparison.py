@@ -60,14 +60,18 @@ class Sums:
         sd = np.sqrt(np.where(known, np.diag(self.covariance), 1.0))
         return np.where(known, self.excess / sd, np.nan)
 
-    def together(self) -> tuple[float, float]:
-        """Return the p-value of all functions at once, and half their chi-square statistic."""
+    def together(self, slack: float = 0.0) -> tuple[float, float]:
+        """Return the p-value of all functions at once, and half their chi-square statistic.
+
+        An excess of about ``slack`` counts as none: no model is right to the last row.
+        """
         values, vectors = np.linalg.eigh(self.covariance)
         full = np.diag(self.covariance) / np.maximum(self.left, 1e-300)
         used = values > TELLING * full.mean()
         if not used.any():
             return 1.0, 0.0
-        statistic = float((np.square(vectors[:, used].T @ self.excess) / values[used]).sum())
+        variances = values[used] + slack**2
+        statistic = float((np.square(vectors[:, used].T @ self.excess) / variances).sum())
         return float(chi2.sf(statistic, used.sum())), 0.5 * statistic
 
 

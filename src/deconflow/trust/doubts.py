@@ -70,7 +70,7 @@ def find_doubts(
         better = table.in_units
         table = make_table(alone, better.sample, names, better, seed)
     found += [order(table, data), edges(table), outliers(table)]
-    found += _about_noise(table, found)
+    found += _about_noise(table, found + of_model)
     return (*found, *of_model)
 
 
@@ -108,10 +108,10 @@ def copies(data: Observations) -> Finding:
     return Finding("copies", 0.0 if repeated else 1.0, float(gain), numbers=numbers)
 
 
-def _about_noise(table: Table, before: list[Finding]) -> list[Finding]:
+def _about_noise(table: Table, others: list[Finding]) -> list[Finding]:
     """Test the noise; where a test objects, fit what may be the reason."""
     found = [test(table) for test in NOISE_TESTS]
-    if any(each in found for each in Certificate(findings=tuple(before + found)).cautions):
+    if any(each in found for each in Certificate(findings=tuple(others + found)).cautions):
         found = _with_reason(table, found)
     return [found[0], Finding("jitter", reason="truth"), *found[1:]]
 
