@@ -24,11 +24,13 @@ if TYPE_CHECKING:
         load,
     )
     from deconflow.evaluation import Sensitivity
+    from deconflow.findings import Finding
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
 
 _HOMES = {
     "Certificate": "deconflow.certificate",
+    "Finding": "deconflow.findings",
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
     "Sensitivity": "deconflow.evaluation",
@@ -42,6 +44,7 @@ __all__ = [
     "Certificate",
     "Deconvolver",
     "DeconvolvingKDE",
+    "Finding",
     "FittedDensity",
     "FlowDeconvolver",
     "GaussianMixture",
