@@ -238,8 +238,8 @@ def covered(part: str, task: str, seed: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, tuple[Callable[..., dict[str, Any]], Any, int]] = {
-    "wrong": (judged, WRONG, 10),
     "right": (judged, LAWS, 5),
+    "wrong": (judged, WRONG, 10),
     "coverage": (covered, TASKS, 2),
     "calibration": (judged, LAWS, 30),
 }

@@ -166,7 +166,11 @@ class Certificate:
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
         found = [f"CAUTION: {warning}." for warning in self.warnings]
-        if not found and (self.held_out is not None or self.findings):
+        if len(self.cautions) > 1:
+            found[0] += " What follows may be a consequence of it."
+        if not found and self.findings and all(self._untested(each) for each in self.findings):
+            found.append("There are too few rows for a check.")
+        elif not found and (self.held_out is not None or self.findings):
             found.append("No reason for doubt was found.")
         if self.fitted is not None:
             found.append(self._about_fitted())
@@ -180,6 +184,9 @@ class Certificate:
                 f"{rough:.0%} of rows; they {usable}{'' if rough < MOST_ROUGH else _ANOTHER}."
             )
         return found
+
+    def _untested(self, finding: Finding) -> bool:
+        return finding.p is None or CHECKS[finding.check].counts
 
     def in_words(self) -> str:
         """Say it in a few lines: figures, then sentences."""

@@ -15,7 +15,11 @@ REASONS = {
     "alike": "all errors are alike, and a broader or narrower truth fits as well",
     "few": "there are too few rows",
     "truth": "a jitter that all rows share is the same as a broader truth",
-    "columns": "there are too many columns, or values are missing",
+    "columns": "there are more than six columns, or values are missing in all pairs of them",
+    "small": "the errors are too small to matter",
+    "constant": "a column is constant",
+    "weights": "rows have weights",
+    "numbers": "the numbers do not allow it",
     "one column": "there is one column",
     "incomplete": "values are missing or projected",
     "sorted": "the table is sorted by one of its columns",
@@ -110,15 +114,17 @@ def _factor(finding: Finding) -> float:
 
 
 def _of_factor(finding: Finding) -> str:
-    return f"{_factor(finding):.2f} times what was said, +- {finding.numbers['error']:.0%}"
+    where = f" in {_listed(finding)}" if finding.columns else ""
+    return f"{_factor(finding):.2f} times what was said{where}, +- {finding.numbers['error']:.0%}"
 
 
 def _factor_caution(finding: Finding) -> str:
     best = finding.numbers.get("best", _factor(finding))
     size = "smaller" if best > 1 else "larger"
+    where = f" of {_listed(finding)}" if finding.columns else ""
     return (
-        f"errors {best:.2g} times as large fit the rows better by {finding.gain:.0f} nats: the "
-        f"errors are said to be {size} than they are; intervals of the truth are too "
+        f"errors{where} {best:.2g} times as large fit the rows better by {finding.gain:.0f} nats: "
+        f"the errors are said to be {size} than they are; intervals of the truth are too "
         f"{'narrow' if best > 1 else 'wide'}. Look up where they come from, or multiply them and "
         "fit again"
     )
@@ -126,18 +132,23 @@ def _factor_caution(finding: Finding) -> str:
 
 def _tails_caution(finding: Finding) -> str:
     df = finding.numbers.get("df")
-    law = f"noise.student_t(sd, {df:g})" if df else "noise.student_t(sd, 3)"
+    if df is None:
+        return (
+            "the noise has heavier tails than its law says. Fit again with a law of heavier tails, "
+            "or look for bad rows"
+        )
     return (
-        f"the noise has heavier tails than its law says: {law} fits better by {finding.gain:.0f} "
-        "nats. Fit again with that law, or look for bad rows"
+        f"the noise has heavier tails than its law says: noise.student_t(sd, {df:g}) fits better "
+        f"by {finding.gain:.0f} nats. Fit again with that law, or look for bad rows"
     )
 
 
 def _skewness_caution(finding: Finding) -> str:
-    side = "up" if finding.numbers["z"] > 0 else "down"
+    up = finding.numbers["z"] > 0
     return (
-        f"the noise of {_listed(finding)} leans {side}wards: its law is said to be even. Say "
-        "noise.split_normal(lower, upper), or look for a zero point that drifts"
+        f"the noise of {_listed(finding)} leans {'up' if up else 'down'}wards more than its law "
+        f"says. Say noise.split_normal(lower, upper) with the {'lower' if up else 'upper'} bar the "
+        "longer, or look for a zero point that drifts"
     )
 
 
@@ -179,8 +190,9 @@ def _edges_caution(finding: Finding) -> str:
     side = "above" if finding.numbers["upper"] else "below"
     return (
         f"the values of {_listed(finding)} end at {finding.numbers['edge']:.4g}, where the model "
-        f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off. "
-        "The answer is that of the rows which are left; use a complete sample"
+        f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off, "
+        "and the answer is that of the rows which are left. Use a complete sample; or, if the "
+        "truth itself ends there, know that the density spills over"
     )
 
 
@@ -274,6 +286,7 @@ CHECKS = {
         f"{f.gain:.0f} nats: the model is too simple, or its fit did not end well. Allow it more, "
         "or use Deconvolver",
         lambda f: f"{f.gain:.1f} nats with {f.numbers['components']:.0f} components",
+        unspecific=True,
     ),
     "columns": Check(
         "columns", "simulated values against real ones, column by column", _columns_caution,

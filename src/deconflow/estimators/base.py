@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -287,7 +287,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> Certificate:
         """Say how far to trust this fit, from the rows that it was fitted to.
 
@@ -304,7 +304,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_seed(random_state)
         data = self._observe(w, noise, projection, sample_weight, groups).with_weight()
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
-            return certified(self, data, random_state)
+            return certified(self, data, int(check_random_state(random_state).randint(2**30)))
 
     def condition(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.trust.causes import with_causes
-from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, too_simple
+from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, dependence, too_simple
 from deconflow.trust.noise_tests import NOISE_TESTS
 from deconflow.trust.outliers import outliers
 from deconflow.trust.row_tests import edges, order
@@ -58,28 +59,48 @@ def find_doubts(
         Of the choice of rows and the simulation.
     """
     data = _without_groups_of_copies(data)
-    found = [number_of_rows(data), copies(data)]
-    if len(data) < FEWEST_ROWS:
-        return tuple(found)
     alone = keep_copies_together(data)
+    found = [number_of_rows(alone), copies(data)]
+    if independent_rows(alone) < FEWEST_ROWS:
+        return (*found, *(Finding(check, reason="few") for check in TESTS))
     table = make_table(alone, sample, names, working, seed)
-    of_model = [test(table) for test in FIT_TESTS]
+    of_model = [_tried(test, table) for test in FIT_TESTS]
     if log_p is not None:
         found.append(too_simple(table, log_p))
         # What the noise is like, only a density that fits the rows can say.
         better = table.in_units
         table = make_table(alone, better.sample, names, better, seed)
-    found += [order(table, data), edges(table), outliers(table)]
+    found += [order(table, data), *(_tried(test, table) for test in (edges, outliers, dependence))]
     found += _about_noise(table, found + of_model)
     return (*found, *of_model)
+
+
+TESTS = ("order", "edges", "outliers", "factor", "tails", "skewness", "correlation", "swapped",
+         "dependence", "columns", "joint")  # fmt: skip
+"""All checks that are tests, of any model."""
+
+
+def _tried(test: Callable[[Table], Finding], table: Table) -> Finding:
+    """Make a check; numbers that do not allow one must not cost the user a finished fit."""
+    try:
+        return test(table)
+    except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+        return Finding(test.__name__, reason="numbers")
+
+
+def independent_rows(data: Observations) -> int:
+    """Count rows, or groups of rows that belong together."""
+    codes = data.group_codes()
+    return len(data) if codes is None else int(codes.max()) + 1
 
 
 def number_of_rows(data: Observations) -> Finding:
     """Look whether rows suffice for a single Gaussian: no test, so its p-value is 0 or 1."""
     parameters = n_parameters(1, data.latent_dim)
-    few = len(data) < ROWS_PER_PARAMETER * parameters
+    rows = independent_rows(data)
+    few = rows < ROWS_PER_PARAMETER * parameters
     numbers = {
-        "rows": float(len(data)),
+        "rows": float(rows),
         "columns": float(data.dim),
         "parameters": float(parameters),
     }
@@ -110,7 +131,7 @@ def copies(data: Observations) -> Finding:
 
 def _about_noise(table: Table, others: list[Finding]) -> list[Finding]:
     """Test the noise; where a test objects, fit what may be the reason."""
-    found = [test(table) for test in NOISE_TESTS]
+    found = [_tried(test, table) for test in NOISE_TESTS]
     if any(each in found for each in Certificate(findings=tuple(others + found)).cautions):
         found = _with_reason(table, found)
     return [found[0], Finding("jitter", reason="truth"), *found[1:]]

@@ -18,9 +18,12 @@ from scipy.special import ndtr
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
+from deconflow.noise import JointMixture, Noise
 from deconflow.observations import Observations
 
 LOG_2PI = float(np.log(2 * np.pi))
+MOST_PARTS = 8
+"""Gaussians that noise is seen as at most: each costs as much as a component."""
 IDLE = 1e12
 """Variance of a missing value, in units of the data's: so large that it says nothing."""
 
@@ -53,7 +56,7 @@ class Rows:
     @classmethod
     def of(cls, data: Observations, values: list[Array]) -> Rows:
         """Put measured values ``(N, M)``, several per row, beside the noise of the rows."""
-        parts = data.noise.as_mixture().take()
+        parts = _seen_noise(data.noise)
         n, dim = data.w.shape
         seen = np.ones((n, dim), bool) if data.observed is None else data.observed.numpy()
         covariances = parts.covariances
@@ -85,12 +88,28 @@ class Rows:
         covariances = self.covariances * factors[:, None] * factors
         return replace(self, shifts=self.shifts * factors, covariances=covariances)
 
-    def swapped(self, a: int, b: int) -> Rows:
-        """Return the same values with the noise of two columns exchanged."""
+    def swapped(self, a: int, b: int, scale: Array) -> Rows:
+        """Return the same values with the noise of two columns exchanged.
+
+        ``scale`` are the columns' units, in which the exchange is made.
+        """
         order = np.arange(self.w.shape[2])
         order[[a, b]] = b, a
         covariances = self.covariances[..., order, :][..., order]
-        return replace(self, shifts=self.shifts[..., order], covariances=covariances)
+        exchanged = replace(self, shifts=self.shifts[..., order], covariances=covariances)
+        return exchanged.stretched(scale[order] / scale)
+
+
+def _seen_noise(noise: Noise) -> JointMixture:
+    """Write out the noise for the lens; a law of many Gaussians becomes one.
+
+    That is what the lens takes it for: companions are drawn by the law itself.
+    """
+    parts = noise.as_mixture()
+    if parts.n_parts <= MOST_PARTS:
+        return parts.take()
+    mean, covariance = (x.double().numpy()[:, None] for x in (noise.mean(), noise.covariance()))
+    return JointMixture(np.ones((1, 1)), mean, covariance)
 
 
 @dataclass(frozen=True)
@@ -106,7 +125,7 @@ class View:
     by_covariance : array
         ``(N, C, M, M)``: twice the derivative by the covariance of the noise.
     by_size : array
-        ``(N, C)``: the derivative by the logarithm of a factor on all of the noise.
+        ``(N, C, M)``: the derivative by the logarithm of a factor on the noise of each column.
     skewness : array
         ``(N, C, M)``: expected third Hermite polynomial of the noise, in units of its size.
     """
@@ -160,7 +179,7 @@ class _Sums:
         pairs = len(self.lower[0])
         self.scores = [np.zeros((n, copies, size, m)) for m in (1, latent, pairs)]
         self.by_covariance = np.zeros((n, copies, dim, dim))
-        self.by_size, self.skewness = np.zeros((n, copies)), np.zeros((n, copies, dim))
+        self.by_size, self.skewness = np.zeros((n, copies, dim)), np.zeros((n, copies, dim))
         self.sd = np.where(rows.sd > 0, rows.sd, 1.0)  # exact values have no noise to lean
 
     def add(self, part: _Part, q: Array) -> None:
@@ -171,15 +190,13 @@ class _Sums:
         covariance = rows.covariances[:, part.part]
         self.by_covariance += q[..., None, None] * g
         # A factor on the noise moves the mean of a part, too.
-        by_size = np.einsum("ncij,nij->nc", g, np.broadcast_to(covariance, (len(g), *g.shape[2:])))
-        by_size += np.einsum(
-            "ncm,nm->nc", t, np.broadcast_to(rows.shifts[:, part.part], t[:, 0].shape)
-        )
-        self.by_size += q * by_size
-        mean = (
-            np.einsum("nij,ncj->nci", np.broadcast_to(covariance, part.precision.shape), t)
-            + rows.shifts[:, None, part.part]
-        ) / self.sd[:, None]
+        all_rows = np.broadcast_to(covariance, part.precision.shape)
+        by_size = np.einsum("ncij,nij->nci", g, all_rows)
+        by_size += t * rows.shifts[:, None, part.part]
+        self.by_size += q[..., None] * by_size
+        mean = (np.einsum("nij,ncj->nci", all_rows, t) + rows.shifts[:, None, part.part]) / self.sd[
+            :, None
+        ]
         left = covariance - covariance @ part.precision @ covariance
         variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(self.sd))[:, None]
         self.skewness += q[..., None] * (mean**3 + 3 * mean * (variance - 1))
@@ -198,7 +215,7 @@ def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[_Part]:
     R = rows.projection
     with np.errstate(divide="ignore"):
         log_shares = np.log(rows.shares)
-    for k in range(mixture.n_components):
+    for k in np.flatnonzero(mixture.weights > 0).tolist():
         mean, covariance = mixture.means[k], mixture.covariances[k]
         if R is not None:
             mean, covariance = (R @ mean)[:, None], R @ covariance @ R.mT

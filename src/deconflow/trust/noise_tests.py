@@ -11,7 +11,7 @@ from deconflow._types import Array
 from deconflow.findings import Finding
 from deconflow.trust.comparison import of_smallest, one_sided, two_sided
 from deconflow.trust.lens import log_p
-from deconflow.trust.table import Table
+from deconflow.trust.table import Table, counted_twice
 
 UNKNOWN_FACTOR = 0.35
 """With a larger error of the logarithm of the factor on the errors, a factor of two is not seen."""
@@ -31,16 +31,26 @@ smaller than the spread of the truth that all they would see is how well that is
 
 
 def factor(table: Table) -> Finding:
-    """Look whether all errors are larger or smaller than said."""
+    """Look whether errors are larger or smaller than said: all of them, or those of a column."""
     if not table.by_row:
         return Finding("factor", reason="alike")
-    sums = table.sums([table.view.by_size])
-    z, information = float(sums.z[0]), float(sums.covariance[0, 0])
-    error = 1 / np.sqrt(max(information, 1e-300))
-    if np.isnan(z) or error > UNKNOWN_FACTOR:
+    each = list(np.moveaxis(table.view.by_size, -1, 0))
+    functions = [sum(each), *each] if len(each) > 1 else each
+    names = [(), *((name,) for name in table.names)]
+    sums = table.sums(functions)
+    # Row weights count once in the slope of a sum, but twice in its variance.
+    slope = np.diag(sums.covariance) / counted_twice(table.data)
+    error = np.sqrt(np.diag(sums.covariance)) / np.maximum(slope, 1e-300)
+    known = ~np.isnan(sums.z) & (error < UNKNOWN_FACTOR)
+    if not known.any():
         return Finding("factor", reason="few")
-    numbers = {"log_factor": float(sums.excess[0]) / information, "error": float(error)}
-    return Finding("factor", two_sided(z), 0.5 * z * z, numbers=numbers)
+    p = np.where(known, [two_sided(z) for z in np.where(known, sums.z, 0.0)], 1.0)
+    worst = int(p.argmin())
+    numbers = {"log_factor": float(sums.excess[worst] / slope[worst]), "error": float(error[worst])}
+    gain = 0.5 * float(sums.z[worst]) ** 2
+    # All columns together are no test more than each of them.
+    several = [float(p[worst]), *[1.0] * (len(each) - 1)]
+    return Finding("factor", of_smallest(several), gain, names[worst], numbers)
 
 
 def tails(table: Table) -> Finding:
@@ -86,7 +96,8 @@ def swapped(table: Table) -> Finding:
     complete = [pair for pair in pairs if table.rows.seen[:, pair].all()]
 
     def gain(pair: tuple[int, ...]) -> Array:
-        other = log_p(table.mixture, table.rows.swapped(*pair))
+        scale = table.units.measured_scale.numpy()
+        other = log_p(table.mixture, table.rows.swapped(pair[0], pair[1], scale))
         return _blended(other - table.view.log_p, SWAPPED_SHARE)
 
     return _worst(table, "swapped", complete, gain, side=1)
@@ -130,7 +141,7 @@ def _worst(
     z = table.sums(functions).z
     known = ~np.isnan(z) & np.array([each[:, 1:].std() > LEAST_SIGNAL for each in functions])
     if not known.any():
-        return Finding(check, reason="alike" if not table.by_row else "few")
+        return Finding(check, reason="small" if table.by_row else "alike")
     p_value = two_sided if side == 2 else one_sided
     p = np.array([p_value(each) for each in np.where(known, z, 0.0)])
     p[~known] = 1.0

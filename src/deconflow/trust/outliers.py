@@ -33,6 +33,8 @@ def outliers(table: Table) -> Finding:
     """Look whether an even background explains rows far out better than a wide component."""
     if table.data.observed is not None or table.data.projection is not None:
         return Finding("outliers", reason="incomplete")
+    if not np.ptp(table.data.w.numpy(), axis=0).all():
+        return Finding("outliers", reason="constant")
     wide = wide_components(table.mixture)
     if not len(wide):
         return Finding("outliers", 1.0, 0.0, numbers={"share": 0.0})
@@ -67,7 +69,7 @@ def exchanged(table: Table, wide: NDArray[np.int64]) -> tuple[float, float]:
     log_even = -_log_volume(table.data)
     for _ in range(ROUNDS):
         log_p, from_rest = _responsibilities(prepared, mixture, share, log_even)
-        share = float(np.clip(1 - from_rest.mean(), 1e-9, 1 - 1e-9))
+        share = float(np.clip(1 - np.average(from_rest, weights=table.weights), 1e-9, 1 - 1e-9))
         mixture = _weighed_steps(prepared, mixture, from_rest)
     log_p, _ = _responsibilities(prepared, mixture, share, log_even)
     weights = table.weights

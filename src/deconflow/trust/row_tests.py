@@ -83,20 +83,24 @@ def edges(table: Table) -> Finding:
     If the model is right, the expected number of values beyond the outermost of as many is an
     exponential number of mean one.
     """
+    if table.data.weights is not None:
+        return Finding("edges", reason="weights")
     rows = table.rows
     draws = rows.w.shape[1] - 1
     beyond, where = [], []
     for d, name in enumerate(table.names):
         seen = rows.seen[:, d]
-        if not seen.any():
-            continue
         real, simulated = rows.w[seen, 0, d], rows.w[seen, 1:, d]
+        if not len(real) or np.ptp(real) == 0:
+            continue
         for side, count in (
             (0.0, (simulated < real.min()).sum()),
             (1.0, (simulated > real.max()).sum()),
         ):
             beyond.append(count / draws)
             where.append((name, side, real.max() if side else real.min(), d))
+    if not beyond:
+        return Finding("edges", reason="constant")
     worst = int(np.argmax(beyond))
     name, side, edge, d = where[worst]
     gain = float(beyond[worst])

@@ -16,7 +16,7 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.trust.comparison import Comparison, Sums
-from deconflow.trust.lens import Rows, View, below, view
+from deconflow.trust.lens import MOST_PARTS, Rows, View, below, view
 from deconflow.xd import FitSettings, PreparedData, Stopping, n_parameters
 
 Sampler = Callable[[int, int], Array]
@@ -99,18 +99,18 @@ class Table:
     def differing(self) -> NDArray[np.bool_]:
         """Whether the errors of each column differ from row to row, by more than a few percent."""
         sd = np.where(self.rows.seen, np.broadcast_to(self.rows.sd, self.rows.seen.shape), np.nan)
-        with np.errstate(divide="ignore"):
-            logs = np.log(sd)
-        logs[~np.isfinite(logs)] = np.nan
-        return np.array([_spread(column[~np.isnan(column)]) > ALIKE for column in logs.T])
+        return np.array([_spread(column[~np.isnan(column)]) > ALIKE for column in sd.T])
 
 
 ALIKE = 0.05
 """Errors whose logarithms spread by less are all alike."""
 
 
-def _spread(values: Array) -> float:
-    return float(values.std()) if len(values) > 1 else 0.0
+def _spread(sizes: Array) -> float:
+    """Standard deviation of the logarithms; infinite if some are zero and others not."""
+    if not sizes.any():
+        return 0.0
+    return float(np.log(sizes).std()) if sizes.all() else np.inf
 
 
 def make_table(
@@ -131,7 +131,7 @@ def make_table(
     ready = units.observations(data)
     mixture = None if working is None else units.mixture_to_standard(working)
     mixture = fitting_lens(ready, mixture, rng)
-    parts = data.noise.as_mixture().n_parts * mixture.n_components
+    parts = min(data.noise.as_mixture().n_parts, MOST_PARTS) * mixture.n_components
     parameters = n_parameters(mixture.n_components, mixture.dim)
     most = MOST_NUMBERS / max(parameters, parts, 1)
     draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
@@ -156,6 +156,12 @@ def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.in
     return np.sort(order[:MOST_ROWS])
 
 
+def counted_twice(data: Observations) -> float:
+    """Return by how much row weights raise what a parameter gains by chance: one without any."""
+    weights = data.weights
+    return 1.0 if weights is None else float(weights.square().sum() / weights.sum())
+
+
 def fitting_lens(
     data: Observations, mixture: GaussianMixture | None, rng: np.random.RandomState
 ) -> GaussianMixture:
@@ -175,7 +181,8 @@ def fitting_lens(
         stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
         settings = FitSettings(count, floor=FLOOR, stopping=stopping)
         result = prepared.fit_best(settings, 1 if count == 1 else STARTS, rng)
-        tried.append((len(data) * result.log_likelihood - parameters, result.mixture))
+        value = len(data) * result.log_likelihood - parameters * counted_twice(data)
+        tried.append((value, result.mixture))
         best = max(range(len(tried)), key=lambda i: tried[i][0])
         if best < len(tried) - PATIENCE:
             break
