@@ -45,7 +45,7 @@ def table_of(make: Callable[..., Data]) -> tuple[Table, Data]:
         model = Deconvolver(quick=True, random_state=0).fit(w, noise=sd)
     rows = Observations.from_arrays(w, gaussian(sd=sd))
     working = model._working_mixture()
-    return make_table(rows, model.density_.sample, ["x", "y"], working, 0), data
+    return make_table(rows, model.density_.sample, ["x", "y"], working, 0, averaged=True), data
 
 
 def log_likelihood(table: Table, noise: Any) -> float:

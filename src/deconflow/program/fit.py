@@ -99,7 +99,7 @@ def fit(
 def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
-    from deconflow import UntrustedFitWarning
+    from deconflow.estimators import UntrustedFitWarning
 
     with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end

@@ -6,8 +6,10 @@ once, since errors that are too small look like heavy tails, too. Here each alte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -33,17 +35,21 @@ def with_causes(table: Table, findings: list[Finding]) -> list[Finding]:
 
 def _tried(table: Table, finding: Finding, usual: float) -> Finding:
     """Fit every alternative of one kind, and keep the best."""
-    fits = [(_log_likelihood(table, n), numbers) for numbers, n in _alternatives(table, finding)]
+    fits = []
+    for numbers, law in _alternatives(table, finding):
+        with suppress(ValueError):  # not every correlation is possible beside the others
+            fits.append((_log_likelihood(table, law()), numbers))
     if not fits:
         return finding
     best, numbers = max(fits, key=lambda fit: fit[0])
     gain = best - usual
-    return replace(
-        finding, gain=max(gain, 0.0), numbers=finding.numbers | (numbers if gain > 0 else {})
-    )
+    better = numbers if gain > 0 else {}
+    return replace(finding, gain=max(gain, 0.0), numbers=finding.numbers | better)
 
 
-def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, float], Noise]]:
+def _alternatives(
+    table: Table, finding: Finding
+) -> Iterator[tuple[dict[str, float], Callable[[], Noise]]]:
     """Yield laws to try."""
     noise = table.data.noise
     if finding.check == "factor":
@@ -52,21 +58,25 @@ def _alternatives(table: Table, finding: Finding) -> Iterator[tuple[dict[str, fl
             factor = each if larger else 1 / each
             changed = [not finding.columns or name in finding.columns for name in table.names]
             unit = torch.where(torch.tensor(changed), 1 / factor, 1.0).double()
-            yield {"best": factor}, noise.divide(unit)
+            yield {"best": factor}, partial(noise.divide, unit)
     if not isinstance(noise, GaussianNoise):
         return
     if finding.check == "swapped":
         a, b = (table.names.index(name) for name in finding.columns)
-        yield {}, _exchanged(noise, a, b, table.units.measured_scale)
+        yield {}, partial(_exchanged, noise, a, b, table.units.measured_scale)
     if finding.check == "tails" and noise.diagonal and noise.factor.amin() > 0:
         for df in DEGREES_OF_FREEDOM:
-            scale = noise.factor[0] if noise.shared else noise.factor
-            yield {"df": df}, _restricted(student_t(scale, df), noise)
+            yield {"df": df}, partial(_heavy, noise, df)
     if finding.check == "correlation":
         a, b = (table.names.index(name) for name in finding.columns)
         for size in CORRELATIONS:
             rho = float(np.sign(finding.numbers["z"])) * size
-            yield {"correlation": rho}, _correlated(noise, a, b, rho)
+            yield {"correlation": rho}, partial(_correlated, noise, a, b, rho)
+
+
+def _heavy(noise: GaussianNoise, df: float) -> Noise:
+    scale = noise.factor[0] if noise.shared else noise.factor
+    return _restricted(student_t(scale, df), noise)
 
 
 def _correlated(noise: GaussianNoise, a: int, b: int, rho: float) -> Noise:

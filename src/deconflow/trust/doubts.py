@@ -63,13 +63,13 @@ def find_doubts(
     found = [number_of_rows(alone), copies(data)]
     if independent_rows(alone) < FEWEST_ROWS:
         return (*found, *(Finding(check, reason="few") for check in TESTS))
-    table = make_table(alone, sample, names, working, seed)
+    table = make_table(alone, sample, names, working, seed, averaged=log_p is None)
     of_model = [_tried(test, table) for test in FIT_TESTS]
     if log_p is not None:
         found.append(too_simple(table, log_p))
         # What the noise is like, only a density that fits the rows can say.
         better = table.in_units
-        table = make_table(alone, better.sample, names, better, seed)
+        table = make_table(alone, better.sample, names, better, seed, averaged=False)
     found += [order(table, data), *(_tried(test, table) for test in (edges, outliers, dependence))]
     found += _about_noise(table, found + of_model)
     return (*found, *of_model)

@@ -17,9 +17,10 @@ UNKNOWN_FACTOR = 0.35
 """With a larger error of the logarithm of the factor on the errors, a factor of two is not seen."""
 TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
 """Noise with heavier tails: a share of the values has errors so many times as large."""
-USUAL_TAILS, CALM = -0.35, 0.8
-"""Mean and standard deviation of the test of the tails on right fits. The few rows in the tails
-decide it, which the fit follows closer than first order says: measured on eight laws."""
+USUAL_TAILS = (-0.35, 0.8)
+"""Mean and standard deviation of the test of the tails on right fits that are averages. The few
+rows in the tails decide it, which an average follows closer than first order says: measured on
+eight laws."""
 FEWEST_FOR_SHAPE = 1000
 """With fewer rows a truth that the mixture does not quite fit looks like noise of another shape."""
 MOST_COLUMNS_TO_SWAP = 6
@@ -61,7 +62,8 @@ def tails(table: Table) -> Finding:
     if len(table.data) < FEWEST_FOR_SHAPE:
         return Finding("tails", reason="few")
     sums = table.sums([_wider(table)])
-    z = (float(sums.z[0]) - USUAL_TAILS) / CALM
+    mean, sd = USUAL_TAILS if table.averaged else (0.0, 1.0)
+    z = (float(sums.z[0]) - mean) / sd
     if np.isnan(z):
         return Finding("tails", reason="few")
     return Finding("tails", one_sided(z), 0.5 * max(z, 0.0) ** 2, numbers={"z": z})

@@ -51,6 +51,8 @@ class Table:
         The change to standard units.
     original : Observations
         The rows in the units of the data.
+    averaged : bool
+        Whether companions come from an average of fits, rather than from the lens itself.
     """
 
     data: Observations
@@ -59,6 +61,7 @@ class Table:
     names: list[str]
     units: Standardiser
     original: Observations
+    averaged: bool
 
     @property
     def in_units(self) -> GaussianMixture:
@@ -119,10 +122,13 @@ def make_table(
     names: list[str],
     working: GaussianMixture | None,
     seed: int,
+    *,
+    averaged: bool,
 ) -> Table:
     """Choose rows, simulate companions, and fit the mixture that looks at them if there is none.
 
-    ``working`` and what ``sample`` draws are in the units of ``data``.
+    ``working`` and what ``sample`` draws are in the units of ``data``; ``averaged`` says whether
+    that is an average of fits.
     """
     rng = np.random.RandomState(seed)
     some = chosen_rows(data, rng)
@@ -143,7 +149,7 @@ def make_table(
         v = units.to_standard(torch.from_numpy(sample(draws * len(data), seed)))
         for each in v.reshape(draws, len(data), -1):
             values.append(ready.remeasure(each).w.numpy())
-    return Table(ready, Rows.of(ready, values), mixture, names, units, data)
+    return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:
