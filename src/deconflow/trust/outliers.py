@@ -12,6 +12,7 @@ than the tail of the truth; by chance a likelihood is ``c`` times as large with 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,27 +36,26 @@ def outliers(table: Table) -> Finding:
         return Finding("outliers", reason="incomplete")
     if not np.ptp(table.data.w.numpy(), axis=0).all():
         return Finding("outliers", reason="constant")
-    wide = wide_components(table.mixture)
-    if not len(wide):
-        return Finding("outliers", 1.0, 0.0, numbers={"share": 0.0})
-    gain, share = exchanged(table, wide)
+    tried = [exchanged(table, wide) for wide in wide_components(table.mixture)]
+    gain, share = max(tried, default=(0.0, 0.0))
     p = float(np.exp(-max(gain, 0.0)))
     return Finding("outliers", p, max(gain, 0.0), numbers={"share": share})
 
 
-def wide_components(mixture: GaussianMixture) -> NDArray[np.int64]:
-    """Return the components of small weight that are far wider than all others together."""
+def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
+    """Yield the widest, the two widest, ... components, if few rows are theirs.
+
+    All of them are far wider than the others together.
+    """
     size = 0.5 * np.linalg.slogdet(mixture.covariances)[1] / mixture.dim
     order = np.argsort(-size)
-    found = order[:0]
     for count in range(1, mixture.n_components):
         out, rest = order[:count], order[count:]
         if mixture.weights[out].sum() > LARGEST_SHARE:
-            break
+            return
         bulk = np.linalg.slogdet(_only(mixture, rest).covariance)[1] / (2 * mixture.dim)
         if size[out].min() > bulk + np.log(MUCH_WIDER):
-            found = out
-    return found
+            yield out
 
 
 def exchanged(table: Table, wide: NDArray[np.int64]) -> tuple[float, float]:
