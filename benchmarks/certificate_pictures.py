@@ -109,24 +109,24 @@ def swapped(ax: Any, table: Table, data: Data) -> None:
     ax.set(ylabel="gain of log p(w), nats")
 
 
-def columns(ax: Any, table: Table, data: Data) -> None:
-    real = table.below[:, 0, 1]
-    counts, edges = np.histogram(real, bins=20, range=(0, 1))
-    mean = len(real) / 20
+def even(ax: Any, shares: Any, name: str) -> None:
+    """Draw a histogram of what should be uniform, with the band that chance makes."""
+    counts, edges = np.histogram(shares, bins=20, range=(0, 1))
+    mean = len(shares) / 20
     ax.axhspan(mean - 2 * np.sqrt(mean), mean + 2 * np.sqrt(mean), color="0.9")
     ax.stairs(counts, edges, color=REAL)
-    ax.set(xlabel="probability of a smaller y", ylabel="rows")
+    ax.set(xlabel=name, ylabel="rows")
+
+
+def columns(ax: Any, table: Table, data: Data) -> None:
+    even(ax, table.below[:, 0, 1], "probability of a smaller y")
 
 
 def joint(ax: Any, table: Table, data: Data) -> None:
     log_p = table.view.log_p
     simulated = np.sort(log_p[:, 1:], axis=None)
     rank = np.searchsorted(simulated, log_p[:, 0]) / simulated.size
-    counts, edges = np.histogram(rank, bins=20, range=(0, 1))
-    mean = len(rank) / 20
-    ax.axhspan(mean - 2 * np.sqrt(mean), mean + 2 * np.sqrt(mean), color="0.9")
-    ax.stairs(counts, edges, color=REAL)
-    ax.set(xlabel="rank of log p(w) among simulated rows", ylabel="rows")
+    even(ax, rank, "rank of log p(w) among simulated rows")
 
 
 def dependence(ax: Any, table: Table, data: Data) -> None:
