@@ -115,7 +115,8 @@ def _factor(finding: Finding) -> float:
 
 def _of_factor(finding: Finding) -> str:
     where = f" in {_listed(finding)}" if finding.columns else ""
-    return f"{_factor(finding):.2f} times what was said{where}, +- {finding.numbers['error']:.0%}"
+    best = finding.numbers.get("best", _factor(finding))
+    return f"{best:.2f} times what was said{where}, +- {finding.numbers['error']:.0%}"
 
 
 def _factor_caution(finding: Finding) -> str:

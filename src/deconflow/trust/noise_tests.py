@@ -141,7 +141,8 @@ def _worst(
         return Finding(check, reason="one column" if len(table.names) == 1 else "columns")
     functions = [function(each) for each in choices]
     z = table.sums(functions).z
-    known = ~np.isnan(z) & np.array([each[:, 1:].std() > LEAST_SIGNAL for each in functions])
+    signal = np.array([each[:, 1:].std() for each in functions])
+    known = ~np.isnan(z) & ((signal > LEAST_SIGNAL) | (side == 1))
     if not known.any():
         return Finding(check, reason="small" if table.by_row else "alike")
     p_value = two_sided if side == 2 else one_sided
