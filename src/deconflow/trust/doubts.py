@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from deconflow.certificate import Certificate
-from deconflow.copies import find_copies, keep_copies_together
+from deconflow.copies import Copies, find_copies
 from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -27,6 +28,8 @@ FEWEST_ROWS = 100
 
 SUSPECT = 0.05
 """Once a test has objected to the noise, all that have such a p-value may be the reason."""
+UNFIT = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+"""What numbers raise that do not allow a check; it must not cost the user a finished fit."""
 NEAR_COPIES = 0.01
 """A larger share of rows that all but repeat another one is no chance."""
 
@@ -58,13 +61,34 @@ def find_doubts(
     seed
         Of the choice of rows and the simulation.
     """
-    data = _without_groups_of_copies(data)
-    alone = keep_copies_together(data)
-    found = [number_of_rows(alone), copies(data)]
+    repeated = find_copies(replace(data, groups=None))
+    named = data.groups is not None and not _same_groups(data, repeated)
+    data = data if named else replace(data, groups=None)
+    alone = data
+    if repeated.surprising and not named:
+        alone = replace(data, groups=torch.from_numpy(repeated.groups))
+    found = [number_of_rows(alone), copies(data, repeated)]
     if independent_rows(alone) < FEWEST_ROWS:
         return (*found, *(Finding(check, reason="few") for check in TESTS))
+    try:
+        return (*found, *_tests(data, alone, sample, names, working, log_p, seed))
+    except UNFIT:
+        return (*found, *(Finding(check, reason="numbers") for check in TESTS))
+
+
+def _tests(
+    data: Observations,
+    alone: Observations,
+    sample: Sampler,
+    names: list[str],
+    working: GaussianMixture | None,
+    log_p: LogLikelihood | None,
+    seed: int,
+) -> list[Finding]:
+    """Make all tests; ``alone`` are the rows with those that repeat others as a group."""
     table = make_table(alone, sample, names, working, seed, averaged=log_p is None)
     of_model = [_tried(test, table) for test in FIT_TESTS]
+    found = []
     if log_p is not None:
         found.append(too_simple(table, log_p))
         # What the noise is like, only a density that fits the rows can say.
@@ -72,7 +96,7 @@ def find_doubts(
         table = make_table(alone, better.sample, names, better, seed, averaged=False)
     found += [order(table, data), *(_tried(test, table) for test in (edges, outliers, dependence))]
     found += _about_noise(table, found + of_model)
-    return (*found, *of_model)
+    return found + of_model
 
 
 TESTS = ("order", "edges", "outliers", "factor", "tails", "skewness", "correlation", "swapped",
@@ -81,10 +105,10 @@ TESTS = ("order", "edges", "outliers", "factor", "tails", "skewness", "correlati
 
 
 def _tried(test: Callable[[Table], Finding], table: Table) -> Finding:
-    """Make a check; numbers that do not allow one must not cost the user a finished fit."""
+    """Make a check, unless the numbers do not allow it."""
     try:
         return test(table)
-    except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+    except UNFIT:
         return Finding(test.__name__, reason="numbers")
 
 
@@ -107,22 +131,20 @@ def number_of_rows(data: Observations) -> Finding:
     return Finding("rows", 0.0 if few else 1.0, 0.0, numbers=numbers)
 
 
-def _without_groups_of_copies(data: Observations) -> Observations:
-    """Forget groups that nobody has named: copies that a fit keeps together by itself."""
-    alone = replace(data, groups=None)
-    own = keep_copies_together(alone).group_codes()
+def _same_groups(data: Observations, repeated: Copies) -> bool:
+    """Whether groups are the copies that a fit keeps together by itself: nobody has named them."""
     given = data.group_codes()
-    if own is None or given is None:
-        return data
-    kinds = [len(np.unique(codes, axis=0)) for codes in (own, given, np.column_stack([own, given]))]
-    return alone if len(set(kinds)) == 1 else data
+    if given is None or not repeated.surprising:
+        return False
+    both = np.column_stack([given, repeated.groups])
+    kinds = {len(np.unique(codes, axis=0)) for codes in (given, repeated.groups, both)}
+    return len(kinds) == 1
 
 
-def copies(data: Observations) -> Finding:
+def copies(data: Observations, found: Copies) -> Finding:
     """Look whether rows repeat others: no test either."""
     if data.groups is not None:
         return Finding("copies", reason="groups")
-    found = find_copies(data)
     repeated = found.surprising or found.near_share > NEAR_COPIES
     numbers = {"share": found.share if found.surprising else 0.0, "near": found.near_share}
     gain = repeated * max(numbers.values()) * len(data) * np.log(len(data))
