@@ -49,7 +49,7 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     data = cell_nuclei()
     held_out, train = data[:SET_ASIDE], data[SET_ASIDE:]
     start = time.perf_counter()
-    model = Deconvolver(random_state=0, verbose=progress)
+    model = Deconvolver(random_state=0, verbose=progress).name_columns(train.names)
     model.fit(train.w, noise=train.sd)
     seconds = time.perf_counter() - start
     model.save(output / "model")
