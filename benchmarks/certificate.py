@@ -1,6 +1,6 @@
 """The certificate put to the test: wrong cases that it must name, right ones that it must leave.
 
-    python -m benchmarks.certificate [--parts wrong right calibration coverage] [--seeds 20 ...]
+    python -m benchmarks.certificate [--parts wrong right calibration coverage] [--count 2]
     python -m benchmarks.certificate --page
 
 *wrong*: ten scenarios of three blobs in two columns, N = 2,000, errors U(.2, .7) by row, of which
@@ -333,7 +333,21 @@ def _calibration(runs: list[dict[str, Any]]) -> str:
         if len(p) and check not in ("rows", "copies"):
             lines.append(f"| {check} | {(p < 0.05).mean():.1%} | {(p < 0.01).mean():.1%} | "
                          f"{len(p)} |")  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _where_joint_objects(runs)])
+
+
+def _where_joint_objects(runs: list[dict[str, Any]]) -> str:
+    """Say on which laws the ranks of ``log p(w)`` object most, and how many cautions there were."""
+    hits = {task: [run["p"]["joint"] < 0.05 for run in runs if run["task"] == task]
+            for task in LAWS}  # fmt: skip
+    worst = sorted(hits, key=lambda task: -sum(hits[task]))[:2]
+    others = np.mean([hit for task in LAWS if task not in worst for hit in hits[task]])
+    named = " and ".join(f"{task} ({sum(hits[task])} of {len(hits[task])})" for task in worst)
+    cautions = sum(bool(run["cautions"]) for run in runs)
+    return (
+        f"`joint` is below .05 most often on {named}; on the other laws in {others:.0%}. "
+        f"Of the {len(runs)} fits {cautions} got a caution."
+    )
 
 
 def _coverage(runs: list[dict[str, Any]]) -> str:

@@ -27,9 +27,8 @@ from benchmarks.certificate import ROWS, WRONG, Data, blobs, measured, right
 from deconflow import Deconvolver
 from deconflow.noise import gaussian, student_t
 from deconflow.observations import Observations
-from deconflow.trust.causes import STEPS
-from deconflow.trust.table import FLOOR, Table, make_table
-from deconflow.xd import FitSettings, PreparedData, Stopping
+from deconflow.trust.causes import log_likelihood
+from deconflow.trust.table import Table, make_table
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 REAL, SIMULATED = "0.35", "#1f6fb4"
@@ -48,19 +47,12 @@ def table_of(make: Callable[..., Data]) -> tuple[Table, Data]:
     return make_table(rows, model.density_.sample, ["x", "y"], working, 0, averaged=True), data
 
 
-def log_likelihood(table: Table, noise: Any) -> float:
-    """Log-likelihood of the rows by the mixture fitted under another noise."""
-    data = replace(table.data, noise=noise.bind(len(table.data)))
-    stopping = Stopping(tol=1e-6, max_iter=STEPS, accelerate=True)
-    settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
-    fit = PreparedData(data).fit(settings, np.random.RandomState(0), table.mixture)
-    return len(data) * fit.log_likelihood
-
-
 def curve(ax: Any, table: Table, values: Any, noise_at: Callable[[float], Any], name: str) -> None:
     """Draw what the log-likelihood gains with other noise."""
     usual = log_likelihood(table, table.data.noise)
-    gains = [log_likelihood(table, noise_at(value)) - usual for value in values]
+    gains = [
+        log_likelihood(table, noise_at(value).bind(len(table.data))) - usual for value in values
+    ]
     ax.plot(values, gains, "o-", color=SIMULATED)
     ax.axhline(0, color=REAL, lw=0.8)
     ax.set_ylim(max(min(gains), -60), max(max(gains), 5) * 1.15)

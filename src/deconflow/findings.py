@@ -156,7 +156,7 @@ def _skewness_caution(finding: Finding) -> str:
 def _correlation_caution(finding: Finding) -> str:
     rho = finding.numbers.get("correlation", math.copysign(0.5, finding.numbers["z"]))
     return (
-        f"the errors of {_listed(finding)} go together: a correlation of {rho:+.1g} more than said "
+        f"the errors of {_listed(finding)} go together: a correlation of {rho:+.1g} "
         f"fits better by {finding.gain:.0f} nats. Give covariances, or a column with correlations"
     )
 

@@ -98,8 +98,8 @@ def in_time(seconds: float) -> str:
     >>> in_time(0.2), in_time(41), in_time(130), in_time(10_000)
     ('a second or less', 'about 41 seconds', 'about 2 minutes', 'about 2.8 hours')
     """
-    if seconds <= 1:
-        return "a second or less"
+    if seconds < 1.5:
+        return "about a second" if seconds > 1 else "a second or less"
     if seconds < 90:
         return f"about {seconds:.0f} seconds"
     if seconds < 5400:
@@ -185,8 +185,8 @@ def _bands(model: Any, refit: Any, fresh: Array) -> tuple[int | None, int | None
     """At how many places bands hold the density of a column, and of how many; None without."""
     if refit.density_.replicates is None:
         return None, None
-    held = 0
-    for d, shares in enumerate([(np.arange(PLACES) + 0.5) / PLACES] * fresh.shape[1]):
+    held, shares = 0, (np.arange(PLACES) + 0.5) / PLACES
+    for d in range(fresh.shape[1]):
         points = np.quantile(fresh[:, d], shares)  # as many where there is as much of the truth
         band = refit.density_.band(points, column=d, level=BAND_LEVEL)
         density = np.exp(model.density_.marginal(d).log_prob(points[:, None]))

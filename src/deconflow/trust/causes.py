@@ -29,7 +29,7 @@ CORRELATIONS = (0.3, 0.6, 0.8, 0.95)
 
 def with_causes(table: Table, findings: list[Finding]) -> list[Finding]:
     """Return findings about the noise with the gain in log-likelihood that each brings."""
-    usual = _log_likelihood(table, table.data.noise)
+    usual = log_likelihood(table, table.data.noise)
     return [_tried(table, finding, usual) for finding in findings]
 
 
@@ -38,7 +38,7 @@ def _tried(table: Table, finding: Finding, usual: float) -> Finding:
     fits = []
     for numbers, law in _alternatives(table, finding):
         with suppress(ValueError):  # not every correlation is possible beside the others
-            fits.append((_log_likelihood(table, law()), numbers))
+            fits.append((log_likelihood(table, law()), numbers))
     if not fits:
         return finding
     best, numbers = max(fits, key=lambda fit: fit[0])
@@ -101,7 +101,7 @@ def _restricted(law: Noise, like: Noise) -> Noise:
     return law if like.observed is None else law.restrict(like.observed)
 
 
-def _log_likelihood(table: Table, noise: Noise) -> float:
+def log_likelihood(table: Table, noise: Noise) -> float:
     """Log-likelihood of all rows that are looked at, by the mixture fitted under this noise."""
     data: Observations = replace(table.data, noise=noise)
     steps = STEPS if noise.as_mixture().n_parts == 1 else STEPS_OF_MANY

@@ -13,7 +13,7 @@ from deconflow.findings import Finding
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.trust.comparison import of_smallest, two_sided
-from deconflow.trust.table import Table, counted_twice
+from deconflow.trust.table import Table, weight_inflation
 from deconflow.xd import expectation, lay_out, n_parameters
 
 LogLikelihood = Callable[[Observations], Array]
@@ -35,7 +35,7 @@ def too_simple(table: Table, log_p: LogLikelihood) -> Finding:
     mixture = table.in_units
     better = lay_out(rows, Standardiser.of_mixture(mixture, rows))
     of_mixture = expectation(better.units.mixture_to_standard(mixture), better, moments=False)
-    parameters = n_parameters(mixture.n_components, mixture.dim) * counted_twice(rows)
+    parameters = n_parameters(mixture.n_components, mixture.dim) * weight_inflation(rows)
     gain = float(table.weights @ (of_mixture.log_p - log_p(rows))) - parameters
     numbers = {"components": float(mixture.n_components)}
     return Finding("model", float(np.exp(-max(gain, 0.0))), max(gain, 0.0), numbers=numbers)

@@ -17,11 +17,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from deconflow._types import Array
-from deconflow.mixtures import GaussianMixture
+from deconflow.mixtures import LOG_2PI, GaussianMixture
 from deconflow.noise import JointMixture, Noise
 from deconflow.observations import Observations
 
-LOG_2PI = float(np.log(2 * np.pi))
 MOST_PARTS = 8
 """Gaussians that noise is seen as at most: each costs as much as a component."""
 IDLE = 1e12

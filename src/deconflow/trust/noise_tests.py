@@ -11,7 +11,7 @@ from deconflow._types import Array
 from deconflow.findings import Finding
 from deconflow.trust.comparison import of_smallest, one_sided, two_sided
 from deconflow.trust.lens import log_p
-from deconflow.trust.table import Table, counted_twice
+from deconflow.trust.table import Table, weight_inflation
 
 UNKNOWN_FACTOR = 0.35
 """With a larger error of the logarithm of the factor on the errors, a factor of two is not seen."""
@@ -40,7 +40,7 @@ def factor(table: Table) -> Finding:
     names = [(), *((name,) for name in table.names)]
     sums = table.sums(functions)
     # Row weights count once in the slope of a sum, but twice in its variance.
-    slope = np.diag(sums.covariance) / counted_twice(table.data)
+    slope = np.diag(sums.covariance) / weight_inflation(table.data)
     error = np.sqrt(np.diag(sums.covariance)) / np.maximum(slope, 1e-300)
     known = ~np.isnan(sums.z) & (error < UNKNOWN_FACTOR)
     if not known.any():

@@ -23,7 +23,7 @@ from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.trust.table import FLOOR, Table
-from deconflow.xd import FitSettings, PreparedData, Stopping, em, expectation
+from deconflow.xd import Constraints, FitSettings, PreparedData, Stopping, em, expectation
 
 LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
 """Components of outliers have at most this share, and are so many times as wide as all others."""
@@ -36,8 +36,8 @@ def outliers(table: Table) -> Finding:
         return Finding("outliers", reason="incomplete")
     if not np.ptp(table.data.w.numpy(), axis=0).all():
         return Finding("outliers", reason="constant")
-    tried = [exchanged(table, wide) for wide in wide_components(table.mixture)]
-    gain, share = max(tried, default=(0.0, 0.0))
+    sets = list(wide_components(table.mixture))
+    gain, share = exchanged(table, sets) if sets else (0.0, 0.0)
     p = float(np.exp(-max(gain, 0.0)))
     return Finding("outliers", p, max(gain, 0.0), numbers={"share": share})
 
@@ -58,22 +58,35 @@ def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
             yield out
 
 
-def exchanged(table: Table, wide: NDArray[np.int64]) -> tuple[float, float]:
-    """Return what a background gains in log-likelihood over these components, and its share."""
+def exchanged(table: Table, sets: list[NDArray[np.int64]]) -> tuple[float, float]:
+    """Return what a background gains in log-likelihood over components, and its share.
+
+    Of several sets of components that it may take the place of, it has the best.
+    """
     prepared = PreparedData(table.data)
     whole = _fitted(prepared, table.mixture)
     before = expectation(whole, prepared.rows, moments=False).log_p
+    found = []
+    for wide in sets:
+        log_p, share = _with_background(table, prepared, wide)
+        found.append((float(table.weights @ (log_p - before)), share))
+    return max(found)
+
+
+def _with_background(
+    table: Table, prepared: PreparedData, wide: NDArray[np.int64]
+) -> tuple[Array, float]:
+    """Fit the other components and a background; return ``log p(w)`` and the background's share."""
     rest = np.setdiff1d(np.arange(table.mixture.n_components), wide)
     share = float(table.mixture.weights[wide].sum())
     mixture = prepared.rows.units.mixture_to_standard(_only(table.mixture, rest))
+    constraints = FitSettings(len(rest), floor=FLOOR).constraints(prepared)
     log_even = -_log_volume(table.data)
     for _ in range(ROUNDS):
-        log_p, from_rest = _responsibilities(prepared, mixture, share, log_even)
+        _, from_rest = _responsibilities(prepared, mixture, share, log_even)
         share = float(np.clip(1 - np.average(from_rest, weights=table.weights), 1e-9, 1 - 1e-9))
-        mixture = _weighed_steps(prepared, mixture, from_rest)
-    log_p, _ = _responsibilities(prepared, mixture, share, log_even)
-    weights = table.weights
-    return float(weights @ (log_p - before)), share
+        mixture = _weighed_steps(prepared, mixture, constraints, from_rest)
+    return _responsibilities(prepared, mixture, share, log_even)[0], share
 
 
 def _responsibilities(
@@ -93,7 +106,7 @@ def _fitted(prepared: PreparedData, mixture: GaussianMixture) -> GaussianMixture
 
 
 def _weighed_steps(
-    prepared: PreparedData, mixture: GaussianMixture, weights: Array
+    prepared: PreparedData, mixture: GaussianMixture, constraints: Constraints, weights: Array
 ) -> GaussianMixture:
     rows = prepared.rows
     if rows.weights is not None:
@@ -102,7 +115,6 @@ def _weighed_steps(
     for block in rows.blocks:
         mine = weights if block.index is None else weights[block.index]
         blocks.append(replace(block, omega=np.ascontiguousarray(mine)))
-    constraints = FitSettings(mixture.n_components, floor=FLOOR).constraints(prepared)
     stopping = Stopping(tol=1e-9, max_iter=STEPS, accelerate=True)
     return em(mixture, replace(rows, blocks=blocks, weights=weights), constraints, stopping).mixture
 

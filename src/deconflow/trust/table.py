@@ -17,7 +17,7 @@ from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.trust.comparison import Comparison, Sums
 from deconflow.trust.lens import MOST_PARTS, Rows, View, below, view
-from deconflow.xd import FitSettings, PreparedData, Stopping, n_parameters
+from deconflow.xd import COMPONENTS_TO_TRY, FitSettings, PreparedData, Stopping, n_parameters
 
 Sampler = Callable[[int, int], Array]
 """Draws so many true values, from a seed."""
@@ -30,7 +30,6 @@ MOST_NUMBERS = 3e7
 ROWS_PER_PARAMETER = 8
 """The mixture that looks at rows has at most so many parameters: others cost what they tell."""
 FLOOR, STARTS, PATIENCE = 0.1, 2, 2
-COMPONENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.in
     return np.sort(order[:MOST_ROWS])
 
 
-def counted_twice(data: Observations) -> float:
+def weight_inflation(data: Observations) -> float:
     """Return by how much row weights raise what a parameter gains by chance: one without any."""
     weights = data.weights
     return 1.0 if weights is None else float(weights.square().sum() / weights.sum())
@@ -180,14 +179,14 @@ def fitting_lens(
         return mixture
     prepared = PreparedData(data)
     tried: list[tuple[float, GaussianMixture]] = []
-    for count in COMPONENTS:
+    for count in COMPONENTS_TO_TRY:
         parameters = n_parameters(count, data.latent_dim)
         if tried and parameters > most:
             break
         stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
         settings = FitSettings(count, floor=FLOOR, stopping=stopping)
         result = prepared.fit_best(settings, 1 if count == 1 else STARTS, rng)
-        value = len(data) * result.log_likelihood - parameters * counted_twice(data)
+        value = len(data) * result.log_likelihood - parameters * weight_inflation(data)
         tried.append((value, result.mixture))
         best = max(range(len(tried)), key=lambda i: tried[i][0])
         if best < len(tried) - PATIENCE:

@@ -22,6 +22,7 @@ from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, log_p, make_fold
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import (
+    COMPONENTS_TO_TRY,
     SMALLEST_VARIANCE,
     FitSettings,
     PreparedData,
@@ -40,6 +41,7 @@ from deconflow.xd.starts import STARTS
 
 __all__ = [
     "CLEARLY",
+    "COMPONENTS_TO_TRY",
     "FLOORS",
     "SMALLEST_VARIANCE",
     "STARTS",
