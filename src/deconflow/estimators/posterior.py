@@ -37,6 +37,8 @@ class Posterior(ABC):
         ``(N, D, D)``; correlations are zero where a value is exact.
     samples : array
         ``(N, S, D)`` draws.
+    sign_error, sign_q_values : array
+        ``(N, D)``: how likely the sign of a value is wrong, of one row and of all as certain ones.
     effective_sample_size : array
         ``(N,)``: how many exact draws the answer for a row is worth; infinite for a closed form.
         Below about 10 the answer is rough: ask for more ``n_proposals``.
@@ -90,6 +92,10 @@ class Posterior(ABC):
     def _quantiles(self, shares: Array) -> Array:
         """Quantiles of each value, ``(Q, N, D)``."""
 
+    @abstractmethod
+    def _probability(self, lower: Array, upper: Array) -> Array:
+        """Probability ``(N, D)`` of values between bounds ``(D,)``, ends included."""
+
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
         shares = np.atleast_1d(as_floats(q, "q"))
@@ -102,6 +108,79 @@ class Posterior(ABC):
         """Lower and upper end, each ``(N, D)``, of the central interval with this probability."""
         check_number("level", level, 0, 1)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def probability(
+        self, lower: ArrayLike | None = None, upper: ArrayLike | None = None
+    ) -> Array:
+        """Probability ``(N, D)`` that each value is between these bounds, ends included.
+
+        Exact for a closed form; otherwise the share of the draws, in steps of one by their number.
+
+        Parameters
+        ----------
+        lower, upper
+            A number, or one for each dimension ``(D,)``, which may be infinite; None for no bound.
+
+        Examples
+        --------
+        >>> from deconflow import XDGMM
+        >>> w = np.random.default_rng(0).normal(size=(500, 1))
+        >>> posterior = XDGMM(1).fit(w, noise=[0.5]).posterior([[0.0], [1.0]], noise=[0.5])
+        >>> posterior.probability(lower=0).round(2).ravel()
+        array([0.49, 0.96])
+        """
+        low = self._bounds("lower", lower, -np.inf)
+        high = self._bounds("upper", upper, np.inf)
+        if not (low <= high).all():
+            raise ValueError(
+                f"Expected lower bounds of at most the upper ones; got {lower!r} and {upper!r}."
+            )
+        return self._probability(low, high)
+
+    @property
+    def sign_error(self) -> Array:
+        r"""Probability ``(N, D)`` that the sign one would give a value is wrong.
+
+        .. math:: \min(P(v \leq 0 \mid w), \; P(v \geq 0 \mid w))
+
+        the local false sign rate. Zero counts in both, so that a truth of exactly zero is an error
+        whichever sign it is given: by itself it would have a sign error of one.
+
+        References
+        ----------
+        Stephens (2017), "False discovery rates: a new deal", Biostatistics 18, 275-294.
+        """
+        return np.minimum(self.probability(upper=0.0), self.probability(lower=0.0))
+
+    @property
+    def sign_q_values(self) -> Array:
+        """Expected share of wrong signs ``(N, D)`` among all rows at least as certain as each.
+
+        The mean :attr:`sign_error` of the rows whose own is at most that of the row, by column: who
+        declares the signs of all rows with a q-value of at most 0.05 expects 5 % of them, or fewer,
+        to be wrong. It depends on all rows of this posterior; a sign error does not.
+
+        References
+        ----------
+        Stephens (2017), "False discovery rates: a new deal", Biostatistics 18, 275-294.
+        """
+        errors = self.sign_error
+        found = np.empty_like(errors)
+        for d, each in enumerate(errors.T):
+            ranked = np.sort(each)
+            count = ranked.searchsorted(each, side="right")
+            found[:, d] = np.cumsum(ranked)[count - 1] / count
+        return found
+
+    def _bounds(self, name: str, given: ArrayLike | None, otherwise: float) -> Array:
+        """Check bounds, and return one for each dimension."""
+        bounds = np.asarray(otherwise) if given is None else as_floats(given, name)
+        dim = len(self.names)
+        if bounds.shape not in ((), (dim,)) or np.isnan(bounds).any():
+            raise ValueError(
+                f"Expected {name} as a number, or as one for each of {dim} columns; got {given!r}."
+            )
+        return np.broadcast_to(bounds, (dim,))
 
     @property
     def sd(self) -> Array:
@@ -229,6 +308,17 @@ class ExactPosterior(Posterior):
         found = self._ask(lambda piece: tuple(piece.quantile(float(share)) for share in shares))
         return np.stack(found)
 
+    def _probability(self, lower: Array, upper: Array) -> Array:
+        found = self._ask(lambda piece: (piece.probability(lower, upper),))[0]
+        data = self._data
+        if data.projection is not None:
+            return found
+        w = data.w.double().numpy()[:, self._columns]  # to the last bit, where that is the truth
+        exact = (data.noise.variance() == 0).numpy()[:, self._columns]
+        if data.observed is not None:
+            exact = exact & data.observed.numpy()[:, self._columns]
+        return np.where(exact, (lower <= w) & (w <= upper), found)
+
     def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
         if not len(self._data):
             dim = len(self._columns)
@@ -311,6 +401,9 @@ class WeightedPosterior(Posterior):
 
     def _quantiles(self, shares: Array) -> Array:
         return np.quantile(self._samples, shares, axis=1)
+
+    def _probability(self, lower: Array, upper: Array) -> Array:
+        return ((self._samples >= lower) & (self._samples <= upper)).mean(1)
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from deconflow._types import Array
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
+from deconflow.program.ranges import Range, parse_ranges
 from deconflow.program.streaming import (
     NewColumn,
     append_columns,
@@ -26,8 +27,9 @@ from deconflow.tables import split_list
 if TYPE_CHECKING:
     from deconflow.noise import Noise
 
-USUAL_DRAWS, DRAWS_FOR_QUANTILES = 100, 400
-"""Draws that weighted answers keep per row: as many as in Python, or more for their quantiles."""
+USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
+"""Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
+for probabilities, which are shares of them."""
 
 
 def denoise(
@@ -38,6 +40,18 @@ def denoise(
     correlations: Annotated[
         bool, typer.Option("--correlations", help="Also the posterior correlations.")
     ] = False,
+    signs: Annotated[
+        bool, typer.Option("--signs", help="Also how likely each value's sign is wrong.")
+    ] = False,
+    prob: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prob",
+            metavar="RANGE",
+            help="Also the probability of a range, such as 'x>0', 'x<=2' or '0<y<2'; may be given "
+            "several times.",
+        ),
+    ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=0, help="Also as many draws per row.")
     ] = 0,
@@ -58,7 +72,8 @@ def denoise(
         reader = saved.reader(open_for(table, output))
         summary = PosteriorColumns(
             saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
-            correlations, samples, seed=seed, units=units_of(saved, reader.source),
+            correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
+            seed=seed, units=units_of(saved, reader.source),
         )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
@@ -83,6 +98,10 @@ class PosteriorColumns:
         Whether to add correlations.
     samples : int
         Number of draws to add.
+    signs : bool
+        Whether to add how likely each sign is wrong.
+    ranges : sequence of Range
+        Ranges whose probabilities to add.
     targets : sequence of str or None
         The dimensions to describe; None for all.
     given : sequence of int or None
@@ -97,6 +116,8 @@ class PosteriorColumns:
     shares: Sequence[float] = ()
     correlations: bool = False
     samples: int = 0
+    signs: bool = False
+    ranges: Sequence[Range] = ()
     targets: Sequence[str] | None = None
     given: Sequence[int] | None = None
     seed: int = 0
@@ -109,7 +130,8 @@ class PosteriorColumns:
         self._dims = [self.names.index(name) for name in wanted]
         self._pairs = list(itertools.combinations(self._dims, 2)) if self.correlations else []
         self._exact = self.estimator.density_.exact(gaussian_noise=self.law == "gaussian")
-        fewest = DRAWS_FOR_QUANTILES if self.shares else USUAL_DRAWS
+        shares = self.shares or self.signs or self.ranges
+        fewest = DRAWS_FOR_SHARES if shares else USUAL_DRAWS
         self._n_samples = max(fewest, self.samples)
 
     @property
@@ -122,6 +144,13 @@ class PosteriorColumns:
             first, second = self.names[i], self.names[j]
             words = f"posterior correlation of {first} and {second}"
             found.append(NewColumn(f"{first}_{second}_posterior_corr", words))
+        if self.signs:
+            words = "probability that the sign is wrong, of"
+            wanted = (self.names[d] for d in self._dims)
+            found += [NewColumn(f"{name}_sign_error", f"{words} {name}") for name in wanted]
+        for asked in self.ranges:
+            words = asked.ending.replace("_", " ")
+            found.append(NewColumn(asked.column, f"posterior probability of {asked.name} {words}"))
         draws = {f"sample_{k}": f"posterior draw {k}" for k in range(1, self.samples + 1)}
         found += self._of_each(draws)
         words = "number of exact draws that the posterior is worth"
@@ -159,6 +188,11 @@ class PosteriorColumns:
         if self._pairs:
             i, j = np.array(self._pairs).T
             columns.append(answer.correlation[:, i, j])
+        if self.signs:
+            columns.append(answer.sign_error[:, self._dims])
+        for asked in self.ranges:
+            value = answer.marginal(self.names.index(asked.name))
+            columns.append(value.probability(asked.lower, asked.upper))
         if self.samples:
             drawn = answer.sample(self.samples, random_state=seed)[:, :, self._dims]
             columns.append(drawn.reshape(len(drawn), -1))

@@ -1,0 +1,90 @@
+"""Ranges of a value that people ask the probability of: ``x>0``, ``0<y<2``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SIGN, NUMBER = r"\s*([<>]=?)\s*", r"([^<>=\s]+)"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of a column from ``lower`` to ``upper``, both included; infinite for no bound."""
+
+    name: str
+    lower: float
+    upper: float
+    ending: str
+
+    @property
+    def column(self) -> str:
+        """What the column of its probability is called."""
+        return f"prob_{self.name}_{self.ending}"
+
+
+def parse_ranges(items: Sequence[str], names: Sequence[str]) -> list[Range]:
+    """Read ranges of these columns, each once.
+
+    An end that is not included is the next number: so values that are known exactly, and laws that
+    give a single number a probability, get theirs.
+
+    Examples
+    --------
+    >>> [found.column for found in parse_ranges(["x>0", "y<=2.50", "0<x<2"], ["x", "y"])]
+    ['prob_x_above_0', 'prob_y_below_2.5', 'prob_x_from_0_to_2']
+    """
+    found: dict[str, Range] = {}
+    for item in dict.fromkeys(items):
+        asked = _parsed(item.strip(), names)
+        if asked is None:
+            raise ValueError(
+                "Expected --prob as 'COLUMN>NUMBER', 'COLUMN<NUMBER' or 'NUMBER<COLUMN<NUMBER', "
+                f"with one of the columns {', '.join(names)}; got {item!r}."
+            )
+        if asked.column in found:
+            raise ValueError(
+                f"Expected each column of --prob once; got {asked.column} again by {item!r}."
+            )
+        found[asked.column] = asked
+    return list(found.values())
+
+
+def _parsed(item: str, names: Sequence[str]) -> Range | None:
+    """Read one range; None if it is none."""
+    for name in sorted(names, key=len, reverse=True):
+        before, after = f"(?:{NUMBER}{SIGN})?", f"(?:{SIGN}{NUMBER})?"
+        match = re.fullmatch(before + re.escape(name) + after, item)
+        if match is None:
+            continue
+        number, sign, other_sign, other_number = match.groups()
+        ends = [(other_sign, other_number)] if other_sign else []
+        if sign:  # as seen from the column
+            ends.append(({"<": ">", ">": "<"}[sign[0]] + sign[1:], number))
+        return _range(name, ends)
+    return None
+
+
+def _range(name: str, ends: list[tuple[str, str]]) -> Range | None:
+    """Make a range of one end or two, each a sign and a number; None if they make none."""
+    said: dict[str, float] = {}
+    lower, upper = -math.inf, math.inf
+    for sign, text in ends:
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+        if not math.isfinite(number) or sign[0] in said:
+            return None
+        said[sign[0]] = number
+        if sign[0] == ">":
+            lower = number if sign == ">=" else math.nextafter(number, math.inf)
+        else:
+            upper = number if sign == "<=" else math.nextafter(number, -math.inf)
+    if not said or lower > upper:
+        return None
+    words = {">": "above_{:g}", "<": "below_{:g}", "><": "from_{:g}_to_{:g}"}
+    signs = [sign for sign in "><" if sign in said]
+    return Range(name, lower, upper, words["".join(signs)].format(*(said[s] for s in signs)))
