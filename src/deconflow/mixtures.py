@@ -161,9 +161,9 @@ class GaussianMixture:
         return (ndtr(white) * self.weights).sum(-1)
 
     def probability(self, lower: ArrayLike, upper: ArrayLike) -> Array:
-        """Probability ``(*B, D)`` that each dimension is from ``lower`` to ``upper``, both included.
+        """Probability ``(*B, D)`` of each dimension between bounds ``(D,)``, ends included.
 
-        Bounds ``(D,)`` may be infinite. A value without variance, which a row's posterior may have,
+        Bounds may be infinite. A value without variance, which a row's posterior may have,
         is inside or not. Small probabilities keep all their digits.
         """
         variance = np.diagonal(self.covariances, axis1=-2, axis2=-1)

@@ -39,6 +39,9 @@ QUESTIONS = (
     ("posterior.correlation", ANSWERS + ".correlation", ""),
     ("posterior.quantile", ANSWERS + ".quantile({share})", ""),
     ("posterior.interval", ANSWERS + ".interval({share})", ""),
+    ("posterior.probability", ANSWERS + ".probability({share}, {share})", ""),
+    ("posterior.sign_error", ANSWERS + ".sign_error", ROWS),
+    ("posterior.sign_q_values", ANSWERS + ".sign_q_values", ROWS),
     (
         "posterior.sample",
         ANSWERS + ".sample({count}, random_state={state})",

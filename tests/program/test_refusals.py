@@ -85,6 +85,10 @@ CALLS = {
         ("denoise", "model", "stars.csv", "-o", "o.csv", "--quantiles", "1.5"),
         "between 0 and 1; got '1.5'",
     ),
+    "prob": (
+        ("denoise", "model", "stars.csv", "-o", "o.csv", "--prob", "z>0"),
+        "with one of the columns x, y; got 'z>0'",
+    ),
     "given": (("condition", "model", "stars.csv", "-g", "z", "-o", "o.csv"), "some of x, y"),
     "all given": (("condition", "model", "stars.csv", "-g", "x,y", "-o", "o.csv"), "but not all"),
     "methods": (("compare", "stars.csv", "-c", "x,y", "--methods", "xd,svm"), "got 'svm'"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from deconflow.estimators.bands import Band
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
+from deconflow.estimators.classifier import DeconvolvedClassifier
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.flow import FlowDeconvolver
@@ -60,6 +61,7 @@ __all__ = [
     "Band",
     "BayesianXDGMM",
     "Blend",
+    "DeconvolvedClassifier",
     "Deconvolver",
     "DeconvolvingKDE",
     "DensityEstimator",

@@ -109,9 +109,7 @@ class Posterior(ABC):
         check_number("level", level, 0, 1)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
-    def probability(
-        self, lower: ArrayLike | None = None, upper: ArrayLike | None = None
-    ) -> Array:
+    def probability(self, lower: ArrayLike | None = None, upper: ArrayLike | None = None) -> Array:
         """Probability ``(N, D)`` that each value is between these bounds, ends included.
 
         Exact for a closed form; otherwise the share of the draws, in steps of one by their number.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from tqdm.auto import tqdm
 
 from deconflow._types import Array
 from deconflow.estimators.self_test import BAND_LEVEL, BINS, Refit, SelfTest
+from deconflow.estimators.validation import as_arguments
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 
@@ -136,15 +136,7 @@ def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
     weights = None if table.weights is None else table.weights.numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return refit.fit(table.measured(), **_as_arguments(table), sample_weight=weights)
-
-
-def _as_arguments(table: Observations) -> dict[str, Any]:
-    """Return noise and projection as a fit takes them: for whole rows."""
-    noise: Any = table.noise
-    if noise.observed is not None:
-        noise = replace(noise, observed=None)
-    return {"noise": noise, "projection": table.projection}
+        return refit.fit(table.measured(), **as_arguments(table), sample_weight=weights)
 
 
 def _ranks(
@@ -155,7 +147,7 @@ def _ranks(
     rows = np.sort(rng.permutation(len(table))[:ROWS])
     some = table[rows]
     posterior = refit.posterior(
-        some.measured(), **_as_arguments(some), n_samples=DRAWS, random_state=seed
+        some.measured(), **as_arguments(some), n_samples=DRAWS, random_state=seed
     )
     below = (posterior.sample(DRAWS, rng) < truth[rows][:, None]).sum(1)
     tested = _uncertain(some, spread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,14 @@ def observe(
             f"got a projection from {data.latent_dim}."
         )
     return data
+
+
+def as_arguments(data: Observations) -> dict[str, Any]:
+    """Return noise and projection as a fit takes them: for whole rows."""
+    noise: Any = data.noise
+    if noise.observed is not None:
+        noise = replace(noise, observed=None)
+    return {"noise": noise, "projection": data.projection}
 
 
 def _validated(estimator: Any, table: Any, name: str, *, reset: bool) -> Any:
