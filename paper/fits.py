@@ -127,7 +127,7 @@ def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
     z = model.standardiser_.to_standard(torch.from_numpy(sample.train.w)).numpy()
     clusters = KMeans(model.base_components, n_init=1, random_state=model.random_state)
     start = _mixture_of(z, clusters.fit_predict(z))
-    model.density_.density.load_state_dict(start.state_dict())
+    model._own_density.density.load_state_dict(start.state_dict())
 
 
 def _mixture_of(z: Array, cluster: NDArray[np.int32]) -> MixtureDensity:
@@ -176,7 +176,7 @@ def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, Hist
     """Train both flows, and keep them for the row that goes on from them."""
     model = FlowDeconvolver(**after_settings(job.protocol), random_state=job.seed)
     model.initialise(sample.train.w, noise=sample.noise)
-    prior = MaximumLikelihood(model.density_.density)
+    prior = MaximumLikelihood(model._own_density.density)
     posterior = PosteriorLikelihood(model.posterior_)
     clean = model.standardiser_.observations(Observations.from_arrays(sample.train.v, 0.0))
     pairs = _pairs(model, sample, job.seed)
@@ -279,7 +279,7 @@ def wine_plain(job: Job) -> Outcome:
     model = FlowDeconvolver("made", **job.settings, random_state=job.seed)
     model.initialise(values, noise=0.0)
     rows = model.standardiser_.observations(Observations.from_arrays(values, 0.0))
-    objective, n_held_out = MaximumLikelihood(model.density_.density), _tenth(rows)
+    objective, n_held_out = MaximumLikelihood(model._own_density.density), _tenth(rows)
     history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
     w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
     scores = wine_scores(model.score_samples(sample.test.v), w, sample)

@@ -84,7 +84,7 @@ def posterior_draws(model: Any, w: Array, noise: Array, n: int) -> Array:
 
 def _recognised(model: FlowDeconvolver, w: Array, noise: Array, n: int) -> Array:
     """Draw from a model's own approximate posterior of one row, without weights."""
-    like = next(model.density_.density.parameters())
+    like = next(model._own_density.density.parameters())
     row = model.standardiser_.observations(Observations.from_arrays(w, noise))
     with torch.no_grad(), isolated_rng(0):
         v, _ = model.posterior_.sample(row.to(dtype=like.dtype), n)

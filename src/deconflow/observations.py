@@ -40,6 +40,9 @@ class Observations:
     groups : Tensor or None
         ``(N,)`` whole numbers, the same for rows that belong together: these are never split
         between a fit and the rows it is judged by. None for rows on their own.
+    given : Tensor or None
+        ``(N, C)`` covariates, as numbers that are known exactly: the density in question is that
+        of the truth given these. None for none.
     """
 
     w: Tensor
@@ -48,6 +51,7 @@ class Observations:
     projection: Tensor | None = None
     weights: Tensor | None = None
     groups: Tensor | None = None
+    given: Tensor | None = None
 
     @classmethod
     def from_arrays(
@@ -112,6 +116,7 @@ class Observations:
             projection=None if self.projection is None else self.projection[rows],
             weights=None if self.weights is None else self.weights[rows],
             groups=None if self.groups is None else self.groups[rows],
+            given=None if self.given is None else self.given[rows],
         )
 
     @property
@@ -223,6 +228,7 @@ class Observations:
             projection=move(self.projection),
             weights=move(self.weights),
             groups=None if self.groups is None else self.groups.to(device=device),
+            given=move(self.given),
         )
 
 

@@ -13,6 +13,7 @@ from deconflow.densities.dropout import Dropout, without_dropout
 from deconflow.densities.ensemble import Ensemble
 from deconflow.densities.fixed_mixture import FixedMixture
 from deconflow.densities.flow import Flow, StandardNormal
+from deconflow.densities.folded import Folded
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
 from deconflow.densities.simulation import simulate
@@ -29,6 +30,7 @@ __all__ = [
     "Ensemble",
     "FixedMixture",
     "Flow",
+    "Folded",
     "MaskedLinear",
     "MixtureDensity",
     "ResidualNetwork",

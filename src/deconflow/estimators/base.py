@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import Tags, check_random_state
@@ -25,6 +27,7 @@ from deconflow.copies import keep_copies_together
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.knowledge import PREFIX, Knowledge
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
@@ -48,8 +51,10 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
+from deconflow.truth import Covariates, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
+NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
 
 
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
@@ -66,19 +71,25 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Number of columns of ``w``.
     """
 
-    density_: FittedDensity
+    _own_density: FittedDensity
     n_features_in_: int
     n_latent_: int
     noise_given_: bool
     parameters_: dict[str, Any]
 
-    __metadata_request__fit = {**MEASURED, "sample_weight": True, "groups": True}
-    __metadata_request__score = {**MEASURED, "n_samples": UNUSED}
+    __metadata_request__fit = {**MEASURED, "sample_weight": True, "groups": True, "given": True}
+    __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True}
 
     _column_names: list[str] | None = None
+    _covariates: Covariates | None = None
     _units: Units | None = None
+    _knowledge: Knowledge | None = None
     _takes_missing_values = True
     _takes_projections = True
+    _takes_covariates = False
+    _takes_context = False
+    _takes_parts = False
+    _bounds_itself = False
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -109,6 +120,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        given: Any = None,
     ) -> Self:
         """Fit the density of the truth.
 
@@ -133,23 +145,62 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             of one object: rows of a group are never split between a fit and the rows it is judged
             by. They count as rows all the same. Without groups, exact copies of rows are kept
             together, unless rounding explains them; ``numpy.arange(N)`` keeps none together.
+        given
+            ``(N, C)`` covariates that are known exactly, numbers or categories: what is fitted is
+            the density of the truth given these. ``"noise"`` for the logarithms of the rows' own
+            errors; ``("noise", table)`` for both.
         """
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
-            self._fit(self._observe_to_fit(w, noise, projection, sample_weight, groups))
+            data = self._observe_to_fit(w, noise, projection, sample_weight, groups, given)
+            self._knowledge = Knowledge.of(self, self._covariates, data)
+            if self._knowledge is None:
+                self._fit(data)
+            else:
+                self._knowledge.fit(self, data)
+            self._finish(data)
             self.parameters_ = self.get_params()
         return self
 
-    def score_samples(self, v: ArrayLike) -> Array:
+    @property
+    def density_(self) -> FittedDensity:
+        """The density of the truth, in the units of the data."""
+        own = self._own_density
+        return own if self._knowledge is None else self._knowledge.answering(own)
+
+    @property
+    def atom_weights_(self) -> Array:
+        """The share of the truth at each of the atoms."""
+        check_is_fitted(self)
+        return np.empty(0) if self._knowledge is None else self._knowledge.atom_weights
+
+    @property
+    def background_share_(self) -> float:
+        """The share of the fitted rows that is background."""
+        check_is_fitted(self)
+        return 0.0 if self._knowledge is None else self._knowledge.background_share
+
+    def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
 
-        The density of *measurements* is :meth:`score_observations`.
+        The density of *measurements* is :meth:`score_observations`. With atoms it is that of the
+        rest, with its share: an atom has no density.
+
+        Parameters
+        ----------
+        v
+            True values.
+        given
+            Their covariates, for a model that was fitted with some; None for the density over the
+            mix of covariates that the fitted rows have.
         """
         points = true_values(self, v).numpy()
-        return self.density_.log_prob(points)
+        if given is None:
+            return self.density_.log_prob(points)
+        return self.density_.log_prob_given(points, self._encode(given, len(points)))
 
     def score_observations(
         self,
@@ -157,13 +208,15 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         noise: Any = None,
         *,
         projection: ArrayLike | None = None,
+        given: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Array:
         """Log density ``log p(w)`` of each measurement; see :meth:`estimate_observations`."""
         return self.estimate_observations(
-            w, noise, projection=projection, n_samples=n_samples, random_state=random_state
-        ).log_p
+            w, noise, projection=projection, given=given, n_samples=n_samples,
+            random_state=random_state,
+        ).log_p  # fmt: skip
 
     def estimate_observations(
         self,
@@ -171,6 +224,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         noise: Any = None,
         *,
         projection: ArrayLike | None = None,
+        given: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Estimate:
@@ -178,7 +232,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        w, noise, projection
+        w, noise, projection, given
             As for :meth:`fit`.
         n_samples
             Draws or points per row, for answers that are not exact; None for the usual number.
@@ -188,7 +242,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if n_samples is not None:
             check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection)
+        data = self._observe(w, noise, projection, given=given)
         return self.density_.log_marginal(data, n_samples, random_state)
 
     def p_values(
@@ -197,6 +251,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         noise: Any = None,
         *,
         projection: ArrayLike | None = None,
+        given: Any = None,
         n_draws: int = 199,
         random_state: RandomState = 0,
     ) -> Array:
@@ -217,7 +272,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        w, noise, projection
+        w, noise, projection, given
             As for :meth:`fit`.
         n_draws
             Draws ``w'`` of each row, at least; rows among the most unusual get up to 9,999.
@@ -226,7 +281,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         check_integer("n_draws", n_draws, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection)
+        data = self._observe(w, noise, projection, given=given)
         return self.density_.p_values(data, n_draws, random_state)
 
     def score(
@@ -236,19 +291,37 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         *,
         noise: Any = None,
         projection: ArrayLike | None = None,
+        given: Any = None,
         n_samples: int | None = None,
     ) -> float:
         """Mean of ``log p(w)`` over the measurements; not that of ``log p(v)``."""
         refuse_noise_as_y(w, y, noise)
-        scores = self.score_observations(w, noise, projection=projection, n_samples=n_samples)
+        scores = self.score_observations(
+            w, noise, projection=projection, given=given, n_samples=n_samples
+        )
         return float(scores.mean())
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
-        """Draw true values ``(n_samples, D)`` from the density."""
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None, *, given: Any = None
+    ) -> Array:
+        """Draw true values ``(n_samples, D)`` from the density.
+
+        Parameters
+        ----------
+        n_samples
+            How many.
+        random_state
+            Seed of the draws.
+        given
+            Covariates, one row for all draws or one for each, for a model that was fitted with
+            some; None for the mix of these that the fitted rows have.
+        """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        return self.density_.sample(n_samples, random_state)
+        if given is None:
+            return self.density_.sample(n_samples, random_state)
+        return self.density_.sample_given(self._encode(given, n_samples), random_state)
 
     def posterior(
         self,
@@ -256,6 +329,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         noise: Any = None,
         *,
         projection: ArrayLike | None = None,
+        given: Any = None,
         n_samples: int = 100,
         n_proposals: int = 1000,
         random_state: RandomState = 0,
@@ -264,7 +338,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        w, noise, projection
+        w, noise, projection, given
             As for :meth:`fit`.
         n_samples
             Draws to keep for each row, if the answer is made of draws.
@@ -276,7 +350,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection)
+        data = self._observe(w, noise, projection, given=given)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def certify(
@@ -287,6 +361,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        given: Any = None,
         random_state: RandomState = 0,
     ) -> Certificate:
         """Say how far to trust this fit, from the rows that it was fitted to.
@@ -296,13 +371,13 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        w, noise, projection, sample_weight, groups
+        w, noise, projection, sample_weight, groups, given
             As for :meth:`fit`.
         random_state
             Seed of the simulation.
         """
         check_seed(random_state)
-        data = self._observe(w, noise, projection, sample_weight, groups).with_weight()
+        data = self._observe(w, noise, projection, sample_weight, groups, given).with_weight()
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return certified(self, data, int(check_random_state(random_state).randint(2**30)))
 
@@ -427,6 +502,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         check_integer("n_tables", n_tables, 1)
         check_seed(random_state)
+        self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
@@ -462,6 +538,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         array([0.93, 0.88, 0.82])
         """
         check_seed(random_state)
+        self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         with as_guest():
             return sensitivity(self, data, random_state)
@@ -478,13 +555,43 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         with as_guest():
-            write_model(path, self, *self._state(), extra_files or {})
+            details, arrays = self._state()
+            if self._knowledge is not None:
+                details["known"], more = self._knowledge.state()
+                arrays = {**arrays, **more}
+            write_model(path, self, details, arrays, extra_files or {})
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
         """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
         with as_guest():
             return read_model(read_folder(path), cls, changes)
+
+    def _restore_whole(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
+        """Take what :meth:`save` wrote, with what is known of the truth."""
+        known = details.pop("known", None)
+        if known is not None:
+            self._knowledge = Knowledge.from_state(self, known, arrays)
+        own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+        self._restore(details, own)
+
+    def _finish(self, data: Observations) -> None:
+        """Do what a fit does last, with the rows as they came."""
+
+    def _held_out_rows(self, data: Observations) -> Array | None:
+        """Return ``log p(w)`` of the fitted rows by fits that have not seen them, if there are."""
+        return None
+
+    def _encode(self, given: Any, n_rows: int) -> Array:
+        """Turn covariates of points into numbers, one row for each; a single row is for all."""
+        covariates = None if self._knowledge is None else self._knowledge.covariates
+        if covariates is None:
+            raise ValueError(NO_COVARIATES)
+        return covariates.of_points(given, n_rows)
+
+    def _refuse_covariates(self, what: str) -> None:
+        if self._knowledge is not None and self._knowledge.covariates is not None:
+            raise ValueError(f"Expected a model without covariates for {what}; got one with some.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")
@@ -521,9 +628,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         projection: ArrayLike | None,
         sample_weight: ArrayLike | None,
         groups: Any,
+        given: Any,
     ) -> Observations:
         """Check rows to learn from; those without weight are left out, copies kept together."""
-        data = self._observe(w, noise, projection, sample_weight, groups, reset=True)
+        data = self._observe(w, noise, projection, sample_weight, groups, given, reset=True)
         return keep_copies_together(data.with_weight())
 
     def _observe(
@@ -533,6 +641,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         projection: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        given: Any = None,
         *,
         reset: bool = False,
     ) -> Observations:
@@ -548,4 +657,31 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
                 "which takes missing values."
             )
-        return data
+        return self._with_covariates(data, w, given, reset=reset)
+
+    def _with_covariates(
+        self, data: Observations, w: ArrayLike, given: Any, *, reset: bool
+    ) -> Observations:
+        """Add covariates, as numbers, to rows; a fit learns what they are."""
+        if given is not None:
+            check_rows(w, given)
+        if reset:
+            self._covariates = None
+            if given is not None:
+                if not self._takes_covariates:
+                    raise ValueError(
+                        f"Expected no covariates with {type(self).__name__}; got given. Use "
+                        "XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
+                    )
+                self._covariates = Covariates.fit(given, data, self._measured_names)
+        known = self._covariates if reset or self._knowledge is None else self._knowledge.covariates
+        if known is None:
+            if given is not None:
+                raise ValueError(NO_COVARIATES)
+            return data
+        if given is None:
+            raise ValueError(
+                f"Expected given, because the model was fitted with covariates "
+                f"({', '.join(known.names)}); got none."
+            )
+        return replace(data, given=known.encode(given, data))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -67,6 +68,7 @@ class _Part:
     prepared: PreparedData
     held: Observations
     weights: Array
+    numbers: NDArray[np.int64] | None = None
 
 
 class BayesianXDGMM(DensityEstimator):
@@ -95,6 +97,8 @@ class BayesianXDGMM(DensityEstimator):
         that takes the rows into account.
     n_snapshots : int
         Mixtures that are kept of each chain.
+    bounds, atoms, background
+        What is known of the truth: see :class:`XDGMM`.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
@@ -144,6 +148,10 @@ class BayesianXDGMM(DensityEstimator):
     array([1. , 0.5])
     """
 
+    _takes_covariates = True
+    _takes_parts = True
+    _held_out: Array | None = None
+
     def __init__(
         self,
         n_chains: int = 10,
@@ -152,6 +160,9 @@ class BayesianXDGMM(DensityEstimator):
         floor: float | Sequence[float] = FLOORS,
         n_sweeps: int | None = None,
         n_snapshots: int = 10,
+        bounds: Any = None,
+        atoms: ArrayLike | None = None,
+        background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -162,13 +173,16 @@ class BayesianXDGMM(DensityEstimator):
         self.floor = floor
         self.n_sweeps = n_sweeps
         self.n_snapshots = n_snapshots
+        self.bounds = bounds
+        self.atoms = atoms
+        self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.verbose = verbose
 
     @property
-    def density_(self) -> MixtureFit:  # type: ignore[override]
+    def _own_density(self) -> MixtureFit:  # type: ignore[override]
         """The density of the truth: all answers are closed forms."""
         density = MixtureFit(self.mixtures_, self._names, threads(self))
         each = [snapshot for chain in self._snapshots for snapshot in chain]
@@ -211,7 +225,8 @@ class BayesianXDGMM(DensityEstimator):
     def _fit(self, data: Observations) -> None:
         refuse_unseen(data)
         lay_out(data)  # so that an error counts the rows of all data
-        data = data[torch.from_numpy(telling_rows(data))].with_weight()
+        telling, n_all = telling_rows(data), len(data)
+        data = data[torch.from_numpy(telling)].with_weight()
         self.n_rows_ = len(data)
         rng = check_random_state(self.random_state)
         settings = self._settings(data)
@@ -219,6 +234,8 @@ class BayesianXDGMM(DensityEstimator):
             parts = self._parts(data, rng)
             chains = self._sample(data, parts, settings, rng)
         self._judge(parts, chains)
+        self._held_out = np.full(n_all, np.nan)
+        self._held_out[telling] = self._scores(parts, chains, len(data))
         together = [chain for these in chains for chain in these]
         self._snapshots = [chain.snapshots for chain in together]
         self.floors_ = np.array([chain.floor for chain in together])
@@ -252,7 +269,8 @@ class BayesianXDGMM(DensityEstimator):
         parts = []
         for fold in CrossFits(data, folds, rng).folds[:used]:
             kept, held = (data[torch.from_numpy(each)] for each in fold)
-            parts.append(_Part(PreparedData(single_rows(kept)), held, row_weights(held)))
+            prepared = PreparedData(single_rows(kept))
+            parts.append(_Part(prepared, held, row_weights(held), fold.held))
         return parts
 
     def _sample(
@@ -305,6 +323,19 @@ class BayesianXDGMM(DensityEstimator):
             total += float(part.weights.sum())
         self.held_out_score_ = score / total if len(parts) > 1 else None
         self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
+
+    def _scores(self, parts: list[_Part], chains: list[list[Chain]], n_rows: int) -> Array:
+        """Log-likelihood ``(N,)`` of each row by the chains that left it out; NaN without folds."""
+        scores = np.full(n_rows, np.nan)
+        for part, these in zip(parts, chains, strict=True):
+            if part.numbers is not None:
+                rows = lay_out(part.held, part.prepared.rows.units)
+                every = mix([snapshot for chain in these for snapshot in chain.snapshots])
+                scores[part.numbers] = log_p(every, rows, threads(self))
+        return scores
+
+    def _held_out_rows(self, data: Observations) -> Array | None:
+        return self._held_out
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         arrays = joined([snapshot for chain in self._snapshots for snapshot in chain])

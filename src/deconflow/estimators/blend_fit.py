@@ -56,6 +56,22 @@ class BlendFit(FittedDensity):
                 drawn[mine] = part._sample(int(mine.sum()), rng.randint(2**31 - 1))
         return drawn
 
+    def log_prob_given(self, v: Array, given: Array) -> Array:
+        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
+        each = np.stack([part.log_prob_given(v, given) for part in self.parts])
+        return np.asarray(logsumexp(each, axis=0, b=self.shares[:, None]), dtype=np.float64)
+
+    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
+        """Draw a truth for each row of encoded covariates ``(N, C)``."""
+        rng = check_random_state(random_state)
+        owner = rng.choice(len(self.parts), size=len(given), p=self.shares / self.shares.sum())
+        drawn = np.empty((len(given), self.dim))
+        for c, part in enumerate(self.parts):
+            mine = owner == c
+            if mine.any():
+                drawn[mine] = part.sample_given(given[mine], rng.randint(2**31 - 1))
+        return drawn
+
     def log_marginal(
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:

@@ -18,10 +18,15 @@ SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
 def certified(model: Any, data: Observations, seed: int) -> Certificate:
     """Add checks of the model and of its rows to what the fit knows of itself."""
     own = getattr(model, "certificate_", None)
+    density, rows, working = model._own_density, data, model._working_mixture()
+    known = model._knowledge
+    if known is not None:
+        density, rows = known.for_checks(model, data)
+        working = working if known.plain else None
     findings = find_doubts(
-        data, model.density_.sample, model._measured_names,
-        working=model._working_mixture(),
-        log_p=None if own is not None else lambda rows: model.density_.log_marginal(rows).log_p,
+        rows, density.sample, model._measured_names,
+        working=working,
+        log_p=None if own is not None else lambda rows: density.log_marginal(rows).log_p,
         seed=seed,
     )  # fmt: skip
     return replace(_of_fitted_rows(model, data) if own is None else own, findings=findings)

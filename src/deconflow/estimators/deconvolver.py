@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import cpus
+from deconflow._types import Array
 from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, make_plan
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
@@ -70,6 +72,8 @@ class Deconvolver(DensityEstimator):
     n_members : int or None
         Number of flows, over all folds; None for the usual number. More are better, and take
         longer.
+    bounds, atoms, background
+        What is known of the truth: see :class:`XDGMM`.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
@@ -113,14 +117,19 @@ class Deconvolver(DensityEstimator):
     (5, 2)
     """
 
-    density_: FittedDensity
+    _own_density: FittedDensity
     _fitted: Fitted
+    _takes_covariates = True
+    _takes_parts = True
 
     def __init__(
         self,
         *,
         quick: bool = False,
         n_members: int | None = None,
+        bounds: Any = None,
+        atoms: ArrayLike | None = None,
+        background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -128,6 +137,9 @@ class Deconvolver(DensityEstimator):
     ) -> None:
         self.quick = quick
         self.n_members = n_members
+        self.bounds = bounds
+        self.atoms = atoms
+        self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
@@ -148,7 +160,13 @@ class Deconvolver(DensityEstimator):
             refuse_far(ready, torch.float32)
             fitted = fit_density(ready, volume, plan, self._resources(), seed)
         self._take(fitted, plan.size)
-        self._take_certificate(certified(self, data, seed))
+        self._held_out, self._seed = fitted.held_out, seed
+
+    def _held_out_rows(self, data: Observations) -> Array | None:
+        return self._held_out
+
+    def _finish(self, data: Observations) -> None:
+        self._take_certificate(certified(self, data, self._seed))
         for warning in self.certificate_.warnings:
             warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
 
@@ -175,7 +193,9 @@ class Deconvolver(DensityEstimator):
     def candidates_(self) -> dict[str, FittedDensity]:
         """Every candidate by itself, also those without a share until the model is saved."""
         check_is_fitted(self)
-        return {name: self._alone(name) for name in self._fitted.parts}
+        alone = {name: self._alone(name) for name in self._fitted.parts}
+        known = self._knowledge
+        return alone if known is None else {k: known.changed(v) for k, v in alone.items()}
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -214,11 +234,11 @@ class Deconvolver(DensityEstimator):
         """Learn what a fit has found, or what was saved of it."""
         self._fitted, self._size = fitted, size
         mixtures = self._mixture_fit(fitted.mixtures_by_fold())
-        self.density_: FittedDensity = mixtures
+        self._own_density: FittedDensity = mixtures
         if fitted.members:
             share = fitted.shares["flows"]
-            self.density_ = BlendFit([1 - share, share], [mixtures, self._alone("flows")])
-        self.density_.replicates = self._replicates()
+            self._own_density = BlendFit([1 - share, share], [mixtures, self._alone("flows")])
+        self._own_density.replicates = self._replicates()
         self.selection_ = fitted.table
         self.histories_ = [member.history for member in fitted.members]
         self.certificate_ = fitted.certificate

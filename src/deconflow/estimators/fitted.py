@@ -93,6 +93,17 @@ class FittedDensity(ABC):
         check_seed(random_state)
         return self._sample(n, random_state)
 
+    def log_prob_given(self, v: Array, given: Array) -> Array:
+        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``, if it has any.
+
+        A density without covariates is the same for all.
+        """
+        return self._log_prob(v)
+
+    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
+        """Draw a truth for each row of encoded covariates ``(N, C)``, if it has any."""
+        return self._sample(len(given), random_state)
+
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0
     ) -> Array:

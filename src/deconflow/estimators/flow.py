@@ -131,6 +131,9 @@ class FlowDeconvolver(DensityEstimator):
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
     warm_start : bool
         Whether the next fit starts from the networks and units of the last.
+    bounds : dict, sequence or None
+        Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
+        None for no bound.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     device : str
@@ -172,9 +175,10 @@ class FlowDeconvolver(DensityEstimator):
     (5, 2)
     """
 
-    density_: WeightedFit
+    _own_density: WeightedFit
     history_: History
     posterior_: PosteriorModel
+    _takes_covariates = True
 
     def __init__(
         self,
@@ -205,6 +209,7 @@ class FlowDeconvolver(DensityEstimator):
         keep: str = "best",
         validation_fraction: float = 0.1,
         warm_start: bool = False,
+        bounds: Any = None,
         random_state: RandomState = None,
         device: str = "cpu",
         dtype: str = "float32",
@@ -237,6 +242,7 @@ class FlowDeconvolver(DensityEstimator):
         self.keep = keep
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
+        self.bounds = bounds
         self.random_state = random_state
         self.device = device
         self.dtype = dtype
@@ -286,7 +292,7 @@ class FlowDeconvolver(DensityEstimator):
                 self._build(data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
             self.history_ = fit(
-                make(self.density_.density, self.posterior_, self.n_draws),
+                make(self._own_density.density, self.posterior_, self.n_draws),
                 train,
                 held_out,
                 self._training(len(train)),
@@ -301,7 +307,7 @@ class FlowDeconvolver(DensityEstimator):
         }
         weights = {
             **_prefixed("standardiser.", self.standardiser_.as_dict()),
-            **_prefixed("density.", self.density_.density.state_dict()),
+            **_prefixed("density.", self._own_density.density.state_dict()),
             **_prefixed("posterior.", self.posterior_.state_dict()),
         }
         return details, weights
@@ -312,7 +318,7 @@ class FlowDeconvolver(DensityEstimator):
         self.standardiser_ = saved_standardiser(units, self.n_latent_, self.n_features_in_)
         with isolated_rng(0):  # weights drawn here are replaced below
             self._build(details["n_posterior_features"])
-        load_weights(self.density_.density, _without_prefix("density.", weights))
+        load_weights(self._own_density.density, _without_prefix("density.", weights))
         load_weights(self.posterior_, _without_prefix("posterior.", weights))
         self.history_ = History(**details["history"])
 
@@ -411,16 +417,16 @@ class FlowDeconvolver(DensityEstimator):
     def _take(self, density: Density, posterior: PosteriorModel) -> None:
         self.posterior_ = posterior
         proposing = ProposedByModel(posterior)
-        self.density_ = WeightedFit(density, self.standardiser_, proposing, self._names)
+        self._own_density = WeightedFit(density, self.standardiser_, proposing, self._names)
 
     def _go_on(self) -> None:
         """Start from copies of the last networks: a fit that fails must leave those."""
-        if self.density_.dim != self.n_latent_:
+        if self._own_density.dim != self.n_latent_:
             raise ValueError(
-                f"Expected a truth of {self.density_.dim} dimensions for warm_start, as in the "
+                f"Expected a truth of {self._own_density.dim} dimensions for warm_start, as in the "
                 f"last fit; got {self.n_latent_}."
             )
-        self._take(*copy.deepcopy((self.density_.density, self.posterior_)))
+        self._take(*copy.deepcopy((self._own_density.density, self.posterior_)))
 
 
 def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

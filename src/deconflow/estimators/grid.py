@@ -36,7 +36,7 @@ class GridEstimator(DensityEstimator):
         kernels and wavelets have it.
     """
 
-    density_: GridFit
+    _own_density: GridFit
     relative_error_: float
     background: float
 
@@ -52,7 +52,7 @@ class GridEstimator(DensityEstimator):
         """Take what :meth:`_learned` gave."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        grid = self.density_.grid
+        grid = self._own_density.grid
         arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
         details = {"background": grid.background, "learned": self._learned()}
         if hasattr(self, "relative_error_"):
@@ -64,7 +64,7 @@ class GridEstimator(DensityEstimator):
         values = dict(zip(GRID_ARRAYS, saved_arrays(arrays, GRID_ARRAYS), strict=True))
         grid = GridDensity(background=details["background"], **values)
         check_grid(grid, self.n_latent_)
-        self.density_ = GridFit(grid, self._names)
+        self._own_density = GridFit(grid, self._names)
         if "relative_error" in details:
             self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
@@ -85,7 +85,7 @@ class GridEstimator(DensityEstimator):
             mean=location,
             factor=np.diag(spread),
         )
-        self.density_ = GridFit(grid.in_units(units), self._names)
+        self._own_density = GridFit(grid.in_units(units), self._names)
         self.relative_error_ = fit.relative_error
         _warn_of(fit, units)
 

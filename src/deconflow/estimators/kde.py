@@ -41,6 +41,9 @@ class DeconvolvingKDE(GridEstimator):
     background : float
         Share of a normal law as wide as the measurements, which keeps log densities finite where
         the estimate is zero.
+    bounds : dict, sequence or None
+        Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
+        None for no bound.
 
     Attributes
     ----------
@@ -80,10 +83,12 @@ class DeconvolvingKDE(GridEstimator):
         *,
         kernel: str = "smooth",
         background: float = 1e-3,
+        bounds: Any = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.kernel = kernel
         self.background = background
+        self.bounds = bounds
 
     def describe(self) -> str:
         """Say in one line what was fitted."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from deconflow.checks import check_integer, warn_caller
 from deconflow.classical import GridDensity
@@ -19,9 +18,8 @@ from deconflow.estimators.saved_values import refuse, saved_arrays
 from deconflow.estimators.validation import refuse_unseen
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
-from deconflow.splines import LogSplineFit, fit_log_spline, limits_of
-
-Pair = tuple[float | None, float | None]
+from deconflow.splines import LogSplineFit, fit_log_spline
+from deconflow.truth import as_bounds
 
 FEWEST, MOST = 4, {1: 200, 2: 30}
 """Fewest knot intervals, and most per number of columns."""
@@ -63,12 +61,14 @@ class LogSplineDeconvolver(GridEstimator):
 
     Parameters
     ----------
-    bounds : pair, sequence of pairs, or None
-        ``(low, high)`` for one column, or one pair per column: the truth lies within. None, as a
-        whole or as an end, for no bound. Outside the density is zero.
+    bounds : dict, sequence or None
+        Where the truth can be at all: ``{"x": (0, None)}``, ``(low, high)`` for one column, or one
+        pair per column; None, as a whole or as an end, for no bound. Outside the density is zero.
     n_intervals : int or None
         Knot intervals per column; None for 60 in one column and 16 in two. More follow narrower
         features, at more cost.
+    atoms, background
+        What is known of the truth: see :class:`XDGMM`.
 
     Attributes
     ----------
@@ -96,6 +96,8 @@ class LogSplineDeconvolver(GridEstimator):
     """
 
     _takes_missing_values = True
+    _takes_parts = True
+    _bounds_itself = True
 
     fit_: LogSplineFit
     n_rows_: int
@@ -105,11 +107,15 @@ class LogSplineDeconvolver(GridEstimator):
     def __init__(
         self,
         *,
-        bounds: Pair | Sequence[Pair | None] | None = None,
+        bounds: Any = None,
         n_intervals: int | None = None,
+        atoms: ArrayLike | None = None,
+        background: Any = None,
     ) -> None:
         self.bounds = bounds
         self.n_intervals = n_intervals
+        self.atoms = atoms
+        self.background = background
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -125,7 +131,6 @@ class LogSplineDeconvolver(GridEstimator):
                 raise ValueError(
                     f"Expected n_intervals of at most {MOST[1]}; got {self.n_intervals!r}."
                 )
-        _pairs(self.bounds)
 
     def _fit(self, data: Observations) -> None:
         if data.dim in MOST and (self.n_intervals or 0) > MOST[data.dim]:
@@ -134,37 +139,19 @@ class LogSplineDeconvolver(GridEstimator):
                 f"got {self.n_intervals}."
             )
         refuse_unseen(data)
-        bounds = self._bounds_of(data)
-        fit = fit_log_spline(data, bounds=bounds, n_intervals=self.n_intervals)
+        bounds = as_bounds(self.bounds, self._names)
+        pairs = None if bounds is None else bounds.pairs()
+        fit = fit_log_spline(data, bounds=pairs, n_intervals=self.n_intervals)
         self.fit_ = fit
-        self.density_ = GridFit(fit.density, self._names)
+        self._own_density = GridFit(fit.density, self._names)
         self._draw(fit.draws(DRAWS, random_state=0))
         self.n_rows_, self.n_bins_, self.used_ = fit.n_rows, fit.n_bins, fit.used_parameters
         _warn_of(fit)
 
-    def _bounds_of(self, data: Observations) -> list[Pair] | None:
-        """Return bounds for each column of these rows, or raise where they do not fit."""
-        pairs = _pairs(self.bounds)
-        if pairs is None or all(pair == (None, None) for pair in pairs):
-            return None
-        if len(pairs) != data.dim:
-            raise ValueError(
-                f"Expected bounds as a pair (low, high) for each of {data.dim} columns of w; "
-                f"got {self.bounds!r}."
-            )
-        middle = np.nanmedian(data.measured() - data.noise.mean().numpy(), axis=0)
-        for d, (low, high) in enumerate(pairs):
-            if (low is not None and middle[d] < low) or (high is not None and middle[d] > high):
-                raise ValueError(
-                    f"Expected bounds that hold most of the truth; got {(low, high)} for column "
-                    f"{d} of w, whose median less the noise's mean is {middle[d]:g}. Widen them."
-                )
-        return pairs
-
     def _draw(self, draws: list[GridDensity]) -> None:
         """Let bands be made of draws of the density."""
         self._draws = draws
-        self.density_.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
+        self._own_density.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """Save the draws beside the density."""
@@ -184,8 +171,9 @@ class LogSplineDeconvolver(GridEstimator):
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         super()._restore(details, arrays)
-        limits = limits_of(_pairs(self.bounds))
-        self.density_ = GridFit(replace(self.density_.grid, bounds=limits), self._names)
+        bounds = as_bounds(self.bounds, self._names)
+        limits = None if bounds is None else np.stack([bounds.lower, bounds.upper])
+        self._own_density = GridFit(replace(self._own_density.grid, bounds=limits), self._names)
         low, step, shapes, values = saved_arrays(arrays, SAVED_DRAWS)
         dim, sizes = self.n_latent_, shapes.prod(-1).astype(np.int64)
         even = low.shape == step.shape == shapes.shape and low.shape[1:] == (dim,)
@@ -193,7 +181,7 @@ class LogSplineDeconvolver(GridEstimator):
         refuse("draws", (shapes < 2).any() or sizes.sum() != values.size, "one after another")
         pieces = np.split(values, np.cumsum(sizes)[:-1])
         grids = zip(low, step, pieces, shapes.astype(np.int64), strict=True)
-        whole = self.density_.grid
+        whole = self._own_density.grid
         draws = [replace(whole, low=a, step=b, values=p.reshape(n)) for a, b, p, n in grids]
         for draw in draws:
             check_grid(draw, dim)
@@ -207,38 +195,6 @@ class LogSplineDeconvolver(GridEstimator):
         self.n_rows_, self.n_bins_ = learned["n_rows"], learned["n_bins"]
         self.used_ = learned["used"]
         refuse("n_rows", self.n_rows_ < 1 or self.n_bins_ < 1, "counts of rows")
-
-
-def _pairs(bounds: Any) -> list[Pair] | None:
-    """Check bounds by themselves: one pair, or a pair or None per column."""
-    if bounds is None:
-        return None
-    if not isinstance(bounds, list | tuple | np.ndarray):
-        raise ValueError(f"Expected bounds as a pair (low, high), or None; got {bounds!r}.")
-    ends = all(end is None or isinstance(end, numbers.Real) for end in bounds)
-    pairs = [tuple(bounds)] if ends and len(bounds) == 2 and any(
-        end is not None for end in bounds
-    ) else [(None, None) if pair is None else pair for pair in bounds]  # fmt: skip
-    return [_pair(pair, bounds) for pair in pairs]
-
-
-def _pair(pair: Any, bounds: Any) -> Pair:
-    if not isinstance(pair, list | tuple | np.ndarray) or len(pair) != 2:
-        raise ValueError(
-            f"Expected bounds as a pair (low, high), or one per column of w; got {bounds!r}."
-        )
-    low, high = (None if end is None else _end(end, bounds) for end in pair)
-    if low is not None and high is not None and not low < high:
-        raise ValueError(f"Expected bounds with low below high; got {bounds!r}.")
-    return low, high
-
-
-def _end(end: Any, bounds: Any) -> float:
-    if isinstance(end, bool) or not isinstance(end, numbers.Real) or not np.isfinite(float(end)):
-        raise ValueError(
-            f"Expected finite numbers in bounds, or None for no bound; got {bounds!r}."
-        )
-    return float(end)
 
 
 def _warn_of(fit: LogSplineFit) -> None:

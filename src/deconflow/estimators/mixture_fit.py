@@ -8,8 +8,9 @@ import numpy as np
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
+from deconflow.estimators.exact_posterior import ExactPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
-from deconflow.estimators.posterior import ExactPosterior, Posterior
+from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian

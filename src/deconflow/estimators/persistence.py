@@ -69,7 +69,7 @@ def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> 
         model._check_parameters()
         _take_description(model, said)
         with BoundedMemory(sum(array.numel() for array in arrays.values())):
-            model._restore(said["details"], arrays)
+            model._restore_whole(said["details"], arrays)
         model.parameters_ = model.get_params()
     except UNFIT as error:
         about = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +13,8 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
-from deconflow.mixtures import GaussianMixture, stack
 from deconflow.noise import as_index
-from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.xd import posterior_pieces
 
 USUAL_DRAWS = 100
 
@@ -94,7 +89,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def _probability(self, lower: Array, upper: Array) -> Array:
-        """Probability ``(N, D)`` of values between bounds ``(D,)``, ends included."""
+        """Probability ``(N, D)`` of values between bounds ``(D,)`` or ``(N, D)``, ends included."""
 
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
@@ -230,112 +225,6 @@ class Posterior(ABC):
         return f"Posterior({len(self)} rows of {', '.join(self.names)}; {kind})"
 
 
-class ExactPosterior(Posterior):
-    """A Gaussian mixture per row, made again in pieces for every question: memory stays small."""
-
-    _exact = True
-
-    def __init__(
-        self,
-        prior: GaussianMixture,
-        data: Observations,
-        names: list[str],
-        threads: int | None = None,
-    ) -> None:
-        self._prior, self._data, self.names, self._threads = prior, data, names, threads
-        self._columns = np.arange(prior.dim)
-        self._mean, self._covariance = self._ask(lambda piece: (piece.mean, piece.covariance))
-
-    @cached_property
-    def mixture(self) -> GaussianMixture:
-        """The mixtures of all rows, as one batch; who needs fewer components has empty ones."""
-        rows, pieces = zip(*self._pieces(), strict=True)
-        return stack(pieces)[np.argsort(np.concatenate(rows), kind="stable")]
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return self._mean
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-        return self._covariance
-
-    @property
-    def effective_sample_size(self) -> Array:
-        """Infinite: nothing was drawn."""
-        return np.full(len(self._data), np.inf)
-
-    @cached_property
-    def samples(self) -> Array:
-        """Draws ``(N, 100, D)``, the same at every call."""
-        return self.sample(USUAL_DRAWS, random_state=0)
-
-    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
-        """Draw ``(N, n_samples, D)``."""
-        check_integer("n_samples", n_samples, 1)
-        check_seed(random_state)
-        rng = check_random_state(random_state)
-        return self._ask(lambda piece: (piece.sample(n_samples, rng),))[0]
-
-    def __getitem__(self, rows: Any) -> ExactPosterior:
-        chosen = self._chosen(rows)
-        part = copy(self)
-        part._forget()
-        part._data = self._data[chosen]
-        part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
-        return part
-
-    def marginal(self, columns: Any) -> ExactPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
-        part = copy(self)
-        part._forget()
-        part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
-        part._mean = self._mean[:, keep]
-        part._covariance = self._covariance[:, keep[:, None], keep]
-        return part
-
-    def _forget(self) -> None:
-        """Drop what was computed for other rows or columns."""
-        for name in ("mixture", "samples"):
-            vars(self).pop(name, None)
-
-    def _quantiles(self, shares: Array) -> Array:
-        found = self._ask(lambda piece: tuple(piece.quantile(float(share)) for share in shares))
-        return np.stack(found)
-
-    def _probability(self, lower: Array, upper: Array) -> Array:
-        found = self._ask(lambda piece: (piece.probability(lower, upper),))[0]
-        data = self._data
-        if data.projection is not None:
-            return found
-        w = data.w.double().numpy()[:, self._columns]  # to the last bit, where that is the truth
-        exact = (data.noise.variance() == 0).numpy()[:, self._columns]
-        if data.observed is not None:
-            exact = exact & data.observed.numpy()[:, self._columns]
-        return np.where(exact, (lower <= w) & (w <= upper), found)
-
-    def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
-        if not len(self._data):
-            dim = len(self._columns)
-            parts = (np.empty((0, 1)), np.empty((0, 1, dim)), np.empty((0, 1, dim, dim)))
-            yield np.arange(0), GaussianMixture(*parts)
-        for rows, piece in posterior_pieces(self._prior, self._data, self._threads):
-            yield rows, piece.marginal(self._columns)
-
-    def _ask(self, question: Callable[[GaussianMixture], tuple[Array, ...]]) -> list[Array]:
-        """Put the answers of all pieces where their rows are."""
-        whole: list[Array] = []
-        for rows, piece in self._pieces():
-            parts = question(piece)
-            whole = whole or [np.empty((len(self._data), *part.shape[1:])) for part in parts]
-            for answer, part in zip(whole, parts, strict=True):
-                answer[rows] = part
-        return whole
-
-
 class WeightedPosterior(Posterior):
     """Draws by weight, with the moments of all that were weighed."""
 
@@ -401,7 +290,8 @@ class WeightedPosterior(Posterior):
         return np.quantile(self._samples, shares, axis=1)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        return ((self._samples >= lower) & (self._samples <= upper)).mean(1)
+        low, high = (np.atleast_2d(end)[:, None] for end in (lower, upper))
+        return ((self._samples >= low) & (self._samples <= high)).mean(1)
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64]:

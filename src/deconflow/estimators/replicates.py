@@ -105,6 +105,20 @@ class Replicates:
         kept = columns if self._columns is None else [self._columns[d] for d in columns]
         return replace(self, _columns=tuple(int(d) for d in kept))
 
+    def changed(self, change: Callable[[Any], Answer]) -> Replicates:
+        """Return replicates of which each is changed as the answer was."""
+
+        def of(density: Answer) -> Answer:
+            if isinstance(density, Blend):
+                return Blend(density.shares, [of(part) for part in density.densities])
+            return change(density)
+
+        return replace(
+            self,
+            densities=[of(density) for density in self.densities],
+            alternatives=[(share, of(density)) for share, density in self.alternatives],
+        )
+
     def answers(self) -> list[Answer]:
         """Return the replicates, of the columns that are left."""
         return [self._part(density) for density in self.densities]

@@ -58,8 +58,16 @@ class Proposing(Protocol):
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)`` of standardised rows."""
 
-    def for_other_rows(self, density: Density) -> ProposedByMixture:
+    def for_other_rows(self, density: Density) -> FromMixture:
         """Return what proposes for rows that measure something else than those fitted."""
+
+
+class FromMixture(Proposing, Protocol):
+    """Draws around the posterior of a mixture, for rows of any kind."""
+
+    @property
+    def mixture(self) -> GaussianMixture:
+        """In standardised units."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +239,7 @@ class WeightedFit(FittedDensity):
         return WeightedFit(self.density, units, proposing, self.names, self.threads)
 
     @cached_property
-    def _proposing_for_others(self) -> ProposedByMixture:
+    def _proposing_for_others(self) -> FromMixture:
         return self.proposing.for_other_rows(self.density)
 
     def _standardised_chunks(

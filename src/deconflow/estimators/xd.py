@@ -43,6 +43,7 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import (
     Adam,
+    CrossFits,
     EMResult,
     FitSettings,
     PreparedData,
@@ -113,6 +114,15 @@ class XDGMM(DensityEstimator):
         Whether the next fit starts from the last.
     batch_size, epochs, learning_rate
         For ``method="minibatch"`` and :meth:`partial_fit`.
+    bounds : dict, sequence or None
+        Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
+        None for no bound. Mixtures are fitted to the rows and their mirror images, and folded.
+    atoms : sequence or None
+        Places where a share of the truth sits exactly: numbers in one column, else points
+        ``(A, D)``. The components are those of the rest.
+    background : "uniform", density or None
+        What rows follow that are no measurements of a truth: any value within the measured range,
+        or a log density of ``w``. Its share is estimated.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None
@@ -162,6 +172,8 @@ class XDGMM(DensityEstimator):
     """
 
     _adam: Adam
+    _takes_covariates = True
+    _takes_parts = True
 
     __metadata_request__partial_fit = {**MEASURED, "sample_weight": True}
     __metadata_request__predict = MEASURED
@@ -192,6 +204,9 @@ class XDGMM(DensityEstimator):
         batch_size: int = 1000,
         epochs: int = 20,
         learning_rate: float = 0.02,
+        bounds: Any = None,
+        atoms: ArrayLike | None = None,
+        background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -218,6 +233,9 @@ class XDGMM(DensityEstimator):
         self.batch_size = batch_size
         self.epochs = epochs
         self.learning_rate = learning_rate
+        self.bounds = bounds
+        self.atoms = atoms
+        self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -229,7 +247,7 @@ class XDGMM(DensityEstimator):
         return GaussianMixture(self.weights_, self.means_, self.covariances_)
 
     @property
-    def density_(self) -> MixtureFit:  # type: ignore[override]
+    def _own_density(self) -> MixtureFit:  # type: ignore[override]
         """The density of the truth: all answers are closed forms."""
         density = MixtureFit(self.mixtures_, self._names, threads(self))
         parts = density.averaged()
@@ -250,7 +268,7 @@ class XDGMM(DensityEstimator):
     ) -> Array:
         """Probability of each component given each measurement, ``(N, K)``."""
         data = self._observe(w, noise, projection)
-        _, responsibilities = self.density_.memberships(data)
+        _, responsibilities = self._own_density.memberships(data)
         assert responsibilities is not None
         return responsibilities
 
@@ -330,6 +348,7 @@ class XDGMM(DensityEstimator):
         check_settings(self)
         check_seed(self.random_state)
         refuse_noise_as_y(w, y, noise)
+        _refuse_knowledge(self)
         with as_guest(), threads_at_most(self.n_jobs), unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted
@@ -395,7 +414,7 @@ class XDGMM(DensityEstimator):
         if n_folds is not None:
             check_integer("n_folds", n_folds, 2)
         twin = clone(self)
-        data = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
+        data = twin._observe_to_fit(w, noise, projection, sample_weight, groups, None)
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(
@@ -446,11 +465,25 @@ class XDGMM(DensityEstimator):
                 data, as_settings(self, 1, 0.0), rng, folds=self.n_folds, progress=self.verbose
             )
         self.__dict__.pop("_adam", None)
-        self.selection_ = fit.table
+        self.selection_, self._held_out = fit.table, fit.held_out
         value = float(np.average(fit.held_out, weights=row_weights(data)))
         result = EMResult(fit.mixture, value, [value], fit.converged, fit.n_iter)
         self._take(result, [part.n_components for part in fit.mixtures])
         self._warn_unless_converged()
+
+    def _held_out_rows(self, data: Observations) -> Array | None:
+        if is_auto(self) and len(data) > 1:
+            return self._held_out
+        if len(data) < 2 or self.method == "minibatch":
+            return None
+        count = int(self.component_counts_[0])
+        floors = several(self.floor) if not is_auto(self) else [0.0]
+        settings = as_settings(self, count, float(floors[0]))
+        cross = CrossFits(data, self.n_folds, check_random_state(self.random_state))
+        candidate = cross.candidate(settings)
+        for fold in cross:
+            cross.add(candidate, fold, [None])
+        return candidate.held_out
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {
@@ -543,6 +576,15 @@ class XDGMM(DensityEstimator):
 
     def _n_parameters(self) -> int:
         return n_parameters(len(self.weights_), self.n_latent_)
+
+
+def _refuse_knowledge(model: XDGMM) -> None:
+    """Pieces are rows as they are: what is known of the truth needs all of them."""
+    for name in ("bounds", "atoms", "background"):
+        if getattr(model, name) is not None:
+            raise ValueError(
+                f"Expected no {name} with partial_fit; got {getattr(model, name)!r}. Use fit."
+            )
 
 
 def _refuse_small_piece(data: Observations, count: int, start: Start) -> None:

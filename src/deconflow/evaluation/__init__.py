@@ -4,7 +4,12 @@ from deconflow.evaluation.certify import HeldOut, certify, of_held_out
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, simulate_like
-from deconflow.evaluation.row_p_values import UnusualRows, row_p_values, unusual_rows
+from deconflow.evaluation.row_p_values import (
+    UnusualRows,
+    row_p_values,
+    row_p_values_given,
+    unusual_rows,
+)
 from deconflow.evaluation.sensitivity import Sensitivity, sensitivity
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "pareto_k",
     "predictive_ranks",
     "row_p_values",
+    "row_p_values_given",
     "sensitivity",
     "simulate_like",
     "unusual_rows",

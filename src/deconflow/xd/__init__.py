@@ -30,7 +30,13 @@ from deconflow.xd.fit import (
     made_feasible,
     n_parameters,
 )
-from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged
+from deconflow.xd.known_parts import (
+    KnownPartsFit,
+    fit_with_known_parts,
+    memberships,
+    shares_of_parts,
+)
+from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged, fit_joint
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
@@ -57,6 +63,7 @@ __all__ = [
     "FitSettings",
     "Fold",
     "KernelRows",
+    "KnownPartsFit",
     "PreparedData",
     "Stopping",
     "Sums",
@@ -67,13 +74,16 @@ __all__ = [
     "fit_average",
     "fit_averaged",
     "fit_exact",
+    "fit_joint",
     "fit_minibatch",
+    "fit_with_known_parts",
     "lay_out",
     "log_p",
     "made_feasible",
     "make_folds",
     "maximisation",
     "mean_log_likelihood",
+    "memberships",
     "n_parameters",
     "paired",
     "posterior",
@@ -81,6 +91,7 @@ __all__ = [
     "row_weights",
     "sample_chains",
     "shares_of",
+    "shares_of_parts",
     "single_rows",
     "split_and_merge",
     "stacked",

@@ -160,13 +160,18 @@ class CrossFits:
     """Fits any settings without each fold of the rows, and scores the rows left out.
 
     Iterating prepares one fold after another; ``rng`` makes folds, unless they are given, and
-    starts.
+    starts. The last ``covariates`` columns, exact ones, are given: rows are scored by the density
+    of the other columns given these.
     """
 
     def __init__(
-        self, data: Observations, folds: int | Sequence[Fold], rng: np.random.RandomState
+        self,
+        data: Observations,
+        folds: int | Sequence[Fold],
+        rng: np.random.RandomState,
+        covariates: int = 0,
     ) -> None:
-        self.data, self.rng = data, rng
+        self.data, self.rng, self.covariates = data, rng, covariates
         self.weights = row_weights(data)
         self.folds = make_folds(data, folds, rng) if isinstance(folds, int) else list(folds)
 
@@ -185,9 +190,19 @@ class CrossFits:
         results = fold.rest.fit_from(starts, settings, self.rng)
         good = successful(results, failure(settings.n_components, fold.rest.rows))
         candidate.fits.append(good if averaged else good[:1])
-        candidate.held_out[fold.held] = log_p(
-            candidate.density(-1), fold.rows, settings.stopping.threads
+        candidate.held_out[fold.held] = self.score(
+            candidate.density(-1), fold, settings.stopping.threads
         )
+
+    def score(self, mixture: GaussianMixture, fold: PreparedFold, threads: int | None) -> Array:
+        """Log-likelihood of the rows left out, given their covariates if there are some."""
+        joint = log_p(mixture, fold.rows, threads)
+        if not self.covariates:
+            return joint
+        last = np.arange(self.data.dim - self.covariates, self.data.dim)
+        given = self.data.w[torch.from_numpy(fold.held)].numpy()[:, last]
+        dims = np.arange(mixture.dim - self.covariates, mixture.dim)
+        return joint - mixture.marginal(dims).log_prob(given)
 
     def mean(self, candidate: Candidate) -> float:
         """Mean held-out log-likelihood."""

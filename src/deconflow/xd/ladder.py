@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table, log_p
+from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 
 ROWS_PER_COMPONENT = 4
@@ -131,6 +131,25 @@ def fit_averaged(
     return search.averaged(tried)
 
 
+def fit_joint(
+    data: Observations,
+    settings: FitSettings,
+    rng: np.random.RandomState,
+    covariates: int,
+    *,
+    folds: int | Sequence[Fold] = 5,
+    progress: bool = False,
+) -> AveragedFit:
+    """Fit an averaged mixture of the truth together with exact covariates, the last columns.
+
+    More and more components are fitted without each fold, until the rows left out are no more
+    likely *given* their covariates. All these fits are averaged.
+    """
+    search = _Search(CrossFits(data, folds, rng, covariates), progress)
+    first = replace(settings, floor=FIRST_FLOOR)
+    return search.averaged(search.climb(first, COMPONENTS_TO_TRY, 1, []))
+
+
 class _Search:
     """The search of :func:`fit_averaged`, with all folds laid out once."""
 
@@ -224,7 +243,7 @@ class _Search:
         for f, fold in enumerate(self.folds):
             densities = [each.density(f) for each in used]
             mixtures.append(mix(densities, shares[shares > 0]))
-            held_out[fold.held] = log_p(mixtures[f], fold.rows, settings.stopping.threads)
+            held_out[fold.held] = cross.score(mixtures[f], fold, settings.stopping.threads)
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
         fits = [result for each in used for fold in each.fits for result in fold]

@@ -1,0 +1,283 @@
+"""What a fit to mirrored rows has learned, folded back at the bounds of the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.ndimage import map_coordinates
+from sklearn.utils import check_random_state
+
+from deconflow._limits import rows_at_once
+from deconflow._types import Array
+from deconflow.classical import GridDensity
+from deconflow.densities import Density, Folded
+from deconflow.estimators.blend_fit import BlendFit
+from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
+from deconflow.estimators.grid_fit import GridFit
+from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.posterior import Posterior, WeightedPosterior
+from deconflow.estimators.weighted_fit import WeightedFit
+from deconflow.evaluation import Estimate
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import GaussianNoise
+from deconflow.observations import Observations
+from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
+from deconflow.randomness import RandomState
+from deconflow.truncation import CutMixture
+from deconflow.truth.bounds import Bounds
+from deconflow.xd import posterior_pieces
+
+DRAWS = 1500
+"""Draws of a row that are in memory at once, about."""
+
+
+def folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
+    """Fold a density that was fitted to mirrored rows; its replicates, too."""
+    answer = _folded(density, bounds)
+    if density.replicates is not None:
+        answer.replicates = density.replicates.changed(partial(_folded, bounds=bounds))
+    return answer
+
+
+def _folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
+    if isinstance(density, BlendFit):
+        return BlendFit(density.shares, [_folded(part, bounds) for part in density.parts])
+    if isinstance(density, MixtureFit):
+        return BoundedFit(density, bounds)
+    if isinstance(density, GridFit):
+        return GridFit(_folded_grid(density.grid, bounds), density.names)
+    if isinstance(density, WeightedFit):
+        return _folded_draws(density, bounds)
+    raise NotImplementedError(f"Expected a density that can be folded; got {density!r}.")
+
+
+class BoundedFit(FittedDensity):
+    """An average of Gaussian mixtures, folded at bounds.
+
+    Log densities are closed forms; so are ``log p(w)`` and posterior moments where one column is
+    bounded. Draws are exact then; where several are bounded they are weighed.
+
+    Attributes
+    ----------
+    own : MixtureFit
+        What was fitted to mirrored rows.
+    bounds : Bounds
+        Where it is folded.
+    images : MixtureFit
+        The mixture with all its reflections, in equal shares.
+    """
+
+    def __init__(self, own: MixtureFit, bounds: Bounds) -> None:
+        self.own, self.bounds = own, bounds
+        self.names, self.threads = own.names, own.threads
+
+    @cached_property
+    def images(self) -> MixtureFit:
+        """All reflections of the mixture."""
+        return MixtureFit([_reflections(self.own.mixture, self.bounds)], self.names, self.threads)
+
+    @property
+    def _log_count(self) -> float:
+        return float(np.log(len(self.bounds.reflections())))
+
+    def _log_prob(self, v: Array) -> Array:
+        log_p = np.full(len(v), -np.inf)
+        inside = self.bounds.inside(v)
+        if inside.any():
+            log_p[inside] = self.images.log_prob(v[inside]) + self._log_count
+        return log_p
+
+    def _sample(self, n: int, random_state: RandomState) -> Array:
+        """Draw ``(n, D)``."""
+        return self.bounds.fold(self.own.sample(n, random_state))
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row."""
+        drawn = self._by_draws(data)
+        if drawn is not None:
+            return drawn.log_marginal(data, n_draws, random_state)
+        log_p = self.images.log_marginal(data).log_p + self._log_count
+        for rows, cut in self._cut(data):
+            log_p[rows] += cut.log_mass
+        return Estimate.exact(log_p)
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value: draws within the bounds."""
+        drawn = self._by_draws(data)
+        if drawn is not None:
+            return drawn.posterior(data, n_samples, n_proposals, random_state)
+        rng = check_random_state(random_state)
+        n, dim = len(data), self.dim
+        shapes = ((n, n_samples, dim), (n, dim), (n, dim, dim), (n,))
+        answers = [np.empty(shape) for shape in shapes]
+        for rows, cut in self._cut(data):
+            found = _answers(cut, n_samples, n_proposals, rng)
+            for answer, part in zip(answers, found, strict=True):
+                answer[rows] = part
+        samples, mean, covariance, size = answers
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Return False: draws are involved."""
+        return False
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return the mixtures that are averaged, each folded."""
+        return [_folded(part, self.bounds) for part in self.own.averaged()]
+
+    def _marginal(self, columns: Columns) -> FittedDensity:
+        part, bounds = self.own._marginal(columns), self.bounds.marginal(columns)
+        return BoundedFit(part, bounds) if len(bounds.columns) else part
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        rows = seen_through(data, given, self.dim)
+        whole = self.posterior(rows, n_samples, random_state=random_state)
+        return whole.marginal(self._others(given))
+
+    def _by_draws(self, data: Observations) -> FittedDensity | None:
+        """Return what answers under laws of noise that the mixture leaves to draws."""
+        others = self.own.other_laws
+        if others is None or isinstance(data.noise, GaussianNoise):
+            return None
+        return _folded(others, self.bounds)
+
+    def _cut(self, data: Observations) -> Iterator[tuple[NDArray[np.int64], CutMixture]]:
+        """Walk through the rows' posteriors, cut to the bounds."""
+        with clear_errors():
+            for rows, piece in posterior_pieces(self.images.mixture, data, self.threads):
+                step = rows_at_once(max(80 * piece.n_components, DRAWS) * self.dim**2)
+                for lo in range(0, len(rows), step):
+                    some = slice(lo, lo + step)
+                    yield rows[some], CutMixture(piece[some], self.bounds.lower, self.bounds.upper)
+
+
+def _reflections(mixture: GaussianMixture, bounds: Bounds) -> GaussianMixture:
+    """Put all reflections of a mixture side by side, in equal shares."""
+    images = bounds.reflections()
+    return GaussianMixture(
+        np.concatenate([mixture.weights / len(images)] * len(images)),
+        np.concatenate([sign * (mixture.means - shift) for sign, shift in images]),
+        np.concatenate([mixture.covariances * np.outer(sign, sign) for sign, _ in images]),
+    )
+
+
+def _answers(
+    cut: CutMixture, n_samples: int, n_proposals: int, rng: np.random.RandomState
+) -> tuple[Array, ...]:
+    """Draws, means, covariances and effective sample sizes of some rows."""
+    if cut.one_bounded:
+        samples, _ = cut.sample(n_samples, rng)
+        return (samples, *cut.moments(), np.full(len(samples), float(n_samples)))
+    draws, log_weights = cut.sample(max(n_samples, n_proposals), rng)
+    weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    mean = np.einsum("ns,nsd->nd", weights, draws)
+    apart = draws - mean[:, None]
+    covariance = np.einsum("ns,nsi,nsj->nij", weights, apart, apart)
+    u = rng.uniform(size=(len(draws), n_samples, 1))
+    chosen = np.empty(u.shape[:2], np.int64)
+    for row, edges in enumerate(np.cumsum(weights, axis=1)):
+        chosen[row] = np.searchsorted(edges / edges[-1], u[row, :, 0])
+    samples = np.take_along_axis(draws, chosen[..., None], axis=1)
+    return samples, mean, covariance, 1 / np.square(weights).sum(1)
+
+
+def _folded_grid(grid: GridDensity, bounds: Bounds) -> GridDensity:
+    """Fold a density on a grid, onto one that ends at the bounds."""
+    count = np.array(grid.values.shape)
+    last = grid.low + grid.step * (count - 1)
+    low = np.where(np.isfinite(bounds.lower), bounds.lower, grid.low)
+    high = np.where(np.isfinite(bounds.upper), bounds.upper, last)
+    low = np.where(np.isfinite(bounds.upper) & ~np.isfinite(bounds.lower), np.minimum(
+        low, 2 * bounds.upper - last), low)  # fmt: skip
+    high = np.where(np.isfinite(bounds.lower) & ~np.isfinite(bounds.upper), np.maximum(
+        high, 2 * bounds.lower - grid.low), high)  # fmt: skip
+    cells = np.maximum(1, np.ceil((high - low) / grid.step - 1e-9).astype(int))
+    step = np.where(np.isfinite(bounds.lower) & np.isfinite(bounds.upper), (high - low) / cells,
+                    grid.step)  # fmt: skip
+    start = np.where(np.isfinite(bounds.lower), low, high - cells * step)
+    axes = [start[d] + step[d] * np.arange(cells[d] + 1) for d in range(grid.dim)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"))
+    values = np.zeros(points.shape[1:])
+    for sign, shift in bounds.reflections():
+        place = points * _along(sign, grid.dim) + _along(shift, grid.dim)
+        place = (place - _along(grid.low, grid.dim)) / _along(grid.step, grid.dim)
+        values += map_coordinates(grid.values, place, order=1, mode="constant", cval=0.0)
+    limits = np.stack([bounds.lower, bounds.upper])
+    new = replace(grid, low=start, step=step, values=values, bounds=limits)
+    new = replace(new, factor=np.diag(np.sqrt(np.square(grid.factor).sum(1))))
+    return replace(new, mean=np.clip(grid.mean, bounds.lower, bounds.upper),
+                   values=values / new.mass.sum())  # fmt: skip
+
+
+def _along(values: Array, dim: int) -> Array:
+    """Put a number per dimension where the first axis of a mesh has them."""
+    return values.reshape(-1, *[1] * dim)
+
+
+class BoundedDraws(WeightedFit):
+    """A density in standardised units, folded at bounds, with answers by weighted draws."""
+
+    def _log_prob(self, v: Array) -> Array:
+        assert isinstance(self.density, Folded)
+        log_p = np.full(len(v), -np.inf)
+        standard = self.standardiser.to_standard(torch.from_numpy(v))
+        inside = self.density.inside(standard).numpy()
+        if inside.any():
+            log_p[inside] = super()._log_prob(v[inside])
+        return log_p
+
+
+def _folded_draws(fit: WeightedFit, bounds: Bounds) -> WeightedFit:
+    location, scale = fit.standardiser.location.numpy(), fit.standardiser.scale.numpy()
+    standard = bounds.in_units(location, scale)
+    proposing = FoldedProposing(fit.proposing.for_other_rows(fit.density).mixture, standard)
+    density = Folded(fit.density, standard).eval()
+    return BoundedDraws(density, fit.standardiser, proposing, fit.names, fit.threads)
+
+
+@dataclass(frozen=True)
+class FoldedProposing:
+    """Draws around the posterior of a mixture, folded to within the bounds."""
+
+    mixture: GaussianMixture
+    bounds: Bounds
+    advice: str = ""
+
+    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
+        """Draw and weigh for standardised rows."""
+        dtype, proposal = next(density.parameters()).dtype, DefensiveProposal()
+        rows = RowsWithProposals.of(data, self.mixture, dtype).to(dtype=dtype)
+        fold = Folded(density, self.bounds)  # for its folding alone
+        v = fold.fold(proposal.sample(rows, n_draws))
+        seen = rows.observations
+        each = [proposal.log_prob(rows, u, seen.log_likelihood(u)) for u in fold.images(v)]
+        log_q = torch.logsumexp(torch.stack(each), 0)
+        return WeightedDraws(v, density.log_prob(v) + seen.log_likelihood(v) - log_q)
+
+    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
+        """Estimate ``log p(w)``; its bias is told, not taken off."""
+        draws = self.weigh(density, data, n_draws)
+        relative = (draws.normalised.double() * n_draws).var(0, unbiased=False).div(n_draws).sqrt()
+        parts = (draws.log_marginal(), relative, 0.5 * relative.square())
+        return Estimate(*(part.double().cpu().numpy() for part in parts))
+
+    def for_other_rows(self, density: Density) -> FoldedProposing:
+        """Return itself: a mixture proposes for rows of any kind."""
+        return self

@@ -1,0 +1,197 @@
+"""Posteriors made of others: moved to other units, or with atoms and a background beside them."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.checks import check_integer, check_seed
+from deconflow.estimators.posterior import USUAL_DRAWS, Posterior, column_numbers
+from deconflow.randomness import RandomState
+
+HALVINGS = 50
+"""Halvings of an interval that holds a quantile."""
+
+
+class MovedPosterior(Posterior):
+    r"""The posterior of :math:`v = m_i + \tau_i z`, from that of ``z``.
+
+    Parameters
+    ----------
+    inner
+        The posterior of ``z``.
+    location, scale
+        ``(N, D)``: ``m`` and ``tau`` of each row.
+    """
+
+    def __init__(self, inner: Posterior, location: Array, scale: Array, names: list[str]) -> None:
+        self._inner, self._location, self._scale = inner, location, scale
+        self.names, self._exact = names, inner._exact
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+        return self._location + self._scale * self._inner.mean
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+        return self._inner.covariance * self._scale[:, :, None] * self._scale[:, None, :]
+
+    @property
+    def effective_sample_size(self) -> Array:
+        """How many exact draws each row's answer is worth, ``(N,)``."""
+        return self._inner.effective_sample_size
+
+    @cached_property
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``, the same at every call."""
+        return self._moved(self._inner.samples)
+
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``."""
+        return self._moved(self._inner.sample(n_samples, random_state))
+
+    def __getitem__(self, rows: Any) -> MovedPosterior:
+        chosen = self._chosen(rows)
+        return MovedPosterior(
+            self._inner[chosen], self._location[chosen], self._scale[chosen], self.names
+        )
+
+    def marginal(self, columns: Any) -> MovedPosterior:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        names = [self.names[d] for d in keep]
+        inner = self._inner.marginal(keep)
+        return MovedPosterior(inner, self._location[:, keep], self._scale[:, keep], names)
+
+    def _moved(self, draws: Array) -> Array:
+        return self._location[:, None] + self._scale[:, None] * draws
+
+    def _quantiles(self, shares: Array) -> Array:
+        return self._location + self._scale * self._inner._quantiles(shares)
+
+    def _probability(self, lower: Array, upper: Array) -> Array:
+        ends = ((end - self._location) / self._scale for end in (lower, upper))
+        return self._inner._probability(*ends)
+
+
+class PartedPosterior(Posterior):
+    """The posterior of a truth that may sit exactly at an atom, or of rows that may be background.
+
+    All answers about the truth hold for a row that is not background.
+
+    Attributes
+    ----------
+    probability_of_background : array
+        ``(N,)``: the probability that a row is background, and tells nothing of a truth.
+    probability_of_atoms : array
+        ``(N, A)``: the probability of each atom, for a row that is not background.
+    continuous : Posterior
+        The posterior of a truth that is at no atom.
+    """
+
+    def __init__(
+        self, continuous: Posterior, atoms: Array, of_atoms: Array, of_background: Array
+    ) -> None:
+        self.continuous, self._atoms = continuous, atoms
+        self.probability_of_atoms, self.probability_of_background = of_atoms, of_background
+        self.names = continuous.names
+        self._exact = continuous._exact
+
+    @property
+    def _rest(self) -> Array:
+        return np.maximum(0.0, 1.0 - self.probability_of_atoms.sum(1))
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+        return self._rest[:, None] * self.continuous.mean + self.probability_of_atoms @ self._atoms
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+        mean, own = self.mean, self.continuous.mean
+        apart = own - mean
+        spread = self.continuous.covariance + apart[:, :, None] * apart[:, None]
+        total = self._rest[:, None, None] * spread
+        for a, atom in enumerate(self._atoms):
+            away = atom - mean
+            total += self.probability_of_atoms[:, a, None, None] * away[:, :, None] * away[:, None]
+        return total
+
+    @property
+    def effective_sample_size(self) -> Array:
+        """How many exact draws each row's answer is worth, ``(N,)``."""
+        return self.continuous.effective_sample_size
+
+    @cached_property
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``, the same at every call."""
+        return self._with_atoms(self.continuous.samples, np.random.RandomState(0))
+
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``; some of them exactly at an atom."""
+        check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
+        rng = check_random_state(random_state)
+        return self._with_atoms(self.continuous.sample(n_samples, rng), rng)
+
+    def _with_atoms(self, draws: Array, rng: np.random.RandomState) -> Array:
+        edges = np.cumsum(self.probability_of_atoms, axis=1)
+        which = (edges[:, None] <= rng.uniform(size=(*draws.shape[:2], 1))).sum(2)
+        drawn = draws.copy()
+        for a, atom in enumerate(self._atoms):
+            drawn[which == a] = atom
+        return drawn
+
+    def __getitem__(self, rows: Any) -> PartedPosterior:
+        chosen = self._chosen(rows)
+        part = copy(self)
+        vars(part).pop("samples", None)
+        part.continuous = self.continuous[chosen]
+        part.probability_of_atoms = self.probability_of_atoms[chosen]
+        part.probability_of_background = self.probability_of_background[chosen]
+        return part
+
+    def marginal(self, columns: Any) -> PartedPosterior:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        part = copy(self)
+        vars(part).pop("samples", None)
+        part.continuous, part._atoms = self.continuous.marginal(keep), self._atoms[:, keep]
+        part.names = part.continuous.names
+        return part
+
+    def _probability(self, lower: Array, upper: Array) -> Array:
+        found = self._rest[:, None] * self.continuous._probability(lower, upper)
+        for a, atom in enumerate(self._atoms):
+            found = found + self.probability_of_atoms[:, a, None] * (
+                (lower <= atom) & (atom <= upper)
+            )
+        return found.clip(0.0, 1.0)
+
+    def _quantiles(self, shares: Array) -> Array:
+        """Halve intervals that hold each quantile; at an atom many shares meet."""
+        if not len(self._atoms):
+            return self.continuous._quantiles(shares)
+        return np.stack([self._quantile(float(share)) for share in shares])
+
+    def _quantile(self, share: float) -> Array:
+        shares = np.array([share * 1e-3, 1 - (1 - share) * 1e-3])
+        ends = self.continuous._quantiles(shares)
+        low = np.minimum(ends[0], self._atoms.min(0))
+        high = np.maximum(ends[1], self._atoms.max(0))
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            below = self._probability(np.full_like(middle, -np.inf), middle) < share
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        for atom in self._atoms:  # to the last digit, where that is the truth
+            at = np.abs(high - atom) <= 1e-12 * np.maximum(1.0, np.abs(atom))
+            high = np.where(at, atom, high)
+        return high

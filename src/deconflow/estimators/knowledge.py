@@ -1,0 +1,334 @@
+"""What is known of the truth beside its measurements, and how a fit takes it.
+
+Rows are changed before an estimator sees them, and its answer is changed back: covariates by curves
+of location and scale, and by a mixture of truth and covariates where the shape depends on them;
+bounds by mirrors; atoms and a background by the weights of rows that are neither. So an estimator
+knows of none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.auto import stack
+from deconflow.estimators.blend_fit import BlendFit
+from deconflow.estimators.bounded_fit import folded
+from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.given_fit import MOST_KEPT, GivenFit, JointFit, with_covariates
+from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.parts_fit import PartsFit, log_densities_of_atoms
+from deconflow.estimators.saved_values import joined, parted
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import GaussianNoise
+from deconflow.observations import Observations
+from deconflow.truth import (
+    Bounds,
+    Covariates,
+    GivenBackground,
+    LocationScale,
+    UniformBackground,
+    as_atoms,
+    as_background,
+    as_bounds,
+)
+from deconflow.xd import (
+    FitSettings,
+    Stopping,
+    fit_joint,
+    fit_with_known_parts,
+    lay_out,
+    log_p,
+    memberships,
+    row_weights,
+    shares_of_parts,
+)
+
+LEAST_MEMBERSHIP = 1e-3
+"""Rows that are less likely than this to be of the continuous part are not fitted."""
+PRIOR_ROWS = np.array([1.0, 0.5])
+"""How many rows more speak for a shape that is the same for all covariates, and for one that is
+not; see :func:`deconflow.auto.stack`."""
+PREFIX = "known."
+
+
+@dataclass
+class Knowledge:
+    """What is known, and what a fit has learned of it.
+
+    Attributes
+    ----------
+    bounds : Bounds or None
+        Ends of the truth, if the estimator leaves them to mirrors.
+    covariates : Covariates or None
+        How covariates become numbers.
+    curves : LocationScale or None
+        Location and scale of the truth as functions of these.
+    kept : array
+        ``(R, C)`` covariates of some of the fitted rows.
+    joint : list of GaussianMixture
+        Mixtures of what the curves leave and the covariates; empty where the shape does not
+        depend on them.
+    joint_share : float
+        Their share beside the estimator's own density.
+    atoms, atom_weights : array
+        ``(A, D)`` and ``(A,)``.
+    background : callable or None
+        Log density of rows that are background.
+    background_share : float
+        Their share.
+    """
+
+    bounds: Bounds | None
+    covariates: Covariates | None
+    atoms: Array
+    background: UniformBackground | GivenBackground | None
+    curves: LocationScale | None = None
+    kept: Array = field(default_factory=lambda: np.empty((0, 0)))
+    joint: list[GaussianMixture] = field(default_factory=list)
+    joint_share: float = 0.0
+    atom_weights: Array = field(default_factory=lambda: np.empty(0))
+    background_share: float = 0.0
+    _answer: FittedDensity | None = None
+
+    @classmethod
+    def of(cls, model: Any, covariates: Covariates | None, data: Observations) -> Knowledge | None:
+        """Check what an estimator was told; None if that is nothing."""
+        names = model._names
+        bounds = as_bounds(getattr(model, "bounds", None), names)
+        if bounds is not None:
+            bounds.check_rows(data, names)
+        takes_parts = model._takes_parts
+        atoms = as_atoms(model.atoms if takes_parts else None, names, bounds)
+        background = as_background(model.background if takes_parts else None, data)
+        mirrored = None if model._bounds_itself else bounds
+        if mirrored is None and covariates is None and not len(atoms) and background is None:
+            return None
+        return cls(mirrored, covariates, atoms, background)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are atoms or a background."""
+        return len(self.atoms) > 0 or self.background is not None
+
+    def known(self, data: Observations) -> Array:
+        """Log density ``(J, N)`` of rows under the parts."""
+        parts = list(log_densities_of_atoms(data, self.atoms))
+        if self.background is not None:
+            parts.append(self.background(data))
+        return np.array(parts).reshape(-1, len(data))
+
+    def fit(self, model: Any, data: Observations) -> None:
+        """Fit an estimator to rows, with what is known."""
+        rng = np.random.RandomState(
+            check_random_state(getattr(model, "random_state", 0)).randint(2**30)
+        )
+        threads = getattr(model, "n_jobs", None)
+        threads = None if threads is None or threads < 0 else threads
+        rows = self._weighted(data, rng, threads) if self.has_parts else data
+        if self.covariates is not None:
+            rows = self._straightened(rows, rng)
+        if self.bounds is not None:
+            rows = self.bounds.mirrored(rows, int(rng.randint(2**30)))
+        model._fit(rows if model._takes_context else replace(rows, given=None))
+        model.parameters_ = model.get_params()  # its density may be asked from here on
+        if self.covariates is not None and not model._takes_context:
+            self._fit_shape(model, rows, rng, threads)
+        if self.has_parts:
+            self._settle_shares(model, data)
+
+    def _weighted(
+        self, data: Observations, rng: np.random.RandomState, threads: int | None
+    ) -> Observations:
+        """Weigh rows by how likely they are of the continuous part."""
+        known = self.known(data)
+        pilot = fit_with_known_parts(replace(data, given=None), known, rng, threads)
+        rest = log_p(pilot.mixture, lay_out(data), threads)
+        q, _ = memberships(pilot.shares, known, rest)
+        self._take_shares(pilot.shares)
+        weights = row_weights(data) * q[-1]
+        keep = q[-1] > LEAST_MEMBERSHIP
+        if not keep.any():
+            raise ValueError(
+                "Expected rows that are neither at an atom nor background; got none. Leave out "
+                "the atoms, or the background."
+            )
+        weights = torch.from_numpy(weights[keep] / weights[keep].mean())
+        return replace(data[torch.from_numpy(keep)], weights=weights)
+
+    def _take_shares(self, shares: Array) -> None:
+        """Take shares of the rows, ``(J,)``; those of atoms become shares of the truths."""
+        self.background_share = float(shares[-1]) if self.background is not None else 0.0
+        own = shares[: len(self.atoms)]
+        self.atom_weights = own / max(1.0 - self.background_share, 1e-300)
+
+    def _settle_shares(self, model: Any, data: Observations) -> None:
+        """Find the shares that go with the density that was fitted."""
+        density = self.answering(model._own_density)
+        assert isinstance(density, PartsFit)
+        rest = density.inner.log_marginal(data).log_p
+        found = shares_of_parts(density.shares, self.known(data), rest, row_weights(data))
+        self._take_shares(found)
+        self._answer = None
+
+    def _straightened(self, data: Observations, rng: np.random.RandomState) -> Observations:
+        """Take location and scale out of the rows; bounds and projections leave no room for it."""
+        assert self.covariates is not None
+        assert data.given is not None
+        chosen = np.sort(rng.permutation(len(data))[:MOST_KEPT])
+        self.kept = data.given.numpy()[chosen].copy()
+        if self.bounds is not None or data.projection is not None:
+            return data
+        self.curves = LocationScale.fit(data, self.covariates.continuous)
+        return self.curves.standardised(data)
+
+    def _fit_shape(
+        self, model: Any, rows: Observations, rng: np.random.RandomState, threads: int | None
+    ) -> None:
+        """Fit truth and covariates together, and weigh that by rows that neither has seen."""
+        held_out = model._held_out_rows(replace(rows, given=None))
+        if held_out is None or not isinstance(rows.noise, GaussianNoise):
+            return
+        assert self.covariates is not None
+        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=threads)
+        settings = FitSettings(1, stopping=stopping)
+        found = fit_joint(with_covariates(rows), settings, rng, self.covariates.size)
+        both = np.stack([held_out, found.held_out])
+        scored = np.isfinite(both).all(0)
+        if not scored.any():
+            return
+        shares = stack(both[:, scored], row_weights(rows)[scored], PRIOR_ROWS, rng)
+        if shares[1] > 0:
+            self.joint, self.joint_share = list(found.mixtures), float(shares[1])
+
+    def answering(self, own: FittedDensity) -> FittedDensity:
+        """Return the density of the truth, from that which the estimator has learned."""
+        if self._answer is None:
+            self._answer = self.changed(own)
+        return self._answer
+
+    def changed(self, own: FittedDensity) -> FittedDensity:
+        """Return the density of the truth, from one of what the estimator saw of it."""
+        density = self._of_truth(own)
+        if not self.has_parts:
+            return density
+        answer = self._with_parts(density)
+        if density.replicates is not None:
+            answer.replicates = density.replicates.changed(self._with_parts)
+        return answer
+
+    def _with_parts(self, density: Any) -> PartsFit:
+        share = self.background_share
+        return PartsFit(density, self.atoms, self.atom_weights, self.background, share)
+
+    def _of_truth(self, own: FittedDensity) -> FittedDensity:
+        """Return the continuous part."""
+        density = own if self.bounds is None else folded(own, self.bounds)
+        if self.covariates is None:
+            return density
+        if self.joint:
+            density = BlendFit(
+                [1 - self.joint_share, self.joint_share], [density, self._joint_fit(own)]
+            )
+        return GivenFit(density, self.curves, self.kept)
+
+    def _joint_fit(self, own: FittedDensity) -> JointFit:
+        assert self.covariates is not None
+        count = self.covariates.size
+        names = [*own.names, *(f"given {j}" for j in range(count))]
+        joint: FittedDensity = MixtureFit(self.joint, names, own.threads)
+        if self.bounds is not None:
+            joint = folded(joint, self.bounds.with_free(count))
+        return JointFit(joint, count)
+
+    def for_checks(self, model: Any, data: Observations) -> tuple[FittedDensity, Observations]:
+        """Return a density that takes no covariates, and the rows that it is about.
+
+        With covariates, what the curves leave of the rows; with a background, rows by how likely
+        they are none.
+        """
+        answer, rows = self.answering(model._own_density), data
+        if self.background is not None:
+            signal = 1.0 - answer.posterior(data, n_samples=1).probability_of_background  # type: ignore[attr-defined]
+            weights = torch.from_numpy(row_weights(data) * np.maximum(signal, 1e-6))
+            rows = replace(data, weights=weights / weights.mean())
+        density = answer.inner if isinstance(answer, PartsFit) else answer
+        if isinstance(density, GivenFit):
+            rows = density.standardised(rows)
+            density = model._own_density
+            density = density if self.bounds is None else folded(density, self.bounds)
+        if len(self.atoms):
+            density = PartsFit(density, self.atoms, self.atom_weights)
+        return density, rows
+
+    @property
+    def plain(self) -> bool:
+        """Whether checks may look at the estimator's own mixture: rows were not mirrored."""
+        return self.bounds is None and not self.has_parts
+
+    def state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Return what is saved: details for JSON, and arrays."""
+        if isinstance(self.background, GivenBackground):
+            raise ValueError(
+                'Expected background="uniform" in a model that is saved; got a density of one\'s '
+                "own, which JSON cannot hold."
+            )
+        arrays: dict[str, Array] = {"kept": self.kept, "atom_weights": self.atom_weights}
+        details: dict[str, Any] = {
+            "covariates": None if self.covariates is None else self.covariates.as_dict(),
+            "curves": None,
+            "joint_share": self.joint_share,
+            "joint_components": [each.n_components for each in self.joint],
+            "background_share": self.background_share,
+            "mirrored": self.bounds is not None,
+        }
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        if isinstance(self.background, UniformBackground):
+            tensors["low"] = torch.from_numpy(self.background.low.copy())
+            tensors["high"] = torch.from_numpy(self.background.high.copy())
+        if self.curves is not None:
+            details["curves"], more = self.curves.state()
+            tensors |= {f"curves.{name}": tensor for name, tensor in more.items()}
+        if self.joint:
+            tensors |= {f"joint.{name}": tensor for name, tensor in joined(self.joint).items()}
+        return details, {PREFIX + name: tensor for name, tensor in tensors.items()}
+
+    @classmethod
+    def from_state(
+        cls, model: Any, details: dict[str, Any], arrays: dict[str, torch.Tensor]
+    ) -> Knowledge:
+        """Take what :meth:`state` gave."""
+        own = _under(PREFIX, arrays)
+        names, dim = model._names, len(model._names)
+        bounds = as_bounds(getattr(model, "bounds", None), names)
+        background = None
+        if "low" in own:
+            background = UniformBackground(own["low"].numpy(), own["high"].numpy())
+        covariates = details["covariates"]
+        found = cls(
+            bounds if details["mirrored"] else None,
+            None if covariates is None else Covariates.from_dict(covariates),
+            as_atoms(model.atoms if model._takes_parts else None, names, bounds),
+            background,
+        )
+        found.kept, found.atom_weights = own["kept"].numpy(), own["atom_weights"].numpy()
+        found.background_share = float(details["background_share"])
+        found.joint_share = float(details["joint_share"])
+        if details["curves"] is not None:
+            parts = {
+                n.removeprefix("curves."): a for n, a in own.items() if n.startswith("curves.")
+            }
+            found.curves = LocationScale.from_state(details["curves"], parts)
+        if details["joint_components"] and found.covariates is not None:
+            sizes = [int(size) for size in details["joint_components"]]
+            found.joint = parted(_under("joint.", own), sizes, dim + found.covariates.size)
+        return found
+
+
+def _under(prefix: str, arrays: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

@@ -1,0 +1,151 @@
+"""A density with atoms beside it, and rows that are background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.estimators.changed_posteriors import PartedPosterior
+from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.posterior import Posterior
+from deconflow.evaluation import Estimate
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+from deconflow.xd import memberships
+
+Background = Callable[[Observations], Array]
+"""Log density ``(N,)`` of rows that are no measurements of a truth."""
+
+
+class PartsFit(FittedDensity):
+    r"""The truth :math:`\sum_a \alpha_a \delta_a + (1 - \sum \alpha) \, p(v)`, and a background.
+
+    A share of the *rows* is background; all answers about the truth are about the others. Log
+    densities are those of the continuous part with its share: atoms have no density.
+
+    Attributes
+    ----------
+    inner : FittedDensity
+        The continuous part.
+    atoms : array
+        ``(A, D)``.
+    atom_weights : array
+        ``(A,)``: the share of the truths at each atom.
+    background : callable or None
+        Gives the log density of rows as background.
+    background_share : float
+        The share of the rows that is background.
+    """
+
+    def __init__(
+        self,
+        inner: FittedDensity,
+        atoms: Array,
+        atom_weights: Array,
+        background: Background | None = None,
+        background_share: float = 0.0,
+    ) -> None:
+        self.inner, self.atoms, self.atom_weights = inner, atoms, atom_weights
+        self.background, self.background_share = background, background_share
+        self.names, self.threads = inner.names, inner.threads
+
+    @property
+    def _log_rest(self) -> float:
+        return float(np.log(max(1e-300, 1.0 - self.atom_weights.sum())))
+
+    def _log_prob(self, v: Array) -> Array:
+        return self.inner._log_prob(v) + self._log_rest
+
+    def log_prob_given(self, v: Array, given: Array) -> Array:
+        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
+        return self.inner.log_prob_given(v, given) + self._log_rest
+
+    def _sample(self, n: int, random_state: RandomState) -> Array:
+        """Draw ``(n, D)``; some exactly at an atom."""
+        rng = check_random_state(random_state)
+        return self._with_atoms(self.inner._sample(n, rng), rng)
+
+    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
+        """Draw a truth for each row of encoded covariates ``(N, C)``."""
+        rng = check_random_state(random_state)
+        return self._with_atoms(self.inner.sample_given(given, rng), rng)
+
+    def _with_atoms(self, drawn: Array, rng: np.random.RandomState) -> Array:
+        edges = np.cumsum(self.atom_weights)
+        which = edges.searchsorted(rng.uniform(size=len(drawn)), side="right")
+        at = which < len(self.atoms)
+        drawn = drawn.copy()
+        drawn[at] = self.atoms[which[at]]
+        return drawn
+
+    def known(self, data: Observations) -> Array:
+        """Log density ``(J, N)`` of rows under each atom, and as background."""
+        parts = list(log_densities_of_atoms(data, self.atoms))
+        if self.background is not None:
+            parts.append(self.background(data))
+        return np.array(parts).reshape(-1, len(data))
+
+    @property
+    def shares(self) -> Array:
+        """Shares ``(J,)`` of the rows, in the order of :meth:`known`."""
+        own = (1.0 - self.background_share) * self.atom_weights
+        return own if self.background is None else np.r_[own, self.background_share]
+
+    def log_marginal(
+        self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Estimate:
+        """Log density ``log p(w)`` of each row: atoms, background and all."""
+        rest = self.inner.log_marginal(data, n_draws, random_state)
+        q, log_p = memberships(self.shares, self.known(data), rest.log_p)
+        return Estimate(log_p, q[-1] * rest.error, q[-1] * rest.bias)
+
+    def posterior(
+        self,
+        data: Observations,
+        n_samples: int = 100,
+        n_proposals: int = 1000,
+        random_state: RandomState = 0,
+    ) -> Posterior:
+        """Posterior of each row's true value, with the probabilities of the parts."""
+        rest = self.inner.log_marginal(data, None, random_state).log_p
+        q, _ = memberships(self.shares, self.known(data), rest)
+        count = len(self.atoms)
+        of_background = q[count] if self.background is not None else np.zeros(len(data))
+        signal = np.maximum(q[:count].sum(0) + q[-1], 1e-300)
+        inner = self.inner.posterior(data, n_samples, n_proposals, random_state)
+        of_atoms = (q[:count] / signal).T
+        return PartedPosterior(inner, self.atoms, of_atoms, of_background)
+
+    def exact(self, *, gaussian_noise: bool) -> bool:
+        """Whether the continuous part is."""
+        return self.inner.exact(gaussian_noise=gaussian_noise)
+
+    def averaged(self) -> list[FittedDensity]:
+        """Return the densities that the continuous part is an average of."""
+        return self.inner.averaged()
+
+    def _marginal(self, columns: Columns) -> PartsFit:
+        return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
+
+    def condition(
+        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+    ) -> Posterior:
+        """Posterior of the other dimensions, from rows that measure only those given."""
+        if len(self.atoms):
+            rows = seen_through(data, given, self.dim)
+            part = PartsFit(self.inner, self.atoms, self.atom_weights)
+            whole = part.posterior(rows, n_samples, random_state=random_state)
+            return whole.marginal(self._others(given))
+        return self.inner.condition(data, given, n_samples, random_state)
+
+
+def log_densities_of_atoms(data: Observations, atoms: Array) -> Array:
+    """Log density ``(A, N)`` of each row for a truth at each atom."""
+    if not len(atoms):
+        return np.empty((0, len(data)))
+    each = torch.from_numpy(atoms).to(data.w)[:, None].expand(-1, len(data), -1)
+    return data.log_likelihood(each).double().numpy()

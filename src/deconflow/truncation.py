@@ -1,0 +1,173 @@
+r"""Gaussians cut to a box: mass, moments and draws.
+
+Draws follow Genz: with the Cholesky factor :math:`C = L L^T`, bounded dimensions first,
+:math:`v = m + L y`, each :math:`y_j` is drawn from a standard normal law cut to what the ones
+before it leave, and the draw's weight is the product of what these cuts leave of the laws. With one
+bounded dimension all weights of a Gaussian are equal: draws are exact then, and so are mass and
+moments, in closed form.
+
+References
+----------
+Genz (1992), "Numerical computation of multivariate normal probabilities", Journal of Computational
+and Graphical Statistics 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.stats import qmc
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+
+POINTS = 64
+"""Quasi-random points for the mass of a box in several dimensions."""
+TINY = 1e-300
+LOG_2PI = float(np.log(2 * np.pi))
+
+Columns = NDArray[np.int64]
+
+
+class CutMixture:
+    """A Gaussian mixture per row, cut to a box.
+
+    Attributes
+    ----------
+    mixture : GaussianMixture
+        One per row, before the cut.
+    shares : array
+        ``(N, K)``: weights of the components after the cut.
+    log_mass : array
+        ``(N,)``: log of what the box holds of each row's mixture.
+    """
+
+    def __init__(self, mixture: GaussianMixture, lower: Array, upper: Array) -> None:
+        self.mixture, self.lower, self.upper = mixture, lower, upper
+        self.columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+        self.order = np.r_[self.columns, np.setdiff1d(np.arange(mixture.dim), self.columns)]
+        with np.errstate(divide="ignore"):
+            each = np.log(mixture.weights) + self._log_masses()
+        top = np.maximum(each.max(1, keepdims=True), -1e300)
+        shares = np.exp(each - top)
+        total = shares.sum(1, keepdims=True)
+        self.log_mass, self.shares = (top + np.log(total))[:, 0], shares / total
+
+    @property
+    def one_bounded(self) -> bool:
+        """Whether moments are closed forms."""
+        return len(self.columns) == 1
+
+    def moments(self) -> tuple[Array, Array]:
+        """Means ``(N, D)`` and covariances ``(N, D, D)``, for one bounded dimension."""
+        d = int(self.columns[0])
+        means, covariances = self.mixture.means, self.mixture.covariances
+        variance = np.maximum(covariances[..., d, d], TINY)
+        shift, left = _cut_moments(means[..., d], np.sqrt(variance), self.lower[d], self.upper[d])
+        along = covariances[..., d] / variance[..., None]  # how the others follow
+        centres = means + along * shift[..., None]
+        lost = (variance - left)[..., None, None]
+        each = covariances - lost * along[..., :, None] * along[..., None, :]
+        mean = np.einsum("nk,nkd->nd", self.shares, centres)
+        apart = centres - mean[:, None]
+        within = np.einsum("nk,nkij->nij", self.shares, each)
+        return mean, within + np.einsum("nk,nki,nkj->nij", self.shares, apart, apart)
+
+    def sample(self, n: int, rng: np.random.RandomState) -> tuple[Array, Array]:
+        """Draw ``(N, n, D)``, with log weights ``(N, n)``; equal ones for one bounded dimension."""
+        edges = np.cumsum(self.shares, axis=1)
+        u = rng.uniform(size=(len(edges), n, 1))
+        which = np.minimum((edges[:, None] < u).sum(2), edges.shape[1] - 1)
+        row = np.arange(len(edges))[:, None]
+        means, factors = self.mixture.means[row, which], self._factors()[row, which]
+        y = rng.uniform(size=means.shape)
+        log_weights = np.zeros(which.shape)
+        for j, d in enumerate(self.order.tolist()):
+            if j < len(self.columns):
+                y[..., j], log_share = self._next(means[..., d], factors[..., j, :], y, j, d)
+                log_weights += log_share
+            else:
+                y[..., j] = rng.standard_normal(which.shape)
+        drawn = np.empty_like(means)
+        drawn[..., self.order] = np.einsum("...ij,...j->...i", factors, y)
+        drawn = np.clip(means + drawn, self.lower, self.upper)
+        return drawn, log_weights - self._log_masses()[row, which]
+
+    def _next(self, mean: Array, factor: Array, y: Array, j: int, d: int) -> tuple[Array, Array]:
+        """Draw the next standard normal from its uniform number; and log of what the cut leaves."""
+        centre = mean + np.einsum("...i,...i->...", factor[..., :j], y[..., :j])
+        size = np.maximum(factor[..., j], TINY)
+        with np.errstate(over="ignore"):
+            low, high = (self.lower[d] - centre) / size, (self.upper[d] - centre) / size
+        return cut_normal(low, high, y[..., j]), log_between(low, high)
+
+    def _log_masses(self) -> Array:
+        """Log of what the box holds of each component, ``(N, K)``."""
+        if not hasattr(self, "_masses"):
+            self._masses = self._one_mass() if self.one_bounded else self._by_points()
+        return self._masses
+
+    def _one_mass(self) -> Array:
+        d = int(self.columns[0])
+        sd = np.sqrt(np.maximum(self.mixture.covariances[..., d, d], TINY))
+        with np.errstate(over="ignore"):
+            ends = [(end[d] - self.mixture.means[..., d]) / sd for end in (self.lower, self.upper)]
+        return log_between(*ends)
+
+    def _by_points(self) -> Array:
+        factors, means = self._factors()[..., None, :, :], self.mixture.means[..., None, :]
+        points = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
+        y = np.broadcast_to(points, (*factors.shape[:2], *points.shape)).copy()
+        log_p = np.zeros(y.shape[:-1])
+        for j, d in enumerate(self.columns.tolist()):
+            y[..., j], log_share = self._next(means[..., d], factors[..., j, :], y, j, d)
+            log_p += log_share
+        return np.asarray(np.logaddexp.reduce(log_p, axis=-1) - np.log(POINTS))
+
+    def _factors(self) -> Array:
+        """Cholesky factors, bounded dimensions first, of covariances that may be singular."""
+        if not hasattr(self, "_roots"):
+            C = self.mixture.covariances[..., self.order[:, None], self.order]
+            size = np.trace(C, axis1=-2, axis2=-1)[..., None, None]
+            jitter = (1e-14 * size + TINY) * np.eye(C.shape[-1])
+            self._roots = np.linalg.cholesky(C + jitter)
+        return self._roots
+
+
+def log_between(low: Array, high: Array) -> Array:
+    """Log probability of a standard normal number between two ends, to the tails' last digits."""
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        above, below = log_ndtr(high), log_ndtr(low)
+        return np.maximum(above + np.log1p(-np.exp(below - above)), -1e300)
+
+
+def cut_normal(low: Array, high: Array, u: Array) -> Array:
+    """Turn uniform numbers into standard normal ones between two ends."""
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    a, b = ndtr(low), ndtr(high)
+    y = ndtri(np.clip(a + u * (b - a), TINY, 1 - 1e-16))
+    y = np.clip(y, np.maximum(low, -1e150), np.minimum(high, 1e150))
+    return np.where(flip, -y, y)
+
+
+def _cut_moments(mean: Array, sd: Array, low: float, high: float) -> tuple[Array, Array]:
+    """How far a cut moves the mean of normal laws, and the variance that it leaves."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        a, b = (low - mean) / sd, (high - mean) / sd
+        log_mass = log_between(a, b)
+        at_a, at_b = (np.exp(-0.5 * (np.square(end) + LOG_2PI) - log_mass) for end in (a, b))
+        shift = at_a - at_b
+        pull = np.where(np.isfinite(a), a * at_a, 0.0) - np.where(np.isfinite(b), b * at_b, 0.0)
+        left = np.clip(1.0 + pull - np.square(shift), 0.0, 1.0)
+        # Far out in a tail an exponential law is left, whose mean the difference would lose.
+        far = a > 30
+        shift = np.where(far, a + 1 / np.where(far, a, 1.0), shift)
+        under = b < -30
+        shift = np.where(under, b + 1 / np.where(under, b, -1.0), shift)
+        left = np.where(far, 1 / np.square(np.where(far, a, 1.0)), left)
+        left = np.where(under, 1 / np.square(np.where(under, b, 1.0)), left)
+    return sd * shift, np.square(sd) * left

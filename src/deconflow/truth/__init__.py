@@ -1,0 +1,18 @@
+"""What is known of the truth beside its measurements: bounds, covariates, atoms, a background."""
+
+from deconflow.truth.bounds import Bounds, as_bounds
+from deconflow.truth.covariates import Covariates, check_rows
+from deconflow.truth.location_scale import LocationScale
+from deconflow.truth.parts import GivenBackground, UniformBackground, as_atoms, as_background
+
+__all__ = [
+    "Bounds",
+    "Covariates",
+    "GivenBackground",
+    "LocationScale",
+    "UniformBackground",
+    "as_atoms",
+    "as_background",
+    "as_bounds",
+    "check_rows",
+]

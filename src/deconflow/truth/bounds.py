@@ -1,0 +1,255 @@
+r"""Bounds of the truth, by mirrors.
+
+Mirrored at its bound, the truth has a density without an edge, and a mirrored row
+:math:`2a - w = (2a - v) - n` is a row of that density with noise mirrored as well. So any estimator
+is fitted to the rows and their mirror images, and what it has learned is folded back at the bound:
+
+.. math:: p(v) = \sum_s g(R_s v), \quad v \text{ within the bounds},
+
+over the reflections :math:`R_s`. Folding keeps all the mass: nothing has to be normalised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.noise import GaussianNoise, Noise
+from deconflow.observations import Observations
+
+MOST_MIRRORS = 9
+"""Images per row; of more that there could be, each row gets some by chance."""
+WRAPS = 2
+"""Between two bounds reflections repeat; so many of them to either side hold all the mass."""
+FARTHEST = 6.0
+"""Errors by which a measurement may lie beyond a bound of its truth."""
+SYMMETRIC = 1e-6
+
+Reflection = tuple[float, float]
+"""A sign and a shift: ``u = shift + sign * v``."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Ends of the truth, ``(D,)`` each, infinite where there is none."""
+
+    lower: Array
+    upper: Array
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Columns with a bound."""
+        return np.flatnonzero(np.isfinite(self.lower) | np.isfinite(self.upper))
+
+    def pairs(self) -> list[tuple[float | None, float | None]]:
+        """Return a pair of ends per column, None for no bound."""
+        return [
+            (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+            for low, high in zip(self.lower, self.upper, strict=True)
+        ]
+
+    def marginal(self, columns: NDArray[np.int64]) -> Bounds:
+        """Return the bounds of some columns, in the order given."""
+        return Bounds(self.lower[columns], self.upper[columns])
+
+    def in_units(self, location: Array, scale: Array) -> Bounds:
+        """Return the bounds of ``(v - location) / scale``."""
+        return Bounds((self.lower - location) / scale, (self.upper - location) / scale)
+
+    def with_free(self, count: int) -> Bounds:
+        """Return the same with so many columns more, without bounds."""
+        free = np.full(count, np.inf)
+        return Bounds(np.r_[self.lower, -free], np.r_[self.upper, free])
+
+    def inside(self, v: Array) -> NDArray[np.bool_]:
+        """Say which points ``(..., D)`` are within, ends included."""
+        return np.asarray(((v >= self.lower) & (v <= self.upper)).all(-1))
+
+    def fold(self, v: Array) -> Array:
+        """Fold points back to within the bounds."""
+        folded = np.array(v, dtype=np.float64)
+        for d in self.columns:
+            low, high, x = self.lower[d], self.upper[d], folded[..., d]
+            if np.isinf(high):
+                folded[..., d] = low + np.abs(x - low)
+            elif np.isinf(low):
+                folded[..., d] = high - np.abs(x - high)
+            else:
+                along = np.mod(x - low, 2 * (high - low))
+                folded[..., d] = low + np.minimum(along, 2 * (high - low) - along)
+        return np.clip(folded, self.lower, self.upper)
+
+    def reflections(self) -> list[tuple[Array, Array]]:
+        """Return signs and shifts ``(D,)`` of all points that fold to one, the point first."""
+        return _combined([self._of_column(d, WRAPS) for d in range(len(self.lower))])
+
+    def mirrors(self) -> list[tuple[Array, Array]]:
+        """Return signs and shifts ``(D,)`` of a row and its mirror images."""
+        return _combined([self._of_column(d, 0) for d in range(len(self.lower))])
+
+    def _of_column(self, d: int, wraps: int) -> list[Reflection]:
+        low, high = self.lower[d], self.upper[d]
+        here: list[Reflection] = [(1.0, 0.0)]
+        ends = [(-1.0, 2 * end) for end in (low, high) if np.isfinite(end)]
+        if len(ends) < 2:
+            return here + ends
+        period = 2 * (high - low)
+        for j in range(1, wraps + 1):
+            here += [(1.0, j * period), (1.0, -j * period)]
+            ends += [(-1.0, 2 * high + j * period), (-1.0, 2 * low - j * period)]
+        return here + ends
+
+    def mirrored(self, data: Observations, seed: int) -> Observations:
+        """Return rows with their mirror images, each image in the group of its row."""
+        images, n = self.mirrors(), len(data)
+        count = min(len(images), MOST_MIRRORS)
+        chosen = np.tile(np.arange(count)[:, None], (1, n))
+        if count < len(images):
+            by_chance = np.random.default_rng(seed).random((len(images), n))
+            chosen = by_chance.argsort(axis=0)[:count]
+        signs = np.stack([sign for sign, _ in images])[chosen].reshape(count * n, -1)
+        shifts = np.stack([shift for _, shift in images])[chosen].reshape(count * n, -1)
+        groups = data.groups if data.groups is not None else torch.arange(n)
+        rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
+        return _reflected(rows, torch.from_numpy(signs), torch.from_numpy(shifts))
+
+    def check_rows(self, data: Observations, names: list[str]) -> None:
+        """Raise for measurements that lie beyond a bound by far more than their errors."""
+        if data.projection is not None:
+            return
+        w = data.measured() - data.noise.mean().numpy()
+        sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
+        over = np.maximum(self.lower - w, w - self.upper)
+        far = over > FARTHEST * sd
+        if far.any():
+            row, d = (int(i) for i in np.argwhere(far)[0])
+            end = self.lower[d] if w[row, d] < self.lower[d] else self.upper[d]
+            raise ValueError(
+                f"Expected measurements within {FARTHEST:g} errors of the bounds; got "
+                f"{names[d]} = {w[row, d]:.6g} +- {sd[row, d]:.3g} in row {row}, beyond {end:g} "
+                f"({int(far.any(1).sum())} such rows). Widen the bounds, or drop these rows."
+            )
+        middle = np.nanmedian(w, axis=0)
+        for d in np.flatnonzero((middle < self.lower) | (middle > self.upper)).tolist():
+            raise ValueError(
+                f"Expected bounds that hold most of the truth; got {self.lower[d]:g} to "
+                f"{self.upper[d]:g} for {names[d]}, whose median less the noise's mean is "
+                f"{middle[d]:g}. Widen them."
+            )
+
+
+def as_bounds(bounds: Any, names: list[str]) -> Bounds | None:
+    """Check bounds by column; None if there are none.
+
+    Parameters
+    ----------
+    bounds
+        A dictionary by column name or number, a pair ``(low, high)`` for a single column, or a
+        sequence or array with a pair, or None, per column. None as an end is no bound.
+    names
+        Names of the truth's columns.
+
+    Examples
+    --------
+    >>> as_bounds({"x": (0, None)}, ["x", "y"]).lower
+    array([  0., -inf])
+    """
+    if bounds is None:
+        return None
+    dim = len(names)
+    lower, upper = np.full(dim, -np.inf), np.full(dim, np.inf)
+    for d, pair in _by_column(bounds, names):
+        lower[d], upper[d] = _pair(pair, bounds)
+    found = Bounds(lower, upper)
+    return found if len(found.columns) else None
+
+
+def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
+    dim = len(names)
+    if isinstance(bounds, dict):
+        return [(_column(key, names), pair) for key, pair in bounds.items()]
+    if not isinstance(bounds, list | tuple | np.ndarray):
+        raise ValueError(
+            "Expected bounds as a dictionary of pairs (low, high) by column, one pair, or one per "
+            f"column; got {bounds!r}."
+        )
+    if dim == 1 and len(bounds) == 2 and all(_is_end(end) for end in bounds):
+        return [(0, bounds)]
+    if len(bounds) != dim:
+        raise ValueError(
+            f"Expected bounds as a pair (low, high) for each of {dim} columns of w, or a "
+            f"dictionary by column; got {bounds!r}."
+        )
+    return [(d, pair) for d, pair in enumerate(bounds) if pair is not None]
+
+
+def _column(key: Any, names: list[str]) -> int:
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    if isinstance(key, int | np.integer) and 0 <= key < len(names):
+        return int(key)
+    raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")
+
+
+def _is_end(end: Any) -> bool:
+    return end is None or (isinstance(end, Real) and not isinstance(end, bool))
+
+
+def _pair(pair: Any, bounds: Any) -> tuple[float, float]:
+    whole = isinstance(pair, list | tuple | np.ndarray) and len(pair) == 2
+    if not whole or not all(_is_end(end) for end in pair):
+        raise ValueError(
+            "Expected bounds as pairs (low, high) of numbers, None for no bound; "
+            f"got {pair!r} in {bounds!r}."
+        )
+    low = -np.inf if pair[0] is None else float(pair[0])
+    high = np.inf if pair[1] is None else float(pair[1])
+    if not low < high or low == np.inf or high == -np.inf:
+        raise ValueError(f"Expected bounds with low below high; got {pair!r} in {bounds!r}.")
+    return low, high
+
+
+def _combined(columns: list[list[Reflection]]) -> list[tuple[Array, Array]]:
+    """Put reflections of the columns together in all ways."""
+    return [
+        (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
+        for each in product(*columns)
+    ]
+
+
+def _reflected(data: Observations, signs: torch.Tensor, shifts: torch.Tensor) -> Observations:
+    """Reflect each row by its own signs and shifts of the truth, ``(N, D)`` each."""
+    if data.projection is not None or not _symmetric(data.noise):
+        # w = R v + n with v = shift + sign v': the rows see the mirrored truth, with their noise.
+        R = data.projections().expand(len(data), -1, -1)
+        w = data.w - torch.einsum("nmd,nd->nm", R, shifts)
+        return replace(data, w=w, projection=R * signs.unsqueeze(1))
+    w = shifts + signs * data.w
+    if data.observed is not None:
+        w = torch.where(data.observed, w, 0.0)
+    return replace(data, w=w, noise=_mirrored_noise(data.noise, signs))
+
+
+def _mirrored_noise(noise: Noise, signs: torch.Tensor) -> Noise:
+    """Change the signs of correlations; of independent symmetric values nothing changes."""
+    if not isinstance(noise, GaussianNoise) or noise.diagonal:
+        return noise
+    factor = noise.factor * signs.unsqueeze(1) * signs.unsqueeze(2)
+    return GaussianNoise(factor, shared=False, n_rows=len(signs), observed=noise.observed)
+
+
+def _symmetric(noise: Noise) -> bool:
+    """Whether each value of the noise has the law of its mirror image, by itself."""
+    if isinstance(noise, GaussianNoise):
+        return True
+    if not noise.independent:
+        return False
+    t = np.linspace(0.2, 2.0, 7)[:, None] / noise.variance().sqrt().mean(0).numpy()
+    return bool(np.abs(noise.value_characteristics(t).imag).max() < SYMMETRIC)

@@ -1,0 +1,151 @@
+"""Parts of the rows that are known but for their share: atoms of the truth, a background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from deconflow._types import Array
+from deconflow.checks import as_floats
+from deconflow.observations import Observations
+from deconflow.truth.bounds import Bounds
+
+UNIFORM = "uniform"
+ASKED = ("score_samples", "logpdf", "log_prob")
+"""Methods of densities, by which other libraries call what we want to know."""
+
+
+def as_atoms(atoms: Any, names: list[str], bounds: Bounds | None) -> Array:
+    """Check places where a share of the truth sits exactly, as points ``(A, D)``.
+
+    Parameters
+    ----------
+    atoms
+        Numbers for one column, as a sequence or by its name; points ``(A, D)`` for several.
+    names
+        Names of the truth's columns.
+    bounds
+        Where the truth can be at all.
+
+    Examples
+    --------
+    >>> as_atoms([0.0], ["x"], None)
+    array([[0.]])
+    """
+    dim = len(names)
+    if atoms is None:
+        return np.empty((0, dim))
+    points = _points(atoms, names)
+    if not np.isfinite(points).all():
+        raise ValueError(f"Expected finite atoms; got {atoms!r}.")
+    if len(np.unique(points, axis=0)) < len(points):
+        raise ValueError(f"Expected each of the atoms once; got {atoms!r}.")
+    if bounds is not None and not bounds.inside(points).all():
+        outside = points[~bounds.inside(points)][0]
+        raise ValueError(
+            f"Expected atoms within the bounds of the truth; got {outside.tolist()}. Move the "
+            "bounds, or leave that atom out."
+        )
+    return points
+
+
+def _points(atoms: Any, names: list[str]) -> Array:
+    dim = len(names)
+    if isinstance(atoms, dict):
+        if list(atoms) not in ([names[0]], [0]) or dim > 1:
+            raise ValueError(
+                f"Expected atoms as whole points of {', '.join(names)}, as "
+                f"{[[0.0] * dim]}; got {atoms!r}."
+                if dim > 1
+                else f"Expected atoms of {names[0]}; got {atoms!r}."
+            )
+        atoms = next(iter(atoms.values()))
+    points = as_floats(atoms, "atoms")
+    points = np.atleast_1d(points)
+    if points.ndim == 1 and dim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] != dim or not len(points):
+        raise ValueError(
+            f"Expected atoms as points of {dim} columns, shape (A, {dim}); got {atoms!r}."
+        )
+    return points
+
+
+@dataclass(frozen=True)
+class UniformBackground:
+    """Rows that may be anywhere between the least and the largest value of each column.
+
+    Attributes
+    ----------
+    low, high : array
+        ``(M,)`` ends of what was measured in the fitted rows.
+    """
+
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, data: Observations) -> UniformBackground:
+        """Take the ends of these rows."""
+        w = data.measured()
+        return cls(np.nanmin(w, axis=0), np.nanmax(w, axis=0))
+
+    def __call__(self, data: Observations) -> Array:
+        """Log density ``(N,)`` of what was measured of each row."""
+        w = data.measured()
+        seen = ~np.isnan(w)
+        inside = ~(seen & ((w < self.low) | (w > self.high))).any(1)
+        log_p = -np.where(seen, np.log(np.maximum(self.high - self.low, 1e-300)), 0.0).sum(1)
+        return np.where(inside, log_p, -np.inf)
+
+
+@dataclass(frozen=True)
+class GivenBackground:
+    """Rows that follow a density of ``w`` that a user gives."""
+
+    density: Any
+
+    def __call__(self, data: Observations) -> Array:
+        """Log density ``(N,)`` of each row."""
+        if data.observed is not None:
+            raise ValueError(
+                "Expected complete rows with a background density of one's own; got missing "
+                'values. Use background="uniform".'
+            )
+        w = data.w.double().numpy()
+        found = self._ask(w)
+        if found.shape == (len(w), 1):
+            found = found[:, 0]
+        if found.shape != (len(w),) or np.isnan(found).any():
+            raise ValueError(
+                f"Expected background to give a log density for each of {len(w)} rows; "
+                f"got shape {found.shape}."
+            )
+        return found
+
+    def _ask(self, w: Array) -> Array:
+        asked: Callable[..., Any] = self.density
+        name = next((name for name in ASKED if hasattr(self.density, name)), None)
+        if name is not None:
+            asked = getattr(self.density, name)
+        return np.asarray(asked(torch.from_numpy(w) if name == "log_prob" else w), np.float64)
+
+
+def as_background(
+    background: Any, data: Observations
+) -> UniformBackground | GivenBackground | None:
+    """Check a background, and learn from the rows what it wants to know."""
+    if background is None:
+        return None
+    if isinstance(background, str) and background == UNIFORM:
+        return UniformBackground.of(data)
+    if callable(background) or any(hasattr(background, name) for name in ASKED):
+        return GivenBackground(background)
+    raise ValueError(
+        'Expected background as "uniform", or a density of w: a function that gives the log '
+        f"density of rows, or an object with one of {', '.join(ASKED)}; got {background!r}."
+    )

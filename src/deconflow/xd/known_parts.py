@@ -1,0 +1,190 @@
+r"""A mixture of the truth beside parts whose density of each row is known: atoms, a background.
+
+.. math:: p(w_i) = \sum_j \gamma_j \, \ell_{ij} + \Big(1 - \sum_j \gamma_j\Big) \sum_k \pi_k \,
+          N(w_i; R_i m_k, R_i V_k R_i^T + S_i)
+
+A component as narrow as the noise stands in for an atom, and a wide one for a background: the rows
+can hardly tell. So the known parts get what they can have: the number of components is that of the
+least BIC, and components without which it is lower still are taken out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.xd.em import Stopping, em
+from deconflow.xd.expectation import expectation
+from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
+from deconflow.xd.layout import KernelRows
+
+FIRST_SHARE, FLOOR = 0.5, 0.1
+"""What known parts start with, together; and the floor of the components beside them."""
+ROUNDS, STEPS, PRECISE = 200, 3, 1e-5
+"""Most rounds of shares and EM, steps of EM in each, and the mean gain that ends them."""
+FEWEST_ROUNDS, ROUNDS_OF_A_TRIAL = 6, 3
+PATIENCE, ROWS_PER_COMPONENT = 2, 20
+MOST_ROWS = 20_000
+"""Rows that choose the number of components."""
+LEAST_WEIGHT = 1e-12
+SHARE_STEPS, SHARE_PRECISE = 500, 1e-7
+
+
+@dataclass(frozen=True)
+class KnownPartsFit:
+    """A mixture beside known parts.
+
+    Attributes
+    ----------
+    mixture : GaussianMixture
+        The rest, in the units that it was fitted in.
+    shares : array
+        ``(J,)`` shares of the known parts.
+    log_likelihood : float
+        Of all rows together.
+    """
+
+    mixture: GaussianMixture
+    shares: Array
+    log_likelihood: float
+
+
+def memberships(shares: Array, known: Array, rest: Array) -> tuple[Array, Array]:
+    """Probability ``(J + 1, N)`` of each part and of the rest, and ``log p(w)`` of each row.
+
+    ``known`` are the parts' log densities ``(J, N)``, ``rest`` those of the rest, ``(N,)``.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.r_[shares, max(0.0, 1.0 - shares.sum())])
+    each = logs[:, None] + np.vstack([known, rest])
+    log_p = np.logaddexp.reduce(each, axis=0)
+    return np.exp(each - log_p), log_p
+
+
+def shares_of_parts(shares: Array, known: Array, rest: Array, weights: Array) -> Array:
+    """Return the most likely shares ``(J,)`` for a rest that is fitted; from some to start with."""
+    for _ in range(SHARE_STEPS):
+        before = shares
+        shares = np.average(memberships(shares, known, rest)[0][:-1], axis=1, weights=weights)
+        if np.abs(shares - before).max() < SHARE_PRECISE:
+            break
+    return shares
+
+
+def fit_with_known_parts(
+    data: Observations, known: Array, rng: np.random.RandomState, threads: int | None = None
+) -> KnownPartsFit:
+    """Fit a mixture beside known parts, with as few components as BIC wants.
+
+    Parameters
+    ----------
+    data
+        Rows.
+    known
+        ``(J, N)`` log density of each row under each known part.
+    rng
+        Makes starts, and chooses the rows that are looked at, of very many.
+    threads
+        How many to use at most.
+    """
+    if len(data) > MOST_ROWS:
+        some = np.sort(rng.permutation(len(data))[:MOST_ROWS])
+        data, known = data[torch.from_numpy(some)], known[:, some]
+    search = _Search(data, known, rng, threads)
+    best, behind = search.fit(1), 0
+    most = max(1, len(data) // ROWS_PER_COMPONENT)
+    for count in [count for count in COMPONENTS_TO_TRY[1:] if count <= most]:
+        found = search.thinned(search.fit(count))
+        behind = 0 if search.worth(found) > search.worth(best) else behind + 1
+        best = max(best, found, key=search.worth)
+        if behind == PATIENCE:
+            break
+    return replace(best, mixture=search.prepared.rows.units.mixture_from_standard(best.mixture))
+
+
+class _Search:
+    """Fits of any number of components to the same rows."""
+
+    def __init__(
+        self,
+        data: Observations,
+        known: Array,
+        rng: np.random.RandomState,
+        threads: int | None,
+    ) -> None:
+        self.prepared, self.known, self.rng = PreparedData(data), known, rng
+        self.stopping = Stopping(tol=0.0, max_iter=STEPS, accelerate=True, threads=threads)
+        rows = self.prepared.rows
+        self.weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+
+    def worth(self, fit: KnownPartsFit) -> float:
+        """Log-likelihood less what its parameters cost, by BIC."""
+        count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
+        return fit.log_likelihood - 0.5 * count * float(np.log(len(self.weights)))
+
+    def fit(
+        self, count: int, start: KnownPartsFit | None = None, rounds: int = ROUNDS
+    ) -> KnownPartsFit:
+        """Take shares and steps of EM in turns."""
+        settings = FitSettings(count, floor=FLOOR, stopping=self.stopping)
+        constraints = settings.constraints(self.prepared)
+        if start is None:
+            made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
+            parts = len(self.known)
+            start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
+        fit, last = start, -np.inf
+        for step in range(rounds):
+            rest = self._log_p(fit.mixture)
+            q, log_p = memberships(fit.shares, self.known, rest)
+            value = float(self.weights @ log_p)
+            if step >= FEWEST_ROUNDS and value - last < PRECISE * len(rest):
+                break
+            last = value
+            shares = np.average(q[:-1], axis=1, weights=self.weights)
+            rows = weighted(self.prepared.rows, np.maximum(self.weights * q[-1], LEAST_WEIGHT))
+            fit = KnownPartsFit(
+                em(fit.mixture, rows, constraints, self.stopping).mixture, shares, value
+            )
+        return fit
+
+    def thinned(self, fit: KnownPartsFit) -> KnownPartsFit:
+        """Take out components for as long as BIC gains: known parts take over their rows."""
+        while fit.mixture.n_components > 1:
+            count = fit.mixture.n_components - 1
+            tried = [self.fit(count, _without(fit, k), ROUNDS_OF_A_TRIAL) for k in range(count + 1)]
+            found = self.fit(count, max(tried, key=lambda each: each.log_likelihood))
+            if self.worth(found) <= self.worth(fit):
+                return fit
+            fit = found
+        return fit
+
+    def _log_p(self, mixture: GaussianMixture) -> Array:
+        threads = self.stopping.threads
+        return expectation(mixture, self.prepared.rows, moments=False, threads=threads).log_p
+
+
+def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
+    """Take a component out; the known parts share its weight."""
+    keep = np.arange(fit.mixture.n_components) != k
+    weights = fit.mixture.weights[keep]
+    gone = (1 - fit.shares.sum()) * fit.mixture.weights[k] / len(fit.shares)
+    rest = GaussianMixture(
+        weights / weights.sum(), fit.mixture.means[keep], fit.mixture.covariances[keep]
+    )
+    return KnownPartsFit(rest, fit.shares + gone, -np.inf)
+
+
+def weighted(rows: KernelRows, weights: Array) -> KernelRows:
+    """Return rows that were laid out, with other weights."""
+    blocks = [
+        replace(block, omega=np.ascontiguousarray(
+            weights if block.index is None else weights[block.index]
+        ))
+        for block in rows.blocks
+    ]  # fmt: skip
+    return replace(rows, blocks=blocks, weights=weights)
