@@ -12,11 +12,10 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_number
+from deconflow.checks import as_floats, check_integer, check_number
 from deconflow.estimators.bands import Band, checked_points
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
@@ -131,8 +130,9 @@ class Regression:
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends, each ``(len(on),)``, between which the slopes lie by this level."""
         check_number("level", level, 0, 1, open_low=True)
-        half = self._known_replicates().t(level) * self._line_error[2:]  # type: ignore[index]
-        return self.slope - half, self.slope + half
+        reach = self._known_replicates().t(level)
+        assert self.slope_error is not None
+        return self.slope - reach * self.slope_error, self.slope + reach * self.slope_error
 
     def predict(self, x: Any) -> Array:
         """Return the mean of the true ``y`` at true ``x`` of shape ``(N, len(on))``, as ``(N,)``.
@@ -178,23 +178,26 @@ class Regression:
                 f"Expected a regression on one column for a curve; got {', '.join(self.on)}. "
                 "Give points x."
             )
-        return np.linspace(*np.quantile(self._draws[:, 1], [ENDS, 1 - ENDS]), n)
+        check_integer("n", n, 2)
+        low, high = np.quantile(self._draws[:, 1], [ENDS, 1 - ENDS])
+        return np.linspace(low, high, n)
 
     def summary(self) -> str:
         """Say it in words."""
-        errors = np.full_like(self._line, np.nan) if self._line_error is None else self._line_error
-        intercept, scatter, *slopes = zip(self._line, errors, strict=True)
-        figures = [(f"slope of {x}", *b) for x, b in zip(self.on, slopes, strict=True)]
-        figures += [("intercept", *intercept), ("scatter", *scatter)]
-        width = max(len(name) for name, _, _ in figures) + 2
-        lines = [f"{name:<{width}}{_told(value, error)}" for name, value, error in figures]
+        intercept, scatter, *slopes = self._told_line()
+        figures = [(f"slope of {x}", b) for x, b in zip(self.on, slopes, strict=True)]
+        figures += [("intercept", intercept), ("scatter", scatter)]
+        width = max(len(name) for name, _ in figures) + 2
         title = f"{self.target} on {', '.join(self.on)}: the best linear relation of the truth"
-        return "\n".join([title, *lines, self.how])
+        return "\n".join([title, *(f"{name:<{width}}{text}" for name, text in figures), self.how])
 
     def __repr__(self) -> str:
-        errors = np.full_like(self._line, np.nan) if self._line_error is None else self._line_error
-        slopes = ", ".join(map(_told, self.slope, errors[2:]))
+        slopes = ", ".join(self._told_line()[2:])
         return f"Regression({self.target} on {', '.join(self.on)}: slope {slopes})"
+
+    def _told_line(self) -> list[str]:
+        errors = np.full_like(self._line, np.nan) if self._line_error is None else self._line_error
+        return [_told(value, error) for value, error in zip(self._line, errors, strict=True)]
 
     @cached_property
     def _line(self) -> Array:
@@ -319,7 +322,8 @@ def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
 def _origin(replicates: Replicates | None, target: Any, on: Any) -> str:
     """Say where errors come from, or how to get some."""
     if replicates is None:
-        return f"no standard errors: give the rows, regress({target!r}, on={on!r}, w=w, noise=noise)"
+        rows = f"regress({target!r}, on={on!r}, w=w, noise=noise)"
+        return f"no standard errors: give the rows that were fitted, {rows}"
     count = len(replicates.densities)
     if replicates.kind == "folds":
         return f"standard errors from {count} fits without a fold each"

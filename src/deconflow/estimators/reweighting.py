@@ -37,6 +37,8 @@ STEPS = Stopping(tol=1e-6, max_iter=200, accelerate=True)
 NARROWER = 0.25
 """Variances of refits may fall to this share of the narrowest of the model: without such a floor
 components collapse, and the fit may have had one, which its answer does not tell."""
+NO_NOISE = 1e-100
+"""Variance of the noise, in units of that of the truth, that is none."""
 FLOOR = 0.02
 """Smallest covariance of a mixture in a model's place, in units of the noise."""
 
@@ -129,4 +131,4 @@ def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
         half = solve_triangular(factor, prepared.noise, lower=True)
         relative = solve_triangular(factor, half.T, lower=True)
         widest = max(widest, float(np.linalg.eigvalsh(relative)[-1]))
-    return NARROWER / widest if widest > 0 else 0.0
+    return NARROWER / widest if widest > NO_NOISE else 0.0
