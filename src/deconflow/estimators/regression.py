@@ -62,6 +62,8 @@ class Regression:
         none, and then there are no errors.
     how : str
         Where the errors come from, in words.
+    columns : list of int
+        Numbers of ``y`` and ``x`` among the columns of the model.
     slope, intercept, scatter : array, float, float
         ``b`` with shape ``(len(on),)``, ``a``, and ``s``: the standard deviation of the truth
         around the line.
@@ -86,6 +88,7 @@ class Regression:
     density: FittedDensity
     replicates: Replicates | None
     how: str
+    columns: list[int]
 
     @property
     def target(self) -> str:
@@ -305,8 +308,10 @@ def regression_of(
     density = model.density_.marginal(columns)
     if data is not None:
         others, words = reweighted_fits(model, data, n_refits, random_state)
-        return Regression(density, others.marginal(columns), f"standard errors from {words}")
-    return Regression(density, density.replicates, _origin(density.replicates, target, on))
+        words = f"standard errors from {words}"
+        return Regression(density, others.marginal(columns), words, columns)
+    words = _origin(density.replicates, density.names[0], density.names[1:])
+    return Regression(density, density.replicates, words, columns)
 
 
 def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
@@ -319,7 +324,7 @@ def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
     return [int(d) for d in (*y, *x)]
 
 
-def _origin(replicates: Replicates | None, target: Any, on: Any) -> str:
+def _origin(replicates: Replicates | None, target: str, on: list[str]) -> str:
     """Say where errors come from, or how to get some."""
     if replicates is None:
         rows = f"regress({target!r}, on={on!r}, w=w, noise=noise)"
