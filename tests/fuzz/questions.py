@@ -61,7 +61,7 @@ QUESTIONS = (
     ),
     (
         "regress",
-        "found = model.regress(model.n_latent_ - 1, {columns}, w=w, noise=noise, n_refits={count})"
+        "found = model.regress(model.n_latent_ - 1, {columns}, w={given}, n_refits={count})"
         "\nanswer = found.slope_error",
         "",
     ),

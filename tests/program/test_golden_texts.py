@@ -57,7 +57,7 @@ STEPS = {
     "condition_xd": ("condition", "xd", "stars.csv", "--given", "x", "-o", "out.csv", "-q"),
     "condition_density_xd": ("condition", "xd", "stars.csv", "-g", "x", "--density", "-o",
                              "out.csv", "-q"),
-    "regress_xd": ("regress", "xd", "y", "stars.csv", "--on", "x", "-o", "out.csv"),
+    "regress_xd": ("regress", "xd", "y", "stars.csv", "--on", "x"),
     "compare": ("compare", "stars.csv", "-c", "x", "--methods", "xd,kde", "-q"),
     "report_xd": ("report", "xd", "-o", "out.html"),
     "report_auto": ("report", "auto", "-o", "out.html"),
