@@ -297,10 +297,10 @@ def test_words(straight):
 
 
 BAD = {
-    "no such target": (lambda m, w, sd: m.regress("z", "x"), "columns among x, y.*got 'z'"),
-    "no such column": (lambda m, w, sd: m.regress("y", ["q"]), "columns among x, y.*got 'q'"),
+    "no such target": (lambda m, w, sd: m.regress("z", "x"), "Expected target among x, y.*got 'z'"),
+    "no such column": (lambda m, w, sd: m.regress("y", ["q"]), "columns in on among x, y.*got 'q'"),
     "the target itself": (lambda m, w, sd: m.regress("y", ["x", 1]), "not the target; got 'y'"),
-    "no columns": (lambda m, w, sd: m.regress("y", []), r"one or more columns; got \[\]"),
+    "no columns": (lambda m, w, sd: m.regress("y", []), r"one or more columns in on; got \[\]"),
     "two targets": (lambda m, w, sd: m.regress(["x", "y"], "x"), "one column as target"),
     "one refit": (lambda m, w, sd: m.regress("y", "x", n_refits=1), "n_refits.*at least 2; got 1"),
     "no rows": (lambda m, w, sd: m.regress("y", "x", noise=sd), "Expected w beside noise"),

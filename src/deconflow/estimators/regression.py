@@ -73,16 +73,16 @@ class Regression:
     Examples
     --------
     >>> from deconflow import XDGMM
-    >>> rng = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(2)
     >>> x = rng.normal(size=2000)
     >>> v = np.column_stack([x, 1 + 2 * x + 0.3 * rng.normal(size=2000)])
     >>> w, sd = v + 0.7 * rng.normal(size=v.shape), [0.7, 0.7]
     >>> model = XDGMM(1).name_columns(["x", "y"]).fit(w, noise=sd)
     >>> found = model.regress("y", on="x", w=w, noise=sd)
     >>> found.slope.round(1), found.slope_error.round(2)
-    (array([2.]), array([0.05]))
+    (array([2.]), array([0.04]))
     >>> float(np.polyfit(w[:, 0], w[:, 1], 1)[0].round(1))  # of the measurements: too flat
-    1.3
+    1.4
     """
 
     density: FittedDensity
@@ -316,7 +316,7 @@ def regression_of(
 
 def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
     """Return the numbers of the target and of what it is regressed on."""
-    y, x = column_numbers(target, names), column_numbers(on, names)
+    y, x = column_numbers(target, names, "target"), column_numbers(on, names, "columns in on")
     if len(y) > 1:
         raise ValueError(f"Expected one column as target; got {target!r}.")
     if y[0] in x:

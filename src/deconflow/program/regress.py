@@ -44,7 +44,7 @@ def regress(
     Errors in all columns are allowed for. It says slopes, intercept and scatter of the best linear
     relation; the curve holds mean, 90 % band and quantiles.
 
-    Example: deconflow regress model y stars.csv --on x -o curve.csv --picture curve.png
+    Example: deconflow regress model y stars.csv --on x -p curve.png
     """
     with one_line_errors():
         saved = load(model)
