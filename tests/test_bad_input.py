@@ -436,6 +436,11 @@ BAD_CALLS = {
         ValueError, r"finite values in v.*row 4, column 1"),
     "condition: nothing known": (lambda m: m.condition([[1.0], [np.nan]], [0]),
         ValueError, r"measured value in every row of values; .*row 1"),
+    "regress: itself": (lambda m: m.regress(0, on=[0]), ValueError, "not the target; got 'v0'"),
+    "regress: nothing": (lambda m: m.regress(0, on=[]), ValueError, r"columns in on; got \[\]"),
+    "regress: a name": (lambda m: m.regress("z", on=0), ValueError, "target among.*got 'z'"),
+    "regress: one refit": (lambda m: m.regress(1, on=0, n_refits=1), ValueError, "n_refits"),
+    "regress: no w": (lambda m: m.regress(1, on=0, noise=0.1), ValueError, "w beside noise"),
     "not fitted: sample": (lambda m: FlowDeconvolver().sample(), NotFittedError, "not fitted"),
     "not fitted: score": (lambda m: FlowDeconvolver().score(W, noise=0.1),
         NotFittedError, "not fitted"),
@@ -452,6 +457,7 @@ SEEDED = {
     "p_values": lambda m, seed: m.p_values(W, 0.1, random_state=seed),
     "posterior": lambda m, seed: m.posterior(W, 0.1, random_state=seed),
     "condition": lambda m, seed: m.condition([[1.0]], [0], random_state=seed),
+    "regress": lambda m, seed: m.regress(1, on=0, random_state=seed),
     "marginal": lambda m, seed: m.marginal([0]).sample(2, random_state=seed),
 }
 

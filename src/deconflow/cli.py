@@ -18,11 +18,14 @@ from deconflow.program.fit import fit
 from deconflow.program.info import info
 from deconflow.program.messages import interrupt
 from deconflow.program.plot import plot
+from deconflow.program.regress import regress
 from deconflow.program.report import report
 from deconflow.program.sample import sample
 from deconflow.program.score import score
 
-COMMANDS = (fit, info, denoise, score, sample, condition, compare, check, plot, report, demo)
+COMMANDS = (
+    fit, info, denoise, score, sample, condition, regress, compare, check, plot, report, demo,
+)  # fmt: skip
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -504,6 +504,7 @@ QUERIES = {
     "posterior": lambda m: m.posterior([[0.0]], noise=0.1),
     "condition": lambda m: m.condition([[0.0]], [0]),
     "marginal": lambda m: m.marginal([0]),
+    "regress": lambda m: m.regress(0, on=1),
     "save": lambda m: m.save("nowhere"),
 }
 OWN = {

@@ -57,6 +57,17 @@ QUESTIONS = (
         "(2, model.n_latent_ - 1)",
     ),
     ("condition", "answer = model.condition({v}, {columns}).sd", ""),
+    (
+        "regress",
+        "answer = model.regress(model.n_latent_ - 1, {columns}, random_state={state}).slope",
+        "",
+    ),
+    (
+        "regress",
+        "found = model.regress(model.n_latent_ - 1, {columns}, w={given}, n_refits={count})"
+        "\nanswer = found.slope_error",
+        "",
+    ),
     ("marginal", "answer = model.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
     ("marginal", "answer = model.marginal({columns}).sample({count}, {state})", ""),
 )

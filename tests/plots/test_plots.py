@@ -293,3 +293,65 @@ def test_marginals_that_are_estimates_are_drawn_without_their_chance():
     steady = _steady(noisy)
     assert abs(steady - curve).max() < 0.03
     assert abs(noisy - curve).max() > 0.5  # the twin
+
+
+@pytest.fixture(scope="module")
+def regressed():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    v = np.column_stack([x, np.sin(x) + 0.2 * rng.normal(size=400)])
+    sd = rng.uniform(0.1, 0.4, v.shape)
+    w = v + sd * rng.normal(size=v.shape)
+    model = XDGMM(3, floor=0.1, random_state=0).name_columns(["x", "$y"]).fit(w, noise=sd)
+    return model, w, sd, model.regress("$y", on="x", w=w, noise=sd, n_refits=10)
+
+
+def texts_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_a_regression_shows_rows_curve_band_and_line(regressed):
+    _, w, sd, found = regressed
+    ax = plots.regression(found, w, sd)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", r"\$y")
+    assert texts_of(ax) == [
+        "mean of \\$y", "its 90 % band", "16 to 84 % of the true values", "best line",
+        "300 of 400 rows",
+    ]  # fmt: skip
+    lines = {line.get_label(): line for line in ax.lines}
+    x, y = lines["mean of \\$y"].get_data()
+    np.testing.assert_allclose(y, found.predict(x))
+    x, y = lines["best line"].get_data()
+    np.testing.assert_allclose(y, found.intercept + found.slope[0] * x)
+    bars = ax.containers[0]
+    shown = bars.lines[0].get_xydata()
+    assert len(shown) == 300
+    rows = [np.flatnonzero((w == point).all(1))[0] for point in shown]
+    wide = [segment[1, 0] - segment[0, 0] for segment in bars.lines[2][0].get_segments()]
+    np.testing.assert_allclose(wide, 2 * sd[rows, 0])
+    band = next(c for c in ax.collections if c.get_label() == "its 90 % band")
+    expected = found.band([x[50]])
+    vertices = band.get_paths()[0].vertices
+    heights = vertices[np.isclose(vertices[:, 0], x[50]), 1]
+    ends = [expected.lower[0], expected.upper[0]]
+    np.testing.assert_allclose([heights.min(), heights.max()], ends)
+
+
+def test_a_regression_without_rows_or_errors(regressed):
+    model, w, sd, _ = regressed
+    _, given = plt.subplots()
+    ax = plots.regression(model.regress(1, 0), axes=given, names=["a", "b"])
+    assert ax is given
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    assert "its 90 % band" not in texts_of(ax)
+    holes = w.copy()
+    holes[:300, 0] = np.nan
+    assert "measured" in texts_of(plots.regression(model.regress(1, 0), holes, sd))
+    for wrong, message in (
+        (lambda: plots.regression(model), "regression that regress gives; got XDGMM"),
+        (lambda: plots.regression(model.regress(1, 0), w[:, :1], 0.1), "w with all columns"),
+        (lambda: plots.regression(model.regress(1, 0), [[np.nan, 1], [1, np.nan]], 0.1), "both"),
+        (lambda: plots.regression(model.regress(1, 0), level=2), "level"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            wrong()

@@ -26,8 +26,8 @@ matplotlib.use("Agg")
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "program"
 SHOWN_LINES = 9
 COMMANDS = (
-    "fit", "info", "denoise", "score", "sample", "condition", "compare", "check", "plot", "report",
-    "demo",
+    "fit", "info", "denoise", "score", "sample", "condition", "regress", "compare", "check", "plot",
+    "report", "demo",
 )  # fmt: skip
 XD = (
     "--method",
@@ -57,6 +57,7 @@ STEPS = {
     "condition_xd": ("condition", "xd", "stars.csv", "--given", "x", "-o", "out.csv", "-q"),
     "condition_density_xd": ("condition", "xd", "stars.csv", "-g", "x", "--density", "-o",
                              "out.csv", "-q"),
+    "regress_xd": ("regress", "xd", "y", "stars.csv", "--on", "x"),
     "compare": ("compare", "stars.csv", "-c", "x", "--methods", "xd,kde", "-q"),
     "report_xd": ("report", "xd", "-o", "out.html"),
     "report_auto": ("report", "auto", "-o", "out.html"),

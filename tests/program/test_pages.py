@@ -62,7 +62,20 @@ def test_certificate(page, monkeypatch):
     assert names["model"].certificate_.trusted
 
 
-@pytest.mark.parametrize("name", ["missing", "certificate"])
+def test_regression(page, capsys):
+    text = page("regression")
+    names = run_python(text)
+    printed = capsys.readouterr().out
+    quoted = text[text.index("prints") :].split("```")[1].strip()
+    assert quoted.splitlines()[0] == printed.splitlines()[0]
+    told = [float(x) for x in re.findall(r"-?\d+\.\d+", quoted)]
+    seen = [float(x) for x in re.findall(r"-?\d+\.\d+", printed)]
+    assert np.allclose(told, seen, atol=0.003)
+    assert (names["low"] < 2 < names["high"]).all()
+    assert names["least_squares"] < 1.6  # the negative twin
+
+
+@pytest.mark.parametrize("name", ["missing", "certificate", "regression"])
 def test_commands(folder, page, name):
     run_all(commands(page(name)))
 

@@ -16,6 +16,7 @@ from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior
 from deconflow.estimators.refits import run_self_test
+from deconflow.estimators.regression import Regression
 from deconflow.estimators.replicates import Blend, Replicates
 from deconflow.estimators.self_test import Refit, SelfTest
 from deconflow.estimators.wavelet import WaveletDeconvolver
@@ -73,6 +74,7 @@ __all__ = [
     "OutOfReachError",
     "Posterior",
     "Refit",
+    "Regression",
     "Replicates",
     "SelfTest",
     "UntrustedFitWarning",

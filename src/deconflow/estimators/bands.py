@@ -108,7 +108,7 @@ def band_of(density: Banded, points: Any, column: Any, level: float, quantiles: 
         density = density.marginal(number)
     if quantiles is not None:
         return _band_of_quantiles(density, quantiles, points, level)
-    values = grid_of(density) if points is None else _checked_points(points, density.names)
+    values = grid_of(density) if points is None else checked_points(points, density.names)
     return _band_of_densities(density, values, level)
 
 
@@ -167,16 +167,17 @@ def _replicates(density: Banded) -> Replicates:
     return density.replicates
 
 
-def _checked_points(points: Any, names: Sequence[str]) -> Array:
+def checked_points(points: Any, names: Sequence[str], name: str = "points") -> Array:
     """Check points of the joint density, or of one column, which need no second axis."""
     refuse_other_names(points, list(names))
-    values = as_tensor(plain_table(points, "points"), "points").numpy()
+    values = as_tensor(plain_table(points, name), name).numpy()
     if len(names) == 1 and values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.shape[1] != len(names) or not np.isfinite(values).all():
         shape = "(N,)" if len(names) == 1 else f"(N, {len(names)})"
         raise ValueError(
-            f"Expected finite points of shape {shape}, for {', '.join(names)}; "
+            f"Expected finite {'points' if name == 'points' else f'values in {name}'} of shape "
+            f"{shape}, for {', '.join(names)}; "
             f"got {'NaN or inf' if values.shape[1:] == (len(names),) else values.shape}."
         )
     return values

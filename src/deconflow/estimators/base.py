@@ -31,6 +31,7 @@ from deconflow.estimators.knowledge import PREFIX, Knowledge
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
+from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
 from deconflow.estimators.validation import (
     observe,
@@ -542,6 +543,50 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         with as_guest():
             return sensitivity(self, data, random_state)
+
+    def regress(
+        self,
+        target: Any,
+        on: Any,
+        *,
+        w: ArrayLike | None = None,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        n_refits: int = 50,
+        random_state: RandomState = 0,
+    ) -> Regression:
+        """Regress a column of the truth on others, whatever errors these have.
+
+        Mean, quantiles and intrinsic scatter of the true ``target`` given the true ``on``, and
+        their best linear relation: :doc:`/regression`. Standard errors come from refits to
+        the rows, if these are given, with weights by chance (the Bayesian bootstrap): of the
+        mixtures that the model averages, or of a mixture of Gaussians in place of a model that
+        is none. Without rows they come from the model's replicates, where it has some.
+
+        Parameters
+        ----------
+        target
+            The column to predict, by name or number.
+        on
+            One or more columns to predict it from, by name or number.
+        w, noise, projection, sample_weight
+            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
+        n_refits
+            How many refits; each takes a fraction of a fit.
+        random_state
+            Seed of the weights.
+        """
+        check_is_fitted(self)
+        check_integer("n_refits", n_refits, 2)
+        check_seed(random_state)
+        data = None
+        if w is not None:
+            data = self._observe(w, noise, projection, sample_weight).with_weight()
+        elif any(each is not None for each in (noise, projection, sample_weight)):
+            raise ValueError("Expected w beside noise, projection or sample_weight; got none.")
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return regression_of(self, target, on, data, n_refits, random_state)
 
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""

@@ -294,8 +294,10 @@ class WeightedPosterior(Posterior):
         return ((self._samples >= low) & (self._samples <= high)).mean(1)
 
 
-def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64]:
-    """Turn column names or numbers into numbers, each once.
+def column_numbers(
+    columns: ArrayLike, names: Sequence[str], label: str = "columns"
+) -> NDArray[np.int64]:
+    """Turn column names or numbers into numbers, each once; errors call them by the label.
 
     Examples
     --------
@@ -314,11 +316,11 @@ def column_numbers(columns: ArrayLike, names: Sequence[str]) -> NDArray[np.int64
             found.append(known[column])
         else:
             raise ValueError(
-                f"Expected columns among {', '.join(names)}, or numbers between 0 and {last}; "
+                f"Expected {label} among {', '.join(names)}, or numbers between 0 and {last}; "
                 f"got {column!r}."
             )
     if given.ndim != 1 or not found:
-        raise ValueError(f"Expected one or more columns; got {columns!r}.")
+        raise ValueError(f"Expected one or more {label}; got {columns!r}.")
     if len(set(found)) < len(found):
-        raise ValueError(f"Expected each of the columns once; got {columns!r}.")
+        raise ValueError(f"Expected each of the {label} once; got {columns!r}.")
     return np.array(found)

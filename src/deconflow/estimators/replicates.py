@@ -135,13 +135,21 @@ class Replicates:
         level
             Share of such intervals that should hold the truth.
         """
+        return self.t(level) * self.error(value, of)
+
+    def t(self, level: float) -> float:
+        """How many standard errors the interval of a level reaches to each side."""
+        return float(stdtrit(len(self.densities) - 1, 0.5 + 0.5 * level))
+
+    def error(self, value: Array, of: Callable[[Answer], Array]) -> Array:
+        """Return standard errors; parameters are those of :meth:`half_width`."""
         each = np.stack([of(density) for density in self.answers()])
-        count, tail = len(each), 0.5 + 0.5 * level
+        count = len(each)
         squares = np.square(each - each.mean(0)).sum(0)
         variance = squares * ((count - 1) / count if self.kind == "folds" else 1 / (count - 1))
         for share, density in self.alternatives:
             variance = variance + share * np.square(of(self._part(density)) - value)
-        return stdtrit(count - 1, tail) * np.sqrt(variance)
+        return np.sqrt(variance)
 
     def _part(self, density: Answer) -> Answer:
         return density if self._columns is None else density.marginal(list(self._columns))

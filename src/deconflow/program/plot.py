@@ -163,6 +163,11 @@ def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
 def _check(output: Path, kind: str) -> None:
     if kind not in KINDS:
         raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+    check_picture(output)
+
+
+def check_picture(output: Path) -> None:
+    """Raise unless the name is that of a picture."""
     if output.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ValueError(f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.")
 

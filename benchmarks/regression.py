@@ -1,0 +1,255 @@
+"""Errors-in-variables regression: do 90 % intervals of slopes, and 90 % bands of curves, hold?
+
+    python -m benchmarks.regression [--tasks NAME ...] [--runs 20] [--keep]
+    python -m benchmarks.regression --page
+    python -m benchmarks.regression --picture
+
+Lines ``y = 1 + 2 x`` with scatter 0.5, errors of both columns that differ by row, U(.2, 1), and
+2,000 rows; curves with errors U(.1, .5). Of lines a figure is the share of runs whose interval
+holds the slope; of curves the share of a curve's points, between the 1 % and the 99 % quantile of
+``x``, whose interval holds ``E[y given x]``. Beside it what least squares says of the same rows,
+which knows no errors. Writes ``results/regression.json`` after every run and goes on where it was
+interrupted; ``--page`` puts the figures into ``docs/regression.md``,
+``--picture`` draws the first table of the parabola into ``docs/images/regression.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+from tqdm.auto import tqdm
+
+from benchmarks.record import RESULTS
+from benchmarks.runs import Runs
+
+Array = NDArray[np.float64]
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "regression.md"
+PICTURE = PAGE.parent / "images" / "regression.png"
+BEGIN, END = "<!-- coverage: python -m benchmarks.regression --page -->", "<!-- end -->"
+ROWS, LEVEL, REFITS = 2000, 0.9, 50
+SLOPE, INTERCEPT, SCATTER = 2.0, 1.0, 0.5
+KEYS = ("task", "seed")
+
+
+def normal(n: int, rng: np.random.Generator) -> Array:
+    """Draw a truth of ``x`` that one Gaussian describes."""
+    return rng.normal(size=n)
+
+
+def skewed(n: int, rng: np.random.Generator) -> Array:
+    """Draw one that it does not: two clumps of different width."""
+    return np.where(rng.random(n) < 0.7, rng.normal(-0.6, 0.5, n), rng.normal(1.4, 0.8, n))
+
+
+def even(n: int, rng: np.random.Generator) -> Array:
+    """Draw evenly from -3 to 3."""
+    return rng.uniform(-3, 3, n)
+
+
+@dataclass(frozen=True)
+class Task:
+    """How to draw ``x``, the mean of ``y`` there, its scatter, the errors, and what is fitted."""
+
+    draw: Callable[[int, np.random.Generator], Array]
+    curve: Callable[[Array], Array]
+    scatter: float
+    errors: tuple[float, float]
+    settings: dict[str, Any]
+    runs: int
+    line: bool = True
+
+
+def straight(x: Array) -> Array:
+    """Return the line."""
+    return INTERCEPT + SLOPE * x
+
+
+FEW = {"n_components": [1, 2, 3], "floor": 0.02}
+MANY = {"n_components": 8, "floor": 0.1}
+TASKS = {
+    "line, XDGMM(1)": Task(normal, straight, SCATTER, (0.2, 1.0), {"n_components": 1}, 200),
+    "line, x skewed, XDGMM([1, 2, 3])": Task(skewed, straight, SCATTER, (0.2, 1.0), FEW, 40),
+    "sine, XDGMM(8)": Task(even, np.sin, 0.2, (0.1, 0.5), MANY, 8, line=False),
+    "parabola, XDGMM(8)": Task(normal, np.square, 0.3, (0.1, 0.5), MANY, 8, line=False),
+    "parabola, XDGMM('auto')": Task(
+        normal, np.square, 0.3, (0.1, 0.5), {"n_components": "auto"}, 4, line=False
+    ),
+}
+
+
+def measure(task: Task, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return rows ``(N, 2)`` of x and y, and the standard deviations of their noise."""
+    x = task.draw(ROWS, rng)
+    v = np.column_stack([x, task.curve(x) + task.scatter * rng.normal(size=ROWS)])
+    sd = rng.uniform(*task.errors, v.shape)
+    return v + sd * rng.normal(size=v.shape), sd
+
+
+def least_squares(w: Array) -> tuple[float, float]:
+    """Return the slope of least squares, and half its 90 % interval."""
+    x, y = (w - w.mean(0)).T
+    slope = float(x @ y / (x @ x))
+    error = np.sqrt(np.square(y - slope * x).sum() / (len(x) - 2) / (x @ x))
+    return slope, float(t.ppf(0.5 + 0.5 * LEVEL, len(x) - 2) * error)
+
+
+def run(name: str, seed: int) -> dict[str, Any]:
+    """Fit one table, and hold the regression against the truth."""
+    from deconflow import XDGMM
+
+    task = TASKS[name]
+    w, sd = measure(task, np.random.default_rng(seed))
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = XDGMM(**task.settings, random_state=seed).fit(w, noise=sd)
+    fitted = time.perf_counter()
+    found = model.regress(1, on=0, w=w, noise=sd, n_refits=REFITS, random_state=seed)
+    figures = of_line(found, w) if task.line else of_curve(found, w, sd, task)
+    seconds = {"fit": fitted - begin, "regression": time.perf_counter() - fitted}
+    return {"task": name, "seed": seed, **figures, "seconds": seconds}
+
+
+def of_line(found: Any, w: Array) -> dict[str, float]:
+    """Say whether the intervals hold slope, intercept and scatter, and what least squares says."""
+    low, high = found.interval(LEVEL)
+    reach = (high[0] - low[0]) / 2 / found.slope_error[0]
+    naive, half = least_squares(w)
+    return {
+        "slope": found.slope[0],
+        "slope_error": found.slope_error[0],
+        "coverage": float(low[0] <= SLOPE <= high[0]),
+        "coverage_of_intercept": float(
+            abs(found.intercept - INTERCEPT) <= reach * found.intercept_error
+        ),
+        "scatter": found.scatter,
+        "coverage_of_scatter": float(abs(found.scatter - SCATTER) <= reach * found.scatter_error),
+        "least_squares": naive,
+        "coverage_of_least_squares": float(abs(naive - SLOPE) <= half),
+    }
+
+
+def of_curve(found: Any, w: Array, sd: Array, task: Task) -> dict[str, float]:
+    """Say which share of a curve lies in its band, and how far off it is.
+
+    Beside it the same of a model that takes the measurements for exact.
+    """
+    from deconflow import XDGMM
+
+    band = found.band(level=LEVEL)
+    truth = task.curve(band.points)
+    settings = {"n_components": 8}
+    naive = XDGMM(**settings, random_state=0).fit(w, noise=0.0)
+    blind = naive.regress(1, on=0, w=w, noise=0.0, n_refits=20).band(band.points, LEVEL)
+    return {
+        "coverage": float(np.mean((band.lower <= truth) & (truth <= band.upper))),
+        "rms_error": float(np.sqrt(np.mean(np.square(band.value - truth)))),
+        "width": float(np.mean(band.upper - band.lower)),
+        "coverage_without_errors": float(np.mean((blind.lower <= truth) & (truth <= blind.upper))),
+        "rms_error_without_errors": float(np.sqrt(np.mean(np.square(blind.value - truth)))),
+    }
+
+
+def page(runs: list[dict[str, Any]]) -> str:
+    """Return the figures as tables."""
+    lines = [
+        "| | runs | slope (true 2) | coverage of its 90 % interval | of the intercept's "
+        "| of the scatter's | least squares | its coverage |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    curves = [
+        "| | runs | coverage of the 90 % band | its mean width | rms error | coverage if errors "
+        "are ignored | rms error then |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, task in TASKS.items():
+        mine = [each for each in runs if each["task"] == name]
+        if not mine:
+            continue
+        mean = {
+            key: float(np.mean([each[key] for each in mine]))
+            for key in mine[0]
+            if isinstance(mine[0][key], float)
+        }
+        error = np.std([each["coverage"] for each in mine]) / np.sqrt(max(1, len(mine) - 1))
+        share = f"{100 * mean['coverage']:.0f} % +- {100 * error:.0f}"
+        if task.line:
+            lines.append(
+                f"| {name} | {len(mine)} | {mean['slope']:.3f} | {share} "
+                f"| {100 * mean['coverage_of_intercept']:.0f} % "
+                f"| {100 * mean['coverage_of_scatter']:.0f} % | {mean['least_squares']:.2f} "
+                f"| {100 * mean['coverage_of_least_squares']:.0f} % |"
+            )
+        else:
+            curves.append(
+                f"| {name} | {len(mine)} | {share} | {mean['width']:.2f} "
+                f"| {mean['rms_error']:.3f} | {100 * mean['coverage_without_errors']:.0f} % "
+                f"| {mean['rms_error_without_errors']:.3f} |"
+            )
+    return "\n".join([*lines, "", *curves])
+
+
+def put_into_page(runs: list[dict[str, Any]]) -> None:
+    """Replace the tables of the page."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{page(runs)}\n{END}{after}", encoding="utf-8")
+
+
+def draw() -> None:
+    """Draw the picture of the page."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from deconflow import XDGMM, plots
+
+    task = TASKS["parabola, XDGMM(8)"]
+    w, sd = measure(task, np.random.default_rng(0))
+    model = XDGMM(**task.settings, random_state=0).name_columns(["x", "y"]).fit(w, noise=sd)
+    found = model.regress("y", on="x", w=w, noise=sd, n_refits=REFITS)
+    plots.regression(found, w, sd).figure.savefig(PICTURE, dpi=100)
+
+
+def main() -> None:
+    """Run what is missing of the record, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--runs", type=int, default=None, help="at most so many of each")
+    parser.add_argument("--output", default="regression", help="name in results/")
+    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
+    parser.add_argument("--page", action="store_true", help="write the tables of the page")
+    parser.add_argument("--picture", action="store_true", help="draw that of the page")
+    arguments = parser.parse_args()
+    if arguments.picture:
+        draw()
+        return
+    runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
+    if arguments.page:
+        put_into_page(runs.runs)
+        return
+    runs.content |= {
+        "command": "python -m benchmarks.regression",
+        "rows": ROWS, "level": LEVEL, "n_refits": REFITS,
+        "settings": {name: TASKS[name].settings for name in TASKS},
+    }  # fmt: skip
+    wanted = [
+        {"task": name, "seed": seed}
+        for name in arguments.tasks
+        for seed in range(min(arguments.runs or TASKS[name].runs, TASKS[name].runs))
+    ]
+    for task in tqdm([each for each in wanted if not runs.done(each)], "regression", unit="fit"):
+        runs.add(run(task["task"], task["seed"]))
+    print(page(runs.current()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+r"""Refits to reweighted rows: how far any number that a density has may be off.
+
+The Bayesian bootstrap (Rubin 1981): rows get weights from an exponential law, and a mixture is
+fitted to them again. It starts where the fit to all rows ends, so that fifty refits cost about as
+much as a few fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_random_state
+
+from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
+from deconflow.estimators.replicates import Replicates
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+from deconflow.xd import (
+    EMResult,
+    FitSettings,
+    PreparedData,
+    Stopping,
+    fit_exact,
+    n_parameters,
+)
+
+MOST_MEMBERS, MOST_COMPONENTS = 10, 32
+"""Mixtures of a model that are taken as they are, and components of each."""
+DRAWS, IN_ITS_PLACE = 5000, (1, 2, 3, 4, 6, 8)
+"""Draws of a model that is no mixture, and numbers of components that are fitted to them."""
+STEPS = Stopping(tol=1e-6, max_iter=200, accelerate=True)
+NARROWER = 0.25
+"""Variances of refits may fall to this share of the narrowest of the model: without such a floor
+components collapse, and the fit may have had one, which its answer does not tell."""
+NO_NOISE = 1e-100
+"""Variance of the noise, in units of that of the truth, that is none."""
+FLOOR = 0.02
+"""Smallest covariance of a mixture in a model's place, in units of the noise."""
+
+
+def reweighted_fits(
+    model: Any, data: Observations, n_refits: int, random_state: RandomState
+) -> tuple[Replicates, str]:
+    """Fit mixtures to rows with weights by chance; their spread is that of the model's answers.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    data
+        The rows that it was fitted to.
+    n_refits
+        How many.
+    random_state
+        Seed of the weights.
+
+    Returns
+    -------
+    Replicates, str
+        What was found, and of what in words: of the mixtures that the model averages, in turn; of
+        one that averages none, or too many, a mixture in its place.
+    """
+    density, rng = model.density_, check_random_state(random_state)
+    prepared = PreparedData(data)
+    starts, words = _own_mixtures(model), f"{n_refits} refits to reweighted rows"
+    if starts:
+        fits = [
+            _settled(prepared, start, _floor(prepared, start), density.threads) for start in starts
+        ]
+    else:
+        fits = [_in_its_place(prepared, density)]
+        words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
+    own = np.ones(len(data)) if data.weights is None else data.weights.numpy()
+    found = []
+    for i in range(n_refits):
+        weights = own * rng.standard_exponential(len(data))
+        rows = replace(data, weights=torch.from_numpy(weights / weights.mean()))
+        settings, start = fits[i % len(fits)]
+        with clear_errors():
+            refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
+        found.append(MixtureFit([refit], density.names, density.threads))
+    return Replicates(found, "draws"), words
+
+
+def _own_mixtures(model: Any) -> list[GaussianMixture]:
+    """Return the mixtures that the model averages, or one that fits its rows; if these are few."""
+    members = getattr(model.density_, "members", None) or []
+    if len(members) > MOST_MEMBERS or any(m.n_components > MOST_COMPONENTS for m in members):
+        members = []
+    working = model._working_mixture()
+    return list(members) or ([] if working is None else [working])
+
+
+def _in_its_place(prepared: PreparedData, density: Any) -> tuple[FitSettings, EMResult]:
+    """Fit mixtures to draws of a density, go on with the rows, and take the best by BIC."""
+    draws = density.sample(DRAWS, 0)
+    draws = draws[np.isfinite(draws).all(1)]
+    fits = [
+        _settled(prepared, fit_exact(draws, k, 0), FLOOR, density.threads) for k in IN_ITS_PLACE
+    ]
+    size = len(prepared.data)
+
+    def bic(fit: tuple[FitSettings, EMResult]) -> float:
+        free = n_parameters(fit[0].n_components, density.dim)
+        return float(free * np.log(size) - 2 * size * fit[1].log_likelihood)
+
+    return min(fits, key=bic)
+
+
+def _settled(
+    prepared: PreparedData, start: GaussianMixture, floor: float, threads: int | None
+) -> tuple[FitSettings, EMResult]:
+    """Fit to the rows as they are; return how, and where that ends."""
+    stopping = replace(STEPS, threads=threads)
+    settings = FitSettings(start.n_components, floor=floor, stopping=stopping)
+    with clear_errors():
+        return settings, prepared.fit(settings, np.random.RandomState(0), start)
+
+
+def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
+    """Return a floor, in units of the noise, somewhat below the narrowest component."""
+    standard = prepared.rows.units.mixture_to_standard(start)
+    factors = np.linalg.cholesky(standard.covariances)
+    widest = 0.0
+    for factor in factors:
+        half = solve_triangular(factor, prepared.noise, lower=True)
+        relative = solve_triangular(factor, half.T, lower=True)
+        widest = max(widest, float(np.linalg.eigvalsh(relative)[-1]))
+    return NARROWER / widest if widest > NO_NOISE else 0.0

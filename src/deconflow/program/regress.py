@@ -1,0 +1,125 @@
+"""``deconflow regress``: one column of the truth on others, errors in all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from deconflow.program.messages import note, one_line_errors, say
+from deconflow.program.model_folder import ModelFolder, load
+from deconflow.program.options import Model, OptionalTable, Seed
+from deconflow.program.plot import Measured, check_picture, measured_rows, need_plots, save
+from deconflow.program.streaming import NewColumn, new_fields
+from deconflow.tables import format_of, need, split_list, writing
+
+LEVEL = 0.9
+SHARES = (0.16, 0.5, 0.84)
+
+
+def regress(
+    model: Model,
+    target: Annotated[str, typer.Argument(help="Column to predict.")],
+    on: Annotated[
+        list[str], typer.Option("--on", metavar="NAMES", help="Columns to predict it from.")
+    ],
+    table: OptionalTable = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Table of the curve to write, for one column."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", "-p", help="Picture to write, for one column: .png, .pdf, .svg."),
+    ] = None,
+    n_refits: Annotated[
+        int, typer.Option("-n", min=2, help="Refits to the table, for the standard errors.")
+    ] = 50,
+    seed: Seed = 0,
+) -> None:
+    """Regress a column of the truth on others.
+
+    Errors in all columns are allowed for. It says slopes, intercept and scatter of the best linear
+    relation; the curve holds mean, 90 % band and quantiles.
+
+    Example: deconflow regress model y stars.csv --on x -p curve.png
+    """
+    with one_line_errors():
+        saved = load(model)
+        given = _chosen(saved, target, split_list(on, saved.names))
+        if output is not None:
+            format_of(output)
+        if picture is not None:
+            check_picture(picture)
+            need_plots()
+        if len(given) > 1 and (output or picture) is not None:
+            raise ValueError(
+                f"Expected one column in --on for a curve or a picture; got {', '.join(given)}."
+            )
+        data = measured_rows(saved, table)
+        found = _found(saved, target, given, data, n_refits, seed)
+        say(*found.summary().splitlines(), table=output)
+        if output is not None:
+            _write(saved, found, output)
+            say(f"Curve written to {output}.", table=output)
+        if picture is not None:
+            save(_drawn(saved, found, data), picture)
+            say(f"Picture written to {picture}.", table=output)
+
+
+def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
+    """Check names, and return those to regress on, each once."""
+    for name, what in ((target, "the column to predict"), *((name, "--on") for name in on)):
+        if name not in saved.names:
+            raise ValueError(f"Expected {what} among {', '.join(saved.names)}; got {name!r}.")
+    if not on or target in on:
+        others = ", ".join(name for name in saved.names if name != target)
+        raise ValueError(f"Expected --on with some of {others}; got {', '.join(on) or 'none'}.")
+    return list(dict.fromkeys(on))
+
+
+def _found(
+    saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
+) -> Any:
+    rows = {} if data is None else {"w": data.w, "noise": data.noise}
+    if data is None:
+        note("deconflow: note: the table that was fitted is gone; name it for standard errors")
+    numbers = [saved.names.index(name) for name in on]
+    return saved.estimator.regress(
+        saved.names.index(target), numbers, **rows, n_refits=n_refits, random_state=seed
+    )
+
+
+def _write(saved: ModelFolder, found: Any, output: Path) -> None:
+    """Write mean, band and quantiles of the target over the range of the other column."""
+    pa, x = need("pyarrow"), found.grid()
+    units = saved.columns.units if saved.columns else ()
+    unit_y, unit_x = (units[d] for d in found.columns) if units else (None, None)
+    y, name = found.target, found.on[0]
+    columns = [NewColumn(name, f"true {name}", unit_x), NewColumn("mean", f"mean {y}", unit_y)]
+    values = [x, found.predict(x)]
+    if found.replicates is not None:
+        band = found.band(x, LEVEL)
+        columns += [
+            NewColumn(end, f"{end} end of the 90 % band of the mean {y}", unit_y)
+            for end in ("low", "high")
+        ]
+        values += [band.lower, band.upper]
+    columns += [
+        NewColumn(f"q{100 * share:g}", f"{100 * share:g} % quantile of the true {y}", unit_y)
+        for share in SHARES
+    ]
+    values += list(found.quantile(np.array(SHARES), x))
+    schema = pa.schema(new_fields(columns, output))
+    with writing(output, schema) as sink:
+        sink.write(pa.table(values, schema=schema))
+
+
+def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
+    from deconflow import plots
+
+    names = [saved.labels[d] for d in reversed(found.columns)]
+    rows = () if data is None else (data.w, data.noise)
+    return plots.regression(found, *rows, names=names).figure
