@@ -178,16 +178,21 @@ class GaussianMixture:
     def quantile(self, share: float) -> Array:
         """Quantile of each dimension, ``(*B, D)``, by halving an interval that holds it."""
         check_number("share", share, 0, 1, open_low=True)
+        return self.quantiles_at(np.full((*self.batch_shape, self.dim), float(share)))
+
+    def quantiles_at(self, shares: Array) -> Array:
+        """Quantiles ``(*B, D)`` of each dimension, at shares of the same shape."""
         variance = np.diagonal(self.covariances, axis1=-2, axis2=-1)
         sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-        each = self.means + sd * ndtri(share)  # the quantile lies among those of the components
+        # The quantile lies among those of the components.
+        each = self.means + sd * ndtri(shares)[..., None, :]
         used = self.weights[..., None] > 0
         low = np.where(used, each, np.inf).min(-2)
         high = np.where(used, each, -np.inf).max(-2)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             inside = ndtr((middle[..., None, :] - self.means) / sd)
-            below = np.einsum("...k,...kd->...d", self.weights, inside) < share
+            below = np.einsum("...k,...kd->...d", self.weights, inside) < shares
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return 0.5 * (low + high)
 

@@ -52,7 +52,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
-from deconflow.truth import Covariates, check_rows
+from deconflow.truth import Covariates, as_bounds, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
@@ -183,6 +183,14 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """The share of the fitted rows that is background."""
         check_is_fitted(self)
         return 0.0 if self._knowledge is None else self._knowledge.background_share
+
+    @property
+    def known_(self) -> list[str]:
+        """What was known of the truth beside its measurements, and what became of it, in words."""
+        check_is_fitted(self)
+        bounds = as_bounds(getattr(self, "bounds", None), self._names)
+        said = [] if bounds is None else bounds.in_words(self._names)
+        return said if self._knowledge is None else said + self._knowledge.in_words()
 
     def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.

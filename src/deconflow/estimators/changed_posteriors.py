@@ -14,9 +14,6 @@ from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.posterior import USUAL_DRAWS, Posterior, column_numbers
 from deconflow.randomness import RandomState
 
-HALVINGS = 50
-"""Halvings of an interval that holds a quantile."""
-
 
 class MovedPosterior(Posterior):
     r"""The posterior of :math:`v = m_i + \tau_i z`, from that of ``z``.
@@ -75,6 +72,9 @@ class MovedPosterior(Posterior):
 
     def _quantiles(self, shares: Array) -> Array:
         return self._location + self._scale * self._inner._quantiles(shares)
+
+    def _quantiles_at(self, shares: Array) -> Array:
+        return self._location + self._scale * self._inner._quantiles_at(shares)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         ends = ((end - self._location) / self._scale for end in (lower, upper))
@@ -177,21 +177,32 @@ class PartedPosterior(Posterior):
         return found.clip(0.0, 1.0)
 
     def _quantiles(self, shares: Array) -> Array:
-        """Halve intervals that hold each quantile; at an atom many shares meet."""
         if not len(self._atoms):
             return self.continuous._quantiles(shares)
-        return np.stack([self._quantile(float(share)) for share in shares])
+        below = self._below_atoms()
+        return np.stack([self._quantile(np.full_like(below[0][0], q), *below) for q in shares])
 
-    def _quantile(self, share: float) -> Array:
-        shares = np.array([share * 1e-3, 1 - (1 - share) * 1e-3])
-        ends = self.continuous._quantiles(shares)
-        low = np.minimum(ends[0], self._atoms.min(0))
-        high = np.maximum(ends[1], self._atoms.max(0))
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            below = self._probability(np.full_like(middle, -np.inf), middle) < share
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        for atom in self._atoms:  # to the last digit, where that is the truth
-            at = np.abs(high - atom) <= 1e-12 * np.maximum(1.0, np.abs(atom))
-            high = np.where(at, atom, high)
-        return high
+    def _quantiles_at(self, shares: Array) -> Array:
+        if not len(self._atoms):
+            return self.continuous._quantiles_at(shares)
+        return self._quantile(shares, *self._below_atoms())
+
+    def _below_atoms(self) -> tuple[Array, Array]:
+        """Probabilities ``(A, N, D)`` of values below each atom, and of those or the atom."""
+        places = [np.broadcast_to(atom, self.mean.shape) for atom in self._atoms]
+        least = np.full(self.mean.shape, -np.inf)
+        upto = np.stack([self._probability(least, place) for place in places])
+        under = np.stack([self._probability(least, np.nextafter(at, -np.inf)) for at in places])
+        return under, upto
+
+    def _quantile(self, shares: Array, under: Array, upto: Array) -> Array:
+        """Quantiles ``(N, D)``: the atom where its jump holds the share, else of the rest."""
+        probabilities = self.probability_of_atoms.T[:, :, None]
+        passed = (np.where(upto < shares, probabilities, 0.0)).sum(0)
+        rest = np.maximum(self._rest, 1e-300)[:, None]
+        own = np.clip((shares - passed) / rest, 1e-12, 1 - 1e-12)
+        found = self.continuous._quantiles_at(own)
+        for a, atom in enumerate(self._atoms):
+            at = (under[a] < shares) & (shares <= upto[a])
+            found = np.where(at, atom, found)
+        return found

@@ -205,7 +205,7 @@ class Deconvolver(DensityEstimator):
 
     def summary(self) -> str:
         """Say what was fitted, who got which share and why, and how far to trust it."""
-        lines = [self.describe(), *self._standings(), *self._fitted.notes]
+        lines = [self.describe(), *self.known_, *self._standings(), *self._fitted.notes]
         return "\n".join([*lines, self.certificate_.in_words()])
 
     def _standings(self) -> list[str]:

@@ -96,6 +96,9 @@ class ExactPosterior(Posterior):
         found = self._ask(lambda piece, _: tuple(piece.quantile(float(share)) for share in shares))
         return np.stack(found)
 
+    def _quantiles_at(self, shares: Array) -> Array:
+        return self._ask(lambda piece, rows: (piece.quantiles_at(shares[rows]),))[0]
+
     def _probability(self, lower: Array, upper: Array) -> Array:
         lower, upper = (np.broadcast_to(end, self._mean.shape) for end in (lower, upper))
         found = self._ask(

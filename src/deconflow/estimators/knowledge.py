@@ -271,6 +271,21 @@ class Knowledge:
         """Whether checks may look at the estimator's own mixture: rows were not mirrored."""
         return self.bounds is None and not self.has_parts
 
+    def in_words(self) -> list[str]:
+        """Say what covariates, atoms and background came to."""
+        said = []
+        if self.covariates is not None:
+            text = f"The density is that given {', '.join(self.covariates.names)}"
+            if self.joint:
+                text += f"; {self.joint_share:.0%} of it has a shape that depends on them"
+            said.append(f"{text}.")
+        for atom, share in zip(self.atoms, self.atom_weights, strict=True):
+            place = ", ".join(f"{value:g}" for value in atom)
+            said.append(f"{share:.1%} of the truths are exactly {place}.")
+        if self.background is not None:
+            said.append(f"{self.background_share:.1%} of the rows are background.")
+        return said
+
     def state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """Return what is saved: details for JSON, and arrays."""
         if isinstance(self.background, GivenBackground):

@@ -88,6 +88,10 @@ class Posterior(ABC):
         """Quantiles of each value, ``(Q, N, D)``."""
 
     @abstractmethod
+    def _quantiles_at(self, shares: Array) -> Array:
+        """Quantiles ``(N, D)`` of each value, at shares of the same shape."""
+
+    @abstractmethod
     def _probability(self, lower: Array, upper: Array) -> Array:
         """Probability ``(N, D)`` of values between bounds ``(D,)`` or ``(N, D)``, ends included."""
 
@@ -288,6 +292,14 @@ class WeightedPosterior(Posterior):
 
     def _quantiles(self, shares: Array) -> Array:
         return np.quantile(self._samples, shares, axis=1)
+
+    def _quantiles_at(self, shares: Array) -> Array:
+        ranked = np.sort(self._samples, axis=1)
+        place = shares * (ranked.shape[1] - 1)
+        first = np.floor(place).astype(np.int64)
+        last = np.minimum(first + 1, ranked.shape[1] - 1)
+        low, high = (np.take_along_axis(ranked, at[:, None], 1)[:, 0] for at in (first, last))
+        return low + (place - first) * (high - low)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         low, high = (np.atleast_2d(end)[:, None] for end in (lower, upper))

@@ -120,6 +120,19 @@ class Bounds:
         rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
         return _reflected(rows, torch.from_numpy(signs), torch.from_numpy(shifts))
 
+    def in_words(self, names: list[str]) -> list[str]:
+        """Say for each bounded column where its truth ends."""
+        said = []
+        for d in self.columns:
+            low, high = self.lower[d], self.upper[d]
+            where = f"between {low:g} and {high:g}"
+            if np.isinf(high):
+                where = f"at least {low:g}"
+            elif np.isinf(low):
+                where = f"at most {high:g}"
+            said.append(f"The true {names[d]} is {where}.")
+        return said
+
     def check_rows(self, data: Observations, names: list[str]) -> None:
         """Raise for measurements that lie beyond a bound by far more than their errors."""
         if data.projection is not None:

@@ -49,7 +49,7 @@ class Column:
             row = int(unseen.argmax())
             raise ValueError(
                 f"Expected {self.name} among {', '.join(self.categories)}, as in the fit; got "
-                f"{labels[row]!r} in row {row} of given. Fit again with rows of that kind."
+                f"{str(labels[row])!r} in row {row} of given. Fit again with rows of that kind."
             )
         return (labels[:, None] == known[None, 1:]).astype(np.float64)
 
