@@ -132,6 +132,18 @@ def test_the_certificate_leaves_a_right_fit_alone(fitted):
     assert certificate.trusted
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_the_certificate_finds_wrong_noise_where_all_depends_on_covariates(right):
+    x, v, _, noise = table(2000, 5)
+    v, rng = 2 * x + np.exp(x) * v, np.random.default_rng(9)
+    drawn = rng.normal(size=v.shape) if right else rng.exponential(size=v.shape) - 1
+    w, noise = v + 0.4 * drawn, np.full(v.shape, 0.4)
+    model = FlowDeconvolver(epochs=15, **SMALL).fit(w, noise=noise, given=x)
+    certificate = model.certify(w, noise, given=x)
+    assert certificate.trusted == right
+    assert ("skewness" in [each.check for each in certificate.cautions]) != right
+
+
 def test_companions_of_a_row_have_its_covariates():
     x, _, w, _ = table(200, 0)
     data = Observations.from_arrays(w, [1e-6])

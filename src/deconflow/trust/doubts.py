@@ -98,9 +98,11 @@ def _tests(
     found = []
     if log_p is not None:
         found.append(too_simple(table, log_p))
-        # What the noise is like, only a density that fits the rows can say.
-        better = table.in_units
-        table = make_table(alone, better.sample, names, better, seed, averaged=False)
+        # What the noise is like, only a density that fits the rows can say. Where that is another
+        # one for other covariates, no mixture of the rows alone does.
+        if sample_given is None:
+            better = table.in_units
+            table = make_table(alone, better.sample, names, better, seed, averaged=False)
     found += [order(table, data), *(_tried(test, table) for test in (edges, outliers, dependence))]
     found += _about_noise(table, found + of_model)
     return found + of_model
