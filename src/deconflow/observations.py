@@ -160,11 +160,13 @@ class Observations:
         return replace(self, w=w if self.observed is None else torch.where(self.observed, w, 0.0))
 
     def features(self) -> Tensor:
-        """What a network may look at: ``w``, its noise, what is missing, and the projection."""
+        """What a network may look at: ``w``, its noise, what is missing, projection, covariates."""
         seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)
         parts = [self.w, self.noise.features().expand(len(self), -1), seen]
         if self.projection is not None:
             parts.append(self.projection.flatten(1))
+        if self.given is not None:
+            parts.append(self.given)
         return torch.cat(parts, -1)
 
     def with_weight(self) -> Self:

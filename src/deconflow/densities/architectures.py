@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -20,6 +21,8 @@ from deconflow.densities.transforms import (
     Univariate,
 )
 from deconflow.randomness import own_generator
+
+Made_co = TypeVar("Made_co", bound=Density, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -50,33 +53,45 @@ class Architecture:
     conditional_components: int = 8
 
 
-def maf(dim: int, size: Architecture = Architecture()) -> Flow:
+def maf(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
     """Make the paper's prior: affine masked autoregressive flow, ResMADE, LU layers.
 
     References
     ----------
     Papamakarios et al. (2017), https://arxiv.org/abs/1705.07057
     """
-    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, residual=True))
+
+    def layer() -> nn.Module:
+        return autoregressive_layer(dim, size, residual=True, context_dim=context_dim)
+
+    return _with_lu(dim, size, layer)
 
 
-def made(dim: int, size: Architecture = Architecture()) -> Flow:
+def made(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
     """Make the paper's prior for the UCI data: as :func:`maf`, with plain MADE networks."""
-    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, residual=False))
+
+    def layer() -> nn.Module:
+        return autoregressive_layer(dim, size, residual=False, context_dim=context_dim)
+
+    return _with_lu(dim, size, layer)
 
 
-def spline(dim: int, size: Architecture = Architecture()) -> Flow:
+def spline(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
     """Make a neural spline flow: autoregressive rational-quadratic splines.
 
     References
     ----------
     Durkan et al. (2019), https://arxiv.org/abs/1906.04032
     """
-    univariate = Univariate("spline")
-    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=univariate))
+
+    def layer() -> nn.Module:
+        univariate = Univariate("spline")
+        return autoregressive_layer(dim, size, context_dim=context_dim, univariate=univariate)
+
+    return _with_lu(dim, size, layer)
 
 
-def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
+def coupling(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
     """Make a coupling flow: splines of one half given the other, fast in both directions.
 
     References
@@ -87,13 +102,18 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
     def layer() -> nn.Module:
         kept = torch.arange(dim) < dim // 2
         return CouplingLayer(
-            kept, Univariate("spline"), hidden=size.hidden, blocks=size.blocks, dropout=size.dropout
+            kept,
+            Univariate("spline"),
+            hidden=size.hidden,
+            blocks=size.blocks,
+            dropout=size.dropout,
+            context_dim=context_dim,
         )
 
     return _with_lu(dim, size, layer)
 
 
-def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
+def mixture(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
     """Make affine autoregressive layers over a base whose conditionals are Gaussian mixtures."""
     if size.base_components != 1:
         raise ValueError(
@@ -101,7 +121,7 @@ def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
             f"got {size.base_components}."
         )
     layers = [
-        autoregressive_layer(dim, size, residual=False, random_order=True)
+        autoregressive_layer(dim, size, residual=False, context_dim=context_dim, random_order=True)
         for _ in range(size.layers)
     ]
     base = ConditionalMixture(
@@ -110,13 +130,23 @@ def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
         hidden=size.hidden,
         blocks=size.blocks,
         residual=False,
+        context_dim=context_dim,
         dropout=size.dropout,
         order=torch.randperm(dim, generator=own_generator()),
     )
     return Flow(layers, base)
 
 
-ARCHITECTURES: dict[str, Callable[[int, Architecture], Flow]] = {
+class Making(Protocol[Made_co]):
+    """Makes a density of ``dim`` values, whose networks see a context of ``context_dim``."""
+
+    def __call__(
+        self, dim: int, size: Architecture = Architecture(), context_dim: int = 0
+    ) -> Made_co:
+        """Make it, with fresh weights."""
+
+
+ARCHITECTURES: dict[str, Making[Flow]] = {
     "maf": maf,
     "made": made,
     "spline": spline,
@@ -125,12 +155,19 @@ ARCHITECTURES: dict[str, Callable[[int, Architecture], Flow]] = {
 }
 
 
-def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> MixtureDensity:
+def gaussian_mixture(
+    dim: int, size: Architecture = Architecture(), context_dim: int = 0
+) -> MixtureDensity:
     """Make a plain mixture of ``base_components`` Gaussians: no flow, but trained as one."""
+    if context_dim:
+        raise ValueError(
+            f"Expected flow to be one of {sorted(ARCHITECTURES)} for a density given covariates, "
+            "because a plain mixture has no network to see them; got 'gaussian_mixture'."
+        )
     return MixtureDensity.spread(dim, size.base_components)
 
 
-DENSITIES: dict[str, Callable[[int, Architecture], Density]] = {
+DENSITIES: dict[str, Making[Density]] = {
     **ARCHITECTURES,
     "gaussian_mixture": gaussian_mixture,
 }

@@ -128,7 +128,11 @@ class MaskedNetwork(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Map ``(..., dim)`` and a context ``(..., context_dim)`` to ``(..., dim, outputs)``."""
         h = self.input(x)
-        if self.context is not None and context is not None:
+        if self.context is not None:
+            if context is None:  # without this it would be another network, and nobody the wiser
+                raise ValueError(
+                    "Expected a context for a network that was made for one; got none."
+                )
             h = h + self.context(context)
         for block in self.blocks:
             h = block(h, context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -101,20 +102,27 @@ class AutoregressiveLayer(Layer):
 
 
 class CouplingLayer(Layer):
-    r"""Map :math:`y_b = f(x_b; h(x_a))` and keep :math:`x_a`: one pass each way."""
+    r"""Map :math:`y_b = f(x_b; h(x_a, c))` and keep :math:`x_a`: one pass each way."""
 
     kept: Tensor
 
     def __init__(
-        self, kept: Tensor, univariate: Univariate, *, hidden: int, blocks: int, dropout: float
+        self,
+        kept: Tensor,
+        univariate: Univariate,
+        *,
+        hidden: int,
+        blocks: int,
+        dropout: float,
+        context_dim: int = 0,
     ) -> None:
         super().__init__()
-        self.univariate = univariate
+        self.univariate, self.context_dim = univariate, context_dim
         self.register_buffer("kept", kept)
         self.moved = int((~kept).sum())
         # One constant input more, so that nothing kept (one dimension) is a case like any other.
         self.network = ResidualNetwork(
-            int(kept.sum()) + 1,
+            int(kept.sum()) + 1 + context_dim,
             self.moved * univariate.size,
             hidden=hidden,
             blocks=blocks,
@@ -124,11 +132,18 @@ class CouplingLayer(Layer):
         nn.init.zeros_(self.network.output.bias)
 
     def transform(self, context: Tensor | None = None) -> Transform:
-        """Return the map."""
-        return CouplingTransform(self._conditional, self.kept)
+        """Return the map for a context."""
+        return CouplingTransform(partial(self._conditional, context), self.kept)
 
-    def _conditional(self, kept: Tensor) -> Transform:
-        parameters = self.network(F.pad(kept, (0, 1), value=1.0))
+    def _conditional(self, context: Tensor | None, kept: Tensor) -> Transform:
+        inputs = F.pad(kept, (0, 1), value=1.0)
+        if self.context_dim:
+            if context is None:
+                raise ValueError(
+                    "Expected a context for a network that was made for one; got none."
+                )
+            inputs = torch.cat([inputs, context.expand(*kept.shape[:-1], -1)], -1)
+        parameters = self.network(inputs)
         return self.univariate(parameters.unflatten(-1, (self.moved, self.univariate.size)))
 
 

@@ -42,6 +42,11 @@ class BlendFit(FittedDensity):
         self.shares, self.parts = np.asarray(shares, dtype=np.float64), list(parts)
         self.names, self.threads = self.parts[0].names, self.parts[0].threads
 
+    @property
+    def depends_on_covariates(self) -> bool:
+        """Whether a part does."""
+        return any(part.depends_on_covariates for part in self.parts)
+
     def _log_prob(self, v: Array) -> Array:
         each = np.stack([part._log_prob(v) for part in self.parts])
         return np.asarray(logsumexp(each, axis=0, b=self.shares[:, None]), dtype=np.float64)

@@ -234,13 +234,14 @@ def _along(values: Array, dim: int) -> Array:
 class BoundedDraws(WeightedFit):
     """A density in standardised units, folded at bounds, with answers by weighted draws."""
 
-    def _log_prob(self, v: Array) -> Array:
+    def _log_prob_at(self, v: Array, given: Array | None) -> Array:
         assert isinstance(self.density, Folded)
         log_p = np.full(len(v), -np.inf)
         standard = self.standardiser.to_standard(torch.from_numpy(v))
         inside = self.density.inside(standard).numpy()
         if inside.any():
-            log_p[inside] = super()._log_prob(v[inside])
+            own = None if given is None else given[inside]
+            log_p[inside] = super()._log_prob_at(v[inside], own)
         return log_p
 
 
@@ -269,7 +270,8 @@ class FoldedProposing:
         seen = rows.observations
         each = [proposal.log_prob(rows, u, seen.log_likelihood(u)) for u in fold.images(v)]
         log_q = torch.logsumexp(torch.stack(each), 0)
-        return WeightedDraws(v, density.log_prob(v) + seen.log_likelihood(v) - log_q)
+        log_p = density.at(seen.given).log_prob(v)
+        return WeightedDraws(v, log_p + seen.log_likelihood(v) - log_q)
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)``; its bias is told, not taken off."""

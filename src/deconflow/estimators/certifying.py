@@ -25,6 +25,7 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
         working = working if known.plain else None
     findings = find_doubts(
         rows, density.sample, model._measured_names,
+        sample_given=density.sample_given if density.depends_on_covariates else None,
         working=working,
         log_p=None if own is not None else lambda rows: density.log_marginal(rows).log_p,
         seed=seed,

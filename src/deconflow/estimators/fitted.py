@@ -35,7 +35,10 @@ Columns = NDArray[np.int64]
 """Numbers of dimensions."""
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 """Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it."""
-QUESTIONS = ("_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships")
+QUESTIONS = (
+    "_log_prob", "_sample", "log_prob_given", "sample_given", "log_marginal", "posterior",
+    "condition", "memberships",
+)  # fmt: skip
 
 
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +77,11 @@ class FittedDensity(ABC):
     def dim(self) -> int:
         """Number of dimensions."""
         return len(self.names)
+
+    @property
+    def depends_on_covariates(self) -> bool:
+        """Whether it is another density for other covariates."""
+        return False
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""

@@ -17,6 +17,8 @@ from deconflow.densities import (
     DENSITIES,
     Architecture,
     Density,
+    Flow,
+    GivenFlow,
     MixtureDensity,
     load_weights,
 )
@@ -95,6 +97,8 @@ class FlowDeconvolver(DensityEstimator):
     The density :math:`p(v)` of the truth is a flow; a second, conditional flow
     :math:`q(v | w, n)` stands in for the posterior of each row; both are trained on a lower
     bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`, or on an estimate of it.
+    With covariates, the networks of both see these: what is fitted is :math:`p(v | x)`, whose
+    location, scale and shape depend on them.
 
     Parameters
     ----------
@@ -179,6 +183,7 @@ class FlowDeconvolver(DensityEstimator):
     history_: History
     posterior_: PosteriorModel
     _takes_covariates = True
+    _takes_context = True
 
     def __init__(
         self,
@@ -261,6 +266,7 @@ class FlowDeconvolver(DensityEstimator):
         with as_guest(), unchanged_on_failure(self):
             self._check_parameters()
             data = self._observe(w, noise, projection, reset=True)
+            self._knowledge = None
             with isolated_rng(self.random_state):
                 self.standardiser_ = Standardiser.fit(data)
                 self._build(standardised(self.standardiser_, data[:1]).features().shape[-1])
@@ -385,11 +391,24 @@ class FlowDeconvolver(DensityEstimator):
             dropout=self.dropout,
             base_components=self.base_components,
         )
-        density = DENSITIES[self.flow](self.n_latent_, size)
+        density = self._make_density(size)
         posterior = self._make_posterior(density, n_posterior_features, size)
         for module in (density, posterior):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
         self._take(density, posterior)
+
+    def _make_density(self, size: Architecture) -> Density:
+        """Make the density; one given covariates, if there are some."""
+        kept = self._kept_covariates()
+        count = 0 if kept is None else kept.shape[1]
+        density = DENSITIES[self.flow](self.n_latent_, size, count)
+        return density if kept is None else GivenFlow(cast(Flow, density), kept)
+
+    def _kept_covariates(self) -> torch.Tensor | None:
+        """Return covariates ``(R, C)`` of some of the fitted rows; None without covariates."""
+        if self._knowledge is None or self._knowledge.covariates is None:
+            return None
+        return torch.from_numpy(self._knowledge.kept)
 
     def _make_posterior(
         self, density: Density, n_features: int, size: Architecture
@@ -426,7 +445,18 @@ class FlowDeconvolver(DensityEstimator):
                 f"Expected a truth of {self._own_density.dim} dimensions for warm_start, as in the "
                 f"last fit; got {self.n_latent_}."
             )
-        self._take(*copy.deepcopy((self._own_density.density, self.posterior_)))
+        density, posterior = copy.deepcopy((self._own_density.density, self.posterior_))
+        kept = self._kept_covariates()
+        before = density.kept.shape[1] if isinstance(density, GivenFlow) else 0
+        now = 0 if kept is None else kept.shape[1]
+        if now != before:
+            raise ValueError(
+                f"Expected covariates of {before} numbers for warm_start, as in the last fit; "
+                f"got {now}."
+            )
+        if kept is not None:
+            density = GivenFlow(cast(GivenFlow, density).flow, kept)
+        self._take(density, posterior)
 
 
 def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.changed_posteriors import MovedPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity
 from deconflow.estimators.posterior import Posterior
@@ -39,6 +38,11 @@ class JointFit(FittedDensity):
     def __init__(self, joint: FittedDensity, covariates: int) -> None:
         self.joint, self.covariates = joint, covariates
         self.names, self.threads = joint.names[: joint.dim - covariates], joint.threads
+
+    @property
+    def depends_on_covariates(self) -> bool:
+        """Return True."""
+        return True
 
     @cached_property
     def _of_covariates(self) -> FittedDensity:
@@ -122,6 +126,11 @@ class GivenFit(FittedDensity):
         self.inner, self.curves, self.kept = inner, curves, kept
         self.names, self.threads = inner.names, inner.threads
 
+    @property
+    def depends_on_covariates(self) -> bool:
+        """Return True."""
+        return True
+
     def _at(self, given: Array) -> tuple[Array, Array]:
         if self.curves is None:
             return np.zeros((len(given), self.dim)), np.ones((len(given), self.dim))
@@ -185,7 +194,7 @@ class GivenFit(FittedDensity):
         Where the density of ``z`` is the same for all covariates it is as for other densities.
         """
         rows = self.standardised(data)
-        if not isinstance(self.inner, BlendFit | JointFit):
+        if not self.inner.depends_on_covariates:
             return self.inner.p_values(rows, n_draws, random_state)
         return row_p_values_given(
             self.inner.sample_given, self._statistic, rows,

@@ -247,7 +247,7 @@ class Knowledge:
         return JointFit(joint, count)
 
     def for_checks(self, model: Any, data: Observations) -> tuple[FittedDensity, Observations]:
-        """Return a density that takes no covariates, and the rows that it is about.
+        """Return a density to check, and the rows that it is about.
 
         With covariates, what the curves leave of the rows; with a background, rows by how likely
         they are none.
@@ -259,9 +259,7 @@ class Knowledge:
             rows = replace(data, weights=weights / weights.mean())
         density = answer.inner if isinstance(answer, PartsFit) else answer
         if isinstance(density, GivenFit):
-            rows = density.standardised(rows)
-            density = model._own_density
-            density = density if self.bounds is None else folded(density, self.bounds)
+            rows, density = density.standardised(rows), density.inner
         if len(self.atoms):
             density = PartsFit(density, self.atoms, self.atom_weights)
         return density, rows

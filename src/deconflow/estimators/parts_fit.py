@@ -57,6 +57,11 @@ class PartsFit(FittedDensity):
     def _log_rest(self) -> float:
         return float(np.log(max(1e-300, 1.0 - self.atom_weights.sum())))
 
+    @property
+    def depends_on_covariates(self) -> bool:
+        """Whether the continuous part does."""
+        return self.inner.depends_on_covariates
+
     def _log_prob(self, v: Array) -> Array:
         return self.inner._log_prob(v) + self._log_rest
 

@@ -73,7 +73,7 @@ def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimat
     v = _quasi_random_draws(mixtures, points)  # (R P, n, D)
     narrow, wide = mixtures.stretched_log_prob(v, 1.0, STRETCH)
     log_q = torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))
-    log_w = (density.log_prob(v) + data.log_likelihood(v) - log_q).double()
+    log_w = (density.at(data.given).log_prob(v) + data.log_likelihood(v) - log_q).double()
     top = log_w.amax(0)
     weights = (log_w - top).exp().unflatten(0, (REPEATS, points))  # (R, P, n)
     weights = _controlled(weights, (narrow - log_q).double().exp().unflatten(0, (REPEATS, points)))

@@ -69,7 +69,9 @@ class CoupledChains(Objective):
             with without_dropout(density, posterior):
                 found = couple(density, posterior, data, self.weighed, **options)
         except FloatingPointError:  # no number, which the fit loop counts and skips
-            return math.nan * density.log_prob(data.w.new_zeros(len(data), data.latent_dim))
-        step = found.expectation(density.log_prob(found.v))
+            nowhere = data.w.new_zeros(len(data), data.latent_dim)
+            return math.nan * density.at(data.given).log_prob(nowhere)
+        given = None if data.given is None else data.given[found.rows]
+        step = found.expectation(density.at(given).log_prob(found.v))
         step = step + proposal_step(density, posterior, data, self.weighed)
         return with_gradient_of(found.log_marginal, step)

@@ -58,7 +58,9 @@ class WakeSleep(Objective):
         draws = weigh_without_dropout(self.density, self.posterior, data, self.draws)
         if not torch.is_grad_enabled():
             return draws.log_marginal()
-        step = weighted_density(self.density, draws) + self._posterior_step(data, draws)
+        step = weighted_density(self.density.at(data.given), draws) + self._posterior_step(
+            data, draws
+        )
         return with_gradient_of(draws.log_marginal(), step)
 
     def _posterior_step(self, data: Observations, draws: WeightedDraws) -> Tensor:

@@ -127,7 +127,8 @@ class DefensiveProposal:
 
     def weigh(self, density: Density, data: RowsWithProposals, v: Tensor) -> WeightedDraws:
         """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
-        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
+        own = density.at(data.observations.given)
+        log_p = torch.cat([own.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
         return WeightedDraws(v, log_p + self.log_ratio(data, v))
 
     def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
