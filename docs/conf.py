@@ -10,6 +10,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx
 html_theme = "furo"
 html_title = "deconflow"
 exclude_patterns = ["_build"]
+myst_heading_anchors = 2
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = True

@@ -75,6 +75,65 @@ def test_regression(page, capsys):
     assert names["least_squares"] < 1.6  # the negative twin
 
 
+def skeleton(text):
+    """What stands around the numbers."""
+    return re.sub(r"\s", "", re.sub(NUMBER, "#", text))
+
+
+def run_and_compare(text, capsys, *, only="", but=()):
+    """Run the Python of a page; what its blocks print is what the page says, to about 5 %."""
+    names, found = {}, re.findall(PRINTING, text, re.DOTALL)
+    for code, told in found:
+        if only not in code or any(word in code for word in but):
+            continue
+        exec(code, names)
+        printed = capsys.readouterr().out
+        assert skeleton(printed) == skeleton(told)
+        pairs = zip(re.findall(NUMBER, printed), re.findall(NUMBER, told), strict=True)
+        for seen, quoted in pairs:
+            near = 0.03 if "." in quoted else 2
+            assert abs(float(seen) - float(quoted)) <= near + 0.05 * abs(float(quoted)), told
+    return names
+
+
+NUMBER = r"-?\d+(?:\.\d*)?"
+PRINTING = r"```python\n(.*?)```\n(?:\nprints\n\n```\n(.*?)```\n)?"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of averages of closed forms
+def test_truth(page, capsys):
+    names = run_and_compare(page("truth"), capsys)
+    assert names["model"].atom_weights_[0] < 0.5
+    with pytest.raises(AssertionError):  # the negative twin
+        run_and_compare("```python\nprint(1.0)\n```\n\nprints\n\n```\n1.2\n```\n", capsys)
+
+
+@pytest.mark.slow
+def test_other_names(page, capsys):
+    names = run_and_compare(page("you_call_it"), capsys, but=SHARED)
+    assert np.allclose(names["studies"].means_[0, 0], names["best"][0], atol=1e-3)
+
+
+SHARED = ("woba.csv", "prostate_z.txt")
+
+
+@pytest.mark.parametrize("file", SHARED)
+def test_other_names_on_real_data(request, folder, page, capsys, file):
+    path = request.config.rootpath.parent / "shared" / "data" / file
+    if not path.exists():
+        pytest.skip(f"needs {file}, which is not part of the repository")
+    shutil.copy(path, folder)
+    names = run_and_compare(page("you_call_it"), capsys, only=file)
+    if file == "woba.csv":
+        totals = {
+            name: float(model.score_observations(names["x"], noise=names["s"]).sum())
+            for name, model in names["models"].items()
+        }
+        assert abs(totals["normal"] - 989.636) < 0.001
+        assert max(totals.values()) < 994.194  # that of the NPMLE
+
+
 @pytest.mark.parametrize("name", ["missing", "certificate", "regression"])
 def test_commands(folder, page, name):
     run_all(commands(page(name)))
