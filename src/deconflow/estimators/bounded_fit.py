@@ -29,7 +29,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
 from deconflow.randomness import RandomState
 from deconflow.truncation import CutMixture
-from deconflow.truth.bounds import Bounds
+from deconflow.truth import Bounds
 from deconflow.xd import posterior_pieces
 
 DRAWS = 1500
