@@ -188,7 +188,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     def known_(self) -> list[str]:
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
-        bounds = as_bounds(getattr(self, "bounds", None), self._names)
+        bounds = as_bounds(self.parameters_.get("bounds"), self._names)
         said = [] if bounds is None else bounds.in_words(self._names)
         return said if self._knowledge is None else said + self._knowledge.in_words()
 

@@ -138,6 +138,13 @@ class Bounds:
         if data.projection is not None:
             return
         w = data.measured() - data.noise.mean().numpy()
+        middle = np.nanmedian(w, axis=0)
+        for d in np.flatnonzero((middle < self.lower) | (middle > self.upper)).tolist():
+            raise ValueError(
+                f"Expected bounds that hold most of the truth; got {self.lower[d]:g} to "
+                f"{self.upper[d]:g} for {names[d]}, whose median less the noise's mean is "
+                f"{middle[d]:g}. Widen them."
+            )
         sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
         over = np.maximum(self.lower - w, w - self.upper)
         far = over > FARTHEST * sd
@@ -148,13 +155,6 @@ class Bounds:
                 f"Expected measurements within {FARTHEST:g} errors of the bounds; got "
                 f"{names[d]} = {w[row, d]:.6g} +- {sd[row, d]:.3g} in row {row}, beyond {end:g} "
                 f"({int(far.any(1).sum())} such rows). Widen the bounds, or drop these rows."
-            )
-        middle = np.nanmedian(w, axis=0)
-        for d in np.flatnonzero((middle < self.lower) | (middle > self.upper)).tolist():
-            raise ValueError(
-                f"Expected bounds that hold most of the truth; got {self.lower[d]:g} to "
-                f"{self.upper[d]:g} for {names[d]}, whose median less the noise's mean is "
-                f"{middle[d]:g}. Widen them."
             )
 
 
