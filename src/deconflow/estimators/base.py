@@ -590,6 +590,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_seed(random_state)
         data = None
         if w is not None:
+            self._refuse_covariates("a regression with refits to w")
             data = self._observe(w, noise, projection, sample_weight).with_weight()
         elif any(each is not None for each in (noise, projection, sample_weight)):
             raise ValueError("Expected w beside noise, projection or sample_weight; got none.")

@@ -133,8 +133,13 @@ class Bounds:
             said.append(f"The true {names[d]} is {where}.")
         return said
 
-    def check_rows(self, data: Observations, names: list[str]) -> None:
-        """Raise for measurements that lie beyond a bound by far more than their errors."""
+    def check_rows(
+        self, data: Observations, names: list[str], *, background: bool = False
+    ) -> None:
+        """Raise for measurements that lie beyond a bound by far more than their errors.
+
+        With a background these are its rows.
+        """
         if data.projection is not None:
             return
         w = data.measured() - data.noise.mean().numpy()
@@ -145,6 +150,8 @@ class Bounds:
                 f"{self.upper[d]:g} for {names[d]}, whose median less the noise's mean is "
                 f"{middle[d]:g}. Widen them."
             )
+        if background:
+            return
         sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
         over = np.maximum(self.lower - w, w - self.upper)
         far = over > FARTHEST * sd
@@ -178,7 +185,10 @@ def as_bounds(bounds: Any, names: list[str]) -> Bounds | None:
         return None
     dim = len(names)
     lower, upper = np.full(dim, -np.inf), np.full(dim, np.inf)
-    for d, pair in _by_column(bounds, names):
+    pairs = _by_column(bounds, names)
+    if len({d for d, _ in pairs}) < len(pairs):
+        raise ValueError(f"Expected bounds of each column once; got {bounds!r}.")
+    for d, pair in pairs:
         lower[d], upper[d] = _pair(pair, bounds)
     found = Bounds(lower, upper)
     return found if len(found.columns) else None
@@ -187,8 +197,9 @@ def as_bounds(bounds: Any, names: list[str]) -> Bounds | None:
 def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
     dim = len(names)
     if isinstance(bounds, dict):
-        return [(_column(key, names), pair) for key, pair in bounds.items()]
-    if not isinstance(bounds, list | tuple | np.ndarray):
+        found = [(_column(key, names), pair) for key, pair in bounds.items()]
+        return [(d, pair) for d, pair in found if pair is not None]
+    if not isinstance(bounds, list | tuple | np.ndarray) or getattr(bounds, "ndim", 1) == 0:
         raise ValueError(
             "Expected bounds as a dictionary of pairs (low, high) by column, one pair, or one per "
             f"column; got {bounds!r}."
@@ -206,7 +217,9 @@ def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
 def _column(key: Any, names: list[str]) -> int:
     if isinstance(key, str) and key in names:
         return names.index(key)
-    if isinstance(key, int | np.integer) and 0 <= key < len(names):
+    if isinstance(key, str) and key.isdecimal() and int(key) < len(names):
+        return int(key)  # JSON has no other keys than text
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < len(names):
         return int(key)
     raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")
 
