@@ -29,7 +29,8 @@ MOST_MIRRORS = 9
 WRAPS = 2
 """Between two bounds reflections repeat; so many of them to either side hold all the mass."""
 FARTHEST = 6.0
-"""Errors by which a measurement may lie beyond a bound of its truth."""
+"""Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
+may have long tails."""
 SYMMETRIC = 1e-6
 
 Reflection = tuple[float, float]
@@ -143,8 +144,13 @@ class Bounds:
         if data.projection is not None:
             return
         w = data.measured() - data.noise.mean().numpy()
+        sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
         middle = np.nanmedian(w, axis=0)
-        for d in np.flatnonzero((middle < self.lower) | (middle > self.upper)).tolist():
+        # Chance moves the median, and so does skewness, which is no more than one error.
+        unsure = FARTHEST * 1.25 * np.nanstd(w, axis=0) / np.sqrt((~np.isnan(w)).sum(0))
+        unsure = unsure if _symmetric(data.noise) else unsure + np.median(sd, axis=0)
+        beyond = (middle < self.lower - unsure) | (middle > self.upper + unsure)
+        for d in np.flatnonzero(beyond).tolist():
             raise ValueError(
                 f"Expected bounds that hold most of the truth; got {self.lower[d]:g} to "
                 f"{self.upper[d]:g} for {names[d]}, whose median less the noise's mean is "
@@ -152,14 +158,14 @@ class Bounds:
             )
         if background:
             return
-        sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
+        farthest = FARTHEST if isinstance(data.noise, GaussianNoise) else 10 * FARTHEST
         over = np.maximum(self.lower - w, w - self.upper)
-        far = over > FARTHEST * sd
+        far = over > farthest * sd
         if far.any():
             row, d = (int(i) for i in np.argwhere(far)[0])
             end = self.lower[d] if w[row, d] < self.lower[d] else self.upper[d]
             raise ValueError(
-                f"Expected measurements within {FARTHEST:g} errors of the bounds; got "
+                f"Expected measurements within {farthest:g} errors of the bounds; got "
                 f"{names[d]} = {w[row, d]:.6g} +- {sd[row, d]:.3g} in row {row}, beyond {end:g} "
                 f"({int(far.any(1).sum())} such rows). Widen the bounds, or drop these rows."
             )
