@@ -260,7 +260,8 @@ def _cells(values: Any) -> NDArray[Any]:
             'parts of several lengths. For errors beside a table say ("noise", table).'
         ) from error
     if isinstance(array, np.ma.MaskedArray):
-        array = array.astype(object).filled(None) if array.mask.any() else array.data
+        masked = np.ma.getmaskarray(array)
+        array = np.where(masked, None, array.data) if masked.any() else array.data
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array
@@ -282,7 +283,7 @@ def _column(name: str, values: NDArray[Any]) -> Column:
     if values.dtype.kind in "biuf":
         numbers = _numbers(values, name)
         spread = numbers.std()
-        if not spread > 0:
+        if not (spread > 0 and numbers.max() > numbers.min()):  # rounding makes spread of one value
             raise ValueError(
                 f"Expected covariates that differ by row; got one value in {name}. Leave it out."
             )
