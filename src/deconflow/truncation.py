@@ -25,6 +25,8 @@ from deconflow.mixtures import GaussianMixture
 POINTS = 64
 """Quasi-random points for the mass of a box in several dimensions."""
 TINY = 1e-300
+FAR = 30.0
+"""Standard deviations beyond which a law's tail is an exponential law."""
 LOG_2PI = float(np.log(2 * np.pi))
 
 Columns = NDArray[np.int64]
@@ -41,10 +43,18 @@ class CutMixture:
         ``(N, K)``: weights of the components after the cut.
     log_mass : array
         ``(N,)``: log of what the box holds of each row's mixture.
+    exact : array or None
+        ``(N, D)``: values that are known, and in the box, of which no cut takes anything.
     """
 
-    def __init__(self, mixture: GaussianMixture, lower: Array, upper: Array) -> None:
-        self.mixture, self.lower, self.upper = mixture, lower, upper
+    def __init__(
+        self,
+        mixture: GaussianMixture,
+        lower: Array,
+        upper: Array,
+        exact: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.mixture, self.lower, self.upper, self.exact = mixture, lower, upper, exact
         self.columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
         self.order = np.r_[self.columns, np.setdiff1d(np.arange(mixture.dim), self.columns)]
         with np.errstate(divide="ignore"):
@@ -100,7 +110,14 @@ class CutMixture:
         size = np.maximum(factor[..., j], TINY)
         with np.errstate(over="ignore"):
             low, high = (self.lower[d] - centre) / size, (self.upper[d] - centre) / size
-        return cut_normal(low, high, y[..., j]), log_between(low, high)
+        return cut_normal(low, high, y[..., j]), self._left(log_between(low, high), d)
+
+    def _left(self, log_shares: Array, d: int) -> Array:
+        """Leave all of values that are known."""
+        if self.exact is None:
+            return log_shares
+        known = self.exact[:, d].reshape(-1, *[1] * (log_shares.ndim - 1))
+        return np.where(known, 0.0, log_shares)
 
     def _log_masses(self) -> Array:
         """Log of what the box holds of each component, ``(N, K)``."""
@@ -113,7 +130,7 @@ class CutMixture:
         sd = np.sqrt(np.maximum(self.mixture.covariances[..., d, d], TINY))
         with np.errstate(over="ignore"):
             ends = [(end[d] - self.mixture.means[..., d]) / sd for end in (self.lower, self.upper)]
-        return log_between(*ends)
+        return self._left(log_between(*ends), d)
 
     def _by_points(self) -> Array:
         factors, means = self._factors()[..., None, :, :], self.mixture.means[..., None, :]
@@ -150,6 +167,12 @@ def cut_normal(low: Array, high: Array, u: Array) -> Array:
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     a, b = ndtr(low), ndtr(high)
     y = ndtri(np.clip(a + u * (b - a), TINY, 1 - 1e-16))
+    far = high < -FAR  # below what ndtr holds the law of y^2 is exponential, but for 1 / y^2
+    end = np.where(far, np.maximum(high, -1e150), -1.0)
+    with np.errstate(over="ignore", under="ignore"):
+        gone = -np.expm1(0.5 * (np.square(end) - np.square(np.maximum(low, -1e150))))
+        tail = -np.sqrt(np.square(end) - 2 * np.log1p(-np.clip(u, 0.0, 1 - 1e-16) * gone))
+    y = np.where(far, tail, y)
     y = np.clip(y, np.maximum(low, -1e150), np.minimum(high, 1e150))
     return np.where(flip, -y, y)
 
@@ -164,9 +187,9 @@ def _cut_moments(mean: Array, sd: Array, low: float, high: float) -> tuple[Array
         pull = np.where(np.isfinite(a), a * at_a, 0.0) - np.where(np.isfinite(b), b * at_b, 0.0)
         left = np.clip(1.0 + pull - np.square(shift), 0.0, 1.0)
         # Far out in a tail an exponential law is left, whose mean the difference would lose.
-        far = a > 30
+        far = a > FAR
         shift = np.where(far, a + 1 / np.where(far, a, 1.0), shift)
-        under = b < -30
+        under = b < -FAR
         shift = np.where(under, b + 1 / np.where(under, b, -1.0), shift)
         left = np.where(far, 1 / np.square(np.where(far, a, 1.0)), left)
         left = np.where(under, 1 / np.square(np.where(under, b, 1.0)), left)

@@ -158,11 +158,11 @@ def test_draws_scatter_about_the_density_and_cover_it(line):
 
 
 BAD = {
-    "bounds are no pair": ({"bounds": 3}, "Expected bounds as a pair"),
+    "bounds are no pair": ({"bounds": 3}, "one pair, or one per column; got 3"),
     "bounds turned": ({"bounds": (2, 1)}, "low below high"),
     "bounds of text": (
         {"bounds": ("a", None)},
-        "Expected bounds as a pair|finite numbers in bounds",
+        "Expected bounds as pairs .* of numbers|as a pair",
     ),
     "bounds beside the data": ({"bounds": (50, None)}, "hold most of the truth"),
     "bounds for two": ({"bounds": [(0, None), (0, None)]}, "for each of 1 columns"),
@@ -267,7 +267,7 @@ def test_a_bound_ends_nothing_on_the_other_side():
 def test_rows_that_contradict_the_bounds_are_told():
     rng = np.random.default_rng(4)
     w = np.r_[rng.exponential(size=(300, 1)), -5 + 0.1 * rng.normal(size=(200, 1))]
-    with pytest.warns(UserWarning, match=r"0\.4 of the rows are left out.*Check the noise and the"):
+    with pytest.raises(ValueError, match=r"row 300, beyond 0 \(200 such rows\). Widen the bounds"):
         LogSplineDeconvolver(bounds=(0, None)).fit(w, noise=0.05)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from deconflow.densities.base import Density
-from deconflow.truth.bounds import Bounds
+from deconflow.truth import Bounds
 
 
 class Folded(Density):

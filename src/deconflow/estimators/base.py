@@ -188,7 +188,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     def known_(self) -> list[str]:
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
-        bounds = as_bounds(getattr(self, "bounds", None), self._names)
+        bounds = as_bounds(self.parameters_.get("bounds"), self._names)
         said = [] if bounds is None else bounds.in_words(self._names)
         return said if self._knowledge is None else said + self._knowledge.in_words()
 
@@ -590,6 +590,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         check_seed(random_state)
         data = None
         if w is not None:
+            self._refuse_covariates("a regression with refits to w")
             data = self._observe(w, noise, projection, sample_weight).with_weight()
         elif any(each is not None for each in (noise, projection, sample_weight)):
             raise ValueError("Expected w beside noise, projection or sample_weight; got none.")

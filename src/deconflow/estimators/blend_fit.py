@@ -116,7 +116,9 @@ class BlendFit(FittedDensity):
             apart = each.mean - mean
             spread = each.covariance + apart[:, :, None] * apart[:, None]
             covariance += r[c, :, None, None] * spread
-        size = 1 / sum(np.square(r[c]) / each.effective_sample_size for c, each in enumerate(found))
+        lost = sum(np.square(r[c]) / each.effective_sample_size for c, each in enumerate(found))
+        with np.errstate(divide="ignore"):  # infinite where all parts are exact
+            size = 1 / np.asarray(lost)
         return WeightedPosterior(samples, mean, covariance, size, self.names)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
@@ -142,6 +144,7 @@ class BlendFit(FittedDensity):
     def _shared_out(self, estimates: list[Estimate]) -> tuple[Array, Array]:
         """Log densities ``(N,)`` of the average, and each part's share ``(C, N)`` in a row."""
         each = np.stack([estimate.log_p for estimate in estimates])
-        each = each + np.log(self.shares)[:, None]
+        with np.errstate(divide="ignore"):
+            each = each + np.log(self.shares)[:, None]
         total = np.asarray(logsumexp(each, axis=0), dtype=np.float64)
         return total, np.exp(each - total)

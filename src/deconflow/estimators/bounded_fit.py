@@ -29,7 +29,7 @@ from deconflow.observations import Observations
 from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
 from deconflow.randomness import RandomState
 from deconflow.truncation import CutMixture
-from deconflow.truth.bounds import Bounds
+from deconflow.truth import Bounds
 from deconflow.xd import posterior_pieces
 
 DRAWS = 1500
@@ -159,12 +159,26 @@ class BoundedFit(FittedDensity):
 
     def _cut(self, data: Observations) -> Iterator[tuple[NDArray[np.int64], CutMixture]]:
         """Walk through the rows' posteriors, cut to the bounds."""
+        known = self._known(data)
         with clear_errors():
             for rows, piece in posterior_pieces(self.images.mixture, data, self.threads):
                 step = rows_at_once(max(80 * piece.n_components, DRAWS) * self.dim**2)
                 for lo in range(0, len(rows), step):
                     some = slice(lo, lo + step)
-                    yield rows[some], CutMixture(piece[some], self.bounds.lower, self.bounds.upper)
+                    cut = CutMixture(
+                        piece[some], self.bounds.lower, self.bounds.upper,
+                        None if known is None else known[rows[some]],
+                    )  # fmt: skip
+                    yield rows[some], cut
+
+
+    def _known(self, data: Observations) -> NDArray[np.bool_] | None:
+        """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""
+        if data.projection is not None or not (exact := data.noise.variance() == 0).any():
+            return None
+        w = data.measured()
+        inside = (w >= self.bounds.lower) & (w <= self.bounds.upper)
+        return np.asarray(exact.numpy() & inside)
 
 
 def _reflections(mixture: GaussianMixture, bounds: Bounds) -> GaussianMixture:

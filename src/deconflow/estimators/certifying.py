@@ -53,7 +53,7 @@ def _of_fitted_rows(model: Any, data: Observations) -> Certificate:
 
 def _posterior_size(model: Any, data: Observations) -> tuple[float, float] | None:
     """Median effective sample size of posteriors, and the share that is low; None if exact."""
-    sizes = model.density_.posterior(data, n_samples=10).effective_sample_size
+    sizes = model.density_.posterior(data).effective_sample_size
     if np.isinf(sizes).all():
         return None
     return float(np.median(sizes)), float(np.mean(sizes < LOW_SIZE))

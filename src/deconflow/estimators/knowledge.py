@@ -19,6 +19,7 @@ from deconflow._types import Array
 from deconflow.auto import stack
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.bounded_fit import folded
+from deconflow.estimators.changed_posteriors import PartedPosterior
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.given_fit import MOST_KEPT, GivenFit, JointFit, with_covariates
 from deconflow.estimators.mixture_fit import MixtureFit
@@ -101,9 +102,9 @@ class Knowledge:
         """Check what an estimator was told; None if that is nothing."""
         names = model._names
         bounds = as_bounds(getattr(model, "bounds", None), names)
-        if bounds is not None:
-            bounds.check_rows(data, names)
         takes_parts = model._takes_parts
+        if bounds is not None:
+            bounds.check_rows(data, names, background=takes_parts and model.background is not None)
         atoms = as_atoms(model.atoms if takes_parts else None, names, bounds)
         background = as_background(model.background if takes_parts else None, data)
         mirrored = None if model._bounds_itself else bounds
@@ -250,17 +251,22 @@ class Knowledge:
         """Return a density to check, and the rows that it is about.
 
         With covariates, what the curves leave of the rows; with a background, rows by how likely
-        they are none.
+        they are none, and so with atoms beside curves.
         """
         answer, rows = self.answering(model._own_density), data
-        if self.background is not None:
-            signal = 1.0 - answer.posterior(data, n_samples=1).probability_of_background  # type: ignore[attr-defined]
+        atoms_apart = len(self.atoms) > 0 and self.curves is not None
+        if self.background is not None or atoms_apart:
+            found = answer.posterior(data, n_samples=1)
+            assert isinstance(found, PartedPosterior)
+            signal = 1.0 - found.probability_of_background
+            if atoms_apart:  # they lie elsewhere in every row that is moved
+                signal = signal * (1.0 - found.probability_of_atoms.sum(1))
             weights = torch.from_numpy(row_weights(data) * np.maximum(signal, 1e-6))
             rows = replace(data, weights=weights / weights.mean())
         density = answer.inner if isinstance(answer, PartsFit) else answer
         if isinstance(density, GivenFit):
             rows, density = density.standardised(rows), density.inner
-        if len(self.atoms):
+        if len(self.atoms) and not atoms_apart:
             density = PartsFit(density, self.atoms, self.atom_weights)
         return density, rows
 

@@ -112,6 +112,10 @@ def _describe(model: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _as_json(part) for key, part in value.items()}
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
     if isinstance(value, range | list | tuple):
         return [_as_json(part) for part in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.checks import refuse_extremes
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
@@ -42,6 +43,9 @@ class Column:
         if self.categories is None:
             numbers = _numbers(values, self.name)
             return ((numbers - self.location) / self.scale)[:, None]
+        missing = np.array([_is_missing(each) for each in values], dtype=bool)
+        if missing.any():
+            _refuse_missing(self.name, int(missing.argmax()))
         labels = values.astype(str)
         known = np.array(self.categories)
         unseen = ~np.isin(labels, known)
@@ -98,7 +102,8 @@ class Covariates:
         errors, columns = _varying_errors(data) if with_errors else (), []
         for d in errors:
             logs = _log_errors(data)[:, d]
-            columns.append(Column(f"log error of {names[d]}", logs.mean(), logs.std()))
+            mean, name = np.nanmean(logs), f"log error of {names[d]}"
+            columns.append(Column(name, float(mean), float(np.nanstd(logs))))
         if table is not None:
             columns += [_column(name, values) for name, values in _named(table, len(data), None)]
         return cls(tuple(columns), tuple(errors))
@@ -113,7 +118,8 @@ class Covariates:
             raise ValueError(self._expected("got others" if own else "got more", ""))
         logs = _log_errors(data)[:, list(self.errors)] if self.errors else None
         parts = [] if logs is None else [
-            column.encode(logs[:, j]) for j, column in enumerate(self.columns[: len(self.errors)])
+            column.encode(np.where(np.isnan(logs[:, j]), column.location, logs[:, j]))
+            for j, column in enumerate(self.columns[: len(self.errors)])
         ]  # fmt: skip
         if table is not None:
             named = _named(table, len(data), [column.name for column in own])
@@ -134,8 +140,9 @@ class Covariates:
             )
         table = given
         if not hasattr(table, "columns") and not hasattr(table, "to_frame"):
-            table = np.asarray(given)
-            single = table.ndim == 0 or (table.ndim == 1 and n_rows != len(table))
+            table = _cells(given)
+            several = len(self.columns) > 1
+            single = table.ndim == 0 or (table.ndim == 1 and (several or n_rows != len(table)))
             table = table.reshape(1, -1) if single else table
         rows = 1 if len(table) == 1 else n_rows
         named = _named(table, rows, self.names)
@@ -188,7 +195,7 @@ def _parts(given: Any) -> tuple[bool, Any]:
 
 
 def _log_errors(data: Observations) -> Array:
-    """Logarithms ``(N, M)`` of the rows' errors; the mean of the others where a value misses."""
+    """Logarithms ``(N, M)`` of the rows' errors; NaN where a value misses."""
     sd = data.noise.variance().sqrt().double().numpy()
     sd = np.array(np.broadcast_to(sd, data.w.shape))
     seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
@@ -198,16 +205,13 @@ def _log_errors(data: Observations) -> Array:
             f'Expected positive errors with given="noise", whose logarithm is taken; got 0 in row '
             f"{row}."
         )
-    logs = np.log(np.where(seen, sd, 1.0))
-    for d in range(sd.shape[1]):
-        logs[~seen[:, d], d] = logs[seen[:, d], d].mean()
-    return logs
+    return np.where(seen, np.log(np.where(seen, sd, 1.0)), np.nan)
 
 
 def _varying_errors(data: Observations) -> tuple[int, ...]:
     """Columns whose errors differ by row."""
     logs = _log_errors(data)
-    varying = tuple(int(d) for d in np.flatnonzero(logs.std(0) > 1e-9))
+    varying = tuple(int(d) for d in np.flatnonzero(np.nanstd(logs, axis=0) > 1e-9))
     if not varying:
         raise ValueError(
             'Expected errors that differ by row with given="noise"; got the same for all rows.'
@@ -221,7 +225,7 @@ def _named(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str,
         table = table.to_frame()
     if hasattr(table, "columns"):
         names = [str(name) for name in table.columns]
-        found = {str(column): np.asarray(table[column]) for column in table.columns}
+        found = {str(column): _cells(table[column]) for column in table.columns}
         if wanted is not None and set(wanted) != set(names) and not _made_up(wanted):
             raise ValueError(
                 f"Expected given with the columns {', '.join(wanted)}, as in the fit; "
@@ -230,7 +234,7 @@ def _named(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str,
         if wanted is not None and not _made_up(wanted):
             names = wanted
     else:
-        array = np.asarray(table)
+        array = _cells(table)
         array = array[:, None] if array.ndim == 1 else array
         if array.ndim != 2:
             raise ValueError(f"Expected given of shape (N,) or (N, C); got {array.shape}.")
@@ -244,6 +248,23 @@ def _named(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str,
     if rows != n_rows:
         raise ValueError(f"Expected given with {n_rows} rows, one for each; got {rows}.")
     return [(name, found[name]) for name in names]
+
+
+def _cells(values: Any) -> NDArray[Any]:
+    """Return cells of a table as an array; those that are masked are None."""
+    try:
+        array = np.ma.asarray(values) if hasattr(values, "mask") else np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f"Expected given as a rectangular table of covariates; got {type(values).__name__} of "
+            'parts of several lengths. For errors beside a table say ("noise", table).'
+        ) from error
+    if isinstance(array, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(array)
+        array = np.where(masked, None, array.data) if masked.any() else array.data
+    if array.dtype.kind == "c":
+        raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
+    return array
 
 
 def _made_up(names: list[str]) -> bool:
@@ -262,12 +283,12 @@ def _column(name: str, values: NDArray[Any]) -> Column:
     if values.dtype.kind in "biuf":
         numbers = _numbers(values, name)
         spread = numbers.std()
-        if not spread > 0:
+        if not (spread > 0 and numbers.max() > numbers.min()):  # rounding makes spread of one value
             raise ValueError(
                 f"Expected covariates that differ by row; got one value in {name}. Leave it out."
             )
         return Column(name, float(numbers.mean()), float(spread))
-    missing = np.array([each is None or each != each for each in values])
+    missing = np.array([_is_missing(each) for each in values])
     if missing.any():
         _refuse_missing(name, int(missing.argmax()))
     labels, counts = np.unique(values.astype(str), return_counts=True)
@@ -285,14 +306,28 @@ def _column(name: str, values: NDArray[Any]) -> Column:
     return Column(name, categories=tuple(str(label) for label in labels[order]))
 
 
+def _is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN, or what pandas has for these."""
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:  # pandas.NA is not even unequal to itself
+        return True
+
+
 def _numbers(values: NDArray[Any], name: str) -> Array:
     try:
-        numbers = np.asarray(np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan))
+        numbers = np.array(
+            [np.nan if _is_missing(each) else each for each in values]
+            if values.dtype == object
+            else values,
+            dtype=np.float64,
+        )
     except (ValueError, TypeError) as error:
         raise ValueError(f"Expected numbers in {name} of given; got others.") from error
     bad = ~np.isfinite(numbers)
     if bad.any():
         _refuse_missing(name, int(bad.argmax()))
+    refuse_extremes(f"{name} of given", numbers)
     return numbers
 
 

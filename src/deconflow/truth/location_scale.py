@@ -205,9 +205,9 @@ def _curve(
     w: Array, noise: Array, weights: Array, blocks: list[Array], x: Array, *, by_row: bool
 ) -> Curve:
     """Fit mean and width of one column in turns."""
-    usual = float(np.average(noise, weights=weights)) or float(np.var(w))
+    spread = float(np.average(np.square(w - np.average(w, weights=weights)), weights=weights))
+    usual = float(np.average(noise, weights=weights)) or spread or 1.0
     smallest = NARROWEST * usual
-    spread = float(np.cov(w, aweights=weights))
     variance = np.full(len(w), max(spread - usual, 0.05 * usual, smallest))
     bends = _quadratic(x)
     design = np.column_stack([np.ones(len(w)), *blocks])
@@ -227,7 +227,8 @@ def _penalised_mean(w: Array, precision: Array, design: Array, sizes: list[int])
     pull = design.T @ (precision * w)
     ends = np.cumsum([1, *sizes])
     spread = np.average(np.square(w - np.average(w, weights=precision)), weights=precision)
-    scales = np.full(len(sizes), max(float(spread), 1e-300))
+    spread = max(float(spread), 1e-6 / float(precision.mean()))  # of a constant, too
+    scales = np.full(len(sizes), spread)
     for _ in range(PENALTY_ROUNDS):
         penalty = np.concatenate([[0.0], np.repeat(1 / scales, sizes)])
         inverse = np.linalg.pinv(gram + np.diag(penalty), hermitian=True)
@@ -278,6 +279,11 @@ def _b_splines(knots: Array, values: Array) -> Array:
 def _divided(noise: Noise, width: torch.Tensor) -> Noise:
     """Divide each row's noise by its own widths ``(N, M)``; those of other laws by one for all."""
     if not isinstance(noise, GaussianNoise):
+        if len(width) and not torch.allclose(width, width[:1]):
+            raise ValueError(
+                "Expected Gaussian noise, because the model was fitted with covariates to rows "
+                "with such; got another law. Fit again with rows of that law."
+            )
         return noise.divide(width[0])
     if noise.shared:
         shape = (len(width), *noise.factor.shape[1:])

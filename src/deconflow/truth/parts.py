@@ -56,7 +56,7 @@ def as_atoms(atoms: Any, names: list[str], bounds: Bounds | None) -> Array:
 def _points(atoms: Any, names: list[str]) -> Array:
     dim = len(names)
     if isinstance(atoms, dict):
-        if list(atoms) not in ([names[0]], [0]) or dim > 1:
+        if list(atoms) not in ([names[0]], [0], ["0"]) or dim > 1:
             raise ValueError(
                 f"Expected atoms as whole points of {', '.join(names)}, as "
                 f"{[[0.0] * dim]}; got {atoms!r}."
@@ -64,8 +64,7 @@ def _points(atoms: Any, names: list[str]) -> Array:
                 else f"Expected atoms of {names[0]}; got {atoms!r}."
             )
         atoms = next(iter(atoms.values()))
-    points = as_floats(atoms, "atoms")
-    points = np.atleast_1d(points)
+    points = np.atleast_1d(np.array(as_floats(atoms, "atoms")))
     if points.ndim == 1 and dim == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != dim or not len(points):
@@ -92,7 +91,14 @@ class UniformBackground:
     def of(cls, data: Observations) -> UniformBackground:
         """Take the ends of these rows."""
         w = data.measured()
-        return cls(np.nanmin(w, axis=0), np.nanmax(w, axis=0))
+        low, high = np.nanmin(w, axis=0), np.nanmax(w, axis=0)
+        for d in np.flatnonzero(low == high).tolist():
+            raise ValueError(
+                'Expected values that differ by row in every column of w with background="uniform";'
+                f" got {low[d]:g} alone in column {d}. Leave that column out, or give a density of "
+                "the background."
+            )
+        return cls(low, high)
 
     def __call__(self, data: Observations) -> Array:
         """Log density ``(N,)`` of what was measured of each row."""
