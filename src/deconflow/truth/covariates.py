@@ -111,9 +111,11 @@ class Covariates:
         own = self.columns[len(self.errors) :]
         if (table is None) != (not own):
             raise ValueError(self._expected("got others" if own else "got more", ""))
-        logs = _log_errors(data)[:, list(self.errors)] if self.errors else None
+        own_errors = self.columns[: len(self.errors)]
+        usual = {d: each.location for d, each in zip(self.errors, own_errors, strict=True)}
+        logs = _log_errors(data, usual)[:, list(self.errors)] if self.errors else None
         parts = [] if logs is None else [
-            column.encode(logs[:, j]) for j, column in enumerate(self.columns[: len(self.errors)])
+            column.encode(logs[:, j]) for j, column in enumerate(own_errors)
         ]  # fmt: skip
         if table is not None:
             named = _named(table, len(data), [column.name for column in own])
@@ -187,8 +189,11 @@ def _parts(given: Any) -> tuple[bool, Any]:
     return False, given
 
 
-def _log_errors(data: Observations) -> Array:
-    """Logarithms ``(N, M)`` of the rows' errors; the mean of the others where a value misses."""
+def _log_errors(data: Observations, usual: dict[int, float] | None = None) -> Array:
+    """Logarithms ``(N, M)`` of the rows' errors.
+
+    Where a value misses, the ``usual`` ones of a fit, or the mean of the other rows.
+    """
     sd = data.noise.variance().sqrt().double().numpy()
     sd = np.array(np.broadcast_to(sd, data.w.shape))
     seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
@@ -199,8 +204,9 @@ def _log_errors(data: Observations) -> Array:
             f"{row}."
         )
     logs = np.log(np.where(seen, sd, 1.0))
-    for d in range(sd.shape[1]):
-        logs[~seen[:, d], d] = logs[seen[:, d], d].mean()
+    for d in range(sd.shape[1]) if usual is None else usual:
+        if not seen[:, d].all():
+            logs[~seen[:, d], d] = logs[seen[:, d], d].mean() if usual is None else usual[d]
     return logs
 
 
