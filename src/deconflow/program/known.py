@@ -81,7 +81,8 @@ class Known:
         """Return parameters of an estimator of these columns."""
         found: dict[str, Any] = {}
         if self.bounds is not None:
-            found["bounds"] = parse_bounds(self.bounds, names)
+            ends = parse_bounds(self.bounds, names)
+            found["bounds"] = [ends.get(name) for name in names] if ends else []
         if self.atoms is not None:
             found["atoms"] = parse_atoms(self.atoms, names)
         if self.background is not None:
@@ -100,7 +101,7 @@ def _check_takes(method: str, option: str, flag: str) -> None:
     if method not in able:
         raise ValueError(
             f"Expected no {option} with --method {method}; got one. Use --method "
-            f"{' or '.join(able)}, which take it."
+            f"{', '.join(able[:-1])} or {able[-1]}, which take it."
         )
 
 

@@ -86,7 +86,7 @@ def _found(
 ) -> Any:
     rows = {} if data is None else {"w": data.w, "noise": data.noise}
     if covariates_of(saved.estimator):
-        note("deconflow: note: of a model with covariates no standard errors come from rows")
+        note("deconflow: note: a model with covariates is not refitted: no standard errors")
     elif data is None:
         note("deconflow: note: the table that was fitted is gone; name it for standard errors")
     numbers = [saved.names.index(name) for name in on]
