@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
+from deconflow.estimators.exact_posterior import ExactPosterior, MixedPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.estimators.weighted_fit import WeightedFit
@@ -95,6 +96,9 @@ class BlendFit(FittedDensity):
         evidence = [part.log_marginal(data, POINTS, int(seeds[0])) for part in self.parts]
         _, r = self._shared_out(evidence)
         found = [part.posterior(data, n_samples, n_proposals, int(seeds[1])) for part in self.parts]
+        exact = [each for each in found if isinstance(each, ExactPosterior)]
+        if len(exact) == len(found):
+            return MixedPosterior(exact, r)
         edges = np.cumsum(r, axis=0).T[:, None]
         owner = (edges[..., :-1] < rng.uniform(size=(len(data), n_samples, 1))).sum(2)
         samples = np.empty((len(data), n_samples, self.dim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,9 @@ from deconflow.mixtures import GaussianMixture, stack
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import posterior_pieces
+
+ROWS_AT_ONCE = 1000
+"""Rows whose mixtures are put together at a time."""
 
 
 class ExactPosterior(Posterior):
@@ -132,3 +135,49 @@ class ExactPosterior(Posterior):
             for answer, part in zip(whole, parts, strict=True):
                 answer[rows] = part
         return whole
+
+
+class MixedPosterior(ExactPosterior):
+    """An average of posteriors in closed form, by shares of their own for every row.
+
+    Parameters
+    ----------
+    parts
+        Posteriors of the same rows.
+    shares
+        ``(C, N)``: of each part in each row.
+    """
+
+    def __init__(self, parts: Sequence[ExactPosterior], shares: Array) -> None:
+        first = parts[0]
+        self._parts, self._shares = list(parts), shares
+        self._data, self.names, self._columns = first._data, first.names, first._columns
+        self._mean, self._covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
+
+    def __getitem__(self, rows: Any) -> MixedPosterior:
+        chosen = self._chosen(rows)
+        return MixedPosterior([part[chosen] for part in self._parts], self._shares[:, chosen])
+
+    def marginal(self, columns: Any) -> MixedPosterior:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        return MixedPosterior([part.marginal(keep) for part in self._parts], self._shares)
+
+    def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+        for first in range(0, max(1, len(self._data)), ROWS_AT_ONCE):
+            rows = np.arange(first, min(first + ROWS_AT_ONCE, len(self._data)))
+            each = [part[rows].mixture for part in self._parts]
+            yield (
+                rows,
+                GaussianMixture(
+                    np.concatenate(
+                        [
+                            share[:, None] * mixture.weights
+                            for share, mixture in zip(self._shares[:, rows], each, strict=True)
+                        ],
+                        1,
+                    ),
+                    np.concatenate([mixture.means for mixture in each], 1),
+                    np.concatenate([mixture.covariances for mixture in each], 1),
+                ),
+            )
