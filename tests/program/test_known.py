@@ -265,7 +265,8 @@ def test_whole_numbers_as_words(tmp_path, monkeypatch):
         assert succeed("denoise", "m", "ones.csv", "-o", output, "-q").startswith("60 rows;")
 
 
-FIT = ("fit", "t.csv", "-c", "x", "-o", "bad", *ONE)
+OTHER = ("fit", "t.csv", "-c", "x", "-o", "bad")
+FIT = (*OTHER, *ONE)
 BAD = {
     (*FIT, "--given", "aeg"): "Expected the column 'aeg' in t.csv; got a table with x, y, x_err, "
     "y_err, age, kind. Did you mean 'age'?",
@@ -290,9 +291,9 @@ BAD = {
     (*FIT, "--atoms", "-20", "--bounds", "x=-9:"): "Expected atoms within the bounds of the truth; "
     "got [-20.0]. Move the bounds, or leave that atom out.",
     (*FIT, "--background", "flat"): "Expected --background uniform; got 'flat'.",
-    (*FIT, "-m", "flow", "--atoms", "0"): "Expected no --atoms with --method flow; got one. Use "
+    (*OTHER, "-m", "flow", "--atoms", "0"): "Expected no --atoms with --method flow; got one. Use "
     "--method auto, xd, bayes or spline, which take it.",
-    (*FIT, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
+    (*OTHER, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
     "--method auto, xd, bayes or flow, which take it.",
     ("sample", "columns", "-o", "s.csv", "--given", "age=1"): "Expected --given with values of "
     "age, kind; got none of kind. Name all of them.",
@@ -300,8 +301,7 @@ BAD = {
     "for each of age, kind; got 'b=1'.",
     ("sample", "columns", "-o", "s.csv", "--given", "age=a,kind=red"): "Expected a number for age "
     "in --given; got 'a'.",
-    ("sample", "columns", "-o", "s.csv", "--given", "age=1,kind=pink"): "Expected kind among red, "
-    "blue, as in the fit; got 'pink'",
+    ("sample", "columns", "-o", "s.csv", "--given", "age=1,kind=pink"): "Expected kind among ",
     ("sample", "noise", "-o", "s.csv", "--given", "error of x=0,error of y=1,kind=red"): "Expected "
     "a number above 0 for error of x in --given; got '0'.",
     ("sample", "parts", "-o", "s.csv", "--given", "age=1"): "Expected no --given, because the "
@@ -315,13 +315,10 @@ BAD = {
 
 @pytest.mark.parametrize("command", BAD, ids=" ".join)
 def test_bad_input_ends_in_one_line(folder, command):
-    if "-m" in command:
-        command = [each for each in command if each not in ("--set", "n_components=1", *ONE_FIT)]
-    wanted = next(line for key, line in BAD.items() if set(command) <= set(key))
     result = run(*command)
     assert result.exit_code == 2
     line = result.output.strip().splitlines()[-1]
-    assert line.startswith(f"deconflow: {wanted}") or ("among" in wanted and "among" in line)
+    assert line.startswith(f"deconflow: {BAD[command]}")
     assert not (folder / "bad").exists()
 
 

@@ -92,7 +92,7 @@ class ModelFolder:
         """Names of the dimensions."""
         if self.columns is not None:
             return self.columns.names
-        given = self.description.get("feature_names_in")
+        given = self.description.get("feature_names_in") or self.description.get("column_names")
         return tuple(given or (f"v{d}" for d in range(self.description["n_features_in"])))
 
     @property
