@@ -128,7 +128,7 @@ class ModelFolder:
 
     def known(self) -> list[str]:
         """Say what was known of the truth, and what became of it."""
-        if self.columns is None:
+        if not self.about:  # saved from Python
             return list(self.estimator.known_)
         return list(self.about.get("known", []))
 
