@@ -172,9 +172,9 @@ def _dependence_caution(finding: Finding) -> str:
     what = "spread" if finding.numbers.get("spread") else "place"
     more = "grows" if finding.numbers["z"] > 0 else "falls"
     return (
-        f"the {what} of {_listed(finding)} {more} with the size of its error, though every method "
-        "here takes the truth to be independent of it. Fit rows of similar errors by themselves, "
-        "or take the logarithm of the error as one more, exact column and condition on it"
+        f"the {what} of {_listed(finding)} {more} with the size of its error, though the fit takes "
+        'the truth to be independent of it. Fit again with given="noise", so that the truth may '
+        "depend on its error, or fit rows of similar errors by themselves"
     )
 
 
@@ -193,7 +193,7 @@ def _edges_caution(finding: Finding) -> str:
         f"the values of {_listed(finding)} end at {finding.numbers['edge']:.4g}, where the model "
         f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off, "
         "and the answer is that of the rows which are left. Use a complete sample; or, if the "
-        "truth itself ends there, know that the density spills over"
+        "truth itself ends by nature, say where by bounds= and fit again"
     )
 
 
@@ -201,7 +201,8 @@ def _outliers_caution(finding: Finding) -> str:
     return (
         f"about {finding.numbers['share']:.1%} of the rows are spread evenly, far from all others: "
         "they look like outliers, and the answer takes them for truth. See `deconflow score`, "
-        "which rows these are, and leave out what is junk"
+        "which rows these are, and leave out what is junk; or fit again with "
+        'background="uniform"'
     )
 
 

@@ -233,9 +233,8 @@ class Knowledge:
         if self.covariates is None:
             return density
         if self.joint:
-            density = BlendFit(
-                [1 - self.joint_share, self.joint_share], [density, self._joint_fit(own)]
-            )
+            joint, share = self._joint_fit(own), self.joint_share
+            density = joint if share >= 1 else BlendFit([1 - share, share], [density, joint])
         return GivenFit(density, self.curves, self.kept)
 
     def _joint_fit(self, own: FittedDensity) -> JointFit:

@@ -10,6 +10,7 @@ import typer
 
 from deconflow.files import replacing
 from deconflow.model_files import SELF_TEST, add_text
+from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, OptionalTable, Quiet, Seed
@@ -42,6 +43,7 @@ def check(
         if output is not None and output.suffix.lower() != ".json":
             raise ValueError(f"Expected a file that ends in .json; got {output.name}.")
         saved = load(model)
+        refuse_covariates(saved.estimator, "a self-test")
         rows = measured_rows(saved, table)
         if rows is None:
             raise ValueError("Expected the table that was fitted; got none at its place. Name it.")

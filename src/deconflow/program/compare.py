@@ -11,6 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.program.known import Atoms, Background, Bounds, Given, Known
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator
 from deconflow.program.options import (
@@ -27,7 +28,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.tables import Measurements, split_list
+from deconflow.tables import Measurements, as_argument, split_list
 
 SHOWN_BIAS = 5e-5
 
@@ -46,6 +47,10 @@ def compare(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     groups: Groups = None,
+    given: Given = None,
+    bounds: Bounds = None,
+    atoms: Atoms = None,
+    background: Background = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -55,10 +60,20 @@ def compare(
     """
     with one_line_errors():
         names = _checked_methods(methods)
-        _, rows = read_table(table, columns, errors, cov, corr, noise, df, missing, groups)
-        estimates = {
-            name: _held_out(name, rows, held_out, seed, progress=not quiet) for name in names
-        }
+        known = Known(given, bounds, atoms, background)
+        for name in names:
+            known.check_method(name)
+        found, rows = read_table(
+            table, columns, errors, cov, corr, noise, df, missing, groups, known
+        )
+        parts = _split(rows, held_out, seed)
+        estimates = {}
+        for name in names:
+            model = make_estimator(
+                name, len(parts[0]), (), known.parameters(found.names),
+                random_state=seed, verbose=not quiet,
+            )  # fmt: skip
+            estimates[name] = _held_out(name, model.name_columns(found.names), rows, *parts)
         scores = {name: each.log_p for name, each in estimates.items()}
         say(*verdict(scores), *about_errors(estimates))
 
@@ -101,18 +116,20 @@ def _checked_methods(methods: str) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-def _held_out(name: str, rows: Measurements, share: float, seed: int, *, progress: bool) -> Any:
+def _held_out(
+    name: str, model: Any, rows: Measurements, train: NDArray[Any], test: NDArray[Any]
+) -> Any:
+    """Fit some rows, and estimate the log density of others."""
     assert rows.noise is not None
-    train, test = _split(rows, share, seed)
-    if len(train) < 2:
-        raise ValueError(f"Expected enough rows to hold some out; got {len(rows.w)}.")
     noise = rows.noise.bind(len(rows.w))
-    model = make_estimator(name, len(train), random_state=seed, verbose=progress)
+    given = [
+        as_argument(None if rows.given is None else rows.given.part(part)) for part in (train, test)
+    ]
     start = time.perf_counter()
     groups = None if rows.groups is None else rows.groups[train]
-    model.fit(rows.w[train], noise=noise[train], groups=groups)
+    model.fit(rows.w[train], noise=noise[train], groups=groups, given=given[0])
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
-    return model.estimate_observations(rows.w[test], noise=noise[test])
+    return model.estimate_observations(rows.w[test], noise=noise[test], given=given[1])
 
 
 def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -124,7 +141,9 @@ def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], N
     n_test = max(1, round(share * len(order)))
     data = Observations.from_arrays(rows.w, rows.noise, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
-    if codes is None:
-        return order[n_test:], order[:n_test]
-    held = hold_out(codes, order, n_test)[order]
+    held = np.arange(len(order)) < n_test
+    if codes is not None:
+        held = hold_out(codes, order, n_test)[order]
+    if (~held).sum() < 2:
+        raise ValueError(f"Expected enough rows to hold some out; got {len(rows.w)}.")
     return order[~held], order[held]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,17 +10,19 @@ import typer
 
 from deconflow._types import Array
 from deconflow.program.denoise import PosteriorColumns, parse_shares
+from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
 from deconflow.program.streaming import (
+    Compute,
     NewColumn,
     append_columns,
     open_for,
     report_counts,
     units_of,
 )
-from deconflow.tables import RowReader, Source, split_list
+from deconflow.tables import GivenValues, RowReader, Source, as_argument, split_list
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
@@ -53,6 +54,8 @@ def condition(
     with one_line_errors():
         saved = load(model)
         known = _known(saved, split_list(given, saved.names))
+        if not saved.takes_missing_values:
+            refuse_covariates(saved.estimator, "predictions by a method that needs whole rows")
         source = open_for(table, output)
         reader, columns, compute = (
             _density(saved, source, known)
@@ -66,7 +69,7 @@ def condition(
         say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
-Plan = tuple[RowReader, list[NewColumn], Callable[[Array, "Noise"], Array]]
+Plan = tuple[RowReader, list[NewColumn], Compute]
 
 
 def _prediction(
@@ -101,18 +104,18 @@ class ConditionalDensity:
     estimator: Any
     known: list[int]
 
-    def __call__(self, w: Array, noise: Noise) -> Array:
+    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
         """Compute it for rows, ``(n, 1)``; NaN where nothing is known."""
         part = np.full_like(w, np.nan)
         part[:, self.known] = w[:, self.known]
         some = ~np.isnan(part).all(axis=1)
         answer = np.full(len(w), np.nan)
         if some.any():
-            answer[some] = self._score(w[some], noise[some]) - self._score(part[some], noise[some])
+            covariates = as_argument(None if given is None else given.part(some))
+            known = {"noise": noise[some], "given": covariates}
+            whole = self.estimator.score_observations(w[some], **known)
+            answer[some] = whole - self.estimator.score_observations(part[some], **known)
         return answer[:, None]
-
-    def _score(self, w: Array, noise: Noise) -> Array:
-        return self.estimator.score_observations(w, noise=noise)
 
 
 def _known(saved: ModelFolder, given: list[str]) -> list[str]:

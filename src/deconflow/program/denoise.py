@@ -22,7 +22,7 @@ from deconflow.program.streaming import (
     report_counts,
     units_of,
 )
-from deconflow.tables import split_list
+from deconflow.tables import GivenValues, as_argument, split_list
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
@@ -130,6 +130,9 @@ class PosteriorColumns:
         self._dims = [self.names.index(name) for name in wanted]
         self._pairs = list(itertools.combinations(self._dims, 2)) if self.correlations else []
         self._exact = self.estimator.density_.exact(gaussian_noise=self.law == "gaussian")
+        known = self.estimator._knowledge if self.targets is None else None
+        self._atoms = () if known is None else known.atoms
+        self._background = known is not None and known.background is not None
         shares = self.shares or self.signs or self.ranges
         fewest = DRAWS_FOR_SHARES if shares else USUAL_DRAWS
         self._n_samples = max(fewest, self.samples)
@@ -151,6 +154,7 @@ class PosteriorColumns:
         for asked in self.ranges:
             words = asked.ending.replace("_", " ")
             found.append(NewColumn(asked.column, f"posterior probability of {asked.name} {words}"))
+        found += self._of_parts()
         draws = {f"sample_{k}": f"posterior draw {k}" for k in range(1, self.samples + 1)}
         found += self._of_each(draws)
         words = "number of exact draws that the posterior is worth"
@@ -165,22 +169,44 @@ class PosteriorColumns:
             for name in wanted
         ]
 
-    def __call__(self, w: Array, noise: Noise) -> Array:
+    def _of_parts(self) -> list[NewColumn]:
+        """Columns of the probabilities of atoms and background, in this order."""
+        found = []
+        for name, atom in zip(self._atom_names(), self._atoms, strict=True):
+            place = ", ".join(f"{value:g}" for value in atom)
+            found.append(NewColumn(name, f"probability that the truth is exactly {place}"))
+        if self._background:
+            found.append(NewColumn("prob_background", "probability that the row is background"))
+        return found
+
+    def _atom_names(self) -> list[str]:
+        """Name columns of atoms, as ``prob_x_at_0``; in all digits if these tell them apart."""
+        for form in ("g", ".17g"):
+            names = [
+                "prob_"
+                + "_".join(f"{n}_at_{v:{form}}" for n, v in zip(self.names, atom, strict=True))
+                for atom in self._atoms
+            ]
+            if len(set(names)) == len(names):
+                break
+        return names
+
+    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
         seed = next(self._seeds)
-        answer = self._posterior(w, noise, seed)
+        answer = self._posterior(w, noise, as_argument(given), seed)
         quantiles = answer.quantile(self.shares) if self.shares else ()
         parts = [answer.mean, answer.sd, *quantiles]
         columns = [part if self.given else part[:, self._dims] for part in parts]
         return np.concatenate(columns + self._extra(answer, seed), axis=1)
 
-    def _posterior(self, w: Array, noise: Noise, seed: int) -> Any:
+    def _posterior(self, w: Array, noise: Noise, covariates: Any, seed: int) -> Any:
         """Posterior of all dimensions; of the targets only if some dimensions are given."""
         draws = {"n_samples": self._n_samples, "random_state": seed}
         if self.given:
             return self.estimator.condition(w, self.given, noise=noise, **draws)
         return self.estimator.posterior(
-            w, noise=noise, n_proposals=max(1000, self._n_samples), **draws
+            w, noise=noise, given=covariates, n_proposals=max(1000, self._n_samples), **draws
         )
 
     def _extra(self, answer: Any, seed: int) -> list[Array]:
@@ -193,6 +219,10 @@ class PosteriorColumns:
         for asked in self.ranges:
             value = answer.marginal(self.names.index(asked.name))
             columns.append(value.probability(asked.lower, asked.upper))
+        if len(self._atoms):
+            columns.append(answer.probability_of_atoms)
+        if self._background:
+            columns.append(answer.probability_of_background[:, None])
         if self.samples:
             drawn = answer.sample(self.samples, random_state=seed)[:, :, self._dims]
             columns.append(drawn.reshape(len(drawn), -1))

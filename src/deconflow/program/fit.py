@@ -16,7 +16,8 @@ import typer
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
-from deconflow.program.messages import note, one_line_errors, say
+from deconflow.program.known import Atoms, Background, Bounds, Given, Known
+from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.options import (
@@ -65,6 +66,10 @@ def fit(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     groups: Groups = None,
+    given: Given = None,
+    bounds: Bounds = None,
+    atoms: Atoms = None,
+    background: Background = None,
     settings: Settings = None,
     quick: Quick = False,
     seed: Seed = 0,
@@ -78,11 +83,15 @@ def fit(
     resumable = method in METHODS and METHODS[method].resumable
     with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
         said = settings_of(method, settings, quick=quick)
+        known = Known(given, bounds, atoms, background)
+        known.check_method(method)
         check_writable(output)
-        found, rows = read_table(table, columns, errors, cov, corr, noise, df, missing, groups)
+        found, rows = read_table(
+            table, columns, errors, cov, corr, noise, df, missing, groups, known
+        )
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(
-                method, len(rows.w), said,
+                method, len(rows.w), said, known.parameters(found.names),
                 random_state=seed, verbose=not quiet, checkpoint=checkpoint,
             )  # fmt: skip
             model.name_columns(found.names)
@@ -92,7 +101,8 @@ def fit(
             certificate = _certificate(model, rows)
             about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
             save(model, output, found, about | {"certificate": certificate.as_dict()})
-        say(*f"{model.describe()}\n{certificate.in_words()}".splitlines())
+        words = as_options(certificate.in_words())
+        say(model.describe(), *model.known_, *words.splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
 
 
@@ -103,7 +113,7 @@ def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
 
     with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        model.fit(rows.w, noise=rows.noise, groups=rows.groups)
+        model.fit(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
     return round(time.perf_counter() - start, 1)
 
 
@@ -120,7 +130,7 @@ def _certificate(model: Any, rows: Measurements) -> Certificate:
     own = getattr(model, "certificate_", None)
     if own is not None:
         return own
-    return model.certify(rows.w, noise=rows.noise, groups=rows.groups)
+    return model.certify(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
 
 
 def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
@@ -128,6 +138,7 @@ def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dic
     settings = _settings(model)
     return {
         "fitted": model.describe(),
+        "known": model.known_,
         "settings": settings,
         "special_settings": special_settings(model, settings),
         "table": _figures(table, columns, rows),

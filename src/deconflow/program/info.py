@@ -35,4 +35,6 @@ def describe(saved: ModelFolder) -> Iterator[str]:
         yield f"seconds    {saved.about['seconds']:g}"
     for name, value in saved.special_settings().items():
         yield f"setting    {name} = {value}"
+    for line in saved.known():
+        yield f"known      {line}"
     yield from saved.verdict()

@@ -26,8 +26,13 @@ OPTIONS = {
     "noise": "--noise",
     "df": "--df",
     "missing": "--missing",
+    "groups": "--groups",
+    "given": "--given",
+    "bounds": "--bounds",
+    "atoms": "--atoms",
+    "background": "--background",
 }
-"""Arguments of :mod:`deconflow.tables`, and what the program calls them."""
+"""Arguments in Python, and what the program calls them."""
 
 
 def say(*lines: str, table: Path | None = None) -> None:

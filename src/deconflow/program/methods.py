@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +82,11 @@ def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = Fa
 
 
 def make_estimator(
-    method: str, n_rows: int, settings: Sequence[str] = (), **about_the_run: Any
+    method: str,
+    n_rows: int,
+    settings: Sequence[str] = (),
+    known: Mapping[str, Any] | None = None,
+    **about_the_run: Any,
 ) -> Any:
     """Make an unfitted estimator.
 
@@ -94,6 +98,8 @@ def make_estimator(
         Number of rows that will be fitted.
     settings
         ``NAME=VALUE``, as after ``--set``.
+    known
+        Parameters by which options say what is known of the truth.
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
 
@@ -106,19 +112,21 @@ def make_estimator(
 
     chosen = check_method(method)
     cls = ESTIMATORS[chosen.class_name]
-    known = cls().get_params()
+    usual = cls().get_params()
     parameters = dict(chosen.settings)
-    given = _parse(settings, known, method)
+    given = _parse(settings, usual, method)
+    for name in (known or {}).keys() & given.keys():
+        raise ValueError(f"Expected {name} once; got --{name} and --set {name}. Leave one out.")
     if "n_components" in parameters and LEFT_TO_AUTO & given.keys():
         parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
-    parameters |= {name: value for name, value in about_the_run.items() if name in known}
+    parameters |= {name: value for name, value in about_the_run.items() if name in usual}
     if given.get("n_average") == 1:
         parameters.pop("average_over", None)  # of no meaning, and not worth a line
-    model = cls(**(parameters | given))
+    model = cls(**(parameters | given | dict(known or {})))
     model._check_parameters()
     return model
 

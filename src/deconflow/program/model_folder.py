@@ -22,6 +22,8 @@ from deconflow.model_files import (
     parse_json,
     read_folder,
 )
+from deconflow.program.known import given_columns
+from deconflow.program.messages import as_options
 from deconflow.program.methods import method_of_class
 from deconflow.tables import STANDARD, Columns, RowReader, Source, find_columns
 
@@ -34,6 +36,7 @@ SAVED_COLUMN = {
 }  # fmt: skip
 SAVED_ABOUT = {
     "fitted?": str,
+    "known?": [str],
     "method?": str,
     "seconds?": float,
     "settings?": {str: str},
@@ -89,7 +92,7 @@ class ModelFolder:
         """Names of the dimensions."""
         if self.columns is not None:
             return self.columns.names
-        given = self.description.get("feature_names_in")
+        given = self.description.get("feature_names_in") or self.description.get("column_names")
         return tuple(given or (f"v{d}" for d in range(self.description["n_features_in"])))
 
     @property
@@ -120,7 +123,14 @@ class ModelFolder:
         """Say what was fitted and how far to trust it; version 0.1 kept sentences, not numbers."""
         if self.certificate is None:
             return list(self.about.get("certificate", []))
-        return [self.about["fitted"], *self.certificate.in_words().splitlines()]
+        words = as_options(self.certificate.in_words())
+        return [self.about["fitted"], *words.splitlines()]
+
+    def known(self) -> list[str]:
+        """Say what was known of the truth, and what became of it."""
+        if not self.about:  # saved from Python
+            return list(self.estimator.known_)
+        return list(self.about.get("known", []))
 
     def special_settings(self) -> dict[str, str]:
         """Parameters of the fit that are not the estimator's defaults."""
@@ -144,9 +154,10 @@ class ModelFolder:
         missing values.
         """
         columns = self.columns or find_columns(source.names, self.names)
+        given = given_columns(self.estimator)
         if only is not None and not self.takes_missing_values:
-            return RowReader(columns.part(only), source)
-        return RowReader(columns, source, only)
+            return RowReader(columns.part(only), source, given=given)
+        return RowReader(columns, source, only, given=given)
 
 
 def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:

@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
+from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.tables import need, open_table, read_rows, split_list, split_part
+from deconflow.tables import (
+    GivenValues,
+    as_argument,
+    need,
+    open_table,
+    read_rows,
+    split_list,
+    split_part,
+)
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
@@ -57,11 +66,13 @@ class Measured:
     noise: Noise
     places: NDArray[np.int64]
     n_rows: int
+    given: GivenValues | None = None
 
     def some(self, count: int, seed: int = 0) -> Measured:
         """Take some rows at random, in their order."""
         rows = np.sort(np.random.default_rng(seed).permutation(len(self.w))[:count])
-        return Measured(self.w[rows], self.noise[rows], self.places[rows], self.n_rows)
+        given = None if self.given is None else self.given.part(rows)
+        return Measured(self.w[rows], self.noise[rows], self.places[rows], self.n_rows, given)
 
     def named(self, rows: list[int]) -> NDArray[np.int64]:
         """Find rows by their numbers in the table."""
@@ -83,7 +94,7 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
     rows = read_rows(saved.reader(open_table(table, typed=False)))
     assert rows.noise is not None
     noise, places = rows.noise.bind(len(rows.w)), np.flatnonzero(rows.usable)
-    return Measured(rows.w, noise, places, len(rows))
+    return Measured(rows.w, noise, places, len(rows), rows.given)
 
 
 def draw(
@@ -137,7 +148,10 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
         )
     places = data.named(rows)
     w, noise = data.w[places], data.noise[places]
-    posterior = saved.estimator.posterior(w, noise=noise, n_samples=300, random_state=seed)
+    given = as_argument(None if data.given is None else data.given.part(places))
+    posterior = saved.estimator.posterior(
+        w, noise=noise, given=given, n_samples=300, random_state=seed
+    )
     others = data.some(SHOWN).w
     return plots.corner_figure(
         np.concatenate([w, others]), samples, names=saved.labels, posterior=posterior,
@@ -149,6 +163,7 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
 def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
     from deconflow import plots
 
+    refuse_covariates(saved.estimator, "a picture of kind diagnostics")
     some = data.some(CHECKED)
     few = some.some(300)
     answer = saved.estimator.posterior(few.w, noise=few.noise, n_samples=10, random_state=seed)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deconflow.program.known import Known
 from deconflow.program.messages import note
 from deconflow.program.options import expand_columns, expand_errors
 from deconflow.tables import (
@@ -13,6 +14,7 @@ from deconflow.tables import (
     Measurements,
     RowReader,
     find_columns,
+    find_given,
     open_table,
     read_rows,
     split_list,
@@ -32,8 +34,10 @@ def read_table(
     df: float,
     missing: list[str] | None = None,
     groups: str | None = None,
+    known: Known | None = None,
 ) -> tuple[Columns, Measurements]:
-    """Find columns and errors, and read all rows."""
+    """Find columns and errors, and read all rows; what is known of the truth is checked first."""
+    known = known or Known()
     source = open_table(table, typed=False)
     names = expand_columns(columns, source.names)
     found = find_columns(
@@ -44,8 +48,11 @@ def read_table(
     )  # fmt: skip
     if groups in found.names:
         raise ValueError(f"Expected --groups as a column that is not measured; got {groups!r}.")
-    rows = read_rows(RowReader(found, source, groups=groups))
-    note(*_describe(found, rows), *_groups(rows, groups))
+    known.parameters(found.names)
+    given = None if known.given is None else find_given(known.given, source, found.names)
+    rows = read_rows(RowReader(found, source, groups=groups, given=given))
+    said = [] if rows.given is None else rows.given.describe()
+    note(*_describe(found, rows), *said, *_groups(rows, groups))
     return found, rows
 
 

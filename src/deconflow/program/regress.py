@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from deconflow.program.known import covariates_of
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
@@ -58,7 +59,7 @@ def regress(
             raise ValueError(
                 f"Expected one column in --on for a curve or a picture; got {', '.join(given)}."
             )
-        data = measured_rows(saved, table)
+        data = None if covariates_of(saved.estimator) else measured_rows(saved, table)
         found = _found(saved, target, given, data, n_refits, seed)
         say(*found.summary().splitlines(), table=output)
         if output is not None:
@@ -84,7 +85,9 @@ def _found(
     saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
 ) -> Any:
     rows = {} if data is None else {"w": data.w, "noise": data.noise}
-    if data is None:
+    if covariates_of(saved.estimator):
+        note("deconflow: note: a model with covariates is not refitted: no standard errors")
+    elif data is None:
         note("deconflow: note: the table that was fitted is gone; name it for standard errors")
     numbers = [saved.names.index(name) for name in on]
     return saved.estimator.regress(

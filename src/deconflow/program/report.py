@@ -74,9 +74,10 @@ def page(saved: ModelFolder, path: Path, data: Measured | None, seed: int = 0) -
 def _trust(saved: ModelFolder) -> list[str]:
     """Sentences of the certificate first, then its figures with what they mean."""
     if saved.certificate is None:
-        kept = saved.verdict() or ["Nothing was kept of the fit."]
+        kept = [*saved.known(), *saved.verdict()] or ["Nothing was kept of the fit."]
         return [paragraph(line) for line in kept]
-    sentences = [saved.about["fitted"], *saved.certificate.sentences()]
+    said = map(as_options, saved.certificate.sentences())
+    sentences = [saved.about["fitted"], *saved.known(), *said]
     answer = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]
     figures = [[name, value, MEANINGS[name]] for name, value in saved.certificate.figures().items()]
     return answer + ([table(["figure", "value", "what it says"], figures)] if figures else [])
@@ -101,7 +102,7 @@ def _data(saved: ModelFolder) -> list[str]:
 def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
     found = []
-    if data is not None:
+    if data is not None and data.given is None:
         title = "If the errors were 20 % smaller or larger"
         found.append(section(title, *_sensitivity(saved, data, seed)))
     if saved.self_test is not None:

@@ -21,7 +21,7 @@ from deconflow.program.streaming import (
     refuse_useless,
     report_counts,
 )
-from deconflow.tables import RowReader
+from deconflow.tables import GivenValues, RowReader, as_argument
 
 if TYPE_CHECKING:
     from deconflow.noise import Noise
@@ -74,10 +74,11 @@ class Mean:
         self.estimator = estimator
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
-    def __call__(self, w: Array, noise: Noise) -> Array:
+    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
         """Log density and p-value of each measurement, ``(n, 2)``."""
-        p = self.estimator.p_values(w, noise=noise)
-        scores = self.estimator.score_observations(w, noise=noise)
+        covariates = as_argument(given)
+        p = self.estimator.p_values(w, noise=noise, given=covariates)
+        scores = self.estimator.score_observations(w, noise=noise, given=covariates)
         new = self.count + len(scores)
         step = scores.mean() - self.mean
         self.squares += scores.var() * len(scores) + step**2 * self.count * len(scores) / new

@@ -17,6 +17,8 @@ from deconflow.program.messages import note
 from deconflow.program.model_folder import ModelFolder
 from deconflow.tables import (
     STANDARD,
+    GivenValues,
+    Measurements,
     RowReader,
     Source,
     described,
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
     from deconflow.noise import Noise
 
-Compute = Callable[[Array, "Noise"], Array]
-"""From ``(n, D)`` measurements and their noise to ``(n, C)`` new columns."""
+Compute = Callable[[Array, "Noise", GivenValues | None], Array]
+"""From ``(n, D)`` measurements, their noise and covariates to ``(n, C)`` new columns."""
 
 STATUS = "deconflow_status"
 ROWS_AT_ONCE = 5000
@@ -119,9 +121,8 @@ def _compute_rows(
     answers = np.full((len(rows.w), width), np.nan)
     failures: dict[int, str] = {}
     for start in range(0, len(rows.w), ROWS_AT_ONCE):
-        assert rows.noise is not None
         part = slice(start, min(start + ROWS_AT_ONCE, len(rows.w)))
-        _bisect_failures(compute, rows.w, rows.noise, part, answers, failures)
+        _bisect_failures(compute, rows, part, answers, failures)
     places = np.flatnonzero(rows.usable)
     for row, reason in failures.items():
         status[places[row]] = reason
@@ -145,15 +146,16 @@ def report_counts(counts: Counter[str]) -> str:
 
 def _bisect_failures(
     compute: Compute,
-    w: Array,
-    noise: Noise,
+    rows: Measurements,
     part: slice,
     answers: Array,
     failures: dict[int, str],
 ) -> None:
     """Compute some rows; where that fails, halve them until the row that fails is alone."""
+    assert rows.noise is not None
+    given = None if rows.given is None else rows.given.part(part)
     try:
-        answers[part] = compute(w[part], noise[part])
+        answers[part] = compute(rows.w[part], rows.noise[part], given)
     except ValueError as error:
         if part.stop - part.start == 1:
             failures[part.start] = " ".join(str(error).split())
@@ -162,7 +164,7 @@ def _bisect_failures(
             return
         middle = (part.start + part.stop) // 2
         for half in (slice(part.start, middle), slice(middle, part.stop)):
-            _bisect_failures(compute, w, noise, half, answers, failures)
+            _bisect_failures(compute, rows, half, answers, failures)
 
 
 def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:

@@ -5,6 +5,13 @@ Importing this package imports neither pyarrow, astropy nor torch; reading a tab
 
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
+from deconflow.tables.covariates import (
+    Covariate,
+    GivenColumns,
+    GivenValues,
+    as_argument,
+    find_given,
+)
 from deconflow.tables.io import (
     Sink,
     Source,
@@ -22,27 +29,40 @@ from deconflow.tables.measurements import (
     independent_noise,
     read_rows,
 )
-from deconflow.tables.option_syntax import split_list
+from deconflow.tables.option_syntax import (
+    parse_atoms,
+    parse_bounds,
+    parse_values,
+    split_list,
+)
 from deconflow.tables.packed import STANDARD
 
 __all__ = [
     "NOISE_KINDS",
     "STANDARD",
     "Columns",
+    "Covariate",
+    "GivenColumns",
+    "GivenValues",
     "Measurements",
     "RowReader",
     "Sink",
     "Source",
+    "as_argument",
     "conversion",
     "correlation_column",
     "described",
     "error_columns",
     "find_columns",
+    "find_given",
     "format_of",
     "independent_noise",
     "need",
     "one_sign",
     "open_table",
+    "parse_atoms",
+    "parse_bounds",
+    "parse_values",
     "read_rows",
     "split_list",
     "split_part",

@@ -149,7 +149,7 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_numbers(column.cast(kind.value_type), name, first_row)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         numbers = _parsed(_present(column.cast(pa.string())), name, first_row)
     elif _is_number(kind):
         numbers = column.cast(pa.float64(), safe=False)
@@ -163,7 +163,7 @@ def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_labels(column.cast(kind.value_type), name, first_row)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         cells = _present(column.cast(pa.string())).to_pylist()
     elif pa.types.is_floating(kind):  # where some are missing, whole numbers are written so
         cells = [None if x is None or x != x else x for x in column.to_pylist()]
@@ -179,6 +179,38 @@ def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any
                 f"together; got {cell!r} in {row_name(first_row + row)}. Choose another column."
             )
     return labels
+
+
+def as_words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    """Turn a column of kinds of rows into text, None where missing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_words(column.cast(kind.value_type), name)
+    if _is_text(kind):
+        cells = _present(column.cast(pa.string())).to_pylist()
+    elif _is_number(kind):
+        cells = [None if x is None or x != x else str(x) for x in column.to_pylist()]
+    else:
+        raise ValueError(
+            f"Expected numbers or text in column {name!r}; got {kind}. Choose another column."
+        )
+    words = np.empty(len(cells), dtype=object)
+    words[:] = cells
+    return words
+
+
+def holds_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether all cells that are not missing are numbers."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return holds_numbers(column.cast(kind.value_type))
+    if _is_text(kind):
+        return _can_be(_present(column.cast(pa.string())), pa.float64())
+    return _is_number(kind) and not pa.types.is_boolean(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

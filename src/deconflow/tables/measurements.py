@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.tables.columns import Columns, check_available
 from deconflow.tables.conventions import one_sign
+from deconflow.tables.covariates import (
+    Covariate,
+    GivenColumns,
+    GivenValues,
+    as_argument,
+    unseen_labels,
+)
 from deconflow.tables.io import Source, need, row_name
 from deconflow.tables.option_syntax import Bar, Pairs
 
@@ -44,6 +51,8 @@ class Measurements:
         How many values had no error, and were counted as missing.
     groups : array or None
         ``(n,)``: what the usable rows say in the column of groups, if there is one.
+    given : GivenValues or None
+        What the usable rows say in columns that are known exactly, if there are any.
     """
 
     w: Array
@@ -52,6 +61,12 @@ class Measurements:
     reasons: NDArray[Any]
     without_error: int = 0
     groups: NDArray[Any] | None = None
+    given: GivenValues | None = None
+
+    @property
+    def covariates(self) -> Any:
+        """What to hand on as ``given``."""
+        return as_argument(self.given)
 
     def __len__(self) -> int:
         return len(self.usable)
@@ -76,6 +91,8 @@ class RowReader:
         Read these measurements only, and take the others as missing.
     groups
         Column that says which rows belong together, in text or whole numbers.
+    given
+        Columns that are known exactly; rows that say nothing in one of them cannot be used.
     """
 
     def __init__(
@@ -84,10 +101,11 @@ class RowReader:
         source: Source,
         only: Sequence[str] | None = None,
         groups: str | None = None,
+        given: GivenColumns | None = None,
     ) -> None:
-        self.columns, self.source, self.groups = columns, source, groups
+        self.columns, self.source, self.groups, self.given = columns, source, groups, given
         self.only = columns.names if only is None else tuple(only)
-        more = [] if groups is None else [groups]
+        more = ([] if groups is None else [groups]) + ([] if given is None else given.names)
         self.needed = list(dict.fromkeys([*columns.needed(self.only), *more]))
         check_available(source.names, self.needed, source.name)
         self.factors = _factors(columns, source, self.only)
@@ -121,7 +139,7 @@ class _Chunk:
 
     def __init__(self, reader: RowReader, chunk: pa.Table, first_row: int) -> None:
         self.columns, self.only, self.factors = reader.columns, reader.only, reader.factors
-        self.signs, self.group_column = reader.signs, reader.groups
+        self.signs, self.group_column, self.given = reader.signs, reader.groups, reader.given
         self.table, self.first_row = chunk, first_row
         self.reasons = np.full(chunk.num_rows, "", dtype=object)
         self.without_error = 0
@@ -134,6 +152,7 @@ class _Chunk:
                 w[:, d], lower[:, d], upper[:, d] = self._measured(d, name)
         self._mark(np.isnan(w).sum(1) == w.shape[1], "no measured value")
         groups = None if self.group_column is None else self._labels(self.group_column)
+        given = () if self.given is None else tuple(map(self._covariate, self.given.columns))
         pairs = self._pairs(self.columns.correlations + self.columns.covariances)
         noise = (
             self._correlated_noise(self._covariance(~np.isnan(w), lower))
@@ -141,8 +160,16 @@ class _Chunk:
             else self._independent_noise(lower, upper)
         )
         usable = self.reasons == ""
-        groups = None if groups is None else groups[usable]
-        return Measurements(w[usable], noise, usable, self.reasons, self.without_error, groups)
+        return Measurements(
+            w[usable], noise, usable, self.reasons, self.without_error,
+            groups=None if groups is None else groups[usable],
+            given=None if self.given is None else self._given(given, usable),
+        )  # fmt: skip
+
+    def _given(self, values: tuple[NDArray[Any], ...], usable: Mask) -> GivenValues:
+        assert self.given is not None
+        names, errors = tuple(self.given.names), self.given.errors
+        return GivenValues(names, tuple(each[usable] for each in values), errors)
 
     def _measured(self, d: int, name: str) -> tuple[Array, Array, Array]:
         """Values and error bars of a column; NaN and one where it is missing."""
@@ -259,6 +286,33 @@ class _Chunk:
         labels = as_labels(self.table[name], name, self.first_row)
         self._mark(np.array([label is None for label in labels]), f"no group in {name}")
         return labels
+
+    def _covariate(self, column: Covariate) -> NDArray[Any]:
+        """Read what is known exactly; a row that does not say it cannot be used."""
+        from deconflow.tables.arrow_io import as_words
+
+        name = column.name
+        if not column.labels:
+            values = self._numbers(name)
+            self._mark(np.isnan(values), f"no value in {name}, which is given")
+            self._mark(np.isinf(values), f"{name} is infinite")
+            return values
+        words = as_words(self.table[name], name)
+        words[[self._stands_for_missing(word) for word in words]] = None
+        self._mark(
+            np.array([word is None for word in words]), f"no value in {name}, which is given"
+        )
+        for row in np.flatnonzero(unseen_labels(words, column.known) & (self.reasons == "")):
+            self.reasons[row] = f"{name} is {words[row]!r}, as no row of the fit"
+        return words
+
+    def _stands_for_missing(self, word: str | None) -> bool:
+        if word is None or not self.columns.missing:
+            return word is None
+        try:
+            return float(word) in self.columns.missing
+        except ValueError:
+            return False
 
     def _mark(self, bad: Mask, reason: str) -> None:
         self.reasons[bad & (self.reasons == "")] = reason

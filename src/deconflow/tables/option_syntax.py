@@ -1,7 +1,8 @@
-"""What people write for errors, covariances and correlations: ``x=column``, ``x:y=column``."""
+"""What people write for errors, correlations, bounds and atoms: ``x=column``, ``x=0:1``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 Bar = str | float
@@ -56,6 +57,80 @@ def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pa
             )
         found.append((*pairs[pair], column))
     return tuple(found)
+
+
+def parse_bounds(
+    items: Sequence[str], names: Sequence[str]
+) -> dict[str, tuple[float | None, float | None]]:
+    """Read ``x=0:``, ``x=:10`` or ``x=0:1``.
+
+    Examples
+    --------
+    >>> parse_bounds(["x=0:,y=-1:1"], ["x", "y"])
+    {'x': (0.0, None), 'y': (-1.0, 1.0)}
+    """
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for part in split_list(items, names=names):
+        name, said = _split_at(part, names)
+        low, colon, high = said.partition(":")
+        ends = [_number(end) if end.strip() else None for end in (low, high)]
+        if not colon or ends == [None, None] or any(end is math.nan for end in ends):
+            raise ValueError(
+                f"Expected bounds= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of "
+                f"{', '.join(names)}; got {part!r}."
+            )
+        if name in found:
+            raise ValueError(f"Expected bounds= once for column {name!r}; got them twice.")
+        found[name] = (ends[0], ends[1])
+    return found
+
+
+def parse_atoms(items: Sequence[str], names: Sequence[str]) -> list[float] | list[list[float]]:
+    """Read numbers for one column, ``0,1``, or whole points for several, ``0:0,1:1``.
+
+    Examples
+    --------
+    >>> parse_atoms(["0,1"], ["x"]), parse_atoms(["0:0", "1:2"], ["x", "y"])
+    ([0.0, 1.0], [[0.0, 0.0], [1.0, 2.0]])
+    """
+    points = []
+    for part in split_list(items):
+        point = [_number(value) for value in part.split(":")]
+        if len(point) != len(names) or any(value is math.nan for value in point):
+            shape = ":".join("0" for _ in names)
+            what = "numbers" if len(names) == 1 else f"points of {':'.join(names)}"
+            raise ValueError(f"Expected atoms= with {what}, such as {shape}; got {part!r}.")
+        points.append(point)
+    return [point[0] for point in points] if len(names) == 1 else points
+
+
+def parse_values(items: Sequence[str], names: Sequence[str], argument: str) -> dict[str, str]:
+    """Read ``NAME=VALUE`` for each of these names, none left out."""
+    found: dict[str, str] = {}
+    for part in split_list(items, names=names):
+        name, value = _split_at(part, names)
+        if not value or name in found:
+            raise ValueError(
+                f"Expected {argument}= as NAME=VALUE, once for each of {', '.join(names)}; "
+                f"got {part!r}."
+            )
+        found[name] = value
+    left = [name for name in names if name not in found]
+    if left:
+        raise ValueError(
+            f"Expected {argument}= with values of {', '.join(names)}; got none of "
+            f"{', '.join(left)}. Name all of them."
+        )
+    return found
+
+
+def _number(text: str) -> float:
+    """Read a finite number; NaN itself for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 def split_list(

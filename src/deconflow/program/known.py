@@ -1,0 +1,158 @@
+"""What is known of the truth: the options of ``fit`` that say it, and how it is read again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from deconflow.program.methods import METHODS, check_method
+from deconflow.tables import (
+    Covariate,
+    GivenColumns,
+    GivenValues,
+    parse_atoms,
+    parse_bounds,
+    parse_values,
+)
+
+UNIFORM = "uniform"
+LOG = "log "
+"""What estimators put before the name of an error whose logarithm is a covariate."""
+
+Given = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--given",
+        metavar="NAMES",
+        help="Columns known exactly, of numbers or text, that the truth may depend on, such as "
+        "a,b; the word noise is for the rows' own errors.",
+    ),
+]
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bounds", metavar="NAME=LOW:HIGH", help="Where the truth ends: x=0:, x=:10 or x=0:1."
+    ),
+]
+Atoms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--atoms",
+        metavar="POINTS",
+        help="Values that a share of the truths has exactly: 0 or 0,1; of several columns whole "
+        "points, 0:0.",
+    ),
+]
+Background = Annotated[
+    str | None,
+    typer.Option(
+        "--background",
+        metavar="KIND",
+        help="uniform: some rows tell nothing of a truth, and may be anywhere.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was said of the truth, as it was written."""
+
+    given: Sequence[str] | None = None
+    bounds: Sequence[str] | None = None
+    atoms: Sequence[str] | None = None
+    background: str | None = None
+
+    def check_method(self, method: str) -> None:
+        """Raise if a method does not take what was said, before a table is read."""
+        if self.background not in (None, UNIFORM):
+            raise ValueError(f"Expected --background {UNIFORM}; got {self.background!r}.")
+        if self.given is not None:
+            _check_takes(method, "--given", "_takes_covariates")
+        for option, said in (("--atoms", self.atoms), ("--background", self.background)):
+            if said is not None:
+                _check_takes(method, option, "_takes_parts")
+
+    def parameters(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return parameters of an estimator of these columns."""
+        found: dict[str, Any] = {}
+        if self.bounds is not None:
+            ends = parse_bounds(self.bounds, names)
+            found["bounds"] = [ends.get(name) for name in names] if ends else []
+        if self.atoms is not None:
+            found["atoms"] = parse_atoms(self.atoms, names)
+        if self.background is not None:
+            found["background"] = self.background
+        for name in ("bounds", "atoms"):
+            if name in found and not found[name]:
+                raise ValueError(f"Expected values after --{name}; got none.")
+        return found
+
+
+def _check_takes(method: str, option: str, flag: str) -> None:
+    from deconflow.estimators import ESTIMATORS
+
+    check_method(method)
+    able = [name for name, each in METHODS.items() if getattr(ESTIMATORS[each.class_name], flag)]
+    if method not in able:
+        raise ValueError(
+            f"Expected no {option} with --method {method}; got one. Use --method "
+            f"{', '.join(able[:-1])} or {able[-1]}, which take it."
+        )
+
+
+def covariates_of(estimator: Any) -> Any:
+    """Return the covariates that a model was fitted with; None for none."""
+    knowledge = estimator._knowledge
+    return None if knowledge is None else knowledge.covariates
+
+
+def given_columns(estimator: Any) -> GivenColumns | None:
+    """Name the columns of a table that a model wants to know beside what is measured."""
+    found = covariates_of(estimator)
+    if found is None:
+        return None
+    own = found.columns[len(found.errors) :]
+    columns = [Covariate(c.name, c.categories is not None, c.categories) for c in own]
+    return GivenColumns(tuple(columns), errors=bool(found.errors))
+
+
+def refuse_covariates(estimator: Any, what: str) -> None:
+    """Raise if a model has covariates, with which something cannot be done."""
+    found = covariates_of(estimator)
+    if found is not None:
+        raise ValueError(
+            f"Expected a model without covariates for {what}; got one that is given "
+            f"{', '.join(found.names)}. Fit one without --given."
+        )
+
+
+def values_of_covariates(estimator: Any, said: Sequence[str]) -> GivenValues:
+    """Read a value for each covariate, such as ``a=1.5,b=red`` or ``error of x=0.3``."""
+    found = covariates_of(estimator)
+    if found is None:
+        raise ValueError("Expected no --given, because the model has no covariates; got some.")
+    count = len(found.errors)
+    words = [name.removeprefix(LOG) for name in found.names[:count]] + found.names[count:]
+    texts = parse_values(said, words, "given")
+    values = [
+        np.array([texts[word]] if column.categories else [_number(word, texts[word], j < count)])
+        for j, (word, column) in enumerate(zip(words, found.columns, strict=True))
+    ]
+    return GivenValues(tuple(found.names), tuple(values))
+
+
+def _number(name: str, text: str, is_error: bool) -> float:
+    """Read a number, or the logarithm of an error."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (is_error and value <= 0):
+        kind = "a number above 0" if is_error else "a number"
+        raise ValueError(f"Expected {kind} for {name} in --given; got {text!r}.")
+    return math.log(value) if is_error else value

@@ -1,0 +1,349 @@
+"""What is known of the truth: covariates, bounds, atoms and a background, by options."""
+
+import re
+from contextlib import chdir
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from program.running import ONE_FIT, run, succeed
+
+import deconflow
+from deconflow import XDGMM
+from deconflow.tables import GivenValues, open_table, parse_atoms, parse_bounds
+
+ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
+SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
+"""What the program makes of these."""
+N = 150
+
+
+def written(n=N):
+    """Columns of a table whose truth depends on a number, a word, and its error."""
+    rng = np.random.default_rng(0)
+    age, kind = rng.normal(size=n).round(4), rng.choice(["red", "blue"], n).astype(object)
+    sd = rng.uniform(0.1, 0.5, (n, 2)).round(4)
+    v = np.column_stack([2 + np.abs(age) + (kind == "red"), rng.normal(size=n)])
+    v[::5] = 0.0
+    w = np.maximum(v + sd * rng.normal(size=(n, 2)), -5 * sd).round(4)
+    return {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1],
+            "age": age.astype(str).astype(object), "kind": kind}  # fmt: skip
+
+
+def write(path, columns):
+    lines = [",".join(columns)]
+    lines += [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with a table and models of it, one for each option; what the fits have said."""
+    folder = tmp_path_factory.mktemp("known")
+    columns = written()
+    columns["age"][3], columns["kind"][5] = "", "NA"
+    write(folder / "t.csv", columns)
+    fits = {
+        "columns": ("-c", "x", "--given", "age,kind"),
+        "noise": ("-c", "x,y", "--given", "noise", "--given", "kind"),
+        "parts": ("-c", "x", "--atoms", "0", "--background", "uniform"),
+        "points": ("-c", "x,y", "--atoms", "0:0", "--bounds", "x=-1:,y=-9:9"),
+    }
+    with chdir(folder):
+        said = {
+            name: succeed("fit", "t.csv", *options, "-o", name, *ONE)
+            for name, options in fits.items()
+        }
+    return folder, said
+
+
+@pytest.fixture
+def folder(models, monkeypatch):
+    monkeypatch.chdir(models[0])
+    return models[0]
+
+
+def rows(*names, only=slice(None)):
+    """Measurements, errors and words of the table, by hand."""
+    columns = written()
+    w = np.column_stack([columns[name] for name in names])
+    sd = np.column_stack([columns[f"{name}_err"] for name in names])
+    age, kind = columns["age"].astype(float), columns["kind"]
+    return w[only], sd[only], age[only], kind[only]
+
+
+def usable(*bad):
+    return np.setdiff1d(np.arange(N), bad)
+
+
+def read(path):
+    return pa.concat_tables(open_table(path).chunks(10_000))
+
+
+def numbers(table, name):
+    return table[name].to_numpy().astype(float)
+
+
+def denoised(model, *options):
+    output = f"{model}.parquet"
+    succeed("denoise", model, "t.csv", "-o", output, "-q", "--chunk", 40, *options)
+    return read(output)
+
+
+def test_covariates_are_those_of_python(folder):
+    keep = usable(3, 5)
+    w, sd, age, kind = rows("x", only=keep)
+    given = GivenValues(("age", "kind"), (age, kind))
+    wanted = XDGMM(**SETTINGS).name_columns(["x"]).fit(w, noise=sd, given=given)
+    saved = deconflow.load("columns")
+    assert saved.known_ == wanted.known_
+    out = denoised("columns")
+    posterior = wanted.posterior(w, noise=sd, given=given)
+    np.testing.assert_allclose(numbers(out, "x_mean")[keep], posterior.mean[:, 0], rtol=1e-8)
+    np.testing.assert_allclose(numbers(out, "x_sd")[keep], posterior.sd[:, 0], rtol=1e-8)
+    assert np.isnan(numbers(out, "x_mean")[[3, 5]]).all()
+    status = out["deconflow_status"].to_pylist()
+    assert status[3] == "no value in age, which is given"
+    assert status[5] == "no value in kind, which is given"
+    assert set(status) - {status[3], status[5]} == {"ok"}
+    said = succeed("score", "columns", "t.csv", "-q", "-o", "scored.csv")
+    scores = wanted.score_observations(w, noise=sd, given=given)
+    np.testing.assert_allclose(numbers(read("scored.csv"), "log_density")[keep], scores, rtol=1e-8)
+    assert f"mean log p(w) {scores.mean():.6f}" in said
+
+
+def test_covariates_matter(folder):
+    """The negative twin: with other words and numbers the answers are others."""
+    columns = written()
+    columns["age"] = columns["age"][::-1]
+    write(folder / "others.csv", columns)
+    succeed("denoise", "columns", "others.csv", "-o", "others.parquet", "-q")
+    apart = numbers(read("others.parquet"), "x_mean") - numbers(denoised("columns"), "x_mean")
+    assert np.nanmax(np.abs(apart)) > 0.01
+
+
+def test_draws_at_covariates(folder):
+    model = deconflow.load("columns")
+    succeed("sample", "columns", "-n", 40, "-o", "all.csv")
+    np.testing.assert_allclose(numbers(read("all.csv"), "x"), model.sample(40, 0)[:, 0])
+    succeed("sample", "columns", "-n", 40, "-o", "one.csv", "--given", "age=2,kind=red")
+    wanted = model.sample(40, 0, given=np.array([[2.0, "red"]], dtype=object))
+    np.testing.assert_allclose(numbers(read("one.csv"), "x"), wanted[:, 0])
+    succeed("sample", "noise", "-n", 5, "-o", "one.csv",
+            "--given", "error of x=0.3,error of y=0.2", "--given", "kind=red")  # fmt: skip
+    given = np.array([[np.log(0.3), np.log(0.2), "red"]], dtype=object)
+    wanted = deconflow.load("noise").sample(5, 0, given=given)
+    np.testing.assert_allclose(numbers(read("one.csv"), "y"), wanted[:, 1])
+
+
+def test_errors_are_covariates(folder):
+    keep = usable(5)
+    w, sd, _, kind = rows("x", "y", only=keep)
+    model = deconflow.load("noise")
+    given = ("noise", kind[:, None])
+    wanted = model.posterior(w, noise=sd, given=given).mean
+    np.testing.assert_allclose(numbers(denoised("noise"), "y_mean")[keep], wanted[:, 1], rtol=1e-8)
+    succeed("condition", "noise", "t.csv", "--given", "x", "-o", "c.parquet", "-q")
+    w[:, 1] = np.nan
+    wanted = model.posterior(w, noise=sd, given=given).mean
+    predicted = numbers(read("c.parquet"), "y_mean")[keep]
+    np.testing.assert_allclose(predicted, wanted[:, 1], rtol=1e-6, atol=1e-9)
+    output = ("-o", "d.parquet", "-q", "--density", "--chunk", 1)
+    succeed("condition", "noise", "t.csv", "--given", "x", *output)
+    both = [model.score_observations(each, noise=sd, given=given)
+            for each in (rows("x", "y", only=keep)[0], w)]  # fmt: skip
+    found = numbers(read("d.parquet"), "conditional_log_density")[keep]
+    np.testing.assert_allclose(found, both[0] - both[1], rtol=1e-6, atol=1e-9)
+
+
+def test_parts_are_those_of_python(folder):
+    w, sd, _, _ = rows("x")
+    known = {"atoms": [0.0], "background": "uniform"}
+    wanted = XDGMM(**SETTINGS, **known).name_columns(["x"]).fit(w, noise=sd)
+    out, answer = denoised("parts", "--samples", "1"), wanted.posterior(w, noise=sd)
+    pairs = {"x_mean": answer.mean[:, 0], "prob_x_at_0": answer.probability_of_atoms[:, 0],
+             "prob_background": answer.probability_of_background}  # fmt: skip
+    for name, values in pairs.items():
+        np.testing.assert_allclose(numbers(out, name), values, rtol=1e-6, atol=1e-9)
+    assert numbers(out, "prob_x_at_0")[::5].mean() > numbers(out, "prob_x_at_0").mean() + 0.3
+    names = out.column_names
+    assert names.index("prob_background") == names.index("prob_x_at_0") + 1
+    assert names.index("prob_background") + 1 == names.index("x_sample_1")
+    succeed("sample", "parts", "-n", 100, "-o", "draws.csv")
+    share = (numbers(read("draws.csv"), "x") == 0).mean()
+    assert abs(share - wanted.atom_weights_[0]) < 0.2
+    assert share > 0
+
+
+def test_points_within_bounds(folder):
+    w, sd, _, _ = rows("x", "y")
+    known = {"atoms": [[0.0, 0.0]], "bounds": {"x": (-1, None), "y": (-9, 9)}}
+    wanted = XDGMM(**SETTINGS, **known).name_columns(["x", "y"]).fit(w, noise=sd)
+    model = deconflow.load("points")
+    np.testing.assert_allclose(model.atom_weights_, wanted.atom_weights_, rtol=1e-8)
+    np.testing.assert_allclose(model.sample(20, 0), wanted.sample(20, 0), rtol=1e-8)
+    assert "prob_x_at_0_y_at_0" in denoised("points").column_names
+    assert "prob_background" not in denoised("points").column_names
+    assert (model.sample(500, 0)[:, 0] >= -1).all()
+
+
+SENTENCES = {
+    "columns": ["The density is that given age, kind"],
+    "noise": ["The density is that given log error of x, log error of y, kind"],
+    "parts": ["of the truths are exactly 0.", "of the rows are background."],
+    "points": ["The true x is at least -1.", "The true y is between -9 and 9.", "exactly 0, 0."],
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_what_became_of_it_is_said(folder, models, name):
+    info = succeed("info", name)
+    for sentence in SENTENCES[name]:
+        assert sentence in models[1][name]
+        assert re.search(rf"^known      .*{re.escape(sentence)}", info, re.MULTILINE)
+
+
+def test_a_fit_says_what_is_given(models):
+    said = models[1]["columns"]
+    assert "given age, numbers from -" in said
+    assert "given kind, 2 kinds" in said
+    assert "  1 left out: no value in kind, which is given" in said
+    assert "given the logarithms of the errors" in models[1]["noise"]
+    assert "given" not in models[1]["parts"].replace("given their errors", "")
+
+
+def test_reports(folder):
+    succeed("report", "columns", "-o", "r.html")
+    page = (folder / "r.html").read_text()
+    assert "The density is that given age, kind" in page
+    assert "20 % smaller" not in page
+    assert "No picture of kind diagnostics: Expected a model without covariates" in page
+
+
+def test_regressions_of_the_mix_have_no_errors(folder):
+    said = succeed("regress", "noise", "y", "t.csv", "--on", "x")
+    assert "a model with covariates is not refitted" in said
+    assert "slope of x" in said
+
+
+def test_models_saved_from_python(folder):
+    w, sd, _, kind = rows("x")
+    given = GivenValues(("kind",), (kind,))
+    model = XDGMM(1, bounds={"x": (-1, None)}).name_columns(["x"])
+    model.fit(w, noise=sd, given=given).save("of_python")
+    assert "known      The true x is at least -1." in succeed("info", "of_python")
+    out = denoised("of_python")
+    assert out["deconflow_status"].to_pylist().count("ok") == N - 1
+
+
+def test_words_that_the_fit_does_not_know(folder):
+    columns = written(6)
+    columns["kind"][:3] = ["red", "pink", "blue"]
+    write(folder / "new.csv", columns)
+    said = succeed("denoise", "columns", "new.csv", "-o", "new.parquet", "-q")
+    assert """5 rows; 1 marked "kind is 'pink', as no row of the fit\"""" in said
+    status = read("new.parquet")["deconflow_status"].to_pylist()
+    assert status[1] == "kind is 'pink', as no row of the fit"
+    assert status.count("ok") == 5
+
+
+def test_whole_numbers_as_words(tmp_path, monkeypatch):
+    """Kinds are read alike from text and from a table with types; -999 may be missing."""
+    monkeypatch.chdir(tmp_path)
+    columns = written(60)
+    codes = np.array(["1", "b"] * 30, dtype=object)
+    codes[0] = "-999"
+    columns["kind"] = codes
+    write(tmp_path / "t.csv", columns)
+    said = succeed(
+        "fit", "t.csv", "-c", "x", "--given", "kind", "--missing", "-999", "-o", "m", *ONE
+    )
+    assert "given kind, 2 kinds" in said
+    columns["kind"] = np.array(["1"] * 60, dtype=object)
+    write(tmp_path / "ones.csv", columns)
+    for output in ("out.csv", "out.parquet"):
+        assert succeed("denoise", "m", "ones.csv", "-o", output, "-q").startswith("60 rows;")
+
+
+OTHER = ("fit", "t.csv", "-c", "x", "-o", "bad")
+FIT = (*OTHER, *ONE)
+BAD = {
+    (*FIT, "--given", "aeg"): "Expected the column 'aeg' in t.csv; got a table with x, y, x_err, "
+    "y_err, age, kind. Did you mean 'age'?",
+    (*FIT, "--given", "x"): "Expected --given with columns that are not measured; got 'x'. Take it "
+    "out of one of them.",
+    (*FIT, "--given", ","): "Expected --given with columns, or the word noise; got none.",
+    (*FIT, "--given", "noise", "--errors", "x=0.1"): "Expected errors that differ by row with "
+    "--given noise; got the same for all rows.",
+    (*FIT, "--bounds", "z=0:"): "Expected --bounds as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with "
+    "NAME one of x; got 'z=0:'.",
+    (*FIT, "--bounds", "x=0"): "Expected --bounds as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with "
+    "NAME one of x; got 'x=0'.",
+    (*FIT, "--bounds", ""): "Expected values after --bounds; got none.",
+    (*FIT, "--bounds", "x=0:,x=:9"): "Expected --bounds once for column 'x'; got them twice.",
+    (*FIT, "--bounds", "x=2:1"): "Expected bounds with low below high; got (2.0, 1.0)",
+    (*FIT, "--bounds", "x=3:"): "Expected measurements within 6 errors of the bounds; got x = ",
+    (*FIT, "--bounds", "x=-9:", "--set", "bounds=[0,1]"): "Expected bounds once; got --bounds and "
+    "--set bounds. Leave one out.",
+    (*FIT, "--atoms", "a"): "Expected --atoms with numbers, such as 0; got 'a'.",
+    (*FIT, "--atoms", "0:0"): "Expected --atoms with numbers, such as 0; got '0:0'.",
+    (*FIT, "-c", "y", "--atoms", "0"): "Expected --atoms with points of x:y, such as 0:0; got '0'.",
+    (*FIT, "--atoms", "-20", "--bounds", "x=-9:"): "Expected atoms within the bounds of the truth; "
+    "got [-20.0]. Move the bounds, or leave that atom out.",
+    (*FIT, "--background", "flat"): "Expected --background uniform; got 'flat'.",
+    (*OTHER, "-m", "flow", "--atoms", "0"): "Expected no --atoms with --method flow; got one. Use "
+    "--method auto, xd, bayes or spline, which take it.",
+    (*OTHER, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
+    "--method auto, xd, bayes or flow, which take it.",
+    ("sample", "columns", "-o", "s.csv", "--given", "age=1"): "Expected --given with values of "
+    "age, kind; got none of kind. Name all of them.",
+    ("sample", "columns", "-o", "s.csv", "--given", "b=1"): "Expected --given as NAME=VALUE, once "
+    "for each of age, kind; got 'b=1'.",
+    ("sample", "columns", "-o", "s.csv", "--given", "age=a,kind=red"): "Expected a number for age "
+    "in --given; got 'a'.",
+    ("sample", "columns", "-o", "s.csv", "--given", "age=1,kind=pink"): "Expected kind among ",
+    ("sample", "noise", "-o", "s.csv", "--given", "error of x=0,error of y=1,kind=red"): "Expected "
+    "a number above 0 for error of x in --given; got '0'.",
+    ("sample", "parts", "-o", "s.csv", "--given", "age=1"): "Expected no --given, because the "
+    "model has no covariates; got some.",
+    ("check", "columns"): "Expected a model without covariates for a self-test; got one that is "
+    "given age, kind. Fit one without --given.",
+    ("compare", "t.csv", "-c", "x", "--background", "uniform"): "Expected no --background with "
+    "--method flow; got one.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BAD, ids=" ".join)
+def test_bad_input_ends_in_one_line(folder, command):
+    result = run(*command)
+    assert result.exit_code == 2
+    line = result.output.strip().splitlines()[-1]
+    assert line.startswith(f"deconflow: {BAD[command]}")
+    assert not (folder / "bad").exists()
+
+
+def test_a_table_without_the_columns(folder):
+    columns = written(5)
+    del columns["kind"]
+    write(folder / "less.csv", columns)
+    result = run("denoise", "columns", "less.csv", "-o", "less.parquet")
+    assert result.exit_code == 2
+    assert "Expected the column 'kind' in less.csv" in result.output
+
+
+def test_methods_are_compared_with_it(folder):
+    options = ("--given", "kind", "--bounds", "x=-3:", "-q", "--methods", "xd")
+    assert "held-out log p(w)" in succeed("compare", "t.csv", "-c", "x", *options)
+
+
+def test_a_self_test_with_bounds(folder):
+    assert "Kept with points" in succeed("check", "points", "-n", 1, "-q")
+
+
+def test_syntax():
+    names = ["a", "a=b", "c,d"]
+    assert parse_bounds(["a=b=0:1", "c,d=:-2e3"], names) == {"a=b": (0, 1), "c,d": (None, -2000)}
+    assert parse_atoms([" 1 , -2"], ["a"]) == [1, -2]
+    for bad in ("a=nan:1", "a=:", "a=1:2:3", "a"):
+        with pytest.raises(ValueError, match="Expected bounds="):
+            parse_bounds([bad], names)
