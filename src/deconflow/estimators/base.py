@@ -91,6 +91,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     _takes_context = False
     _takes_parts = False
     _bounds_itself = False
+    _images = 1
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -157,7 +158,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
             data = self._observe_to_fit(w, noise, projection, sample_weight, groups, given)
-            self._knowledge = Knowledge.of(self, self._covariates, data)
+            self._knowledge, self._images = Knowledge.of(self, self._covariates, data), 1
             if self._knowledge is None:
                 self._fit(data)
             else:

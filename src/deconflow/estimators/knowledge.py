@@ -52,7 +52,7 @@ from deconflow.xd import (
 
 LEAST_MEMBERSHIP = 1e-3
 """Rows that are less likely than this to be of the continuous part are not fitted."""
-PRIOR_ROWS = np.array([1.0, 0.5])
+PRIOR_ROWS = np.array([4.0, 0.5])
 """How many rows more speak for a shape that is the same for all covariates, and for one that is
 not; see :func:`deconflow.auto.stack`."""
 PREFIX = "known."
@@ -133,9 +133,11 @@ class Knowledge:
         threads = None if threads is None or threads < 0 else threads
         rows = self._weighted(data, rng, threads) if self.has_parts else data
         if self.covariates is not None:
+            self._refuse_ignored(model, rows)
             rows = self._straightened(rows, rng)
         if self.bounds is not None:
             rows = self.bounds.mirrored(rows, int(rng.randint(2**30)))
+            model._images = len(self.bounds.mirrors())
         model._fit(rows if model._takes_context else replace(rows, given=None))
         model.parameters_ = model.get_params()  # its density may be asked from here on
         if self.covariates is not None and not model._takes_context:
@@ -187,6 +189,17 @@ class Knowledge:
             return data
         self.curves = LocationScale.fit(data, self.covariates.continuous)
         return self.curves.standardised(data)
+
+    def _refuse_ignored(self, model: Any, data: Observations) -> None:
+        """Raise where neither curves nor a joint mixture could see the covariates."""
+        if model._takes_context or (self.bounds is None and data.projection is None):
+            return
+        if not isinstance(data.noise, GaussianNoise):
+            what = "bounds" if self.bounds is not None else "a projection"
+            raise ValueError(
+                f"Expected Gaussian noise for covariates together with {what}; got another law. "
+                f"Leave out given, or {what}."
+            )
 
     def _fit_shape(
         self, model: Any, rows: Observations, rng: np.random.RandomState, threads: int | None

@@ -129,7 +129,7 @@ def _one_table(model: Any, data: Observations, seeds: Seeds) -> Refit:
 
 def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
     """Fit an estimator with the same settings; its warnings are about a table nobody has."""
-    refit = clone(model).set_params(**model.parameters_)
+    refit = clone(model).set_params(**model.parameters_).name_columns(model._names)
     names = refit.get_params()
     changes = {**OTHERWISE, "random_state": seed}
     refit.set_params(**{name: value for name, value in changes.items() if name in names})

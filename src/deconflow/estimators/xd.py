@@ -432,7 +432,8 @@ class XDGMM(DensityEstimator):
         if is_auto(self) and len(data) > 1:
             self._climb(data, rng)
             return
-        counts = [1] if is_auto(self) else several(self.n_components)
+        # With bounds every component has a mirror image, which is a component of the same fit.
+        counts = [1] if is_auto(self) else [n * self._images for n in several(self.n_components)]
         floors = several(self.floor)
         settings = as_settings(self, int(counts[0]), float(floors[0]))
         start = self._start(settings, data.latent_dim)

@@ -261,7 +261,7 @@ def _cells(values: Any) -> NDArray[Any]:
         ) from error
     if isinstance(array, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(array)
-        array = np.where(masked, None, array.data) if masked.any() else array.data
+        array = np.ma.filled(array.astype(object), None) if masked.any() else array.data
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array

@@ -27,7 +27,7 @@ FIRST_SHARE, FLOOR = 0.5, 0.1
 """What known parts start with, together; and the floor of the components beside them."""
 ROUNDS, STEPS, PRECISE = 200, 3, 1e-5
 """Most rounds of shares and EM, steps of EM in each, and the mean gain that ends them."""
-FEWEST_ROUNDS, ROUNDS_OF_A_TRIAL = 6, 3
+FEWEST_ROUNDS = 6
 PATIENCE, ROWS_PER_COMPONENT = 2, 20
 MOST_ROWS = 20_000
 """Rows that choose the number of components."""
@@ -127,9 +127,7 @@ class _Search:
         count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
         return fit.log_likelihood - 0.5 * count * float(np.log(len(self.weights)))
 
-    def fit(
-        self, count: int, start: KnownPartsFit | None = None, rounds: int = ROUNDS
-    ) -> KnownPartsFit:
+    def fit(self, count: int, start: KnownPartsFit | None = None) -> KnownPartsFit:
         """Take shares and steps of EM in turns."""
         settings = FitSettings(count, floor=FLOOR, stopping=self.stopping)
         constraints = settings.constraints(self.prepared)
@@ -138,7 +136,7 @@ class _Search:
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
         fit, last = start, -np.inf
-        for step in range(rounds):
+        for step in range(ROUNDS):
             rest = self._log_p(fit.mixture)
             q, log_p = memberships(fit.shares, self.known, rest)
             value = float(self.weights @ log_p)
@@ -156,12 +154,25 @@ class _Search:
         """Take out components for as long as BIC gains: known parts take over their rows."""
         while fit.mixture.n_components > 1:
             count = fit.mixture.n_components - 1
-            tried = [self.fit(count, _without(fit, k), ROUNDS_OF_A_TRIAL) for k in range(count + 1)]
-            found = self.fit(count, max(tried, key=lambda each: each.log_likelihood))
+            found = self.fit(count, _without(fit, self._least_missed(fit)))
             if self.worth(found) <= self.worth(fit):
                 return fit
             fit = found
         return fit
+
+    def _least_missed(self, fit: KnownPartsFit) -> int:
+        """Return the component without which the rows are most likely, before anything adapts."""
+        rows, threads = self.prepared.rows, self.stopping.threads
+        sums = expectation(fit.mixture, rows, moments=False, responsibilities=True, threads=threads)
+        assert sums.responsibilities is not None
+        values = []
+        for k in range(fit.mixture.n_components):
+            with np.errstate(divide="ignore"):
+                left = np.log1p(-np.minimum(sums.responsibilities[:, k], 1.0))
+            rest = sums.log_p + left - np.log1p(-fit.mixture.weights[k])
+            shares = _without(fit, k).shares
+            values.append(self.weights @ memberships(shares, self.known, rest)[1])
+        return int(np.argmax(values))
 
     def _log_p(self, mixture: GaussianMixture) -> Array:
         threads = self.stopping.threads
