@@ -199,7 +199,7 @@ def test_exact_values_are_at_an_atom_or_not():
 
 def test_columns_of_one_value_have_no_uniform_background():
     _, w, _ = mixed(60)
-    with pytest.raises(ValueError, match="differ by row in every column.*alone in column 1"):
+    with pytest.raises(ValueError, match=r"differ by row in every column.*alone in column 1"):
         XDGMM(1, background="uniform").fit(np.c_[w, np.ones(60)], noise=SD)
 
 
@@ -216,6 +216,10 @@ def test_copies_and_saved_models_answer_the_same(atoms, tmp_path):
     model = XDGMM(1, atoms=atoms, background="uniform", random_state=0).fit(w, noise=SD)
     model.save(tmp_path / "model")
     expected = model.posterior(w, SD).mean
-    for again in (load(tmp_path / "model"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+    for again in (
+        load(tmp_path / "model"),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+    ):
         np.testing.assert_array_equal(again.posterior(w, SD).mean, expected)
         assert again.known_ == model.known_

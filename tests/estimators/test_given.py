@@ -143,7 +143,7 @@ def test_a_model_without_covariates_takes_none():
         lambda: plain.score_samples(w, given=x),
     )
     for question in questions:
-        with pytest.raises(ValueError, match="Expected no given.*got some"):
+        with pytest.raises(ValueError, match=r"Expected no given.*got some"):
             question()
 
 
@@ -184,7 +184,8 @@ def test_bounds_and_atoms_beside_covariates():
     atoms = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD, given=x)
     assert atoms.atom_weights_[0] == pytest.approx(0.3, abs=0.08)
     findings = {f.check: f.p for f in atoms.certify(w, SD, given=x).findings}
-    assert findings["model"] is None or findings["model"] > 1e-3  # atoms are not where z is
+    # Atoms are not where z is: rows are compared as they are likely of the rest.
+    assert min(findings["columns"], findings["joint"]) > 1e-3
     bounded = XDGMM(1, bounds=(0, None), random_state=0).fit(w, noise=SD, given=x)
     posterior = bounded.posterior(w, SD, given=x)
     assert posterior.samples.min() >= 0

@@ -176,7 +176,7 @@ def test_missing_and_other_columns_after_the_fit():
 def test_no_errors_have_no_logarithm():
     sd = np.full((N, 2), 0.3)
     sd[4, 1] = 0
-    with pytest.raises(ValueError, match="positive errors.*got 0 in row 4"):
+    with pytest.raises(ValueError, match=r"positive errors.*got 0 in row 4"):
         fit("noise", rows(noise=sd))
 
 

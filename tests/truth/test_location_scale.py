@@ -133,7 +133,7 @@ def test_other_laws_have_one_width_for_all():
     assert np.ptp(curves.at(GRID)[1]) == 0
     curves.standardised(data)
     gaussian = fitted(observed(v, x))
-    with pytest.raises(ValueError, match="Expected Gaussian noise.*got another law. Fit again"):
+    with pytest.raises(ValueError, match=r"Expected Gaussian noise.*got another law. Fit again"):
         gaussian.standardised(data)
 
 

@@ -171,7 +171,6 @@ class BoundedFit(FittedDensity):
                     )  # fmt: skip
                     yield rows[some], cut
 
-
     def _known(self, data: Observations) -> NDArray[np.bool_] | None:
         """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""
         if data.projection is not None or not (exact := data.noise.variance() == 0).any():

@@ -134,9 +134,7 @@ class Bounds:
             said.append(f"The true {names[d]} is {where}.")
         return said
 
-    def check_rows(
-        self, data: Observations, names: list[str], *, background: bool = False
-    ) -> None:
+    def check_rows(self, data: Observations, names: list[str], *, background: bool = False) -> None:
         """Raise for measurements that lie beyond a bound by far more than their errors.
 
         With a background these are its rows.

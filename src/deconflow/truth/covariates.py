@@ -261,7 +261,9 @@ def _cells(values: Any) -> NDArray[Any]:
         ) from error
     if isinstance(array, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(array)
-        array = np.where(masked, None, array.data) if masked.any() else array.data
+        array = np.array(array.data, dtype=object if masked.any() else None)
+        if masked.any():
+            array[masked] = None
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array
