@@ -37,6 +37,13 @@ def array(*good):
 
 
 FLAG = FLAGS, NO_FLAGS
+BOUNDS = (
+    ("None", "{0: (-9, None)}", "[(-9, 9)] * d", "{0: (None, 9.0)}"),
+    ("3", "'a'", "(1, 0)", "{'z': (0, 1)}", "np.nan", "[(0, 'a')] * d", "np.array(0.0)"),
+)
+ATOMS = (("None", "np.zeros((1, d))"), ("'a'", "np.nan", "[]", "np.ones((1, 9))", "{'z': 0}"))
+BACKGROUND = (("None", "'uniform'"), ("'flat'", "3", "np.nan", "[]"))
+PARTS = {"bounds": BOUNDS, "atoms": ATOMS, "background": BACKGROUND}
 STATE = GOOD_STATES, BAD_STATES
 CHECKPOINT = ("None",), PATHS
 
@@ -65,6 +72,7 @@ XD = {
     "learning_rate": number("0.02", "1.0", "1000.0", "1e-12"),
     "random_state": STATE,
     "n_jobs": (("1", "2", "None", "-1"), ("0", "-2", "1.5", "'a'", "True", "np.nan", "[1]")),
+    **PARTS,
 }
 FLOW = {
     "flow": word("maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"),

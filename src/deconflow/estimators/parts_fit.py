@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,10 +14,13 @@ from deconflow.estimators.changed_posteriors import PartedPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
+from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import memberships
 
+EXACT = 1e-100
+"""What is taken as the error of exact values, so that they are at an atom for sure, or not."""
 Background = Callable[[Observations], Array]
 """Log density ``(N,)`` of rows that are no measurements of a truth."""
 
@@ -149,8 +153,13 @@ class PartsFit(FittedDensity):
 
 
 def log_densities_of_atoms(data: Observations, atoms: Array) -> Array:
-    """Log density ``(A, N)`` of each row for a truth at each atom."""
+    """Log density ``(A, N)`` of each row for a truth at each atom.
+
+    An exact value at an atom has an infinite one, which is a large number here.
+    """
     if not len(atoms):
         return np.empty((0, len(data)))
+    if isinstance(data.noise, GaussianNoise) and (data.noise.variance() == 0).any():
+        data = replace(data, noise=data.noise.floor(EXACT))  # at an atom, or not: by its sign
     each = torch.from_numpy(atoms).to(data.w)[:, None].expand(-1, len(data), -1)
     return data.log_likelihood(each).double().numpy()

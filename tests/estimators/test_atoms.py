@@ -1,0 +1,225 @@
+"""Atoms of the truth and rows of a background, against brute force."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import clone
+from sklearn.neighbors import KernelDensity
+
+from deconflow import XDGMM, load
+from deconflow.estimators import ESTIMATORS
+
+SD = 0.4
+TINY = {
+    "XDGMM": {"n_components": 1, "random_state": 0},
+    "BayesianXDGMM": {"n_chains": 2, "n_sweeps": 30, "random_state": 0, "n_jobs": 1},
+    "Deconvolver": {"quick": True, "random_state": 0, "n_jobs": 1},
+    "LogSplineDeconvolver": {},
+}
+GRID = np.linspace(-8, 10, 9001)
+
+
+def mixed(n=500, share=0.3, background=0.15, seed=0):
+    rng = np.random.default_rng(seed)
+    v = np.where(rng.random(n) < share, 0.0, rng.normal(2.0, 1.0, size=n))
+    w = v + SD * rng.normal(size=n)
+    lost = rng.random(n) < background
+    w[lost] = rng.uniform(-20, 20, size=lost.sum())
+    return v, w[:, None], lost
+
+
+@pytest.fixture(scope="module")
+def model():
+    _, w, _ = mixed(background=0.0)
+    return XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_shares_in_all_estimators(name):
+    """500 rows tell shares to about 0.03; a mixture that knows of no parts has none."""
+    v, w, lost = mixed()
+    made = ESTIMATORS[name](atoms=[0.0], background="uniform", **TINY[name])
+    fitted = made.fit(w, noise=SD)
+    assert fitted.atom_weights_[0] == pytest.approx(0.3, abs=0.1)
+    assert fitted.background_share_ == pytest.approx(lost.mean(), abs=0.05)
+    drawn = fitted.sample(1000, random_state=0)
+    assert (drawn == 0).mean() == pytest.approx(fitted.atom_weights_[0], abs=0.05)
+    posterior = fitted.posterior(w, SD)
+    found = posterior.probability_of_background
+    assert found[lost].mean() > 0.8
+    assert found[~lost].mean() < 0.1
+    assert len(fitted.known_) == 2
+    plain = XDGMM(1, random_state=0).fit(w, noise=SD)
+    assert plain.background_share_ == 0
+    assert len(plain.atom_weights_) == 0
+    assert np.abs(plain.posterior(w, SD).mean[~lost, 0] - v[~lost]).mean() > (
+        np.abs(posterior.mean[~lost, 0] - v[~lost]).mean()
+    )
+
+
+def parts(model, w):
+    """Probability of the atom, and the density of the rest on a grid, of one row."""
+    rest = np.exp(model.score_samples(GRID[:, None])) * stats.norm.pdf(w, GRID, SD)
+    atom = model.atom_weights_[0] * stats.norm.pdf(w, 0, SD)
+    total = atom + np.trapezoid(rest, GRID)
+    return total, atom / total, rest / total
+
+
+@pytest.mark.parametrize("w", [-1.0, 0.1, 0.6, 3.0])
+def test_answers_are_those_of_integrals(model, w):
+    total, atom, rest = parts(model, w)
+    posterior = model.posterior([[w]], SD)
+    assert model.score_observations([[w]], SD)[0] == pytest.approx(np.log(total), abs=1e-6)
+    assert posterior.probability_of_atoms[0, 0] == pytest.approx(atom, abs=1e-6)
+    mean = np.trapezoid(rest * GRID, GRID)
+    assert posterior.mean[0, 0] == pytest.approx(mean, abs=1e-5)
+    second = np.trapezoid(rest * GRID**2, GRID)
+    assert posterior.covariance[0, 0, 0] == pytest.approx(second - mean**2, abs=1e-4)
+    below = np.trapezoid(np.where(GRID <= 0, rest, 0), GRID)
+    positive = np.trapezoid(np.where(GRID >= 0, rest, 0), GRID)
+    expected = min(below + atom, positive + atom)
+    assert posterior.sign_error[0, 0] == pytest.approx(expected, abs=2e-3)
+    inside = np.trapezoid(np.where((GRID >= -0.5) & (GRID <= 1), rest, 0), GRID) + atom
+    assert posterior.probability(-0.5, 1.0)[0, 0] == pytest.approx(inside, abs=2e-3)
+    whole = np.cumsum(rest) * (GRID[1] - GRID[0]) + atom * (GRID >= 0)
+    for share in (0.05, 0.3, 0.5, 0.9):
+        at = GRID[np.searchsorted(whole, share)]
+        assert posterior.quantile(share)[0, 0] == pytest.approx(at, abs=6e-3)
+    drawn = posterior.sample(4000, random_state=0)
+    assert (drawn == 0).mean() == pytest.approx(atom, abs=0.03)  # four errors of 4000 draws
+    assert drawn.mean() == pytest.approx(mean, abs=0.08)
+
+
+def test_observations_have_mass_one(model):
+    _, w, _ = mixed()
+    with_both = XDGMM(1, atoms=[0.0], background="uniform", random_state=0).fit(w, noise=SD)
+    low, high = w.min(), w.max()
+    points = np.linspace(low, high, 8001)
+    for fitted in (model, with_both):
+        density = np.exp(fitted.score_observations(points[:, None], SD))
+        assert np.trapezoid(density, points) == pytest.approx(1, abs=2e-3)
+    rest = np.trapezoid(np.exp(model.score_samples(GRID[:, None])), GRID)
+    assert rest == pytest.approx(1 - model.atom_weights_[0], abs=1e-4)
+
+
+def test_atoms_at_a_bound():
+    rng = np.random.default_rng(0)
+    v = np.where(rng.random((600, 1)) < 0.4, 0.0, rng.gamma(4.0, size=(600, 1)))
+    w = v + SD * rng.normal(size=v.shape)
+    fitted = XDGMM(2, atoms=[0.0], bounds=(0, None), random_state=0).fit(w, noise=SD)
+    assert fitted.atom_weights_[0] == pytest.approx(0.4, abs=0.08)
+    posterior = fitted.posterior(w, SD)
+    assert posterior.samples.min() >= 0
+    assert posterior.mean.min() >= 0
+    with pytest.raises(ValueError, match="atoms within the bounds"):
+        clone(fitted).set_params(atoms=[-1.0]).fit(w, noise=SD)
+
+
+def test_points_of_two_columns():
+    rng = np.random.default_rng(0)
+    at = rng.random((500, 1)) < 0.3
+    v = np.where(at, [1.0, -1.0], rng.normal(size=(500, 2)) * [1, 2])
+    w = v + 0.2 * rng.normal(size=v.shape)
+    w[::7, 0] = np.nan
+    model = XDGMM(1, atoms=[[1.0, -1.0]], background="uniform", random_state=0).fit(w, noise=0.2)
+    assert model.atom_weights_[0] == pytest.approx(0.3, abs=0.06)
+    assert model.background_share_ < 0.05
+    posterior = model.posterior(w, 0.2)
+    assert posterior.marginal([1]).mean == pytest.approx(posterior.mean[:, [1]])
+    assert posterior[3:5].mean == pytest.approx(posterior.mean[3:5])
+    assert model.marginal([1]).sample(500, 0).shape == (500, 1)
+    for wrong in ([0.0], {"v0": [0.0]}, [[0.0, 0.0, 0.0]]):
+        with pytest.raises(ValueError, match="Expected atoms as"):
+            XDGMM(1, atoms=wrong).fit(w, noise=0.2)
+    conditioned = model.condition([[1.0]], [0])
+    assert (conditioned.sample(200, random_state=0) == -1.0).mean() > 0.9
+
+
+BACKGROUNDS = {
+    "function": lambda: lambda w: np.full(len(w), -np.log(40.0)),
+    "scipy": lambda: stats.uniform(-20, 40),
+    "KernelDensity": lambda: KernelDensity(bandwidth=3.0).fit(
+        np.random.default_rng(5).uniform(-20, 20, size=(500, 1))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BACKGROUNDS)
+def test_backgrounds_of_ones_own(kind, tmp_path):
+    _, w, lost = mixed(400, share=0.0)
+    model = XDGMM(1, background=BACKGROUNDS[kind](), random_state=0).fit(w, noise=SD)
+    assert model.background_share_ == pytest.approx(lost.mean(), abs=0.05)
+    with pytest.raises(ValueError, match='Expected background="uniform" in a model that is saved'):
+        model.save(tmp_path / "model")
+    two = np.c_[w, w]
+    two[3, 0] = np.nan
+    with pytest.raises(ValueError, match="Expected complete rows with a background"):
+        XDGMM(1, background=lambda w: -np.ones(len(w))).fit(two, noise=SD)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"atoms": [np.nan]}, "finite atoms"),
+        ({"atoms": []}, "Expected atoms as points"),
+        ({"atoms": "a"}, "Expected numbers as atoms"),
+        ({"atoms": [1.0, 1.0]}, "each of the atoms once"),
+        ({"atoms": {"x": [0.0]}}, "Expected atoms of v0"),
+        ({"background": "flat"}, 'Expected background as "uniform"'),
+        ({"background": 3}, 'Expected background as "uniform"'),
+        ({"background": lambda w: w}, None),
+        ({"background": lambda w: np.zeros(3)}, "a log density for each of"),
+    ],
+)
+def test_parts_that_make_no_sense(parameters, message):
+    _, w, _ = mixed(60)
+    if message is None:  # (N, 1) is as good as (N,)
+        w = w - 50
+        XDGMM(1, **parameters, random_state=0).fit(w, noise=SD)
+        return
+    with pytest.raises((ValueError, TypeError), match=message):
+        XDGMM(1, **parameters, random_state=0).fit(w, noise=SD)
+
+
+def test_exact_values_are_at_an_atom_or_not():
+    rng = np.random.default_rng(0)
+    w = np.where(rng.random((200, 1)) < 0.25, 0.0, rng.normal(1.0, 1.0, size=(200, 1)))
+    sd = np.where(np.arange(200)[:, None] < 150, 0.0, SD)
+    w[150:] += SD * rng.normal(size=(50, 1))
+    model = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=sd)
+    assert model.atom_weights_[0] == pytest.approx(0.25, abs=0.08)
+    posterior = model.posterior(w[:150], 0.0)
+    np.testing.assert_array_equal(posterior.probability_of_atoms[:, 0], w[:150, 0] == 0)
+    np.testing.assert_allclose(posterior.mean, w[:150], atol=1e-9)
+
+
+def test_columns_of_one_value_have_no_uniform_background():
+    _, w, _ = mixed(60)
+    with pytest.raises(ValueError, match=r"differ by row in every column.*alone in column 1"):
+        XDGMM(1, background="uniform").fit(np.c_[w, np.ones(60)], noise=SD)
+
+
+def test_rows_of_a_background_may_lie_beyond_bounds():
+    rng = np.random.default_rng(0)
+    w = np.r_[rng.exponential(size=(300, 1)) + SD * rng.normal(size=(300, 1)), [[-30.0], [40.0]]]
+    model = XDGMM(1, bounds=(0, None), background="uniform", random_state=0).fit(w, noise=SD)
+    assert model.posterior(w[-2:], SD).probability_of_background.min() > 0.9
+
+
+@pytest.mark.parametrize("atoms", [{0: [0.0]}, {"v0": 0.0}, np.array([0, 3]), pd.Series([0.0])])
+def test_copies_and_saved_models_answer_the_same(atoms, tmp_path):
+    _, w, _ = mixed(150)
+    model = XDGMM(1, atoms=atoms, background="uniform", random_state=0).fit(w, noise=SD)
+    model.save(tmp_path / "model")
+    expected = model.posterior(w, SD).mean
+    for again in (
+        load(tmp_path / "model"),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+    ):
+        np.testing.assert_array_equal(again.posterior(w, SD).mean, expected)
+        assert again.known_ == model.known_

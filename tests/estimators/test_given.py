@@ -1,0 +1,233 @@
+"""Densities of the truth given covariates."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import clone
+
+from deconflow import XDGMM, DeconvolvingKDE, load
+from deconflow.estimators import ESTIMATORS
+from deconflow.noise import student_t
+
+SD = 0.4
+TINY = {
+    "XDGMM": {"n_components": 1, "random_state": 0},
+    "BayesianXDGMM": {"n_chains": 2, "n_sweeps": 20, "random_state": 0, "n_jobs": 1},
+    "FlowDeconvolver": {
+        "epochs": 2, "hidden": 8, "n_layers": 1, "posterior_layers": 1, "context_dim": 4,
+        "n_draws": 2, "random_state": 0,
+    },
+    "Deconvolver": {"quick": True, "random_state": 0, "n_jobs": 1},
+}  # fmt: skip
+
+
+def parabola(n=400, seed=0):
+    """The truth is the square of a covariate, up to 0.1; and its measurement."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, size=n)
+    v = (x**2 + 0.1 * rng.normal(size=n))[:, None]
+    return x, v, v + SD * rng.normal(size=v.shape)
+
+
+def error(found, v):
+    return np.sqrt(np.square(found - v).mean())
+
+
+@pytest.fixture(scope="module")
+def model():
+    x, _, w = parabola()
+    return XDGMM(1, random_state=0).fit(w, noise=SD, given=x)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_covariates_help_in_all_estimators(name):
+    """Without them no answer is better than the noise, 0.4, and a parabola is 0.1 wide."""
+    x, v, w = parabola()
+    fitted = ESTIMATORS[name](**TINY[name]).fit(w, noise=SD, given=x)
+    found = error(fitted.posterior(w, SD, given=x).mean, v)
+    plain = XDGMM(2, random_state=0).fit(w, noise=SD)
+    assert error(plain.posterior(w, SD).mean, v) > 0.3
+    assert found < 0.22
+    assert np.isfinite(fitted.score_observations(w, SD, given=x)).all()
+    near = fitted.sample(400, random_state=0, given=[1.5])
+    assert near.mean() == pytest.approx(2.25, abs=0.25)
+    assert fitted.sample(50, random_state=0).shape == (50, 1)
+    assert fitted.known_[0].startswith("The density is that given x0")
+
+
+def test_errors_that_predict_the_truth():
+    rng = np.random.default_rng(0)
+    sd = rng.uniform(0.3, 1.5, size=(500, 1))
+    v = sd**2 + 0.05 * rng.normal(size=sd.shape)
+    w = v + sd * rng.normal(size=sd.shape)
+    fitted = XDGMM(1, random_state=0).fit(w, noise=sd, given="noise")
+    plain = XDGMM(1, random_state=0).fit(w, noise=sd)
+    found = error(fitted.posterior(w, sd, given="noise").mean, v)
+    assert found < 0.5 * error(plain.posterior(w, sd).mean, v)
+    both = XDGMM(1, random_state=0).fit(w, noise=sd, given=("noise", sd.ravel() ** 2))
+    assert error(both.posterior(w, sd, given=("noise", sd.ravel() ** 2)).mean, v) < 2 * found
+
+
+def test_densities_integrate_to_one(model):
+    grid = np.linspace(-4, 9, 4001)
+    for x in (-1.5, 0.0, 1.0, 1.9):
+        density = np.exp(model.score_samples(grid[:, None], given=[x]))
+        assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-3)
+        assert np.trapezoid(density * grid, grid) == pytest.approx(x**2, abs=0.25)
+        given = np.full(len(grid), x)
+        seen = np.exp(model.score_observations(grid[:, None], SD, given=given))
+        assert np.trapezoid(seen, grid) == pytest.approx(1, abs=1e-3)
+    mixed = np.exp(model.score_samples(grid[:, None]))
+    assert np.trapezoid(mixed, grid) == pytest.approx(1, abs=1e-3)
+
+
+def test_posteriors_are_those_of_integrals(model):
+    grid = np.linspace(-4, 9, 8001)
+    for x, w in ((0.5, 0.9), (-1.8, 3.0)):
+        joint = np.exp(model.score_samples(grid[:, None], given=[x])) * stats.norm.pdf(w, grid, SD)
+        mean = np.trapezoid(joint * grid, grid) / np.trapezoid(joint, grid)
+        assert model.posterior([[w]], SD, given=[x]).mean[0, 0] == pytest.approx(mean, abs=1e-3)
+
+
+def two_shapes(n=1200, seed=0):
+    """One peak for x < 0 and two for x > 0, of the same mean and spread."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, size=n)
+    side = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    two = 0.98 * side + 0.2 * rng.normal(size=n)
+    v = np.where(x > 0, two, rng.normal(size=n))[:, None]
+    return x, v + 0.2 * rng.normal(size=v.shape)
+
+
+def test_a_shape_that_depends_on_a_covariate():
+    x, w = two_shapes()
+    fresh, fresh_w = two_shapes(seed=1)
+    fitted = XDGMM("auto", random_state=0).fit(w, noise=0.2, given=x)
+    plain = XDGMM("auto", random_state=0).fit(w, noise=0.2)
+    gain = fitted.score(fresh_w, noise=0.2, given=fresh) - plain.score(fresh_w, noise=0.2)
+    assert gain > 0.05
+    assert "has a shape that depends" in fitted.known_[0]
+    # the twin: a covariate by chance has nothing to say, and costs nearly nothing
+    chance = np.random.default_rng(2).permutation(x)
+    wrong = XDGMM("auto", random_state=0).fit(w, noise=0.2, given=chance)
+    cost = plain.score(fresh_w, noise=0.2) - wrong.score(fresh_w, noise=0.2, given=fresh)
+    assert cost < 0.02
+
+
+def test_other_questions(model):
+    x, _, w = parabola()
+    p = model.p_values(w, SD, given=x)
+    assert stats.kstest(p, "uniform").pvalue > 1e-3
+    turned = model.p_values(w, SD, given=np.random.default_rng(0).permutation(x))  # the twin
+    assert (turned < 0.01).mean() > 0.2
+    findings = {f.check: f.p for f in model.certify(w, SD, given=x).findings}
+    assert findings["columns"] is None or findings["columns"] > 1e-3
+    for question in (model.self_test, model.sensitivity):
+        with pytest.raises(ValueError, match="Expected a model without covariates"):
+            question(w, SD)
+    with pytest.raises(ValueError, match="Expected given, because the model was fitted with"):
+        model.posterior(w, SD)
+    with pytest.raises(ValueError, match="Expected no covariates with DeconvolvingKDE"):
+        DeconvolvingKDE().fit(w, noise=SD, given=x)
+
+
+def test_a_model_without_covariates_takes_none():
+    x, _, w = parabola(60)
+    plain = XDGMM(1, random_state=0).fit(w, noise=SD)
+    questions = (
+        lambda: plain.posterior(w, SD, given=x),
+        lambda: plain.sample(2, given=[0.0]),
+        lambda: plain.score_samples(w, given=x),
+    )
+    for question in questions:
+        with pytest.raises(ValueError, match=r"Expected no given.*got some"):
+            question()
+
+
+def test_fits_after_fits(tmp_path):
+    x, _, w = parabola(150)
+    made = XDGMM(1, random_state=0)
+    fitted = clone(made).fit(w, noise=SD, given=x)
+    before = fitted.posterior(w, SD, given=x).mean
+    fitted.save(tmp_path / "model")
+    for again in (load(tmp_path / "model"), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(again.posterior(w, SD, given=x).mean, before)
+        np.testing.assert_array_equal(again.sample(5, 0, given=[1.0]), fitted.sample(5, 0, given=1))
+        assert again.known_ == fitted.known_
+    with pytest.raises(ValueError, match="Expected given with 150 rows"):
+        fitted.fit(w, noise=SD, given=x[1:])
+    np.testing.assert_array_equal(fitted.posterior(w, SD, given=x).mean, before)
+    fitted.fit(w, noise=SD)
+    expected = made.fit(w, noise=SD).score_samples(w)
+    np.testing.assert_array_equal(fitted.score_samples(w), expected)
+
+
+def test_frames_and_their_index():
+    x, _, w = parabola(100)
+    table = pd.DataFrame({"x": x, "kind": np.where(x > 0, "a", "b")})
+    fitted = XDGMM(1, random_state=0).fit(pd.DataFrame({"v": w[:, 0]}), noise=SD, given=table)
+    same = fitted.posterior(pd.DataFrame({"v": w[:, 0]}), SD, given=table[["kind", "x"]]).mean
+    other = fitted.posterior(pd.DataFrame({"v": w[:, 0]}), SD, given=table).mean
+    np.testing.assert_array_equal(same, other)
+    with pytest.raises(ValueError, match="Expected given with the index of w"):
+        fitted.fit(pd.DataFrame({"v": w[:, 0]}), noise=SD, given=table.set_index(table.index + 5))
+
+
+def test_bounds_and_atoms_beside_covariates():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=400)
+    v = np.where(rng.random(400) < 0.3, 0.0, 2 + x + 0.2 * rng.normal(size=400))[:, None]
+    w = v + SD * rng.normal(size=v.shape)
+    atoms = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD, given=x)
+    assert atoms.atom_weights_[0] == pytest.approx(0.3, abs=0.08)
+    findings = {f.check: f.p for f in atoms.certify(w, SD, given=x).findings}
+    # Atoms are not where z is: rows are compared as they are likely of the rest.
+    assert min(findings["columns"], findings["joint"]) > 1e-3
+    bounded = XDGMM(1, bounds=(0, None), random_state=0).fit(w, noise=SD, given=x)
+    posterior = bounded.posterior(w, SD, given=x)
+    assert posterior.samples.min() >= 0
+    assert bounded.sample(100, random_state=0, given=[0.5]).min() >= 0
+    grid = np.linspace(0, 9, 3001)
+    density = np.exp(bounded.score_samples(grid[:, None], given=[0.5]))
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=5e-3)
+
+
+def test_rows_of_all_kinds():
+    """Missing values, full covariances, weights, groups, projections, another law."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=200)
+    v = np.c_[x, -x] + 0.2 * rng.normal(size=(200, 2))
+    S = np.array([[0.1, 0.05], [0.05, 0.1]])
+    w = v + rng.multivariate_normal(np.zeros(2), S, size=200)
+    w[::5, 1] = np.nan
+    options = {"sample_weight": rng.uniform(0.5, 2, 200), "groups": np.repeat(np.arange(100), 2)}
+    fitted = XDGMM(1, random_state=0).fit(w, noise=S, given=x, **options)
+    whole = fitted.posterior(w, S, given=x)
+    assert error(whole.mean, v) < 0.3
+    np.testing.assert_allclose(
+        fitted.posterior(w[:1], np.array(S)[None], given=x[:1]).mean, whole.mean[:1], atol=1e-9
+    )
+    R = rng.normal(size=(200, 1, 2))
+    seen = np.einsum("nmd,nd->nm", R, v) + 0.1 * rng.normal(size=(200, 1))
+    projected = XDGMM(1, random_state=0).fit(seen, noise=0.1, projection=R, given=x)
+    answer = projected.posterior(seen, 0.1, projection=R, given=x)
+    assert np.isfinite(answer.mean).all()
+    law = student_t([0.3], 4.0)
+    tailed = v[:, :1] + 0.3 * rng.standard_t(4, size=(200, 1))
+    other = XDGMM(1, random_state=0).fit(tailed, noise=law, given=x)
+    assert error(other.posterior(tailed, law, given=x).mean, v[:, :1]) < 0.3
+
+
+def test_errors_beside_missing_values_do_not_depend_on_other_rows():
+    rng = np.random.default_rng(0)
+    sd = rng.uniform(0.2, 1.0, size=(100, 2))
+    w = rng.normal(size=(100, 2)) + sd * rng.normal(size=(100, 2))
+    w[0, 1] = np.nan
+    fitted = XDGMM(1, random_state=0).fit(w, noise=sd, given="noise")
+    whole = fitted.posterior(w, sd, given="noise").mean
+    np.testing.assert_allclose(
+        fitted.posterior(w[:1], sd[:1], given="noise").mean, whole[:1], atol=1e-9
+    )
