@@ -185,7 +185,7 @@ def test_bounds_and_atoms_beside_covariates():
     assert atoms.atom_weights_[0] == pytest.approx(0.3, abs=0.08)
     findings = {f.check: f.p for f in atoms.certify(w, SD, given=x).findings}
     # Atoms are not where z is: rows are compared as they are likely of the rest.
-    assert min(findings["columns"], findings["joint"]) > 1e-3
+    assert min(findings[name] for name in ("model", "columns", "joint")) > 1e-3
     bounded = XDGMM(1, bounds=(0, None), random_state=0).fit(w, noise=SD, given=x)
     posterior = bounded.posterior(w, SD, given=x)
     assert posterior.samples.min() >= 0
