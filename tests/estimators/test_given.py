@@ -185,7 +185,7 @@ def test_bounds_and_atoms_beside_covariates():
     assert atoms.atom_weights_[0] == pytest.approx(0.3, abs=0.08)
     findings = {f.check: f.p for f in atoms.certify(w, SD, given=x).findings}
     # Atoms are not where z is: rows are compared as they are likely of the rest.
-    assert min(findings["columns"], findings["joint"]) > 1e-3
+    assert min(findings[name] for name in ("model", "columns", "joint")) > 1e-3
     bounded = XDGMM(1, bounds=(0, None), random_state=0).fit(w, noise=SD, given=x)
     posterior = bounded.posterior(w, SD, given=x)
     assert posterior.samples.min() >= 0
@@ -231,3 +231,17 @@ def test_errors_beside_missing_values_do_not_depend_on_other_rows():
     np.testing.assert_allclose(
         fitted.posterior(w[:1], sd[:1], given="noise").mean, whole[:1], atol=1e-9
     )
+
+
+def test_covariates_tell_rows_at_an_atom_from_others():
+    """Where x is large the rest is far from zero: rows near zero there are at the atom."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=600)
+    v = np.where(rng.random(600) < 0.3, 0.0, 1.5 + 1.4 * x + 0.1 * rng.normal(size=600))[:, None]
+    w = v + SD * rng.normal(size=v.shape)
+    fitted = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD, given=x)
+    drawn = fitted.sample(2000, random_state=0, given=[0.9])
+    rest = drawn[drawn != 0]
+    # memberships without covariates leave atoms in the rest: 2.4 and 0.7
+    assert rest.mean() == pytest.approx(2.76, abs=0.15)
+    assert rest.std() < 0.4

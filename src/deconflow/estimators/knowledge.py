@@ -55,6 +55,8 @@ LEAST_MEMBERSHIP = 1e-3
 PRIOR_ROWS = np.array([4.0, 0.5])
 """How many rows more speak for a shape that is the same for all covariates, and for one that is
 not; see :func:`deconflow.auto.stack`."""
+CURVE_ROUNDS = 8
+"""Rounds of curves and memberships, for atoms or a background beside covariates."""
 PREFIX = "known."
 
 
@@ -152,8 +154,11 @@ class Knowledge:
         known = self.known(data)
         pilot = fit_with_known_parts(replace(data, given=None), known, rng, threads)
         rest = log_p(pilot.mixture, lay_out(data), threads)
-        q, _ = memberships(pilot.shares, known, rest)
-        self._take_shares(pilot.shares)
+        shares = pilot.shares
+        q, own = memberships(shares, known, rest)
+        if self.covariates is not None and self.bounds is None and data.projection is None:
+            shares, q = self._given_covariates(data, known, shares, q, own, threads)
+        self._take_shares(shares)
         weights = row_weights(data) * q[-1]
         keep = q[-1] > LEAST_MEMBERSHIP
         if not keep.any():
@@ -163,6 +168,28 @@ class Knowledge:
             )
         weights = torch.from_numpy(weights[keep] / weights[keep].mean())
         return replace(data[torch.from_numpy(keep)], weights=weights)
+
+    def _given_covariates(
+        self,
+        data: Observations,
+        known: Array,
+        shares: Array,
+        q: Array,
+        log_p_without: Array,
+        threads: int | None,
+    ) -> tuple[Array, Array]:
+        """Return shares and memberships by curves of the covariates, where rows are likelier so."""
+        assert self.covariates is not None
+        weights, without = row_weights(data), (shares, q)
+        unit = GaussianMixture(np.ones(1), np.zeros((1, data.dim)), np.eye(data.dim)[None])
+        for _ in range(CURVE_ROUNDS):
+            by_rest = torch.from_numpy(np.maximum(weights * q[-1], 1e-6))
+            curves = LocationScale.fit(replace(data, weights=by_rest), self.covariates.continuous)
+            rows = lay_out(replace(curves.standardised(data), given=None))
+            rest = log_p(unit, rows, threads) - curves.log_volume(data)
+            shares = shares_of_parts(shares, known, rest, weights)
+            q, found = memberships(shares, known, rest)
+        return (shares, q) if weights @ found > weights @ log_p_without else without
 
     def _take_shares(self, shares: Array) -> None:
         """Take shares of the rows, ``(J,)``; those of atoms become shares of the truths."""
