@@ -28,7 +28,7 @@ MOST_MIRRORS = 9
 """Images per row; of more that there could be, each row gets some by chance."""
 WRAPS = 2
 """Between two bounds reflections repeat; so many of them to either side hold all the mass."""
-FARTHEST = 6.0
+FARTHEST = 8.0
 """Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
 may have long tails."""
 SYMMETRIC = 1e-6
