@@ -22,8 +22,9 @@ from scipy.stats import qmc
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 
-POINTS = 64
-"""Quasi-random points for the mass of a box in several dimensions."""
+POINTS, REPEATS = 64, 4
+"""Quasi-random points for the mass of a box in several dimensions; and parts of them, by which its
+error is told."""
 TINY = 1e-300
 FAR = 30.0
 """Standard deviations beyond which a law's tail is an exponential law."""
@@ -43,6 +44,8 @@ class CutMixture:
         ``(N, K)``: weights of the components after the cut.
     log_mass : array
         ``(N,)``: log of what the box holds of each row's mixture.
+    error : array
+        ``(N,)``: standard error of ``log_mass``; zero for one bounded dimension.
     exact : array or None
         ``(N, D)``: values that are known, and in the box, of which no cut takes anything.
     """
@@ -63,6 +66,7 @@ class CutMixture:
         shares = np.exp(each - top)
         total = shares.sum(1, keepdims=True)
         self.log_mass, self.shares = (top + np.log(total))[:, 0], shares / total
+        self.error = np.zeros(len(total)) if self.one_bounded else self._error(top)
 
     @property
     def one_bounded(self) -> bool:
@@ -140,7 +144,16 @@ class CutMixture:
         for j, d in enumerate(self.columns.tolist()):
             y[..., j], log_share = self._next(means[..., d], factors[..., j, :], y, j, d)
             log_p += log_share
+        parts = log_p.reshape(*log_p.shape[:-1], REPEATS, -1)  # by turns of the sequence
+        self._repeats = np.logaddexp.reduce(parts, axis=-1) - np.log(parts.shape[-1])
         return np.asarray(np.logaddexp.reduce(log_p, axis=-1) - np.log(POINTS))
+
+    def _error(self, top: Array) -> Array:
+        """Spread of the mass between parts of the points."""
+        with np.errstate(divide="ignore"):
+            each = np.log(self.mixture.weights)[..., None] + self._repeats
+        masses = np.exp(each - top[..., None]).sum(1)
+        return masses.std(1, ddof=1) / masses.mean(1) / np.sqrt(REPEATS)
 
     def _factors(self) -> Array:
         """Cholesky factors, bounded dimensions first, of covariances that may be singular."""
@@ -187,10 +200,20 @@ def _cut_moments(mean: Array, sd: Array, low: float, high: float) -> tuple[Array
         pull = np.where(np.isfinite(a), a * at_a, 0.0) - np.where(np.isfinite(b), b * at_b, 0.0)
         left = np.clip(1.0 + pull - np.square(shift), 0.0, 1.0)
         # Far out in a tail an exponential law is left, whose mean the difference would lose.
-        far = a > FAR
-        shift = np.where(far, a + 1 / np.where(far, a, 1.0), shift)
-        under = b < -FAR
-        shift = np.where(under, b + 1 / np.where(under, b, -1.0), shift)
-        left = np.where(far, 1 / np.square(np.where(far, a, 1.0)), left)
-        left = np.where(under, 1 / np.square(np.where(under, b, 1.0)), left)
+        for far, end, sign in ((a > FAR, a, 1.0), (b < -FAR, -b, -1.0)):
+            mean_left, variance_left = _cut_exponential(np.where(far, end, 1.0), b - a)
+            shift = np.where(far, sign * (end + mean_left), shift)
+            left = np.where(far, variance_left, left)
+        shift = np.clip(shift, a, b)
     return sd * shift, np.square(sd) * left
+
+
+def _cut_exponential(rate: Array, length: Array) -> tuple[Array, Array]:
+    """Mean and variance of exponential laws that end after a length, which may be infinite."""
+    t = rate * length
+    short = t < 1e-3  # as good as uniform, where the formulas lose their digits
+    t = np.where(short, 1.0, t)
+    mean = 1 / rate - np.where(np.isinf(t), 0.0, length / np.expm1(t))
+    ends = np.where(t > 500, 0.0, np.square(length / (2 * np.sinh(np.minimum(t, 500) / 2))))
+    variance = np.where(np.isinf(t), 1 / np.square(rate), 1 / np.square(rate) - ends)
+    return np.where(short, length / 2, mean), np.where(short, np.square(length) / 12, variance)

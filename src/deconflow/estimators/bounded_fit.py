@@ -104,9 +104,11 @@ class BoundedFit(FittedDensity):
         if drawn is not None:
             return drawn.log_marginal(data, n_draws, random_state)
         log_p = self.images.log_marginal(data).log_p + self._log_count
+        error = np.zeros(len(data))
         for rows, cut in self._cut(data):
             log_p[rows] += cut.log_mass
-        return Estimate.exact(log_p)
+            error[rows] = cut.error
+        return Estimate(log_p, error, np.zeros(len(data)))
 
     def posterior(
         self,

@@ -23,12 +23,13 @@ from deconflow.estimators.changed_posteriors import PartedPosterior
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.given_fit import MOST_KEPT, GivenFit, JointFit, with_covariates
 from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.parts_fit import PartsFit, log_densities_of_atoms
+from deconflow.estimators.parts_fit import PartsFit, log_densities_of_parts
 from deconflow.estimators.saved_values import joined, parted
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.truth import (
+    MOST_MIRRORS,
     Bounds,
     Covariates,
     GivenBackground,
@@ -57,6 +58,11 @@ PRIOR_ROWS = np.array([4.0, 0.5])
 not; see :func:`deconflow.auto.stack`."""
 CURVE_ROUNDS = 8
 """Rounds of curves and memberships, for atoms or a background beside covariates."""
+STARTS = (
+    "weights_init", "means_init", "covariances_init",
+    "fixed_weights", "fixed_means", "fixed_covariances",
+)  # fmt: skip
+"""What users may say of components, in the units of ``w``."""
 PREFIX = "known."
 
 
@@ -121,10 +127,7 @@ class Knowledge:
 
     def known(self, data: Observations) -> Array:
         """Log density ``(J, N)`` of rows under the parts."""
-        parts = list(log_densities_of_atoms(data, self.atoms))
-        if self.background is not None:
-            parts.append(self.background(data))
-        return np.array(parts).reshape(-1, len(data))
+        return log_densities_of_parts(data, self.atoms, self.background)
 
     def fit(self, model: Any, data: Observations) -> None:
         """Fit an estimator to rows, with what is known."""
@@ -133,13 +136,20 @@ class Knowledge:
         )
         threads = getattr(model, "n_jobs", None)
         threads = None if threads is None or threads < 0 else threads
+        self._refuse_starts(model)
         rows = self._weighted(data, rng, threads) if self.has_parts else data
         if self.covariates is not None:
             self._refuse_ignored(model, rows)
             rows = self._straightened(rows, rng)
         if self.bounds is not None:
+            self.bounds.refuse_many()
             rows = self.bounds.mirrored(rows, int(rng.randint(2**30)))
-            model._images = len(self.bounds.mirrors())
+            model._images = min(len(self.bounds.mirrors()), MOST_MIRRORS)
+            if rows.projection is not None and not model._takes_projections:
+                raise ValueError(
+                    f"Expected noise that is symmetric for bounds with {type(model).__name__}; got "
+                    "another law. Use LogSplineDeconvolver or XDGMM."
+                )
         model._fit(rows if model._takes_context else replace(rows, given=None))
         model.parameters_ = model.get_params()  # its density may be asked from here on
         if self.covariates is not None and not model._takes_context:
@@ -217,6 +227,17 @@ class Knowledge:
         self.curves = LocationScale.fit(data, self.covariates.continuous)
         return self.curves.standardised(data)
 
+    def _refuse_starts(self, model: Any) -> None:
+        """Raise for starts and fixed parameters: rows in other units, or mirrored, have others."""
+        if self.covariates is None and self.bounds is None:
+            return
+        for name in STARTS:
+            if getattr(model, name, None) is not None:
+                raise ValueError(
+                    f"Expected no {name} with covariates or bounds, which change the rows that "
+                    f"components are fitted to; got {getattr(model, name)!r}. Leave it out."
+                )
+
     def _refuse_ignored(self, model: Any, data: Observations) -> None:
         """Raise where neither curves nor a joint mixture could see the covariates."""
         if model._takes_context or (self.bounds is None and data.projection is None):
@@ -233,7 +254,13 @@ class Knowledge:
     ) -> None:
         """Fit truth and covariates together, and weigh that by rows that neither has seen."""
         held_out = model._held_out_rows(replace(rows, given=None))
-        if held_out is None or not isinstance(rows.noise, GaussianNoise):
+        known = held_out is not None and np.isfinite(held_out).any()
+        if not known or not isinstance(rows.noise, GaussianNoise):
+            if self.curves is None:
+                raise ValueError(
+                    "Expected fits without folds of the rows, to see what covariates tell beside "
+                    "bounds or a projection; got none. Use EM, or more chains or rows."
+                )
             return
         assert self.covariates is not None
         stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=threads)

@@ -93,10 +93,7 @@ class PartsFit(FittedDensity):
 
     def known(self, data: Observations) -> Array:
         """Log density ``(J, N)`` of rows under each atom, and as background."""
-        parts = list(log_densities_of_atoms(data, self.atoms))
-        if self.background is not None:
-            parts.append(self.background(data))
-        return np.array(parts).reshape(-1, len(data))
+        return log_densities_of_parts(data, self.atoms, self.background)
 
     @property
     def shares(self) -> Array:
@@ -150,6 +147,16 @@ class PartsFit(FittedDensity):
             whole = part.posterior(rows, n_samples, random_state=random_state)
             return whole.marginal(self._others(given))
         return self.inner.condition(data, given, n_samples, random_state)
+
+
+def log_densities_of_parts(
+    data: Observations, atoms: Array, background: Background | None
+) -> Array:
+    """Log density ``(J, N)`` of each row at each atom, and as background if there is one."""
+    parts = list(log_densities_of_atoms(data, atoms))
+    if background is not None:
+        parts.append(background(data))
+    return np.array(parts).reshape(-1, len(data))
 
 
 def log_densities_of_atoms(data: Observations, atoms: Array) -> Array:

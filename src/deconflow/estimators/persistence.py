@@ -26,6 +26,8 @@ from deconflow.model_files import (
 
 Model = TypeVar("Model")
 
+KNOWN_OF_TRUTH = ("bounds", "atoms", "background")
+"""Parameters that a fitted model cannot change: its density was made with them."""
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """What values that do not fit together raise; the last is torch's."""
 
@@ -61,6 +63,12 @@ def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> 
     said, path = files.description, files.path
     if said["class"] != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {said['class']}.")
+    changed = [name for name in KNOWN_OF_TRUTH if name in changes]
+    if changed and "known" in said["details"]:
+        raise ValueError(
+            f"Expected {changed[0]} as in the fit, for which the density was made; got "
+            f"{changes[changed[0]]!r}. Fit again with it."
+        )
     try:
         arrays = load(files.contents[WEIGHTS])
         check_arrays(arrays)

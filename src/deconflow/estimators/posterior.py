@@ -33,7 +33,8 @@ class Posterior(ABC):
     samples : array
         ``(N, S, D)`` draws.
     sign_error, sign_q_values : array
-        ``(N, D)``: how likely the sign of a value is wrong, of one row and of all as certain ones.
+        ``(N, D)``: how likely the sign of a value is wrong, for each row, and on average over all
+        rows at least as certain.
     effective_sample_size : array
         ``(N,)``: how many exact draws the answer for a row is worth; infinite for a closed form.
         Below about 10 the answer is rough: ask for more ``n_proposals``.

@@ -27,6 +27,7 @@ from deconflow.xd import (
     Stopping,
     fit_exact,
     n_parameters,
+    row_weights,
 )
 
 MOST_MEMBERS, MOST_COMPONENTS = 10, 32
@@ -66,6 +67,7 @@ def reweighted_fits(
         one that averages none, or too many, a mixture in its place.
     """
     density, rng = model.density_, check_random_state(random_state)
+    data = _without_background(model, data)
     prepared = PreparedData(data)
     starts, words = _own_mixtures(model), f"{n_refits} refits to reweighted rows"
     if starts:
@@ -75,6 +77,8 @@ def reweighted_fits(
     else:
         fits = [_in_its_place(prepared, density)]
         words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
+    if model.atom_weights_.size or getattr(model, "bounds", None) is not None:
+        words += ", which know neither atoms nor bounds"
     own = np.ones(len(data)) if data.weights is None else data.weights.numpy()
     found = []
     for i in range(n_refits):
@@ -85,6 +89,15 @@ def reweighted_fits(
             refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
         found.append(MixtureFit([refit], density.names, density.threads))
     return Replicates(found, "draws"), words
+
+
+def _without_background(model: Any, data: Observations) -> Observations:
+    """Weigh rows by how likely they are measurements of a truth."""
+    if not model.background_share_ > 0:
+        return data
+    found = model.density_.posterior(data, n_samples=1)
+    own = row_weights(data) * (1.0 - found.probability_of_background)
+    return replace(data, weights=torch.from_numpy(own / own.mean())).with_weight()
 
 
 def _own_mixtures(model: Any) -> list[GaussianMixture]:

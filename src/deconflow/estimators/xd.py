@@ -267,6 +267,8 @@ class XDGMM(DensityEstimator):
         self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
     ) -> Array:
         """Probability of each component given each measurement, ``(N, K)``."""
+        check_is_fitted(self)
+        _refuse_changed_rows(self, "components")
         data = self._observe(w, noise, projection)
         _, responsibilities = self._own_density.memberships(data)
         assert responsibilities is not None
@@ -280,11 +282,15 @@ class XDGMM(DensityEstimator):
 
     def bic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
         """Bayesian information criterion on these rows; the lower the better."""
+        check_is_fitted(self)
+        _refuse_changed_rows(self, "bic")
         log_p = self.score_observations(w, noise, projection=projection)
         return float(self._n_parameters() * np.log(len(log_p)) - 2 * log_p.sum())
 
     def aic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
         """Akaike information criterion on these rows; the lower the better."""
+        check_is_fitted(self)
+        _refuse_changed_rows(self, "aic")
         log_p = self.score_observations(w, noise, projection=projection)
         return float(2 * self._n_parameters() - 2 * log_p.sum())
 
@@ -579,8 +585,18 @@ class XDGMM(DensityEstimator):
         return n_parameters(len(self.weights_), self.n_latent_)
 
 
+def _refuse_changed_rows(model: XDGMM, what: str) -> None:
+    """The components are those of rows that were changed by what is known of the truth."""
+    if model._knowledge is not None:
+        raise ValueError(
+            f"Expected a model without covariates, bounds, atoms or background for {what}; got one "
+            f"with some: {' '.join(model.known_)}"
+        )
+
+
 def _refuse_knowledge(model: XDGMM) -> None:
     """Pieces are rows as they are: what is known of the truth needs all of them."""
+    _refuse_changed_rows(model, "partial_fit")
     for name in ("bounds", "atoms", "background"):
         if getattr(model, name) is not None:
             raise ValueError(

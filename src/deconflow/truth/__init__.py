@@ -1,11 +1,12 @@
 """What is known of the truth beside its measurements: bounds, covariates, atoms, a background."""
 
-from deconflow.truth.bounds import Bounds, as_bounds
+from deconflow.truth.bounds import MOST_MIRRORS, Bounds, as_bounds
 from deconflow.truth.covariates import Covariates, check_rows
 from deconflow.truth.location_scale import LocationScale
 from deconflow.truth.parts import GivenBackground, UniformBackground, as_atoms, as_background
 
 __all__ = [
+    "MOST_MIRRORS",
     "Bounds",
     "Covariates",
     "GivenBackground",

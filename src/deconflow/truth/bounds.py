@@ -26,6 +26,7 @@ from deconflow.observations import Observations
 
 MOST_MIRRORS = 9
 """Images per row; of more that there could be, each row gets some by chance."""
+MOST_REFLECTIONS = 128
 WRAPS = 2
 """Between two bounds reflections repeat; so many of them to either side hold all the mass."""
 FARTHEST = 8.0
@@ -86,6 +87,15 @@ class Bounds:
                 along = np.mod(x - low, 2 * (high - low))
                 folded[..., d] = low + np.minimum(along, 2 * (high - low) - along)
         return np.clip(folded, self.lower, self.upper)
+
+    def refuse_many(self) -> None:
+        """Raise for so many bounded columns that their reflections would fill the memory."""
+        count = int(np.prod([len(self._of_column(d, WRAPS)) for d in range(len(self.lower))]))
+        if count > MOST_REFLECTIONS:
+            raise ValueError(
+                f"Expected bounds with at most {MOST_REFLECTIONS} reflections, as two columns with "
+                f"both ends or seven with one; got {count}. Leave out bounds that hardly matter."
+            )
 
     def reflections(self) -> list[tuple[Array, Array]]:
         """Return signs and shifts ``(D,)`` of all points that fold to one, the point first."""

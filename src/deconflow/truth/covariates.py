@@ -73,10 +73,13 @@ class Covariates:
         The covariates.
     errors : tuple of int
         Columns of ``w`` the logarithm of whose error is a covariate; these come first.
+    named : bool
+        Whether the table of the fit named its columns: those of others are then found by name.
     """
 
     columns: tuple[Column, ...]
     errors: tuple[int, ...] = ()
+    named: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -105,27 +108,29 @@ class Covariates:
             mean, name = np.nanmean(logs), f"log error of {names[d]}"
             columns.append(Column(name, float(mean), float(np.nanstd(logs))))
         if table is not None:
-            columns += [_column(name, values) for name, values in _named(table, len(data), None)]
-        return cls(tuple(columns), tuple(errors))
+            columns += [_column(name, values) for name, values in _by_name(table, len(data), None)]
+        return cls(tuple(columns), tuple(errors), _has_names(table))
 
     def encode(self, given: Any, data: Observations) -> torch.Tensor:
         """Return covariates of rows as numbers ``(N, C)``."""
         with_errors, table = _parts(given)
         if with_errors != bool(self.errors):
-            raise ValueError(self._expected(f"got {'some' if with_errors else 'none'}", NOISE))
+            said = [f'Expected given="{NOISE}", as in the fit; got a table without it.',
+                    f'Expected given as in the fit, without "{NOISE}"; got it.']  # fmt: skip
+            raise ValueError(said[with_errors])
         own = self.columns[len(self.errors) :]
         if (table is None) != (not own):
-            raise ValueError(self._expected("got others" if own else "got more", ""))
+            raise ValueError(self._expected("got none of them" if own else "got more"))
         logs = _log_errors(data)[:, list(self.errors)] if self.errors else None
         parts = [] if logs is None else [
             column.encode(np.where(np.isnan(logs[:, j]), column.location, logs[:, j]))
             for j, column in enumerate(self.columns[: len(self.errors)])
         ]  # fmt: skip
         if table is not None:
-            named = _named(table, len(data), [column.name for column in own])
-            if len(named) != len(own):
-                raise ValueError(self._expected(f"got {len(named)} columns", ""))
-            parts += [column.encode(values) for column, (_, values) in zip(own, named, strict=True)]
+            found = _by_name(table, len(data), self._wanted(own))
+            if len(found) != len(own):
+                raise ValueError(self._expected(f"got {len(found)} columns"))
+            parts += [column.encode(values) for column, (_, values) in zip(own, found, strict=True)]
         return torch.from_numpy(np.concatenate(parts, axis=1))
 
     def of_points(self, given: Any, n_rows: int) -> Array:
@@ -141,22 +146,22 @@ class Covariates:
         table = given
         if not hasattr(table, "columns") and not hasattr(table, "to_frame"):
             table = _cells(given)
-            several = len(self.columns) > 1
-            single = table.ndim == 0 or (table.ndim == 1 and (several or n_rows != len(table)))
-            table = table.reshape(1, -1) if single else table
+            if table.ndim == 0 or (table.ndim == 1 and len(self.columns) > 1):
+                table = table.reshape(1, -1)
         rows = 1 if len(table) == 1 else n_rows
-        named = _named(table, rows, self.names)
-        if len(named) != len(self.columns):
-            raise ValueError(self._expected(f"got {len(named)} columns", ""))
-        parts = [c.encode(values) for c, (_, values) in zip(self.columns, named, strict=True)]
+        found = _by_name(table, rows, self._wanted(self.columns))
+        if len(found) != len(self.columns):
+            raise ValueError(self._expected(f"got {len(found)} columns"))
+        parts = [c.encode(values) for c, (_, values) in zip(self.columns, found, strict=True)]
         return np.repeat(np.concatenate(parts, axis=1), n_rows // rows, axis=0)
 
-    def _expected(self, got: str, what: str) -> str:
+    def _wanted(self, columns: tuple[Column, ...]) -> list[str] | None:
+        """Return the names by which a table's columns are to be found; None for by their order."""
+        return [column.name for column in columns] if self.named else None
+
+    def _expected(self, got: str) -> str:
         """Say which covariates are expected."""
-        about = ' ("noise")' if what else ""
-        return (
-            f"Expected given with the covariates of the fit, {', '.join(self.names)}{about}; {got}."
-        )
+        return f"Expected given with the covariates of the fit, {', '.join(self.names)}; {got}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is saved."""
@@ -168,7 +173,7 @@ class Covariates:
             }
             for column in self.columns
         ]  # fmt: skip
-        return {"columns": columns, "errors": [int(d) for d in self.errors]}
+        return {"columns": columns, "errors": [int(d) for d in self.errors], "named": self.named}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Covariates:
@@ -180,7 +185,8 @@ class Covariates:
             )
             for each in saved["columns"]
         ]  # fmt: skip
-        return cls(tuple(columns), tuple(int(d) for d in saved["errors"]))
+        errors = tuple(int(d) for d in saved["errors"])
+        return cls(tuple(columns), errors, bool(saved["named"]))
 
 
 def _parts(given: Any) -> tuple[bool, Any]:
@@ -195,7 +201,7 @@ def _parts(given: Any) -> tuple[bool, Any]:
 
 
 def _log_errors(data: Observations) -> Array:
-    """Logarithms ``(N, M)`` of the rows' errors; NaN where a value misses."""
+    """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
     sd = data.noise.variance().sqrt().double().numpy()
     sd = np.array(np.broadcast_to(sd, data.w.shape))
     seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
@@ -219,20 +225,23 @@ def _varying_errors(data: Observations) -> tuple[int, ...]:
     return varying
 
 
-def _named(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str, Any]]:
+def _has_names(table: Any) -> bool:
+    return hasattr(table, "columns") or hasattr(table, "to_frame")
+
+
+def _by_name(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str, Any]]:
     """Columns of a table of covariates, with their names; by name where both have some."""
     if hasattr(table, "to_frame") and not hasattr(table, "columns"):
         table = table.to_frame()
     if hasattr(table, "columns"):
         names = [str(name) for name in table.columns]
         found = {str(column): _cells(table[column]) for column in table.columns}
-        if wanted is not None and set(wanted) != set(names) and not _made_up(wanted):
+        if wanted is not None and set(wanted) != set(names):
             raise ValueError(
                 f"Expected given with the columns {', '.join(wanted)}, as in the fit; "
                 f"got {', '.join(names)}."
             )
-        if wanted is not None and not _made_up(wanted):
-            names = wanted
+        names = names if wanted is None else wanted
     else:
         array = _cells(table)
         array = array[:, None] if array.ndim == 1 else array
@@ -246,7 +255,8 @@ def _named(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str,
         raise ValueError("Expected at least one covariate in given; got none.")
     rows = len(found[names[0]])
     if rows != n_rows:
-        raise ValueError(f"Expected given with {n_rows} rows, one for each; got {rows}.")
+        one = " or one for all" if n_rows > 1 else ""
+        raise ValueError(f"Expected given with {n_rows} rows, one for each{one}; got {rows}.")
     return [(name, found[name]) for name in names]
 
 
@@ -265,10 +275,6 @@ def _cells(values: Any) -> NDArray[Any]:
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array
-
-
-def _made_up(names: list[str]) -> bool:
-    return all(name.startswith("x") and name[1:].isdigit() for name in names)
 
 
 def check_rows(w: Any, given: Any) -> None:
@@ -291,12 +297,9 @@ def _column(name: str, values: NDArray[Any]) -> Column:
     missing = np.array([_is_missing(each) for each in values])
     if missing.any():
         _refuse_missing(name, int(missing.argmax()))
+    if not any(isinstance(each, str) for each in values):  # numbers in a column of objects
+        return _column(name, _numbers(values, name))
     labels, counts = np.unique(values.astype(str), return_counts=True)
-    try:
-        return _column(name, values.astype(np.float64))  # numbers in a column of objects
-    except (ValueError, TypeError) as error:
-        if "Expected" in str(error):
-            raise
     if not 2 <= len(labels) <= MOST_CATEGORIES:
         raise ValueError(
             f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
@@ -334,5 +337,5 @@ def _numbers(values: NDArray[Any], name: str) -> Array:
 def _refuse_missing(name: str, row: int) -> None:
     raise ValueError(
         f"Expected covariates that are known in every row; got none for {name} in row {row} of "
-        "given. Drop such rows, or put the column in w with its error, where values may miss."
+        "given. Drop such rows, or put the column in w with its error, where values may be missing."
     )

@@ -107,10 +107,14 @@ class LocationScale:
         Those of the mean.
     curves : tuple of Curve
         Coefficients, one for each column of the truth.
+    low, high : array
+        ``(C,)`` ends of the fitted covariates, beyond which the width does not change.
     """
 
     splines: tuple[Spline, ...]
     curves: tuple[Curve, ...]
+    low: Array
+    high: Array
 
     @classmethod
     def fit(cls, data: Observations, continuous: NDArray[np.bool_]) -> LocationScale:
@@ -132,12 +136,12 @@ class LocationScale:
             curves.append(
                 _curve(w[use, d], variance[use, d], weights[use], rows, x[use], by_row=by_row)
             )
-        return cls(splines, tuple(curves))
+        return cls(splines, tuple(curves), x.min(0), x.max(0))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and widths ``(N, D)`` at covariates ``(N, C)``."""
         design = np.column_stack([np.ones(len(x)), x, *(spline(x) for spline in self.splines)])
-        bends = _quadratic(x)
+        bends = _quadratic(np.clip(x, self.low, self.high))
         means = [design @ curve.mean for curve in self.curves]
         logs = [
             np.clip(bends @ curve.log_variance, curve.smallest, curve.smallest + 40)
@@ -149,6 +153,9 @@ class LocationScale:
         """Return the rows of ``z``."""
         assert data.given is not None
         mean, width = (torch.from_numpy(each) for each in self.at(data.given.numpy()))
+        if data.projection is not None:  # w = R (m + tau z) + n: the noise is as it was
+            w = data.w - torch.einsum("nmd,nd->nm", data.projection, mean)
+            return replace(data, w=w, projection=data.projection * width.unsqueeze(1))
         w = (data.w - mean) / width
         if data.observed is not None:
             w = torch.where(data.observed, w, 0.0)
@@ -157,10 +164,12 @@ class LocationScale:
     def log_volume(self, data: Observations) -> Array:
         """Log of ``|dw / dz|`` over each row's observed values, ``(N,)``."""
         assert data.given is not None
+        if data.projection is not None:
+            return np.zeros(len(data))
         logs = np.log(self.at(data.given.numpy())[1])
-        return (logs if data.observed is None else np.where(data.observed.numpy(), logs, 0.0)).sum(
-            1
-        )
+        if data.observed is not None:
+            logs = np.where(data.observed.numpy(), logs, 0.0)
+        return logs.sum(1)
 
     def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
         """Return the curves of some columns of the truth."""
@@ -168,7 +177,7 @@ class LocationScale:
 
     def state(self) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
         """Return what is saved: numbers for JSON, and arrays."""
-        arrays: dict[str, Array] = {}
+        arrays: dict[str, Array] = {"low": self.low, "high": self.high}
         for j, spline in enumerate(self.splines):
             for name in ("knots", "directions", "line"):
                 arrays[f"spline.{j}.{name}"] = getattr(spline, name)
@@ -198,7 +207,7 @@ class LocationScale:
             )
             for d, least in enumerate(smallest)
         ]
-        return cls(tuple(splines), tuple(curves))
+        return cls(tuple(splines), tuple(curves), arrays["low"].numpy(), arrays["high"].numpy())
 
 
 def _curve(

@@ -119,14 +119,19 @@ class GivenBackground:
         """Log density ``(N,)`` of each row."""
         if data.observed is not None:
             raise ValueError(
-                "Expected complete rows with a background density of one's own; got missing "
+                "Expected complete rows with a background density of your own; got missing "
                 'values. Use background="uniform".'
             )
         w = data.w.double().numpy()
         found = self._ask(w)
         if found.shape == (len(w), 1):
             found = found[:, 0]
-        if found.shape != (len(w),) or np.isnan(found).any():
+        if np.isnan(found).any():
+            raise ValueError(
+                "Expected background to give a number or minus infinity for each row; got NaN in "
+                f"row {int(np.isnan(found.ravel()).argmax())}."
+            )
+        if found.shape != (len(w),):
             raise ValueError(
                 f"Expected background to give a log density for each of {len(w)} rows; "
                 f"got shape {found.shape}."
