@@ -200,10 +200,10 @@ def test_rows_that_contradict_bounds(rng):
     box.check_rows(Observations.from_arrays(w, 0.0), ["x"])
     w[7] = 0.0
     box.check_rows(Observations.from_arrays(w, 0.0), ["x"])
-    w[7] = -0.59
+    w[7] = -0.79
     box.check_rows(Observations.from_arrays(w, 0.1), ["x"])
-    w[7] = -0.61
-    with pytest.raises(ValueError, match=r"x = -0.61 \+- 0.1 in row 7, beyond 0 \(1 such rows\)"):
+    w[7] = -0.81
+    with pytest.raises(ValueError, match=r"x = -0.81 \+- 0.1 in row 7, beyond 0 \(1 such rows\)"):
         box.check_rows(Observations.from_arrays(w, 0.1), ["x"])
     box.check_rows(Observations.from_arrays(w, 0.1), ["x"], background=True)
     with pytest.raises(ValueError, match="hold most of the truth"):

@@ -271,7 +271,9 @@ def _cells(values: Any) -> NDArray[Any]:
         ) from error
     if isinstance(array, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(array)
-        array = np.ma.filled(array.astype(object), None) if masked.any() else array.data
+        array = np.array(array.data, dtype=object if masked.any() else None)
+        if masked.any():
+            array[masked] = None
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array
@@ -297,8 +299,13 @@ def _column(name: str, values: NDArray[Any]) -> Column:
     missing = np.array([_is_missing(each) for each in values])
     if missing.any():
         _refuse_missing(name, int(missing.argmax()))
-    if not any(isinstance(each, str) for each in values):  # numbers in a column of objects
-        return _column(name, _numbers(values, name))
+    # Text among objects is text; an array of texts may be what numpy makes of a list of numbers.
+    if values.dtype.kind != "O" or not any(isinstance(each, str) for each in values):
+        try:
+            return _column(name, values.astype(np.float64))
+        except (ValueError, TypeError) as error:
+            if "Expected" in str(error):
+                raise
     labels, counts = np.unique(values.astype(str), return_counts=True)
     if not 2 <= len(labels) <= MOST_CATEGORIES:
         raise ValueError(
