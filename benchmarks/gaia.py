@@ -46,6 +46,11 @@ def numbers(table, name):
     return np.ma.filled(np.ma.asarray(table[name]).astype(float), np.nan)
 
 
+def spread(values):
+    """Half the range of the central 68 %: a few far draws do not change it."""
+    return np.diff(np.quantile(values, [0.16, 0.84]))[0] / 2
+
+
 def figures():
     """What the page says of the answers."""
     from astropy.table import Table
@@ -64,8 +69,11 @@ def figures():
         "rows": len(measured),
         "columns before": len(Table.read("gaia.fits", unit_parse_strict="silent").colnames),
         "columns after": len(denoised.colnames),
-        "spread of measured parallaxes": measured.std(),
-        "spread of true parallaxes": truth.std(),
+        "spread of measured parallaxes": spread(measured),
+        "spread of true parallaxes": spread(truth),
+        "least true parallax of 200,000 draws": truth.min(),
+        "least posterior mean of a parallax": numbers(denoised, "parallax_mean").min(),
+        "least 16 % quantile of a parallax": numbers(denoised, "parallax_q16").min(),
         "share of measured parallaxes below zero": (measured < 0).mean(),
         "share of true parallaxes below zero": (truth < 0).mean(),
         "noisy quarter: median error": np.median(error[noisy]),

@@ -27,6 +27,8 @@ DRAWS, POINTS = 20_000, 400
 POINTS_OF_BANDS, LEVEL = 200, 0.9
 AROUND, SMOOTHING = 9, 2.0
 """Points of which a median is taken, and the width of what smooths it."""
+NOTHING = 1e-9
+"""Share of the peak that counts as zero."""
 
 
 def marginals(
@@ -95,8 +97,15 @@ def band_of_column(density: FittedDensity, d: int, ends: tuple[float, float]) ->
 
 
 def _steady(curve: Array) -> Array:
-    """Take the chance out of a curve whose points are estimates, as marginals of flows are."""
-    return gaussian_filter1d(median_filter(curve, AROUND, mode="nearest"), SMOOTHING)
+    """Take the chance out of a curve whose points are estimates, as marginals of flows are.
+
+    Not across the ends of where it is zero: a truth with a bound has none beyond.
+    """
+    steady, inside = np.zeros_like(curve), np.flatnonzero(curve > NOTHING * curve.max())
+    some = slice(inside[0], inside[-1] + 1)
+    filtered = median_filter(curve[some], AROUND, mode="nearest")
+    steady[some] = gaussian_filter1d(filtered, SMOOTHING, mode="nearest")
+    return steady
 
 
 def draw_band(ax: Any, band: Band) -> None:
