@@ -241,9 +241,9 @@ def test_words_that_the_fit_does_not_know(folder):
     columns["kind"][:3] = ["red", "pink", "blue"]
     write(folder / "new.csv", columns)
     said = succeed("denoise", "columns", "new.csv", "-o", "new.parquet", "-q")
-    assert """5 rows; 1 marked "kind is 'pink', as no row of the fit\"""" in said
+    assert """5 rows; 1 marked "kind is 'pink', which no row of the fit had\"""" in said
     status = read("new.parquet")["deconflow_status"].to_pylist()
-    assert status[1] == "kind is 'pink', as no row of the fit"
+    assert status[1] == "kind is 'pink', which no row of the fit had"
     assert status.count("ok") == 5
 
 

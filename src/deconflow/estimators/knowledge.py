@@ -360,7 +360,7 @@ class Knowledge:
         """Return what is saved: details for JSON, and arrays."""
         if isinstance(self.background, GivenBackground):
             raise ValueError(
-                'Expected background="uniform" in a model that is saved; got a density of one\'s '
+                'Expected background="uniform" in a model that is saved; got a density of your '
                 "own, which JSON cannot hold."
             )
         arrays: dict[str, Array] = {"kept": self.kept, "atom_weights": self.atom_weights}

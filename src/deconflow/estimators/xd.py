@@ -121,8 +121,8 @@ class XDGMM(DensityEstimator):
         Places where a share of the truth sits exactly: numbers in one column, else points
         ``(A, D)``. The components are those of the rest.
     background : "uniform", density or None
-        What rows follow that are no measurements of a truth: any value within the measured range,
-        or a log density of ``w``. Its share is estimated.
+        The law of rows that are no measurements of a truth: uniform over the measured range, or a
+        log density of ``w`` of your own. Its share is estimated.
     random_state : int, RandomState or None
         The same seed gives the same fit.
     n_jobs : int or None

@@ -303,7 +303,7 @@ class _Chunk:
             np.array([word is None for word in words]), f"no value in {name}, which is given"
         )
         for row in np.flatnonzero(unseen_labels(words, column.known) & (self.reasons == "")):
-            self.reasons[row] = f"{name} is {words[row]!r}, as no row of the fit"
+            self.reasons[row] = f"{name} is {words[row]!r}, which no row of the fit had"
         return words
 
     def _stands_for_missing(self, word: str | None) -> bool:
