@@ -30,7 +30,21 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
         log_p=None if own is not None else lambda rows: density.log_marginal(rows).log_p,
         seed=seed,
     )  # fmt: skip
-    return replace(_of_fitted_rows(model, data) if own is None else own, findings=findings)
+    found = _of_fitted_rows(model, data) if own is None else own
+    if own is not None and known is not None:
+        found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
+    return replace(found, findings=findings)
+
+
+def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:
+    """Put ``log p(w)`` of the fitted rows in the place of that of held-out rows.
+
+    The latter is that of rows changed by what is known of the truth, mirrored or in other units,
+    and cannot be held against that of other fits.
+    """
+    names = ("fitted", "fitted_error", "fitted_rows", "fitted_of")
+    figures = {name: getattr(seen, name) for name in names}
+    return replace(own, held_out=None, held_out_error=None, **figures)
 
 
 def _of_fitted_rows(model: Any, data: Observations) -> Certificate:
