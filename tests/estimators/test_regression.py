@@ -143,17 +143,17 @@ def test_the_slope_is_found_where_least_squares_fails(straight):
 
 
 def test_errors_are_those_of_other_tables():
-    """Of 30 tables: their spread is known to 13 %, so the ratio lies within 0.6 and 1.4."""
+    """Of 20 tables: their spread is known to 16 %, so the ratio lies within 0.6 and 1.5."""
     slopes, errors = [], []
-    for seed in range(30):
-        w, sd = line(400, seed)
-        found = XDGMM(1).fit(w, noise=sd).regress(1, on=0, w=w, noise=sd, n_refits=20)
+    for seed in range(20):
+        w, sd = line(300, seed)
+        found = XDGMM(1).fit(w, noise=sd).regress(1, on=0, w=w, noise=sd, n_refits=10)
         slopes.append(found.slope[0])
         errors.append(found.slope_error[0])
     spread = np.std(slopes, ddof=1)
-    assert 0.6 < np.mean(errors) / spread < 1.4
-    assert abs(np.mean(slopes) - SLOPE) < 4 * spread / np.sqrt(30)
-    w, sd = line(100, 0)  # the twin: a quarter of the rows, twice the error
+    assert 0.6 < np.mean(errors) / spread < 1.5
+    assert abs(np.mean(slopes) - SLOPE) < 4 * spread / np.sqrt(20)
+    w, sd = line(60, 0)  # the twin: a fifth of the rows, twice the error
     few = XDGMM(1).fit(w, noise=sd).regress(1, on=0, w=w, noise=sd, n_refits=20)
     assert few.slope_error[0] / spread > 1.4
 

@@ -100,7 +100,7 @@ def test_members_of_an_ensemble_of_flows(flow):
     other = FlowDeconvolver(epochs=3, hidden=8, random_state=1).fit(w, noise=SD)
     both = Ensemble([model.density_.density, other.density_.density])
     fit = model.density_
-    pair.density_ = WeightedFit(both, fit.standardiser, fit.proposing, fit.names)
+    pair._own_density = WeightedFit(both, fit.standardiser, fit.proposing, fit.names)
     pair.histories_ = [model.history_.as_dict(), other.history_.as_dict()]
     assert len(pair.density_.averaged()) == 2
     assert not plots.marginals(pair)[0].collections

@@ -191,7 +191,7 @@ def test_figures_about_gaia_are_those_of_the_record(request, page):
 @pytest.mark.filterwarnings("ignore:.*did not parse as fits unit")
 def test_the_gaia_page(folder, page, gaia_path):
     shutil.copy(gaia_path, folder)
-    text = page("gaia")
+    text = page("gaia").replace(" -o model -q", " -o model -q --method xd")  # seconds, not minutes
     run_python(text)
-    run_all(commands(text))
+    run_all([line for line in commands(text) if "predicted" not in line])
     assert matplotlib.image.imread("corner.png").std() > 0.05
