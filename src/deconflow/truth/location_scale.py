@@ -4,7 +4,7 @@ r"""Where the truth lies and how widely it scatters, as smooth functions of cova
 
 With one Gaussian per column, :math:`w_d \sim N(m_d(x), \tau_d(x)^2 + s_d^2)`: the mean is a sum of
 penalised cubic splines, one per covariate, whose penalties maximise the restricted likelihood; the
-logarithm of :math:`\tau^2` is a quadratic function with a ridge. What is left, ``z``, depends far
+logarithm of :math:`\tau^2` is a quadratic function with a ridge that they choose as well. What is left, ``z``, depends far
 less on ``x`` than ``v`` does: a curve without any width has become a point.
 
 References
@@ -38,7 +38,8 @@ ROUNDS, STEPS = 5, 30
 PENALTY_ROUNDS, PRECISE = 100, 0.01
 NARROWEST = 1e-3
 """The truth's variance about the curve is taken to be at least this share of the noise's."""
-RIDGE = 1.0
+RIDGE, STIFFEST = 1.0, 1e4
+"""Least and largest penalty on how the width changes; in between the rows choose."""
 
 
 @dataclass(frozen=True)
@@ -256,21 +257,29 @@ def _penalised_mean(w: Array, precision: Array, design: Array, sizes: list[int])
 def _log_variance(
     squares: Array, noise: Array, weights: Array, bends: Array, smallest: float
 ) -> Array:
-    """Coefficients of the log variance about the mean, by Fisher's scoring with a ridge."""
-    least = np.log(smallest)
-    ridge = np.r_[1e-6, np.full(bends.shape[1] - 1, RIDGE)]
-    b = np.zeros(bends.shape[1])
+    """Coefficients of the log variance about the mean, by Fisher's scoring with a ridge.
+
+    The rows choose the ridge as they choose the penalties of the mean.
+    """
+    least, free = np.log(smallest), bends.shape[1] - 1
+    b, ridge = np.zeros(free + 1), RIDGE
     b[0] = np.log(max(np.average(squares - noise, weights=weights), smallest))
     for _ in range(STEPS):
         own = np.exp(np.clip(bends @ b, least, least + 40))
         total = noise + own
-        slope = bends.T @ (weights * 0.5 * own * (squares / total**2 - 1 / total)) - ridge * b
+        penalty = np.r_[1e-6, np.full(free, ridge)]
+        slope = bends.T @ (weights * 0.5 * own * (squares / total**2 - 1 / total)) - penalty * b
         curvature = bends.T @ (bends * (weights * 0.5 * (own / total) ** 2)[:, None])
-        step = np.linalg.solve(curvature + np.diag(ridge), slope)
+        inverse = np.linalg.inv(curvature + np.diag(penalty))
+        step = inverse @ slope
         step *= min(1.0, 2.0 / max(np.abs(step).max(), 1e-12))
         b = b + step
         b[0] = max(b[0], least)
-        if np.abs(step).max() < 1e-3:
+        before = ridge
+        if free:  # as for the mean: what the rows do not ask for vanishes
+            used = max(free - ridge * np.trace(inverse[1:, 1:]), 1e-3)
+            ridge = float(np.clip(used / max(np.square(b[1:]).sum(), 1e-12), RIDGE, STIFFEST))
+        if np.abs(step).max() < 1e-3 and abs(np.log(ridge / before)) < PRECISE:
             break
     return b
 
