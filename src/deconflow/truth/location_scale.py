@@ -4,8 +4,8 @@ r"""Where the truth lies and how widely it scatters, as smooth functions of cova
 
 With one Gaussian per column, :math:`w_d \sim N(m_d(x), \tau_d(x)^2 + s_d^2)`: the mean is a sum of
 penalised cubic splines, one per covariate, whose penalties maximise the restricted likelihood; the
-logarithm of :math:`\tau^2` is a quadratic function with a ridge that they choose as well. What is left, ``z``, depends far
-less on ``x`` than ``v`` does: a curve without any width has become a point.
+logarithm of :math:`\tau^2` is a quadratic function, whose ridge is found likewise. What is left,
+``z``, depends far less on ``x`` than ``v`` does: a curve without any width has become a point.
 
 References
 ----------
