@@ -1,3 +1,4 @@
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -42,4 +43,15 @@ def gaia_path():
     path = SHARED_DATA / "gaia_dr3_sample.fits"
     if not path.exists():
         pytest.skip(f"needs {path.name}, which is not part of the repository")
+    return path
+
+
+@pytest.fixture(scope="session")
+def some_stars(gaia_path, tmp_path_factory):
+    """The first 300 stars of the sample, for what need not be slow."""
+    from astropy.table import Table
+
+    path = tmp_path_factory.mktemp("stars") / gaia_path.name
+    with warnings.catch_warnings(action="ignore"):  # units that the standard does not know
+        Table.read(gaia_path)[:300].write(path)
     return path

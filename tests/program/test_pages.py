@@ -189,8 +189,8 @@ def test_figures_about_gaia_are_those_of_the_record(request, page):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*did not parse as fits unit")
-def test_the_gaia_page(folder, page, gaia_path):
-    shutil.copy(gaia_path, folder)
+def test_the_gaia_page(folder, page, some_stars):
+    shutil.copy(some_stars, folder)
     text = page("gaia").replace(" -o model -q", " -o model -q --method xd")  # seconds, not minutes
     run_python(text)
     run_all([line for line in commands(text) if "predicted" not in line])

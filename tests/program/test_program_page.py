@@ -36,10 +36,10 @@ def test_commands_on_the_page(folder, lines):
 
 
 @pytest.mark.slow
-def test_commands_about_gaia(folder, lines, gaia_path):
+def test_commands_about_gaia(folder, lines, some_stars):
     from astropy.table import Table
 
-    (folder / "gaia.fits").symlink_to(gaia_path)
+    (folder / "gaia.fits").symlink_to(some_stars)
     some = [line for line in lines if "gaia" in line]
     assert len(some) == 3
     run_all(some)
