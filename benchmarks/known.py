@@ -280,9 +280,12 @@ def _of_dependent(runs: list[Run]) -> str:
                     continue
                 mean, error = _mean(mine, key)
                 text = f"{mean:.4f} +- {error:.4f}" if mean < 0.1 else f"{mean:.3f} +- {error:.3f}"
-                cells.append(f"**{text}**" if mean <= bar + error else text)
+                good = key == "error" and mean <= bar + error
+                cells.append(f"**{text}**" if good else text)
             first = _mine(runs, section="dependent", estimator=name, rows=n, law="c")
             count = sum(key in run for run in first)
+            if count < 2:
+                continue
             lines.append(f"| {label}, {count} runs | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines).strip()
