@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.certificate import Certificate
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
 from deconflow.estimators.bands import Band, told_apart
-from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.knowledge import PREFIX, Knowledge
+from deconflow.estimators.fitted_rows import FittedRowsQuestions
+from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
-from deconflow.estimators.refits import run_self_test
-from deconflow.estimators.regression import Regression, regression_of
-from deconflow.estimators.self_test import SelfTest
+from deconflow.estimators.saved_knowledge import PREFIX, knowledge_state, saved_knowledge
 from deconflow.estimators.validation import (
     observe,
     refuse_noise_as_y,
     true_values,
     unchanged_on_failure,
 )
-from deconflow.evaluation import Estimate, Sensitivity, sensitivity
+from deconflow.evaluation import Estimate
 from deconflow.frames import (
     Units,
     column_units,
@@ -58,7 +52,7 @@ MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
 
 
-class DensityEstimator(DensityMixin, BaseEstimator, ABC):
+class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -82,7 +76,6 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True}
 
     _column_names: list[str] | None = None
-    _covariates: Covariates | None = None
     _units: Units | None = None
     _knowledge: Knowledge | None = None
     _takes_missing_values = True
@@ -157,8 +150,9 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
-            data = self._observe_to_fit(w, noise, projection, sample_weight, groups, given)
-            self._knowledge, self._images = Knowledge.of(self, self._covariates, data), 1
+            rows = (w, noise, projection, sample_weight, groups, given)
+            data, covariates = self._observe_to_fit(*rows)
+            self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
             if self._knowledge is None:
                 self._fit(data)
             else:
@@ -171,7 +165,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     def density_(self) -> FittedDensity:
         """The density of the truth, in the units of the data."""
         own = self._own_density
-        return own if self._knowledge is None else self._knowledge.answering(own)
+        return own if self._knowledge is None else self._knowledge.density(own)
 
     @property
     def atom_weights_(self) -> Array:
@@ -363,34 +357,6 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         data = self._observe(w, noise, projection, given=given)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
-    def certify(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        given: Any = None,
-        random_state: RandomState = 0,
-    ) -> Certificate:
-        """Say how far to trust this fit, from the rows that it was fitted to.
-
-        Simulated rows are held against the real ones, other laws of the noise against the one that
-        was said, and the rows are looked at: :doc:`/certificate`. Nothing of the fit changes.
-
-        Parameters
-        ----------
-        w, noise, projection, sample_weight, groups, given
-            As for :meth:`fit`.
-        random_state
-            Seed of the simulation.
-        """
-        check_seed(random_state)
-        data = self._observe(w, noise, projection, sample_weight, groups, given).with_weight()
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
-            return certified(self, data, int(check_random_state(random_state).randint(2**30)))
-
     def condition(
         self,
         values: ArrayLike,
@@ -474,130 +440,6 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             refuse_other_units(units, [self._units[d] for d in asked], [names[d] for d in asked])
         return self.density_.band(points, column=column, level=level, quantiles=quantiles)
 
-    def self_test(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        n_tables: int = 5,
-        random_state: RandomState = 0,
-        verbose: bool = False,
-    ) -> SelfTest:
-        """Fit again to tables simulated from this model, and see how well it is recovered.
-
-        The tables have the noise, missing values, projections and weights of these rows, and the
-        refits have the settings of this model. An interrupt ends with the tables that are done.
-
-        Parameters
-        ----------
-        w, noise, projection, sample_weight
-            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
-        n_tables
-            How many tables to simulate; each takes as long as a fit.
-        random_state
-            Seed of tables and refits.
-        verbose
-            Whether to say how long it takes, and to show progress.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from deconflow import XDGMM
-        >>> w = np.random.default_rng(0).normal(size=(500, 1))
-        >>> found = XDGMM(1).fit(w, noise=[0.5]).self_test(w, noise=[0.5], n_tables=2)
-        >>> found.passed
-        True
-        """
-        check_integer("n_tables", n_tables, 1)
-        check_seed(random_state)
-        self._refuse_covariates("a self-test")
-        data = self._observe(w, noise, projection, sample_weight).with_weight()
-        tell = partial(tqdm.write, file=sys.stderr) if verbose else None
-        with as_guest():
-            return run_self_test(self, data, n_tables, random_state, tell)
-
-    def sensitivity(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        random_state: int = 0,
-    ) -> Sensitivity:
-        """See what would change in the answer if the errors were 20 % smaller or larger.
-
-        Means, spreads, quantiles and correlations of the truth; from warm starts, so that it costs
-        little.
-
-        Parameters
-        ----------
-        w, noise, projection, sample_weight
-            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
-        random_state
-            Seed of the rows that are taken, of more than 20,000.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from deconflow import XDGMM
-        >>> w = np.random.default_rng(0).normal(size=(500, 1))
-        >>> XDGMM(1).fit(w, noise=[0.5]).sensitivity(w, noise=[0.5]).sd.round(2).ravel()
-        array([0.93, 0.88, 0.82])
-        """
-        check_seed(random_state)
-        self._refuse_covariates("sensitivity")
-        data = self._observe(w, noise, projection, sample_weight).with_weight()
-        with as_guest():
-            return sensitivity(self, data, random_state)
-
-    def regress(
-        self,
-        target: Any,
-        on: Any,
-        *,
-        w: ArrayLike | None = None,
-        noise: Any = None,
-        projection: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        n_refits: int = 50,
-        random_state: RandomState = 0,
-    ) -> Regression:
-        """Regress a column of the truth on others, whatever errors these have.
-
-        Mean, quantiles and intrinsic scatter of the true ``target`` given the true ``on``, and
-        their best linear relation: :doc:`/regression`. Standard errors come from refits to
-        the rows, if these are given, with weights by chance (the Bayesian bootstrap): of the
-        mixtures that the model averages, or of a mixture of Gaussians in place of a model that
-        is none. Without rows they come from the model's replicates, where it has some.
-
-        Parameters
-        ----------
-        target
-            The column to predict, by name or number.
-        on
-            One or more columns to predict it from, by name or number.
-        w, noise, projection, sample_weight
-            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
-        n_refits
-            How many refits; each takes a fraction of a fit.
-        random_state
-            Seed of the weights.
-        """
-        check_is_fitted(self)
-        check_integer("n_refits", n_refits, 2)
-        check_seed(random_state)
-        data = None
-        if w is not None:
-            self._refuse_covariates("a regression with refits to w")
-            data = self._observe(w, noise, projection, sample_weight).with_weight()
-        elif any(each is not None for each in (noise, projection, sample_weight)):
-            raise ValueError("Expected w beside noise, projection or sample_weight; got none.")
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
-            return regression_of(self, target, on, data, n_refits, random_state)
-
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""
         self._column_names = [str(name) for name in names]
@@ -612,7 +454,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         with as_guest():
             details, arrays = self._state()
             if self._knowledge is not None:
-                details["known"], more = self._knowledge.state()
+                details["known"], more = knowledge_state(self._knowledge)
                 arrays = {**arrays, **more}
             write_model(path, self, details, arrays, extra_files or {})
 
@@ -626,8 +468,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Take what :meth:`save` wrote, with what is known of the truth."""
         known = details.pop("known", None)
         if known is not None:
-            self._knowledge = Knowledge.from_state(self, known, arrays)
-        own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+            self._knowledge = saved_knowledge(self, known, arrays)
+        own = {name: array for name, array in arrays.items() if not name.startswith(f"{PREFIX}.")}
         self._restore(details, own)
 
     def _finish(self, data: Observations) -> None:
@@ -681,13 +523,26 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         w: ArrayLike,
         noise: Any,
         projection: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        groups: Any,
-        given: Any,
-    ) -> Observations:
-        """Check rows to learn from; those without weight are left out, copies kept together."""
-        data = self._observe(w, noise, projection, sample_weight, groups, given, reset=True)
-        return keep_copies_together(data.with_weight())
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
+        given: Any = None,
+    ) -> tuple[Observations, Covariates | None]:
+        """Check rows to learn from, and learn what their covariates are.
+
+        Rows without weight are left out, and copies kept together.
+        """
+        data = self._rows(w, noise, projection, sample_weight, groups, reset=True)
+        covariates = None
+        if given is not None:
+            check_rows(w, given)
+            if not self._takes_covariates:
+                raise ValueError(
+                    f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
+                    "BayesianXDGMM, FlowDeconvolver or Deconvolver."
+                )
+            covariates = Covariates.fit(given, data, self._measured_names)
+            data = replace(data, given=covariates.encode(given, data))
+        return keep_copies_together(data.with_weight()), covariates
 
     def _observe(
         self,
@@ -697,9 +552,28 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+    ) -> Observations:
+        """Check rows to ask about, with the covariates that the fit had."""
+        data = self._rows(w, noise, projection, sample_weight, groups)
+        covariates = None if self._knowledge is None else self._knowledge.covariates
+        if (covariates is None) != (given is None):
+            raise ValueError(NO_COVARIATES if covariates is None else covariates.missing())
+        if covariates is None:
+            return data
+        check_rows(w, given)
+        return replace(data, given=covariates.encode(given, data))
+
+    def _rows(
+        self,
+        w: ArrayLike,
+        noise: Any,
+        projection: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
         *,
         reset: bool = False,
     ) -> Observations:
+        """Check rows that the estimator can take; ``reset`` is for a fit, which learns names."""
         name = type(self).__name__
         if projection is not None and not self._takes_projections:
             raise ValueError(
@@ -712,31 +586,4 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
                 "which takes missing values."
             )
-        return self._with_covariates(data, w, given, reset=reset)
-
-    def _with_covariates(
-        self, data: Observations, w: ArrayLike, given: Any, *, reset: bool
-    ) -> Observations:
-        """Add covariates, as numbers, to rows; a fit learns what they are."""
-        if given is not None:
-            check_rows(w, given)
-        if reset:
-            self._covariates = None
-            if given is not None:
-                if not self._takes_covariates:
-                    raise ValueError(
-                        f"Expected no covariates with {type(self).__name__}; got given. Use "
-                        "XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
-                    )
-                self._covariates = Covariates.fit(given, data, self._measured_names)
-        known = self._covariates if reset or self._knowledge is None else self._knowledge.covariates
-        if known is None:
-            if given is not None:
-                raise ValueError(NO_COVARIATES)
-            return data
-        if given is None:
-            raise ValueError(
-                f"Expected given, because the model was fitted with covariates "
-                f"({', '.join(known.names)}); got none."
-            )
-        return replace(data, given=known.encode(given, data))
+        return data

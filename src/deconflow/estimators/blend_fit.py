@@ -8,9 +8,10 @@ so that every part answers as it does best, and only the shares :math:`r` are pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
@@ -23,6 +24,8 @@ from deconflow.evaluation import Estimate
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
+Draw = Callable[[FittedDensity, NDArray[np.bool_], int], Array]
+"""Draws from a part for the rows that it owns, given a seed."""
 POINTS = 128
 """Points per row for the shares of a posterior."""
 
@@ -53,14 +56,7 @@ class BlendFit(FittedDensity):
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``, each row from a part drawn by its share."""
-        rng = check_random_state(random_state)
-        owner = rng.choice(len(self.parts), size=n, p=self.shares / self.shares.sum())
-        drawn = np.empty((n, self.dim))
-        for c, part in enumerate(self.parts):
-            mine = owner == c
-            if mine.any():
-                drawn[mine] = part._sample(int(mine.sum()), rng.randint(2**31 - 1))
-        return drawn
+        return self._drawn(n, random_state, lambda part, mine, seed: part._sample(mine.sum(), seed))
 
     def log_prob_given(self, v: Array, given: Array) -> Array:
         """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
@@ -69,13 +65,20 @@ class BlendFit(FittedDensity):
 
     def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
         """Draw a truth for each row of encoded covariates ``(N, C)``."""
+        return self._drawn(
+            len(given), random_state,
+            lambda part, mine, seed: part.sample_given(given[mine], seed),
+        )  # fmt: skip
+
+    def _drawn(self, n: int, random_state: RandomState, draw: Draw) -> Array:
+        """Draw ``(n, D)``: which rows each part draws, its share says by chance."""
         rng = check_random_state(random_state)
-        owner = rng.choice(len(self.parts), size=len(given), p=self.shares / self.shares.sum())
-        drawn = np.empty((len(given), self.dim))
+        owner = rng.choice(len(self.parts), size=n, p=self.shares / self.shares.sum())
+        drawn = np.empty((n, self.dim))
         for c, part in enumerate(self.parts):
             mine = owner == c
             if mine.any():
-                drawn[mine] = part.sample_given(given[mine], rng.randint(2**31 - 1))
+                drawn[mine] = draw(part, mine, rng.randint(2**31 - 1))
         return drawn
 
     def log_marginal(

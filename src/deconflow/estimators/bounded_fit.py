@@ -21,7 +21,7 @@ from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, se
 from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.estimators.weighted_fit import WeightedFit
+from deconflow.estimators.weighted_fit import WeightedFit, estimate_of
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
@@ -53,7 +53,7 @@ def _folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
         return GridFit(_folded_grid(density.grid, bounds), density.names)
     if isinstance(density, WeightedFit):
         return _folded_draws(density, bounds)
-    raise NotImplementedError(f"Expected a density that can be folded; got {density!r}.")
+    raise TypeError(f"Expected a density that can be folded; got {density!r}.")
 
 
 class BoundedFit(FittedDensity):
@@ -290,10 +290,7 @@ class FoldedProposing:
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)``; its bias is told, not taken off."""
-        draws = self.weigh(density, data, n_draws)
-        relative = (draws.normalised.double() * n_draws).var(0, unbiased=False).div(n_draws).sqrt()
-        parts = (draws.log_marginal(), relative, 0.5 * relative.square())
-        return Estimate(*(part.double().cpu().numpy() for part in parts))
+        return estimate_of(self.weigh(density, data, n_draws))
 
     def for_other_rows(self, density: Density) -> FoldedProposing:
         """Return itself: a mixture proposes for rows of any kind."""

@@ -22,7 +22,7 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     known = model._knowledge
     if known is not None:
         density, rows = known.for_checks(model, data)
-        working = working if known.plain else None
+        working = working if known.keeps_mixture else None
     findings = find_doubts(
         rows, density.sample, model._measured_names,
         sample_given=density.sample_given if density.depends_on_covariates else None,

@@ -23,8 +23,8 @@ from deconflow.estimators.certifying import certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.replicates import Blend, Replicates
-from deconflow.estimators.saved_candidates import fitted_of, state_of, under
-from deconflow.estimators.saved_values import saved_standardiser
+from deconflow.estimators.saved_candidates import fitted_of, state_of
+from deconflow.estimators.saved_values import prefixed, saved_standardiser, under
 from deconflow.estimators.validation import check_resumable
 from deconflow.estimators.weighted_fit import (
     ProposedByMixture,
@@ -195,7 +195,7 @@ class Deconvolver(DensityEstimator):
         check_is_fitted(self)
         alone = {name: self._alone(name) for name in self._fitted.parts}
         known = self._knowledge
-        return alone if known is None else {k: known.changed(v) for k, v in alone.items()}
+        return alone if known is None else {k: known.density_from(v) for k, v in alone.items()}
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -221,7 +221,7 @@ class Deconvolver(DensityEstimator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details, tensors = state_of(self._fitted)
-        units = {f"standardiser.{k}": v for k, v in self.standardiser_.as_dict().items()}
+        units = prefixed("standardiser", self.standardiser_.as_dict())
         return {**details, "size": asdict(self._size)}, {**tensors, **units}
 
     def _restore(self, details: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:

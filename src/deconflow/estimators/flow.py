@@ -24,7 +24,12 @@ from deconflow.densities import (
 )
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.saved_values import SAVED_HISTORY, saved_standardiser
+from deconflow.estimators.saved_values import (
+    SAVED_HISTORY,
+    prefixed,
+    saved_standardiser,
+    under,
+)
 from deconflow.estimators.validation import check_resumable, unchanged_on_failure
 from deconflow.estimators.weighted_fit import (
     ProposedByModel,
@@ -265,7 +270,7 @@ class FlowDeconvolver(DensityEstimator):
         """
         with as_guest(), unchanged_on_failure(self):
             self._check_parameters()
-            data = self._observe(w, noise, projection, reset=True)
+            data = self._rows(w, noise, projection, reset=True)
             self._knowledge = None
             with isolated_rng(self.random_state):
                 self.standardiser_ = Standardiser.fit(data)
@@ -312,20 +317,20 @@ class FlowDeconvolver(DensityEstimator):
             "history": self.history_.as_dict(),
         }
         weights = {
-            **_prefixed("standardiser.", self.standardiser_.as_dict()),
-            **_prefixed("density.", self._own_density.density.state_dict()),
-            **_prefixed("posterior.", self.posterior_.state_dict()),
+            **prefixed("standardiser", self.standardiser_.as_dict()),
+            **prefixed("density", self._own_density.density.state_dict()),
+            **prefixed("posterior", self.posterior_.state_dict()),
         }
         return details, weights
 
     def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
         check_form(details, SAVED_DETAILS, "details")
-        units = _without_prefix("standardiser.", weights)
+        units = under(weights, "standardiser")
         self.standardiser_ = saved_standardiser(units, self.n_latent_, self.n_features_in_)
         with isolated_rng(0):  # weights drawn here are replaced below
             self._build(details["n_posterior_features"])
-        load_weights(self._own_density.density, _without_prefix("density.", weights))
-        load_weights(self.posterior_, _without_prefix("posterior.", weights))
+        load_weights(self._own_density.density, under(weights, "density"))
+        load_weights(self.posterior_, under(weights, "posterior"))
         self.history_ = History(**details["history"])
 
     def _training(self, n_rows: int) -> Training:
@@ -457,11 +462,3 @@ class FlowDeconvolver(DensityEstimator):
         if kept is not None:
             density = GivenFlow(cast(GivenFlow, density).flow, kept)
         self._take(density, posterior)
-
-
-def _prefixed(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {prefix + name: tensor for name, tensor in state.items()}
-
-
-def _without_prefix(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {n.removeprefix(prefix): tensor for n, tensor in state.items() if n.startswith(prefix)}

@@ -19,22 +19,19 @@ from deconflow._types import Array
 from deconflow.auto import stack
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.bounded_fit import folded
-from deconflow.estimators.changed_posteriors import PartedPosterior
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.given_fit import MOST_KEPT, GivenFit, JointFit, with_covariates
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.parts_fit import PartsFit, log_densities_of_parts
-from deconflow.estimators.saved_values import joined, parted
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.truth import (
     MOST_MIRRORS,
+    Background,
     Bounds,
     Covariates,
-    GivenBackground,
     LocationScale,
-    UniformBackground,
     as_atoms,
     as_background,
     as_bounds,
@@ -63,7 +60,6 @@ STARTS = (
     "fixed_weights", "fixed_means", "fixed_covariances",
 )  # fmt: skip
 """What users may say of components, in the units of ``w``."""
-PREFIX = "known."
 
 
 @dataclass
@@ -96,14 +92,14 @@ class Knowledge:
     bounds: Bounds | None
     covariates: Covariates | None
     atoms: Array
-    background: UniformBackground | GivenBackground | None
+    background: Background | None
     curves: LocationScale | None = None
     kept: Array = field(default_factory=lambda: np.empty((0, 0)))
     joint: list[GaussianMixture] = field(default_factory=list)
     joint_share: float = 0.0
     atom_weights: Array = field(default_factory=lambda: np.empty(0))
     background_share: float = 0.0
-    _answer: FittedDensity | None = None
+    _density: FittedDensity | None = None
 
     @classmethod
     def of(cls, model: Any, covariates: Covariates | None, data: Observations) -> Knowledge | None:
@@ -209,12 +205,12 @@ class Knowledge:
 
     def _settle_shares(self, model: Any, data: Observations) -> None:
         """Find the shares that go with the density that was fitted."""
-        density = self.answering(model._own_density)
+        density = self.density(model._own_density)
         assert isinstance(density, PartsFit)
         rest = density.inner.log_marginal(data).log_p
         found = shares_of_parts(density.shares, self.known(data), rest, row_weights(data))
         self._take_shares(found)
-        self._answer = None
+        self._density = None
 
     def _straightened(self, data: Observations, rng: np.random.RandomState) -> Observations:
         """Take location and scale out of the rows; bounds and projections leave no room for it."""
@@ -274,15 +270,15 @@ class Knowledge:
         if shares[1] > 0:
             self.joint, self.joint_share = list(found.mixtures), float(shares[1])
 
-    def answering(self, own: FittedDensity) -> FittedDensity:
-        """Return the density of the truth, from that which the estimator has learned."""
-        if self._answer is None:
-            self._answer = self.changed(own)
-        return self._answer
+    def density(self, own: FittedDensity) -> FittedDensity:
+        """Return the density of the truth, made once from that which the estimator learned."""
+        if self._density is None:
+            self._density = self.density_from(own)
+        return self._density
 
-    def changed(self, own: FittedDensity) -> FittedDensity:
-        """Return the density of the truth, from one of what the estimator saw of it."""
-        density = self._of_truth(own)
+    def density_from(self, own: FittedDensity) -> FittedDensity:
+        """Return the density of the truth, from one of the rows that the estimator saw."""
+        density = self._continuous_part(own)
         if not self.has_parts:
             return density
         answer = self._with_parts(density)
@@ -294,7 +290,7 @@ class Knowledge:
         share = self.background_share
         return PartsFit(density, self.atoms, self.atom_weights, self.background, share)
 
-    def _of_truth(self, own: FittedDensity) -> FittedDensity:
+    def _continuous_part(self, own: FittedDensity) -> FittedDensity:
         """Return the continuous part."""
         density = own if self.bounds is None else folded(own, self.bounds)
         if self.covariates is None:
@@ -319,14 +315,14 @@ class Knowledge:
         With covariates, what the curves leave of the rows; with a background, rows by how likely
         they are none, and so with atoms beside curves.
         """
-        answer, rows = self.answering(model._own_density), data
+        answer, rows = self.density(model._own_density), data
         atoms_apart = len(self.atoms) > 0 and self.curves is not None
         if self.background is not None or atoms_apart:
-            found = answer.posterior(data, n_samples=1)
-            assert isinstance(found, PartedPosterior)
-            signal = 1.0 - found.probability_of_background
+            assert isinstance(answer, PartsFit)
+            of_atoms, of_background = answer.memberships(data)
+            signal = 1.0 - of_background
             if atoms_apart:  # they lie elsewhere in every row that is moved
-                signal = signal * (1.0 - found.probability_of_atoms.sum(1))
+                signal = signal * (1.0 - of_atoms.sum(1))
             weights = torch.from_numpy(row_weights(data) * np.maximum(signal, 1e-6))
             rows = replace(data, weights=weights / weights.mean())
         density = answer.inner if isinstance(answer, PartsFit) else answer
@@ -337,8 +333,8 @@ class Knowledge:
         return density, rows
 
     @property
-    def plain(self) -> bool:
-        """Whether checks may look at the estimator's own mixture: rows were not mirrored."""
+    def keeps_mixture(self) -> bool:
+        """Whether the estimator's own mixture is one of the rows that checks look at."""
         return self.bounds is None and not self.has_parts
 
     def in_words(self) -> list[str]:
@@ -355,65 +351,3 @@ class Knowledge:
         if self.background is not None:
             said.append(f"{self.background_share:.1%} of the rows are background.")
         return said
-
-    def state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """Return what is saved: details for JSON, and arrays."""
-        if isinstance(self.background, GivenBackground):
-            raise ValueError(
-                'Expected background="uniform" in a model that is saved; got a density of your '
-                "own, which JSON cannot hold."
-            )
-        arrays: dict[str, Array] = {"kept": self.kept, "atom_weights": self.atom_weights}
-        details: dict[str, Any] = {
-            "covariates": None if self.covariates is None else self.covariates.as_dict(),
-            "curves": None,
-            "joint_share": self.joint_share,
-            "joint_components": [each.n_components for each in self.joint],
-            "background_share": self.background_share,
-            "mirrored": self.bounds is not None,
-        }
-        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-        if isinstance(self.background, UniformBackground):
-            tensors["low"] = torch.from_numpy(self.background.low.copy())
-            tensors["high"] = torch.from_numpy(self.background.high.copy())
-        if self.curves is not None:
-            details["curves"], more = self.curves.state()
-            tensors |= {f"curves.{name}": tensor for name, tensor in more.items()}
-        if self.joint:
-            tensors |= {f"joint.{name}": tensor for name, tensor in joined(self.joint).items()}
-        return details, {PREFIX + name: tensor for name, tensor in tensors.items()}
-
-    @classmethod
-    def from_state(
-        cls, model: Any, details: dict[str, Any], arrays: dict[str, torch.Tensor]
-    ) -> Knowledge:
-        """Take what :meth:`state` gave."""
-        own = _under(PREFIX, arrays)
-        names, dim = model._names, len(model._names)
-        bounds = as_bounds(getattr(model, "bounds", None), names)
-        background = None
-        if "low" in own:
-            background = UniformBackground(own["low"].numpy(), own["high"].numpy())
-        covariates = details["covariates"]
-        found = cls(
-            bounds if details["mirrored"] else None,
-            None if covariates is None else Covariates.from_dict(covariates),
-            as_atoms(model.atoms if model._takes_parts else None, names, bounds),
-            background,
-        )
-        found.kept, found.atom_weights = own["kept"].numpy(), own["atom_weights"].numpy()
-        found.background_share = float(details["background_share"])
-        found.joint_share = float(details["joint_share"])
-        if details["curves"] is not None:
-            parts = {
-                n.removeprefix("curves."): a for n, a in own.items() if n.startswith("curves.")
-            }
-            found.curves = LocationScale.from_state(details["curves"], parts)
-        if details["joint_components"] and found.covariates is not None:
-            sizes = [int(size) for size in details["joint_components"]]
-            found.joint = parted(_under("joint.", own), sizes, dim + found.covariates.size)
-        return found
-
-
-def _under(prefix: str, arrays: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +16,11 @@ from deconflow.evaluation import Estimate
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.truth import Background
 from deconflow.xd import memberships
 
 EXACT = 1e-100
 """What is taken as the error of exact values, so that they are at an atom for sure, or not."""
-Background = Callable[[Observations], Array]
-"""Log density ``(N,)`` of rows that are no measurements of a truth."""
 
 
 class PartsFit(FittedDensity):
@@ -117,14 +115,17 @@ class PartsFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, with the probabilities of the parts."""
+        inner = self.inner.posterior(data, n_samples, n_proposals, random_state)
+        return PartedPosterior(inner, self.atoms, *self.memberships(data, random_state))
+
+    def memberships(self, data: Observations, random_state: RandomState = 0) -> tuple[Array, Array]:
+        """Probability that a row is background ``(N,)``, else that it is each atom ``(N, A)``."""
         rest = self.inner.log_marginal(data, None, random_state).log_p
         q, _ = memberships(self.shares, self.known(data), rest)
         count = len(self.atoms)
         of_background = q[count] if self.background is not None else np.zeros(len(data))
         signal = np.maximum(q[:count].sum(0) + q[-1], 1e-300)
-        inner = self.inner.posterior(data, n_samples, n_proposals, random_state)
-        of_atoms = (q[:count] / signal).T
-        return PartedPosterior(inner, self.atoms, of_atoms, of_background)
+        return (q[:count] / signal).T, of_background
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether the continuous part is."""

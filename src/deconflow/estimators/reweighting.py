@@ -95,8 +95,7 @@ def _without_background(model: Any, data: Observations) -> Observations:
     """Weigh rows by how likely they are measurements of a truth."""
     if not model.background_share_ > 0:
         return data
-    found = model.density_.posterior(data, n_samples=1)
-    own = row_weights(data) * (1.0 - found.probability_of_background)
+    own = row_weights(data) * (1.0 - model.density_.memberships(data)[1])
     return replace(data, weights=torch.from_numpy(own / own.mean())).with_weight()
 
 

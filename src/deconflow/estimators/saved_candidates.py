@@ -19,6 +19,7 @@ from deconflow.estimators.saved_values import (
     refuse,
     saved_mixture,
     saved_table,
+    under,
 )
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
@@ -92,12 +93,6 @@ def fitted_of(
         Certificate.from_dict(details["certificate"]),
         details.get("notes", []),
     )
-
-
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the arrays whose names begin with a prefix, without it."""
-    start = f"{prefix}."
-    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
 
 def _of_candidates(

@@ -45,6 +45,17 @@ def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -
     return GaussianMixture(weights, means, covariances)
 
 
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the arrays whose names begin with a prefix, without it."""
+    start = f"{prefix}."
+    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
+
+def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return arrays by names that begin with a prefix: the way back of :func:`under`."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
 def joined(mixtures: Sequence[GaussianMixture]) -> dict[str, Tensor]:
     """Put mixtures one after another, as they are: so they are loaded to the last bit."""
     return {

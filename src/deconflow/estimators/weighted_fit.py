@@ -84,10 +84,7 @@ class ProposedByModel:
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate a lower bound of ``log p(w)``; its bias is told, not taken off."""
-        draws = self.weigh(density, data, n_draws)
-        relative = (draws.normalised.double() * n_draws).var(0, unbiased=False).div(n_draws).sqrt()
-        parts = (draws.log_marginal(), relative, 0.5 * relative.square())
-        return Estimate(*(part.double().cpu().numpy() for part in parts))
+        return estimate_of(self.weigh(density, data, n_draws))
 
     def for_other_rows(self, density: Density) -> ProposedByMixture:
         """Fit a mixture to draws of the density: a network knows rows of its own kind only."""
@@ -119,6 +116,14 @@ class ProposedByMixture:
     def for_other_rows(self, density: Density) -> ProposedByMixture:
         """Return itself: a mixture proposes for rows of any kind."""
         return self
+
+
+def estimate_of(draws: WeightedDraws) -> Estimate:
+    """Estimate ``log p(w)`` from weighted draws; its bias is told, not taken off."""
+    count = len(draws.v)
+    relative = (draws.normalised.double() * count).var(0, unbiased=False).div(count).sqrt()
+    parts = (draws.log_marginal(), relative, 0.5 * relative.square())
+    return Estimate(*(part.double().cpu().numpy() for part in parts))
 
 
 class WeightedFit(FittedDensity):

@@ -358,7 +358,7 @@ class XDGMM(DensityEstimator):
         with as_guest(), threads_at_most(self.n_jobs), unchanged_on_failure(self), clear_errors():
             fitted = hasattr(self, "means_")
             reset = not fitted
-            data = self._observe(w, noise, projection, sample_weight, reset=reset).with_weight()
+            data = self._rows(w, noise, projection, sample_weight, reset=reset).with_weight()
             if reset:
                 refuse_unseen(data)
             self._take_steps(data, fitted)
@@ -420,7 +420,7 @@ class XDGMM(DensityEstimator):
         if n_folds is not None:
             check_integer("n_folds", n_folds, 2)
         twin = clone(self)
-        data = twin._observe_to_fit(w, noise, projection, sample_weight, groups, None)
+        data, _ = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(

@@ -3,10 +3,17 @@
 from deconflow.truth.bounds import MOST_MIRRORS, Bounds, as_bounds
 from deconflow.truth.covariates import Covariates, check_rows
 from deconflow.truth.location_scale import LocationScale
-from deconflow.truth.parts import GivenBackground, UniformBackground, as_atoms, as_background
+from deconflow.truth.parts import (
+    Background,
+    GivenBackground,
+    UniformBackground,
+    as_atoms,
+    as_background,
+)
 
 __all__ = [
     "MOST_MIRRORS",
+    "Background",
     "Bounds",
     "Covariates",
     "GivenBackground",

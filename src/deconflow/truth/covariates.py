@@ -155,6 +155,13 @@ class Covariates:
         parts = [c.encode(values) for c, (_, values) in zip(self.columns, found, strict=True)]
         return np.repeat(np.concatenate(parts, axis=1), n_rows // rows, axis=0)
 
+    def missing(self) -> str:
+        """Say that rows have no covariates, and which they should have."""
+        return (
+            "Expected given, because the model was fitted with covariates "
+            f"({', '.join(self.names)}); got none."
+        )
+
     def _wanted(self, columns: tuple[Column, ...]) -> list[str] | None:
         """Return the names by which a table's columns are to be found; None for by their order."""
         return [column.name for column in columns] if self.named else None

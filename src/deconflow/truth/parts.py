@@ -146,9 +146,11 @@ class GivenBackground:
         return np.asarray(asked(torch.from_numpy(w) if name == "log_prob" else w), np.float64)
 
 
-def as_background(
-    background: Any, data: Observations
-) -> UniformBackground | GivenBackground | None:
+Background = UniformBackground | GivenBackground
+"""What gives the log density ``(N,)`` of rows that are no measurements of a truth."""
+
+
+def as_background(background: Any, data: Observations) -> Background | None:
     """Check a background, and learn from the rows what it wants to know."""
     if background is None:
         return None

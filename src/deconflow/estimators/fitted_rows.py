@@ -1,0 +1,197 @@
+"""Questions about a fit that need the rows it was fitted to, which a model does not keep."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from deconflow._limits import threads_at_most
+from deconflow.certificate import Certificate
+from deconflow.checks import check_integer, check_seed
+from deconflow.estimators.certifying import certified
+from deconflow.estimators.refits import run_self_test
+from deconflow.estimators.regression import Regression, regression_of
+from deconflow.estimators.self_test import SelfTest
+from deconflow.evaluation import Sensitivity, sensitivity
+from deconflow.guests import as_guest
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState
+
+
+class FittedRowsQuestions(ABC):
+    """What every estimator answers with the help of its rows: is it right, and how far off."""
+
+    @abstractmethod
+    def _observe(
+        self,
+        w: ArrayLike,
+        noise: Any,
+        projection: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
+        given: Any = None,
+    ) -> Observations:
+        """Check rows, as those of the fit were."""
+
+    @abstractmethod
+    def _refuse_covariates(self, what: str) -> None:
+        """Raise if the model was fitted with covariates."""
+
+    def certify(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
+        given: Any = None,
+        random_state: RandomState = 0,
+    ) -> Certificate:
+        """Say how far to trust this fit, from the rows that it was fitted to.
+
+        Simulated rows are held against the real ones, other laws of the noise against the one that
+        was said, and the rows are looked at: :doc:`/certificate`. Nothing of the fit changes.
+
+        Parameters
+        ----------
+        w, noise, projection, sample_weight, groups, given
+            As for :meth:`fit`.
+        random_state
+            Seed of the simulation.
+        """
+        check_seed(random_state)
+        data = self._observe(w, noise, projection, sample_weight, groups, given).with_weight()
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return certified(self, data, int(check_random_state(random_state).randint(2**30)))
+
+    def self_test(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        n_tables: int = 5,
+        random_state: RandomState = 0,
+        verbose: bool = False,
+    ) -> SelfTest:
+        """Fit again to tables simulated from this model, and see how well it is recovered.
+
+        The tables have the noise, missing values, projections and weights of these rows, and the
+        refits have the settings of this model. An interrupt ends with the tables that are done.
+
+        Parameters
+        ----------
+        w, noise, projection, sample_weight
+            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
+        n_tables
+            How many tables to simulate; each takes as long as a fit.
+        random_state
+            Seed of tables and refits.
+        verbose
+            Whether to say how long it takes, and to show progress.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from deconflow import XDGMM
+        >>> w = np.random.default_rng(0).normal(size=(500, 1))
+        >>> found = XDGMM(1).fit(w, noise=[0.5]).self_test(w, noise=[0.5], n_tables=2)
+        >>> found.passed
+        True
+        """
+        check_integer("n_tables", n_tables, 1)
+        check_seed(random_state)
+        self._refuse_covariates("a self-test")
+        data = self._observe(w, noise, projection, sample_weight).with_weight()
+        tell = partial(tqdm.write, file=sys.stderr) if verbose else None
+        with as_guest():
+            return run_self_test(self, data, n_tables, random_state, tell)
+
+    def sensitivity(
+        self,
+        w: ArrayLike,
+        noise: Any = None,
+        *,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        random_state: int = 0,
+    ) -> Sensitivity:
+        """See what would change in the answer if the errors were 20 % smaller or larger.
+
+        Means, spreads, quantiles and correlations of the truth; from warm starts, so that it costs
+        little.
+
+        Parameters
+        ----------
+        w, noise, projection, sample_weight
+            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
+        random_state
+            Seed of the rows that are taken, of more than 20,000.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from deconflow import XDGMM
+        >>> w = np.random.default_rng(0).normal(size=(500, 1))
+        >>> XDGMM(1).fit(w, noise=[0.5]).sensitivity(w, noise=[0.5]).sd.round(2).ravel()
+        array([0.93, 0.88, 0.82])
+        """
+        check_seed(random_state)
+        self._refuse_covariates("sensitivity")
+        data = self._observe(w, noise, projection, sample_weight).with_weight()
+        with as_guest():
+            return sensitivity(self, data, random_state)
+
+    def regress(
+        self,
+        target: Any,
+        on: Any,
+        *,
+        w: ArrayLike | None = None,
+        noise: Any = None,
+        projection: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        n_refits: int = 50,
+        random_state: RandomState = 0,
+    ) -> Regression:
+        """Regress a column of the truth on others, whatever errors these have.
+
+        Mean, quantiles and intrinsic scatter of the true ``target`` given the true ``on``, and
+        their best linear relation: :doc:`/regression`. Standard errors come from refits to
+        the rows, if these are given, with weights by chance (the Bayesian bootstrap): of the
+        mixtures that the model averages, or of a mixture of Gaussians in place of a model that
+        is none. Without rows they come from the model's replicates, where it has some.
+
+        Parameters
+        ----------
+        target
+            The column to predict, by name or number.
+        on
+            One or more columns to predict it from, by name or number.
+        w, noise, projection, sample_weight
+            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
+        n_refits
+            How many refits; each takes a fraction of a fit.
+        random_state
+            Seed of the weights.
+        """
+        check_is_fitted(self)
+        check_integer("n_refits", n_refits, 2)
+        check_seed(random_state)
+        data = None
+        if w is not None:
+            self._refuse_covariates("a regression with refits to w")
+            data = self._observe(w, noise, projection, sample_weight).with_weight()
+        elif any(each is not None for each in (noise, projection, sample_weight)):
+            raise ValueError("Expected w beside noise, projection or sample_weight; got none.")
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return regression_of(self, target, on, data, n_refits, random_state)
