@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -27,6 +27,7 @@ from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.saved_knowledge import PREFIX, knowledge_state, saved_knowledge
+from deconflow.estimators.unseen_rows import SeenShare, with_unseen_rows
 from deconflow.estimators.validation import (
     observe,
     refuse_noise_as_y,
@@ -42,6 +43,7 @@ from deconflow.frames import (
     refuse_other_units,
 )
 from deconflow.guests import as_guest
+from deconflow.measuring import Rule, as_rule
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
@@ -72,12 +74,20 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     noise_given_: bool
     parameters_: dict[str, Any]
 
-    __metadata_request__fit = {**MEASURED, "sample_weight": True, "groups": True, "given": True}
+    __metadata_request__fit = {
+        **MEASURED,
+        "sample_weight": True,
+        "groups": True,
+        "given": True,
+        "selection": UNUSED,
+        "selection_of": UNUSED,
+    }
     __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True}
 
     _column_names: list[str] | None = None
     _units: Units | None = None
     _knowledge: Knowledge | None = None
+    _selected: SeenShare | None = None
     _takes_missing_values = True
     _takes_projections = True
     _takes_covariates = False
@@ -116,6 +126,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        selection: Any = None,
+        selection_of: str = "measured",
     ) -> Self:
         """Fit the density of the truth.
 
@@ -144,6 +156,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             ``(N, C)`` covariates that are known exactly, numbers or categories: what is fitted is
             the density of the truth given these. ``"noise"`` for the logarithms of the rows' own
             errors; ``("noise", table)`` for both.
+        selection
+            The probability of a row to be seen, if not all are: a function of points ``(N, M)``,
+            text such as ``"g < 18"``, an :class:`~deconflow.Efficiency`, or a
+            :class:`~deconflow.Selection`. What is fitted is the density of all truths, seen or not,
+            as far as the noise reaches beyond what is seen: :doc:`/measured`.
+        selection_of
+            What decides: ``"measured"`` for the measured values, ``"truth"`` for the true ones.
         """
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
@@ -151,8 +170,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
             rows = (w, noise, projection, sample_weight, groups, given)
-            data, covariates = self._observe_to_fit(*rows)
+            data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
+            self._selected = None
+            if rule is not None:
+                data = self._with_unseen(data, rule)
             if self._knowledge is None:
                 self._fit(data)
             else:
@@ -160,6 +182,23 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._finish(data)
             self.parameters_ = self.get_params()
         return self
+
+    def _with_unseen(self, data: Observations, rule: Rule) -> Observations:
+        """Put simulated rows beside those that a selection let through."""
+        known = self._knowledge
+        if known is not None and (known.covariates is not None or known.has_parts):
+            raise ValueError(
+                "Expected no covariates, atoms or background with a selection; got some. Leave "
+                "them out, or the selection."
+            )
+        bounds = as_bounds(getattr(self, "bounds", None), self._names)
+        rng = np.random.RandomState(
+            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
+        )
+        threads = getattr(self, "n_jobs", None)
+        threads = None if threads is None or threads < 0 else threads
+        data, self._selected = with_unseen_rows(rule, data, bounds, rng, threads)
+        return data
 
     @property
     def density_(self) -> FittedDensity:
@@ -180,12 +219,19 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         return 0.0 if self._knowledge is None else self._knowledge.background_share
 
     @property
+    def seen_share_(self) -> float:
+        """The share of all rows, seen or not, that the selection lets through."""
+        check_is_fitted(self)
+        return 1.0 if self._selected is None else self._selected.share
+
+    @property
     def known_(self) -> list[str]:
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
         bounds = as_bounds(self.parameters_.get("bounds"), self._names)
         said = [] if bounds is None else bounds.in_words(self._names)
-        return said if self._knowledge is None else said + self._knowledge.in_words()
+        said += [] if self._knowledge is None else self._knowledge.in_words()
+        return said + ([] if self._selected is None else self._selected.in_words())
 
     def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
@@ -456,6 +502,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             if self._knowledge is not None:
                 details["known"], more = knowledge_state(self._knowledge)
                 arrays = {**arrays, **more}
+            if self._selected is not None:
+                details["selected"] = self._selected.as_dict()
             write_model(path, self, details, arrays, extra_files or {})
 
     @classmethod
@@ -469,6 +517,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         known = details.pop("known", None)
         if known is not None:
             self._knowledge = saved_knowledge(self, known, arrays)
+        selected = details.pop("selected", None)
+        if selected is not None:
+            self._selected = SeenShare(**selected)
         own = {name: array for name, array in arrays.items() if not name.startswith(f"{PREFIX}.")}
         self._restore(details, own)
 
@@ -526,8 +577,10 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
-    ) -> tuple[Observations, Covariates | None]:
-        """Check rows to learn from, and learn what their covariates are.
+        selection: Any = None,
+        selection_of: str = "measured",
+    ) -> tuple[Observations, Covariates | None, Rule | None]:
+        """Check rows to learn from, what their covariates are, and by what rule they were seen.
 
         Rows without weight are left out, and copies kept together.
         """
@@ -542,7 +595,17 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 )
             covariates = Covariates.fit(given, data, self._measured_names)
             data = replace(data, given=covariates.encode(given, data))
-        return keep_copies_together(data.with_weight()), covariates
+        rule = self._rule(selection, selection_of, data)
+        return keep_copies_together(data.with_weight()), covariates, rule
+
+    def _rule(self, selection: Any, of: str, data: Observations) -> Rule | None:
+        """Check a selection of rows, for those that have weight."""
+        if selection is None:
+            if of != "measured":
+                raise ValueError(f"Expected a selection beside selection_of={of!r}; got none.")
+            return None
+        rule = as_rule(selection, of, self._measured_names, data)
+        return rule if data.weights is None else rule.take((data.weights > 0).numpy())
 
     def _observe(
         self,

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +20,7 @@ from deconflow.estimators.certifying import certified
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
+from deconflow.estimators.unseen_rows import completed_by
 from deconflow.evaluation import Sensitivity, sensitivity
 from deconflow.guests import as_guest
 from deconflow.observations import Observations
@@ -40,6 +42,13 @@ class FittedRowsQuestions(ABC):
     ) -> Observations:
         """Check rows, as those of the fit were."""
 
+    density_: Any
+    _selected: Any
+
+    @abstractmethod
+    def _rule(self, selection: Any, of: str, data: Observations) -> Any:
+        """Check a selection of rows."""
+
     @abstractmethod
     def _refuse_covariates(self, what: str) -> None:
         """Raise if the model was fitted with covariates."""
@@ -53,6 +62,8 @@ class FittedRowsQuestions(ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        selection: Any = None,
+        selection_of: str = "measured",
         random_state: RandomState = 0,
     ) -> Certificate:
         """Say how far to trust this fit, from the rows that it was fitted to.
@@ -62,13 +73,21 @@ class FittedRowsQuestions(ABC):
 
         Parameters
         ----------
-        w, noise, projection, sample_weight, groups, given
+        w, noise, projection, sample_weight, groups, given, selection, selection_of
             As for :meth:`fit`.
         random_state
             Seed of the simulation.
         """
         check_seed(random_state)
-        data = self._observe(w, noise, projection, sample_weight, groups, given).with_weight()
+        data = self._observe(w, noise, projection, sample_weight, groups, given)
+        rule = self._rule(selection, selection_of, data)
+        data = data.with_weight()
+        if (rule is None) != (self._selected is None):
+            had, got = ("no selection", "one") if rule is not None else ("selection", "none")
+            raise ValueError(f"Expected {had}, as in the fit; got {got}.")
+        if rule is not None:
+            rng = np.random.RandomState(check_random_state(random_state).randint(2**30))
+            data = completed_by(self.density_, rule, data, rng)
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return certified(self, data, int(check_random_state(random_state).randint(2**30)))
 

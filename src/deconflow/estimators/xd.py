@@ -420,7 +420,7 @@ class XDGMM(DensityEstimator):
         if n_folds is not None:
             check_integer("n_folds", n_folds, 2)
         twin = clone(self)
-        data, _ = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
+        data, *_ = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(

@@ -2,7 +2,7 @@
 
 from deconflow.noise.base import Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
-from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
+from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
 from deconflow.noise.ready_made import (
@@ -32,6 +32,7 @@ __all__ = [
     "gaussian",
     "gaussian_mixture",
     "laplace",
+    "psd_cholesky",
     "same_for_all",
     "split_normal",
     "student_t",
