@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from short_fits import shorten_chains
 
 from benchmarks.certificate import LAWS, WRONG, blobs, measured, right
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, UntrustedFitWarning, noise
@@ -27,8 +28,9 @@ def test_a_right_fit_is_left_alone(sound):
 
 
 @pytest.mark.parametrize("task", [task for task, (_, check) in WRONG.items() if check])
-def test_what_is_wrong_is_named_first(task):
-    """One seed of each; the benchmark has ten, and counts."""
+def test_what_is_wrong_is_named_first(task, monkeypatch):
+    """One seed of each; the benchmark has ten, and counts. Its chains are the full ones."""
+    shorten_chains(monkeypatch)
     make, check = WRONG[task]
     w, sd, _ = make(ROWS, np.random.default_rng([4, 7]))
     with pytest.warns(UntrustedFitWarning):
@@ -244,7 +246,8 @@ def test_estimators_by_draws_have_certificates_too():
     assert len(model.certify(w, noise=sd).findings) >= 10
 
 
-def test_deconvolver_certifies_its_fit_by_itself():
+def test_deconvolver_certifies_its_fit_by_itself(monkeypatch):
+    shorten_chains(monkeypatch)
     w, sd, _ = right(1000, np.random.default_rng(4))
     model = Deconvolver(quick=True, random_state=0).fit(w, noise=sd)
     assert model.certificate_.finding("factor").p is not None
@@ -260,7 +263,7 @@ def test_p_values_are_calibrated():
     """Over 16 right fits each p-value is below .05 in at most 5 (a binomial's 99.9 %)."""
     below: dict[str, list[bool]] = {}
     for seed in range(16):
-        w, sd, _ = right(ROWS, np.random.default_rng([seed, 99]))
+        w, sd, _ = right(1000, np.random.default_rng([seed, 99]))
         model = XDGMM(6, floor=0.1, tol=1e-5, random_state=0).fit(w, noise=sd)
         found = model.certify(w, noise=sd)
         for each in found.findings:
