@@ -12,11 +12,10 @@ def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(training, "ROWS_TO_START", rows)
     monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
-    shorten_chains(monkeypatch)
 
 
 def shorten_chains(monkeypatch, sweeps=30):
-    """Let chains of Bayesian mixtures, most of a quick fit, make a few sweeps."""
+    """Let chains of mixtures, most of a quick fit in three columns or more, make a few sweeps."""
     monkeypatch.setattr(chains, "MOST_SWEEPS", sweeps)
 
 

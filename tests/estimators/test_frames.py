@@ -6,7 +6,6 @@ import pytest
 from astropy import units as u
 from astropy.table import MaskedColumn, QTable, Table
 from astropy.utils.masked import Masked
-from short_fits import shorten_chains
 
 from deconflow import (
     XDGMM,
@@ -67,7 +66,6 @@ def plain_fits():
 def test_same_fit_with_names(kind, name, plain_fits, monkeypatch, tmp_path):
     for bound in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plan, bound, 4)
-    shorten_chains(monkeypatch)
     dim = 1 if name == "wavelet" else 2
     w, sd, names = W[:, :dim], SD[:, :dim], NAMES[:dim]
     units = {"units": ["m", "s"][:dim]} if kind == "units" else {}
@@ -89,7 +87,6 @@ def test_what_notebooks_show(name, plain_fits, monkeypatch):
 
     for bound in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plan, bound, 4)
-    shorten_chains(monkeypatch)
     dim = 1 if name == "wavelet" else 2
     model = plain_fits(name, dim)
     assert repr(model).startswith(f"{type(model).__name__}(")

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from short_fits import shorten_chains
 
 from deconflow import (
     XDGMM,
@@ -202,8 +201,7 @@ def test_errors_of_replicates_need_no_rows():
 
 
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-def test_a_deconvolver_has_errors_of_both_kinds(monkeypatch):
-    shorten_chains(monkeypatch)
+def test_a_deconvolver_has_errors_of_both_kinds():
     w, sd = line(500, 0)
     model = Deconvolver(quick=True, random_state=0).fit(w, noise=sd)
     for found in (model.regress(1, on=0), model.regress(1, on=0, w=w, noise=sd)):

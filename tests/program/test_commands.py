@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from program.running import ONE_FIT, XD, run, succeed
-from short_fits import shorten_chains
 from tables.catalogue import N, catalogue, text
 
 import deconflow
@@ -392,8 +391,7 @@ def test_the_program_answers_as_python_does(fitted_flow, folder, method):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the library may have doubts about so quick a fit
-def test_auto(folder, monkeypatch):
-    shorten_chains(monkeypatch)
+def test_auto(folder):
     quick = ("--set", "quick=true", "--set", "n_jobs=1", "-q")
     output = succeed("fit", "stars.csv", "-c", "x,y", "-o", "auto", *quick)
     assert "one to three minutes" not in output

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from short_fits import shorten_chains
 
 from benchmarks.certificate import LAWS, WRONG, blobs, measured, right
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, UntrustedFitWarning, noise
@@ -28,9 +27,8 @@ def test_a_right_fit_is_left_alone(sound):
 
 
 @pytest.mark.parametrize("task", [task for task, (_, check) in WRONG.items() if check])
-def test_what_is_wrong_is_named_first(task, monkeypatch):
-    """One seed of each; the benchmark has ten, and counts. Its chains are the full ones."""
-    shorten_chains(monkeypatch)
+def test_what_is_wrong_is_named_first(task):
+    """One seed of each; the benchmark has ten, and counts."""
     make, check = WRONG[task]
     w, sd, _ = make(ROWS, np.random.default_rng([4, 7]))
     with pytest.warns(UntrustedFitWarning):
@@ -246,8 +244,7 @@ def test_estimators_by_draws_have_certificates_too():
     assert len(model.certify(w, noise=sd).findings) >= 10
 
 
-def test_deconvolver_certifies_its_fit_by_itself(monkeypatch):
-    shorten_chains(monkeypatch)
+def test_deconvolver_certifies_its_fit_by_itself():
     w, sd, _ = right(1000, np.random.default_rng(4))
     model = Deconvolver(quick=True, random_state=0).fit(w, noise=sd)
     assert model.certificate_.finding("factor").p is not None
