@@ -240,6 +240,15 @@ def _joint_caution(finding: Finding) -> str:
     )
 
 
+def _coverage_caution(finding: Finding) -> str:
+    return (
+        f"in {finding.numbers['share']:.0%} of the rows fewer than {finding.numbers['fewest']:.0f} "
+        f"of {finding.numbers['draws']:.0f} posterior samples lie where the fitted density is: "
+        "what these rows say there rests on the shape of the Gaussians fitted to their samples. "
+        "Draw more samples, or under a wider prior"
+    )
+
+
 CHECKS = {
     "rows": Check(
         "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
@@ -248,6 +257,10 @@ CHECKS = {
     "copies": Check(
         "copies", "rows that repeat another one, more often than chance allows", _copies_caution,
         lambda f: f"{f.numbers['share']:.1%} of rows", counts=True,
+    ),
+    "coverage": Check(
+        "posterior samples", "rows with almost none where the fitted density is; below 5 % is good",
+        _coverage_caution, lambda f: f"too few in {f.numbers['share']:.1%} of rows", counts=True,
     ),
     "order": Check(
         "neighbouring rows", "whether they are alike; independent rows are not", _order_caution,

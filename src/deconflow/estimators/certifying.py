@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from deconflow.certificate import LOW_SIZE, Certificate
+from deconflow.findings import Finding
 from deconflow.observations import Observations
-from deconflow.trust import find_doubts
+from deconflow.trust import coverage, find_doubts
 
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
 
@@ -33,7 +34,16 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     found = _of_fitted_rows(model, data) if own is None else own
     if own is not None and known is not None:
         found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
-    return replace(found, findings=findings)
+    return replace(found, findings=(*findings, *_about_samples(model, data)))
+
+
+def _about_samples(model: Any, data: Observations) -> tuple[Finding, ...]:
+    """Look whether posterior samples, if rows were made of them, lie where the density is."""
+    unlike = data.projection is not None or model.density_.depends_on_covariates
+    if data.noise.kept is None or unlike:
+        return ()
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))
+    return (coverage(data[order[:SCORED_ROWS]], model.density_.log_prob),)
 
 
 def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:

@@ -2,6 +2,8 @@
 
 from deconflow.noise.base import Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
+from deconflow.noise.from_replicates import from_replicates
+from deconflow.noise.from_samples import FewDrawsWarning, from_samples
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
@@ -17,6 +19,7 @@ from deconflow.noise.split_normal_law import SplitNormal
 
 __all__ = [
     "HALF_LOG_2PI",
+    "FewDrawsWarning",
     "GaussianNoise",
     "IndependentMixture",
     "JointMixture",
@@ -29,6 +32,8 @@ __all__ = [
     "as_index",
     "as_noise",
     "from_law",
+    "from_replicates",
+    "from_samples",
     "gaussian",
     "gaussian_mixture",
     "laplace",

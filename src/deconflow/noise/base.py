@@ -14,6 +14,7 @@ from torch.distributions import Transform
 from deconflow.checks import as_floats
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.noise.kept_draws import KeptDraws
 
 RowIndex = slice | Tensor | np.ndarray | list[int]
 
@@ -36,6 +37,8 @@ class Noise(ABC):
         Boolean ``(N, dim)``, if the law is restricted to values that were observed.
     independent : bool
         Whether the values of a row have independent noise.
+    kept : KeptDraws or None
+        Some of the draws that the law was made of by ``from_samples``, in the user's units.
     """
 
     dim: int
@@ -43,6 +46,7 @@ class Noise(ABC):
     shared: bool
     observed: Tensor | None
     independent: bool
+    kept: KeptDraws | None = None
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import JointMixture
+from deconflow.noise.kept_draws import KeptDraws
 from deconflow.randomness import own_generator
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -41,6 +42,7 @@ class GaussianNoise(Noise):
     shared: bool
     n_rows: int | None
     observed: Tensor | None = None
+    kept: KeptDraws | None = None
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -151,7 +153,7 @@ class GaussianNoise(Noise):
         if self.observed is not None:  # keep the idle pivots at one
             idle = ~self.observed if self.diagonal else torch.diag_embed(~self.observed)
             factor = torch.where(idle, 1.0, factor)
-        return replace(self, factor=factor)
+        return replace(self, factor=factor, kept=None)
 
     def floor(self, sd: float) -> GaussianNoise:
         """Return the law with covariance ``S + sd^2 I``."""
@@ -174,7 +176,8 @@ class GaussianNoise(Noise):
         if self.shared:
             return self if n_rows == self.n_rows else replace(self, n_rows=n_rows)
         observed = None if self.observed is None else self.observed[rows]
-        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed)
+        kept = None if self.kept is None else self.kept[rows]
+        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed, kept=kept)
         if "_product" in vars(self):  # what is known of all rows is known of some
             vars(taken)["_product"] = self._product[rows]
         return taken
