@@ -240,6 +240,24 @@ def _joint_caution(finding: Finding) -> str:
     )
 
 
+def _learned(finding: Finding) -> str:
+    values = {name: value for name, value in finding.numbers.items() if " of " in name}
+    found = [
+        f"{name} {value:.3g} +- {values[f'error of {name}']:.2g}"
+        for name, value in values.items()
+        if not name.startswith("error of ")
+    ]
+    return ", ".join(found) or "correlation or zero points"
+
+
+def _learned_caution(finding: Finding) -> str:
+    return (
+        f"the rows can hardly tell the {', the '.join(finding.columns)}: the answer hangs on what "
+        "was learned of the errors, and its intervals do not know how uncertain that is. Give "
+        "replicates=, or say what is known of the errors"
+    )
+
+
 CHECKS = {
     "rows": Check(
         "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
@@ -263,6 +281,10 @@ CHECKS = {
     ),
     "factor": Check(
         "size of the errors", "which multiple of the errors fits best", _factor_caution, _of_factor
+    ),
+    "learned": Check(
+        "learned errors", "what the rows say of errors that were left open", _learned_caution,
+        _learned, counts=True,
     ),
     "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
     "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),

@@ -114,34 +114,74 @@ def combined(rows: ErrorRows, values: Values) -> Objects:
     return Objects(mean, covariance, within, law, offset)
 
 
-def likelihood(
-    mixture: GaussianMixture, layout: Layout, values: Values, rows: ErrorRows
-) -> tuple[Array, Array]:
-    """Log-likelihood ``(O,)`` of each object, and its derivatives ``(O, P)``.
+@dataclass(frozen=True)
+class View:
+    """What a mixture sees of the objects.
 
-    The derivatives are by the parameters of the errors, then by logits of the mixture's weights,
-    by its means and by the lower triangles of its covariances' factors.
+    Attributes
+    ----------
+    mixture, values, rows
+        What was looked at.
+    objects : Objects
+        The rows of each object, together.
+    log_p : array
+        ``(O,)`` log-likelihoods.
+    q, t, precision : array
+        ``(K, O)``, ``(K, O, D)`` and ``(K, O, D, D)``: probability of each component, the inverse
+        of its covariance for the object, and that times the residual.
     """
+
+    mixture: GaussianMixture
+    values: Values
+    rows: ErrorRows
+    objects: Objects
+    log_p: Array
+    q: Array
+    t: Array
+    precision: Array
+
+    def scores(self, layout: Layout) -> Array:
+        """Derivatives ``(O, P)`` of each log-likelihood.
+
+        By the parameters of the errors, then by logits of the mixture's weights, by its means and
+        by the lower triangles of its covariances' factors.
+        """
+        n, dim = self.objects.mean.shape
+        lower = np.tril_indices(dim)
+        roots = factors(self.mixture.covariances)
+        by_mean, by_covariance = np.zeros((n, dim)), np.zeros((n, dim, dim))
+        by_means, by_roots = [], []
+        for k, (q, t, precision) in enumerate(zip(self.q, self.t, self.precision, strict=True)):
+            g = q[:, None, None] * (t[:, :, None] * t[:, None, :] - precision)
+            by_means.append(q[:, None] * t)
+            by_roots.append((g @ roots[k])[:, lower[0], lower[1]])
+            by_mean += by_means[-1]
+            by_covariance += g
+        by_law, by_shift = _by_rows(self.rows, self.objects, by_mean, by_covariance)
+        each = error_scores(
+            layout, self.rows.said, self.values, by_law, by_shift, self.rows.group
+        )
+        by_errors = np.add.reduceat(each, self.rows.first, axis=0)
+        by_logits = self.q.T - self.mixture.weights
+        return np.hstack([by_errors, by_logits, *by_means, *by_roots])
+
+
+def look(mixture: GaussianMixture, values: Values, rows: ErrorRows) -> View:
+    """See how likely the objects are under a mixture, with errors as these parameters say."""
     objects = combined(rows, values)
     n, dim = objects.mean.shape
-    logs = np.empty((mixture.n_components, n))
-    t = np.empty((mixture.n_components, n, dim))
-    g = np.empty((mixture.n_components, n, dim, dim))
-    for k in range(mixture.n_components):
-        precision, log_det = inverse(objects.covariance + mixture.covariances[k])
+    size = mixture.n_components
+    logs, t = np.empty((size, n)), np.empty((size, n, dim))
+    precision = np.empty((size, n, dim, dim))
+    for k in range(size):
+        precision[k], log_det = inverse(objects.covariance + mixture.covariances[k])
         residual = objects.mean - mixture.means[k]
-        t[k] = np.einsum("oab,ob->oa", precision, residual)
-        squares = np.einsum("oa,oa->o", residual, t[k])
+        t[k] = (precision[k] @ residual[:, :, None])[:, :, 0]
+        squares = (residual * t[k]).sum(1)
         logs[k] = np.log(mixture.weights[k]) - 0.5 * (squares + log_det + dim * LOG_2PI)
-        g[k] = t[k][:, :, None] * t[k][:, None, :] - precision
     log_p = np.logaddexp.reduce(logs, axis=0)
     q = np.exp(logs - log_p)
-    by_mean = np.einsum("ko,koa->oa", q, t)
-    by_covariance = np.einsum("ko,koab->oab", q, g)
-    by_law, by_shift = _by_rows(rows, objects, by_mean, by_covariance)
-    each = error_scores(layout, rows.said, values, by_law, by_shift, rows.group)
-    by_errors = np.add.reduceat(each, rows.first, axis=0)
-    return log_p + objects.within, np.hstack([by_errors, _mixture_scores(mixture, q, t, g)])
+    return View(mixture, values, rows, objects, log_p + objects.within, q, t, precision)
 
 
 def _by_rows(
@@ -165,16 +205,6 @@ def _by_rows(
         by_law[mine] = 0.5 * precision @ (second - objects.law[mine]) @ precision
         by_shift[mine] = np.einsum("nab,nb->na", precision, a + step)
     return np.where(both, by_law, 0.0), np.where(rows.seen, by_shift, 0.0)
-
-
-def _mixture_scores(mixture: GaussianMixture, q: Array, t: Array, g: Array) -> Array:
-    """Derivatives ``(O, P)`` by logits, means and factors."""
-    n, dim = t.shape[1:]
-    lower = np.tril_indices(dim)
-    roots = factors(mixture.covariances)
-    by_root = np.einsum("koab,kbc->koac", g, roots)[:, :, lower[0], lower[1]]
-    parts = [(q - mixture.weights[:, None])[..., None], q[..., None] * t, q[..., None] * by_root]
-    return np.concatenate([part.transpose(1, 0, 2).reshape(n, -1) for part in parts], axis=1)
 
 
 def factors(covariance: Array) -> Array:

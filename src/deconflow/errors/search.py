@@ -15,15 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.errors.likelihood import ErrorRows, combined, factors, likelihood
+from deconflow.errors.likelihood import ErrorRows, View, combined, factors, look
 from deconflow.errors.parameters import Layout
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.xd import COMPONENTS_TO_TRY, FitSettings, PreparedData, Stopping, n_parameters
 
-STEPS, PRECISE = 100, 1e-3
-"""Most steps, and the gain in log-likelihood that is not worth another."""
+STEPS, ROUGH, PRECISE = 100, 0.5, 1e-3
+"""Most steps, and the gains in log-likelihood that are not worth another: while the number of
+components is sought, and then."""
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-9, 1e9
 RIDGE = 1e-10
 LONGEST = 1.0
@@ -46,18 +47,26 @@ class Fit:
     ----------
     theta : array
         Parameters of the errors.
-    mixture : GaussianMixture
-        Density of the truth, in the units of the rows.
+    view : View
+        What the mixture sees of the rows, with these errors.
     log_likelihood : float
         Of all objects.
-    scores : array
-        ``(O, P)`` derivatives of each object's log-likelihood.
     """
 
     theta: Array
-    mixture: GaussianMixture
+    view: View
     log_likelihood: float
-    scores: Array
+
+    @classmethod
+    def at(cls, rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> Fit:
+        """Look at rows with some errors and a mixture."""
+        view = look(mixture, layout.values(theta), rows)
+        return cls(theta, view, float(rows.weights @ view.log_p))
+
+    @property
+    def mixture(self) -> GaussianMixture:
+        """Density of the truth, in the units of the rows."""
+        return self.view.mixture
 
 
 def most_likely(
@@ -68,7 +77,7 @@ def most_likely(
     most = max(1, rows.n_objects // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout, theta, count, rng, threads)
-        found = climb(rows, layout, theta, start)
+        found = climb(rows, layout, theta, start, ROUGH)
         better = best is None or _worth(found, rows) > _worth(best, rows)
         if best is None or better:
             best, theta = found, found.theta
@@ -76,7 +85,7 @@ def most_likely(
         if behind == PATIENCE:
             break
     assert best is not None
-    return best
+    return climb(rows, layout, theta, best.mixture, PRECISE)
 
 
 def _worth(fit: Fit, rows: ErrorRows) -> float:
@@ -105,26 +114,28 @@ def _start(
     return PreparedData(data).fit(settings, rng).mixture
 
 
-def climb(rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> Fit:
+def climb(
+    rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture, precise: float
+) -> Fit:
     """Take steps for errors and mixture at once, each of which makes the rows more likely."""
-    fit, damping = _at(rows, layout, theta, mixture), FIRST_DAMPING
+    fit, damping = Fit.at(rows, layout, theta, mixture), FIRST_DAMPING
     for _ in range(STEPS):
-        slope = rows.weights @ fit.scores
-        curvature = (fit.scores * rows.weights[:, None]).T @ fit.scores
+        scores = fit.view.scores(layout)
+        slope = rows.weights @ scores
+        curvature = (scores * rows.weights[:, None]).T @ scores
         free = np.ones(len(slope), bool)
         free[: layout.size] = ~layout.held(fit.theta, slope[: layout.size])
-        if damped(curvature, slope, free, LEAST_DAMPING) @ slope < 2 * PRECISE:
-            break
         found = None
-        while damping < MOST_DAMPING:
+        while found is None and damping < MOST_DAMPING:
             step = damped(curvature, slope, free, damping)
-            found = _stepped(rows, layout, fit, step)
-            if found.log_likelihood > fit.log_likelihood:
-                break
-            damping, found = damping * 6, None
+            if step @ slope < precise:
+                return fit
+            tried = _stepped(rows, layout, fit, step)
+            found = tried if tried.log_likelihood > fit.log_likelihood else None
+            damping *= 0.1 if found else 6
         if found is None:
-            break
-        fit, damping = found, max(damping / 10, LEAST_DAMPING)
+            return fit
+        fit, damping = found, max(damping, LEAST_DAMPING)
     return fit
 
 
@@ -142,12 +153,7 @@ def _stepped(rows: ErrorRows, layout: Layout, fit: Fit, step: Array) -> Fit:
     """Go a step, which is shortened as a whole where one parameter would jump."""
     step = step * min(1.0, LONGEST / max(np.abs(step[: layout.size]).max(initial=0.0), 1e-300))
     theta = layout.feasible(fit.theta + step[: layout.size])
-    return _at(rows, layout, theta, _moved(fit.mixture, step[layout.size :]))
-
-
-def _at(rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> Fit:
-    log_p, scores = likelihood(mixture, layout, layout.values(theta), rows)
-    return Fit(theta, mixture, float(rows.weights @ log_p), scores)
+    return Fit.at(rows, layout, theta, _moved(fit.mixture, step[layout.size :]))
 
 
 def _moved(mixture: GaussianMixture, step: Array) -> GaussianMixture:

@@ -33,6 +33,8 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     found = _of_fitted_rows(model, data) if own is None else own
     if own is not None and known is not None:
         found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
+    if model._errors is not None:
+        findings = (*findings, model._errors.finding())
     return replace(found, findings=findings)
 
 

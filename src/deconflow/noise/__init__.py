@@ -2,6 +2,7 @@
 
 from deconflow.noise.base import Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
+from deconflow.noise.free_errors import FreeErrors, in_call
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
@@ -17,6 +18,7 @@ from deconflow.noise.split_normal_law import SplitNormal
 
 __all__ = [
     "HALF_LOG_2PI",
+    "FreeErrors",
     "GaussianNoise",
     "IndependentMixture",
     "JointMixture",
@@ -31,6 +33,7 @@ __all__ = [
     "from_law",
     "gaussian",
     "gaussian_mixture",
+    "in_call",
     "laplace",
     "same_for_all",
     "split_normal",

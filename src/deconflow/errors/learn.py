@@ -1,0 +1,299 @@
+"""Learn what of the errors was left open, where the rows can tell it, and say so where not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.errors.learned import LearnedErrors
+from deconflow.errors.likelihood import ErrorRows
+from deconflow.errors.parameters import Layout
+from deconflow.errors.search import Fit, most_likely
+from deconflow.noise import FreeErrors
+from deconflow.observations import Observations, check_groups
+from deconflow.xd import row_weights
+
+MOST_ROWS = 20_000
+"""Rows that errors are learned from."""
+FEWEST_OBJECTS = 10
+ALIKE = 1.2
+"""Errors are alike where the largest are less than so many times the smallest, 5 % of either kind
+left out. How the scatter changes with them says nothing then that a truth of a slightly other
+shape would not say, too."""
+FEWEST_REPEATS = 2
+SMALLEST_EIGENVALUE = 1e-9
+
+
+def learn_errors(
+    free: FreeErrors,
+    data: Observations,
+    names: Sequence[str],
+    rng: np.random.RandomState,
+    threads: int | None = None,
+) -> LearnedErrors:
+    """Learn the errors of rows, and their standard errors.
+
+    Parameters
+    ----------
+    free
+        The errors as they were said, and what is open.
+    data
+        The rows, with these errors; those of no weight are not looked at.
+    names
+        The measured columns.
+    rng
+        Makes starts, and chooses the rows that are looked at, of very many.
+    threads
+        How many to use at most.
+    """
+    if data.projection is not None:
+        raise ValueError(
+            f"Expected no projection with {free.as_said()}; got one. Learn the errors from rows "
+            "that measure the truth itself."
+        )
+    labels, groups = _codes(free.groups, data, "groups")
+    truths = _codes(free.replicates, data, "replicates")[1]
+    rows, cluster, scale = _rows(free, data, groups, truths, rng)
+    layout = Layout(data.dim, free.scale, free.jitter, free.correlation, len(labels))
+    _refuse_untold(free, rows, list(names), labels)
+    found = most_likely(rows, layout, rng, threads)
+    return _in_units(free, layout, rows, found, cluster, tuple(names), labels, scale)
+
+
+def _codes(
+    labels: Array | None, data: Observations, name: str
+) -> tuple[tuple[object, ...], NDArray[np.int64] | None]:
+    """Return different labels in their order, and which of them each row has."""
+    if labels is None:
+        return (), None
+    codes = check_groups(data.w, labels, f"{name} of the noise").numpy()
+    return tuple(labels[np.unique(codes, return_index=True)[1]]), codes
+
+
+def _rows(
+    free: FreeErrors,
+    data: Observations,
+    groups: NDArray[np.int64] | None,
+    truths: NDArray[np.int64] | None,
+    rng: np.random.RandomState,
+) -> tuple[ErrorRows, NDArray[np.int64], Array]:
+    """Choose rows, and bring them into units of their spread; also clusters, and these units."""
+    weights = row_weights(data)
+    truths = np.arange(len(data)) if truths is None else truths
+    chosen = _chosen(truths, weights, rng)
+    w, weights = data.measured()[chosen], weights[chosen]
+    seen = ~np.isnan(w)
+    location, scale = np.nanmean(w, axis=0), np.nanstd(w, axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    covariance = free.said.covariance().double().numpy()
+    said = covariance[np.zeros(len(chosen), int) if free.said.shared else chosen]
+    both = seen[:, :, None] & seen[:, None, :]
+    said = np.where(both, said / np.outer(scale, scale), 0.0)
+    first = np.flatnonzero(np.diff(truths[chosen], prepend=-1))
+    counts = np.diff(np.r_[first, len(chosen)])
+    mean_weights = np.add.reduceat(weights, first) / counts
+    own = data.group_codes()
+    cluster = np.arange(len(first)) if own is None else own[chosen][first]
+    rows = ErrorRows(
+        np.where(seen, (w - location) / scale, 0.0),
+        seen,
+        said,
+        None if groups is None else groups[chosen],
+        first,
+        mean_weights / mean_weights.mean(),
+    )
+    return rows, cluster, scale
+
+
+def _chosen(
+    truths: NDArray[np.int64], weights: Array, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Choose rows of positive weight, whole truths at a time, those together that belong together.
+
+    Of very many, truths that were measured several times come first, up to half of the rows: these
+    tell most.
+    """
+    used = np.flatnonzero(weights > 0)
+    codes = np.unique(truths[used], return_inverse=True)[1]
+    counts = np.bincount(codes)
+    if len(used) > MOST_ROWS:
+        order = rng.permutation(len(counts))
+        several = order[counts[order] > 1]
+        several = several[np.cumsum(counts[several]) <= MOST_ROWS // 2]
+        order = np.r_[several, order[~np.isin(order, several)]]
+        kept = np.zeros(len(counts), bool)
+        kept[order[np.cumsum(counts[order]) <= MOST_ROWS]] = True
+        used, codes = used[kept[codes]], codes[kept[codes]]
+    return used[np.argsort(codes, kind="stable")]
+
+
+def _refuse_untold(
+    free: FreeErrors, rows: ErrorRows, names: list[str], labels: tuple[object, ...]
+) -> None:
+    """Raise for what rows cannot tell, with the reason."""
+    if rows.n_objects < FEWEST_OBJECTS:
+        raise ValueError(
+            f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got "
+            f"{rows.n_objects}."
+        )
+    if free.replicates is not None and (rows.counts == 1).all():
+        raise ValueError(
+            "Expected some label of replicates in several rows, which measure the same truth; got "
+            "a different one in every row."
+        )
+    sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
+    for d, name in enumerate(names):
+        alike = _alike(sd[rows.seen[:, d], d])
+        told = _repeats(rows, rows.seen[:, d]) >= FEWEST_REPEATS
+        _refuse_column(free, name, alike, told, exact=not sd[:, d].any())
+    if free.correlation:
+        _refuse_pairs(rows, sd, names)
+    if free.groups is not None:
+        _refuse_groups(rows, names, labels)
+
+
+def _refuse_column(free: FreeErrors, name: str, alike: bool, told: bool, exact: bool) -> None:
+    """Raise where scale or jitter of a column cannot be told."""
+    few = (
+        "Give replicates=, the labels of rows that measure the same truth"
+        if free.replicates is None
+        else f"Measure more truths several times in {name}"
+    )
+    if free.scale and exact:
+        raise ValueError(
+            f"Expected errors above zero in {name} to learn their scale; got zeros only, which "
+            'no factor changes. Use jitter="fit".'
+        )
+    if free.scale and alike and not told:
+        raise ValueError(
+            f"Expected errors of {name} that differ by row, to learn their scale; got about the "
+            "same in all rows: errors that are the same in all rows cannot be told from the width "
+            f"of the truth. {few}."
+        )
+    if free.jitter and not told:
+        raise ValueError(
+            f"Expected replicates that measure {name}, to learn its jitter; got "
+            f"{'none' if free.replicates is None else 'too few'}: a scatter that is added to every "
+            f"row is the same as a wider truth. {few}."
+        )
+    if free.jitter and free.scale and alike:
+        raise ValueError(
+            f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
+            "about the same in all rows. Learn one of the two."
+        )
+
+
+def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
+    """Raise where the correlation of two columns cannot be told."""
+    for a in range(len(names)):
+        for b in range(a + 1, len(names)):
+            both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
+            if not both.any():
+                raise ValueError(
+                    f"Expected rows that measure both {pair}, to learn the correlation of their "
+                    "errors; got none."
+                )
+            product = (sd[:, a] * sd[:, b])[both]
+            if _alike(product) and _repeats(rows, both) < FEWEST_REPEATS:
+                raise ValueError(
+                    f"Expected errors of {pair} that differ by row, to learn their correlation; "
+                    "got about the same in all rows, which cannot be told from a correlation of "
+                    "the truth. Give replicates=, the labels of rows that measure the same truth."
+                )
+
+
+def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
+    """Raise where a group has no zero point to learn."""
+    assert rows.group is not None
+    if len(labels) < 2:
+        raise ValueError(
+            f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}."
+        )
+    for d, name in enumerate(names):
+        counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
+        if not counts.all():
+            raise ValueError(
+                f"Expected values of {name} in every group of the noise; got none in "
+                f"{labels[int(counts.argmin())]!r}. Leave that group out."
+            )
+
+
+def _alike(sd: Array) -> bool:
+    """Whether errors are about the same in all rows."""
+    low, high = np.quantile(sd, [0.05, 0.95])
+    return bool(high <= ALIKE * low)
+
+
+def _repeats(rows: ErrorRows, seen: NDArray[np.bool_]) -> int:
+    """Count measurements beyond the first of each object."""
+    counts = np.add.reduceat(seen.astype(np.int64), rows.first)
+    return int(np.maximum(counts - 1, 0).sum())
+
+
+def _in_units(
+    free: FreeErrors,
+    layout: Layout,
+    rows: ErrorRows,
+    found: Fit,
+    cluster: NDArray[np.int64],
+    names: tuple[str, ...],
+    labels: tuple[object, ...],
+    scale: Array,
+) -> LearnedErrors:
+    """Say what was found in the units of the data, with standard errors."""
+    values, places, dim = layout.values(found.theta), layout.places, layout.dim
+    spread = _covariance(rows, layout, found, cluster)
+    error = np.sqrt(np.diag(spread))
+    none = np.zeros(dim)
+    variance = np.square(values.jitter)
+    jitter_error = np.sqrt(variance + error[places["jitter"]]) - values.jitter if free.jitter else none
+    correlation_error = np.zeros((dim, dim))
+    if free.correlation:
+        correlation_error[layout.pairs] = error[places["correlation"]]
+        correlation_error += correlation_error.T
+    tied = none
+    if free.scale and free.jitter:
+        cross = np.diag(spread[places["scale"], places["jitter"]])
+        tied = cross / np.maximum(error[places["scale"]] * error[places["jitter"]], 1e-300)
+    sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
+    usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(dim)])
+    return LearnedErrors(
+        names, free.kinds,
+        values.scale, values.scale * error[places["scale"]] if free.scale else none,
+        values.jitter * scale, jitter_error * scale,
+        values.correlation, correlation_error,
+        labels, values.shifts * scale, _shift_errors(layout, spread) * scale,
+        tied, usual * scale, scale,
+    )  # fmt: skip
+
+
+def _covariance(
+    rows: ErrorRows, layout: Layout, found: Fit, cluster: NDArray[np.int64]
+) -> Array:
+    """Covariance of the estimates of the errors, with what the mixture leaves open.
+
+    By the products of scores; rows of a cluster count as one, and weights as such.
+    """
+    scores = found.view.scores(layout)
+    weighted = scores * rows.weights[:, None]
+    curvature = weighted.T @ scores
+    sums = np.zeros((int(cluster.max()) + 1, scores.shape[1]))
+    np.add.at(sums, cluster, weighted)
+    unit = 1 / np.sqrt(np.maximum(np.diag(curvature), 1e-300))
+    values, vectors = np.linalg.eigh(curvature * unit[:, None] * unit)
+    known = values > SMALLEST_EIGENVALUE * values[-1]
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    inverse = inverse * unit[:, None] * unit
+    answer = inverse @ (sums.T @ sums) @ inverse
+    return np.asarray(answer[: layout.size, : layout.size])
+
+
+def _shift_errors(layout: Layout, spread: Array) -> Array:
+    """Standard errors ``(G, D)`` of zero points."""
+    place = layout.places["shifts"]
+    turn = np.kron(layout.contrasts, np.eye(layout.dim))
+    variance = np.diag(turn @ spread[place, place] @ turn.T) if layout.n_groups else np.empty(0)
+    return np.sqrt(np.maximum(variance, 0.0)).reshape(-1, layout.dim)
