@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.errors.learned import LearnedErrors
 from deconflow.errors.likelihood import ErrorRows
-from deconflow.errors.parameters import Layout
+from deconflow.errors.parameters import Codes, Layout, Values
 from deconflow.errors.search import Fit, most_likely
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
@@ -64,8 +64,8 @@ def learn_errors(
 
 
 def _codes(
-    labels: Array | None, data: Observations, name: str
-) -> tuple[tuple[object, ...], NDArray[np.int64] | None]:
+    labels: NDArray[np.object_] | None, data: Observations, name: str
+) -> tuple[tuple[object, ...], Codes | None]:
     """Return different labels in their order, and which of them each row has."""
     if labels is None:
         return (), None
@@ -76,10 +76,10 @@ def _codes(
 def _rows(
     free: FreeErrors,
     data: Observations,
-    groups: NDArray[np.int64] | None,
-    truths: NDArray[np.int64] | None,
+    groups: Codes | None,
+    truths: Codes | None,
     rng: np.random.RandomState,
-) -> tuple[ErrorRows, NDArray[np.int64], Array]:
+) -> tuple[ErrorRows, Codes, Array]:
     """Choose rows, and bring them into units of their spread; also clusters, and these units."""
     weights = row_weights(data)
     truths = np.arange(len(data)) if truths is None else truths
@@ -108,9 +108,7 @@ def _rows(
     return rows, cluster, scale
 
 
-def _chosen(
-    truths: NDArray[np.int64], weights: Array, rng: np.random.RandomState
-) -> NDArray[np.int64]:
+def _chosen(truths: Codes, weights: Array, rng: np.random.RandomState) -> Codes:
     """Choose rows of positive weight, whole truths at a time, those together that belong together.
 
     Of very many, truths that were measured several times come first, up to half of the rows: these
@@ -136,8 +134,7 @@ def _refuse_untold(
     """Raise for what rows cannot tell, with the reason."""
     if rows.n_objects < FEWEST_OBJECTS:
         raise ValueError(
-            f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got "
-            f"{rows.n_objects}."
+            f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got {rows.n_objects}."
         )
     if free.replicates is not None and (rows.counts == 1).all():
         raise ValueError(
@@ -238,41 +235,66 @@ def _in_units(
     layout: Layout,
     rows: ErrorRows,
     found: Fit,
-    cluster: NDArray[np.int64],
+    cluster: Codes,
     names: tuple[str, ...],
     labels: tuple[object, ...],
     scale: Array,
 ) -> LearnedErrors:
     """Say what was found in the units of the data, with standard errors."""
-    values, places, dim = layout.values(found.theta), layout.places, layout.dim
+    values = layout.values(found.theta)
     spread = _covariance(rows, layout, found, cluster)
-    error = np.sqrt(np.diag(spread))
-    none = np.zeros(dim)
-    variance = np.square(values.jitter)
-    jitter_error = np.sqrt(variance + error[places["jitter"]]) - values.jitter if free.jitter else none
-    correlation_error = np.zeros((dim, dim))
-    if free.correlation:
-        correlation_error[layout.pairs] = error[places["correlation"]]
-        correlation_error += correlation_error.T
-    tied = none
-    if free.scale and free.jitter:
-        cross = np.diag(spread[places["scale"], places["jitter"]])
-        tied = cross / np.maximum(error[places["scale"]] * error[places["jitter"]], 1e-300)
+    errors = _standard_errors(layout, values, spread)
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
-    usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(dim)])
+    usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
     return LearnedErrors(
         names, free.kinds,
-        values.scale, values.scale * error[places["scale"]] if free.scale else none,
-        values.jitter * scale, jitter_error * scale,
-        values.correlation, correlation_error,
-        labels, values.shifts * scale, _shift_errors(layout, spread) * scale,
-        tied, usual * scale, scale,
+        values.scale, errors.scale,
+        values.jitter * scale, errors.jitter * scale,
+        values.correlation, errors.correlation,
+        labels, values.shifts * scale, errors.shifts * scale,
+        _tied(layout, spread), usual * scale, scale,
     )  # fmt: skip
 
 
-def _covariance(
-    rows: ErrorRows, layout: Layout, found: Fit, cluster: NDArray[np.int64]
-) -> Array:
+def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
+    """Standard errors of all that was learned; zeros for the rest."""
+    error, places, dim = np.sqrt(np.diag(spread)), layout.places, layout.dim
+    scale, jitter, correlation = np.zeros(dim), np.zeros(dim), np.zeros((dim, dim))
+    if layout.scale:
+        scale = values.scale * error[places["scale"]]
+    if layout.jitter:
+        jitter = _jitter_error(values.jitter, error[places["jitter"]])
+    if layout.correlation:
+        correlation[layout.pairs] = error[places["correlation"]]
+        correlation += correlation.T
+    turn = np.kron(layout.contrasts, np.eye(dim))
+    shifts = np.diag(turn @ spread[places["shifts"], places["shifts"]] @ turn.T)
+    shifts = np.sqrt(np.maximum(shifts, 0.0)).reshape(-1, dim)
+    return Values(scale, jitter, correlation, shifts)
+
+
+def _jitter_error(jitter: Array, error: Array) -> Array:
+    """Turn the error of a variance into that of its root: the longer side of the interval.
+
+    So a jitter that may be zero has an error as large as itself, and one of zero has an error.
+    """
+    variance = np.square(jitter)
+    above = np.sqrt(variance + error) - jitter
+    return np.maximum(above, jitter - np.sqrt(np.maximum(variance - error, 0.0)))
+
+
+def _tied(layout: Layout, spread: Array) -> Array:
+    """Correlation of the estimates of scale and jitter of each column."""
+    if not (layout.scale and layout.jitter):
+        return np.zeros(layout.dim)
+    scale, jitter = layout.places["scale"], layout.places["jitter"]
+    size = np.sqrt(np.diag(spread))
+    return np.asarray(
+        np.diag(spread[scale, jitter]) / np.maximum(size[scale] * size[jitter], 1e-300)
+    )
+
+
+def _covariance(rows: ErrorRows, layout: Layout, found: Fit, cluster: Codes) -> Array:
     """Covariance of the estimates of the errors, with what the mixture leaves open.
 
     By the products of scores; rows of a cluster count as one, and weights as such.
@@ -289,11 +311,3 @@ def _covariance(
     inverse = inverse * unit[:, None] * unit
     answer = inverse @ (sums.T @ sums) @ inverse
     return np.asarray(answer[: layout.size, : layout.size])
-
-
-def _shift_errors(layout: Layout, spread: Array) -> Array:
-    """Standard errors ``(G, D)`` of zero points."""
-    place = layout.places["shifts"]
-    turn = np.kron(layout.contrasts, np.eye(layout.dim))
-    variance = np.diag(turn @ spread[place, place] @ turn.T) if layout.n_groups else np.empty(0)
-    return np.sqrt(np.maximum(variance, 0.0)).reshape(-1, layout.dim)

@@ -18,7 +18,7 @@ from deconflow.observations import Observations, check_groups
 UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
 """Larger standard errors, of a factor as a share of it, leave as good as everything open."""
 UNKNOWN_JITTER = 0.5
-"""The same of the variance of a jitter, as a share of the variance of the usual error."""
+"""The same of a jitter, as a share of the usual error."""
 UNKNOWN_SHIFT = 0.25
 """The same of a zero point, as a share of the spread of the column."""
 TIED = 0.95
@@ -41,7 +41,8 @@ class LearnedErrors:
         ``(D,)`` factors on the errors that were said, and their standard errors; ones and zeros if
         they were not learned.
     jitter, jitter_error : array
-        ``(D,)`` standard deviations that are added in quadrature.
+        ``(D,)`` standard deviations that are added in quadrature; a jitter that may be zero has an
+        error as large as itself.
     correlation, correlation_error : array
         ``(D, D)`` correlations of the errors of different columns.
     groups : tuple
@@ -177,14 +178,13 @@ class LearnedErrors:
     def doubtful(self) -> list[str]:
         """Name what can hardly be told from the rows."""
         found = []
-        law = np.square(self.scale * self.usual) + np.square(self.jitter)
-        jitter_variance = np.square(self.jitter + self.jitter_error) - np.square(self.jitter)
+        usual = np.hypot(self.scale * self.usual, self.jitter)
         for d, name in enumerate(self.names):
             if abs(self.tied[d]) > TIED:
                 found.append(f"scale and jitter of {name} apart")
             elif "scale" in self.kinds and self.scale_error[d] > UNKNOWN_FACTOR * self.scale[d]:
                 found.append(f"scale of {name}")
-            elif "jitter" in self.kinds and jitter_variance[d] > UNKNOWN_JITTER * law[d]:
+            elif "jitter" in self.kinds and self.jitter_error[d] > UNKNOWN_JITTER * usual[d]:
                 found.append(f"jitter of {name}")
         if "correlation" in self.kinds:
             errors = self._of_pairs(self.correlation_error)

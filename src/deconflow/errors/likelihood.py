@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.errors.parameters import Layout, Values, covariances, error_scores
+from deconflow.errors.parameters import Codes, Layout, Values, covariances, error_scores
 from deconflow.mixtures import LOG_2PI, GaussianMixture
 
 IDLE = 1e12
@@ -50,8 +50,8 @@ class ErrorRows:
     w: Array
     seen: NDArray[np.bool_]
     said: Array
-    group: NDArray[np.int64] | None
-    first: NDArray[np.int64]
+    group: Codes | None
+    first: Codes
     weights: Array
 
     @property
@@ -60,7 +60,7 @@ class ErrorRows:
         return len(self.first)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Codes:
         """Rows of each object."""
         return np.diff(np.r_[self.first, len(self.w)])
 
@@ -108,9 +108,7 @@ def combined(rows: ErrorRows, values: Values) -> Objects:
         offset[mine] = y[mine] - own
         squares = np.einsum("na,nab,nb->n", offset[mine], precision, offset[mine])
         each = -0.5 * (squares + log_det + len(columns) * LOG_2PI)
-        within[several] = np.add.reduceat(each, first) - 0.5 * (
-            log_total - len(columns) * LOG_2PI
-        )
+        within[several] = np.add.reduceat(each, first) - 0.5 * (log_total - len(columns) * LOG_2PI)
     return Objects(mean, covariance, within, law, offset)
 
 
@@ -158,9 +156,7 @@ class View:
             by_mean += by_means[-1]
             by_covariance += g
         by_law, by_shift = _by_rows(self.rows, self.objects, by_mean, by_covariance)
-        each = error_scores(
-            layout, self.rows.said, self.values, by_law, by_shift, self.rows.group
-        )
+        each = error_scores(layout, self.rows.said, self.values, by_law, by_shift, self.rows.group)
         by_errors = np.add.reduceat(each, self.rows.first, axis=0)
         by_logits = self.q.T - self.mixture.weights
         return np.hstack([by_errors, by_logits, *by_means, *by_roots])
@@ -209,12 +205,10 @@ def _by_rows(
 
 def factors(covariance: Array) -> Array:
     """Lower-triangular factors of covariances ``(K, D, D)``."""
-    return np.linalg.cholesky(covariance)
+    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
-def _rows_of(
-    rows: ErrorRows, objects: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _rows_of(rows: ErrorRows, objects: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Codes]:
     """Which rows are of some objects, and where among these each object begins."""
     mine = np.repeat(objects, rows.counts)
     return mine, np.r_[0, np.cumsum(rows.counts[objects])[:-1]].astype(np.int64)
@@ -226,7 +220,8 @@ def inverse(matrices: Array) -> tuple[Array, Array]:
         return 1 / matrices, np.log(matrices[:, 0, 0])
     if matrices.shape[1] == 2:
         return _inverse_of_pairs(matrices)
-    return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
+    found = np.asarray(np.linalg.inv(matrices), np.float64)
+    return found, np.linalg.slogdet(matrices)[1]
 
 
 def _inverse_of_pairs(matrices: Array) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 
+Codes = NDArray[np.int64]
 LARGEST_LOG = 7.0
 """Factors on the errors stay within a thousand, and a thousandth."""
 LARGEST_CORRELATION = 0.999
@@ -154,7 +155,7 @@ def covariances(said: Array, values: Values) -> Array:
 
 
 def error_scores(
-    layout: Layout, said: Array, values: Values, by_law: Array, by_shift: Array, group: Array | None
+    layout: Layout, said: Array, values: Values, by_law: Array, by_shift: Array, group: Codes | None
 ) -> Array:
     r"""Derivatives ``(N, P)`` of each row's log-likelihood by the parameters.
 

@@ -35,6 +35,7 @@ FIRST_JITTER = 0.1
 FLOOR = 0.01
 """Smallest covariance of a component that EM makes, in units of the mean error."""
 LEAST_WEIGHT, NARROWEST = 1e-8, 1e-4
+"""Of a component; the latter in units of the spread."""
 SEEN = 1e6
 """A larger variance is that of a value which no row of an object has measured."""
 
@@ -60,7 +61,8 @@ class Fit:
     @classmethod
     def at(cls, rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> Fit:
         """Look at rows with some errors and a mixture."""
-        view = look(mixture, layout.values(theta), rows)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # then it is refused
+            view = look(mixture, layout.values(theta), rows)
         return cls(theta, view, float(rows.weights @ view.log_p))
 
     @property
@@ -111,7 +113,7 @@ def _start(
     data = Observations.from_arrays(mean, noise, weights=weights)
     stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True, threads=threads)
     settings = FitSettings(count, floor=FLOOR, stopping=stopping)
-    return PreparedData(data).fit(settings, rng).mixture
+    return _regular(PreparedData(data).fit(settings, rng).mixture)
 
 
 def climb(
@@ -162,11 +164,15 @@ def _moved(mixture: GaussianMixture, step: Array) -> GaussianMixture:
     by_logit, by_mean, by_root = np.split(step, [K, K + K * dim])
     logits = np.log(mixture.weights) + np.clip(by_logit, -LONGEST, LONGEST)
     weights = np.exp(logits - logits.max())
-    weights = np.maximum(weights / weights.sum(), LEAST_WEIGHT)
     roots = factors(mixture.covariances)
     lower = np.tril_indices(dim)
     roots[:, lower[0], lower[1]] += by_root.reshape(K, -1)
-    covariances = roots @ roots.transpose(0, 2, 1) + NARROWEST**2 * np.eye(dim)
-    return GaussianMixture(
-        weights / weights.sum(), mixture.means + by_mean.reshape(K, dim), covariances
-    )
+    means, covariances = mixture.means + by_mean.reshape(K, dim), roots @ roots.transpose(0, 2, 1)
+    return _regular(GaussianMixture(weights / weights.sum(), means, covariances))
+
+
+def _regular(mixture: GaussianMixture) -> GaussianMixture:
+    """Keep weights and widths from zero, where they have no logarithm or factor."""
+    weights = np.maximum(mixture.weights, LEAST_WEIGHT)
+    covariances = mixture.covariances + NARROWEST**2 * np.eye(mixture.dim)
+    return GaussianMixture(weights / weights.sum(), mixture.means, covariances)

@@ -20,6 +20,7 @@ from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
+from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
@@ -36,7 +37,6 @@ from deconflow.estimators.validation import (
     true_values,
     unchanged_on_failure,
 )
-from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.evaluation import Estimate
 from deconflow.frames import (
     Units,
@@ -573,7 +573,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         """Learn what is open of the errors, and return the rows with what was learned."""
         if free.kinds != ("groups",) and _by_noise(given):
             raise ValueError(
-                f"Expected errors that are known for given=\"noise\"; got {free.as_said()}. They "
+                f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
                 "are learned from rows whose truth does not depend on its error."
             )
         rng = np.random.RandomState(

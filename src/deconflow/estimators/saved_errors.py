@@ -45,7 +45,7 @@ def saved_errors(
     check_form(details, SAVED, "errors")
     own = {name: array.double().numpy() for name, array in under(arrays, PREFIX).items()}
     dim, groups = len(names), tuple(details["groups"])
-    shapes = {name: (dim,) for name in BY_COLUMN}
+    shapes: dict[str, tuple[int, ...]] = {name: (dim,) for name in BY_COLUMN}
     shapes |= {name: (dim, dim) for name in BY_PAIR}
     shapes |= {name: (len(groups), dim) for name in BY_GROUP}
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""Gaussian errors that are not quite known: as they were said, and what of them is to be learned."""
+"""Gaussian errors that are not quite known: as they were said, and what of them is open."""
 
 from __future__ import annotations
 
