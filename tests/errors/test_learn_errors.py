@@ -134,9 +134,7 @@ def test_correlation_of_errors_beside_that_of_the_truth():
     e[:, 1] = -0.5 * e[:, 0] + np.sqrt(0.75) * e[:, 1]
     found = learn(v + sd * e, noise.gaussian(sd=sd, correlation="fit"))
     assert abs(found.correlation[0, 1] + 0.5) < 3 * found.correlation_error[0, 1] < 0.2
-    independent = learn(
-        v + sd * rng.normal(size=(n, 2)), noise.gaussian(sd=sd, correlation="fit")
-    )
+    independent = learn(v + sd * rng.normal(size=(n, 2)), noise.gaussian(sd=sd, correlation="fit"))
     assert abs(independent.correlation[0, 1]) < 3 * independent.correlation_error[0, 1]
 
 
@@ -204,7 +202,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_rows_cannot_tell_is_refused(arguments, words):
-    with pytest.raises(ValueError, match="^Expected .*; got .*") as refused:
+    with pytest.raises(ValueError, match=r"^Expected .*; got .*") as refused:
         learn(W, noise.gaussian(**arguments))
     assert words in str(refused.value)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.errors.learned import LearnedErrors
+from deconflow.errors.learned import LearnedErrors, refuse_other_laws
 from deconflow.errors.likelihood import ErrorRows
 from deconflow.errors.parameters import Codes, Layout, Values
 from deconflow.errors.search import Fit, most_likely
@@ -54,6 +54,7 @@ def learn_errors(
             f"Expected no projection with {free.as_said()}; got one. Learn the errors from rows "
             "that measure the truth itself."
         )
+    refuse_other_laws(free, data)
     labels, groups = _codes(free.groups, data, "groups")
     truths = _codes(free.replicates, data, "replicates")[1]
     rows, cluster, scale = _rows(free, data, groups, truths, rng)

@@ -29,7 +29,7 @@ MOST_LABELS = 8
 
 @dataclass(frozen=True)
 class LearnedErrors:
-    """What a fit has learned of the errors, in the units of the data.
+    """What a fit has learned of the errors, in the units of the data: a model's ``errors_``.
 
     Attributes
     ----------
@@ -78,6 +78,7 @@ class LearnedErrors:
         ``data`` are the rows with the errors as they were said, in the order of ``free``.
         """
         self._refuse_other_kinds(free)
+        refuse_other_laws(free, data)
         noise = self.law(free.said).bind(len(data))
         law = noise if data.observed is None else noise.restrict(data.observed)
         w = data.w
@@ -194,6 +195,15 @@ class LearnedErrors:
         for g, d in np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread):
             found.append(f"zero point of {self.groups[g]} in {self.names[d]}")
         return found
+
+
+def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
+    """Raise where rows have no Gaussian noise any more, as those with limits: it would be lost."""
+    if not isinstance(data.noise, GaussianNoise):
+        raise ValueError(
+            f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
+            f"{data.noise!r}. Leave out limits."
+        )
 
 
 def _listed(names: tuple[str, ...] | list[str], values: Array, errors: Array) -> str:
