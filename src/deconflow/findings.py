@@ -241,13 +241,20 @@ def _joint_caution(finding: Finding) -> str:
 
 
 def _learned(finding: Finding) -> str:
-    values = {name: value for name, value in finding.numbers.items() if " of " in name}
+    numbers = finding.numbers
     found = [
-        f"{name} {value:.3g} +- {values[f'error of {name}']:.2g}"
-        for name, value in values.items()
-        if not name.startswith("error of ")
+        f"{name} {value:.3g} +- {numbers[f'error of {name}']:.2g}"
+        for name, value in numbers.items()
+        if f"error of {name}" in numbers
     ]
-    return ", ".join(found) or "correlation or zero points"
+    if "groups" in numbers:
+        found.append(
+            f"zero points of {numbers['groups']:.0f} groups, up to "
+            f"{numbers['largest zero point']:.2g} of a column's spread"
+        )
+    if "tied" in numbers:
+        found.append(f"scale and jitter correlated by {numbers['tied']:.2f}")
+    return ", ".join(found)
 
 
 def _learned_caution(finding: Finding) -> str:

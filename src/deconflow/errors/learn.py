@@ -67,11 +67,16 @@ def learn_errors(
 def _codes(
     labels: NDArray[np.object_] | None, data: Observations, name: str
 ) -> tuple[tuple[object, ...], Codes | None]:
-    """Return different labels in their order, and which of them each row has."""
+    """Return different labels, sorted if they can be, and which of them each row has."""
     if labels is None:
         return (), None
     codes = check_groups(data.w, labels, f"{name} of the noise").numpy()
-    return tuple(labels[np.unique(codes, return_index=True)[1]]), codes
+    different = labels[np.unique(codes, return_index=True)[1]].tolist()
+    try:
+        order = sorted(range(len(different)), key=different.__getitem__)
+    except TypeError:  # numbers and text have no order
+        order = list(range(len(different)))
+    return tuple(different[j] for j in order), np.argsort(order)[codes]
 
 
 def _rows(

@@ -46,7 +46,7 @@ class LearnedErrors:
     correlation, correlation_error : array
         ``(D, D)`` correlations of the errors of different columns.
     groups : tuple
-        Labels of the groups, in the order in which they came.
+        Labels of the groups, sorted where they have an order.
     shifts, shifts_error : array
         ``(G, D)`` zero points: what a group measures too much. They sum to zero over the groups.
     tied : array
@@ -165,12 +165,24 @@ class LearnedErrors:
 
     def finding(self) -> Finding:
         """Say what can hardly be told, for the certificate."""
-        numbers: dict[str, float] = {}
+        told: list[tuple[str, list[str], Array, Array]] = []
         for kind in ("scale", "jitter"):
+            error = getattr(self, f"{kind}_error")
+            told.append((kind, list(self.names), getattr(self, kind), error))
+        both = self._of_pairs(self.correlation), self._of_pairs(self.correlation_error)
+        told.append(("correlation", self._pairs(), *both))
+        numbers: dict[str, float] = {}
+        for kind, names, values, error in told:
             if kind in self.kinds:
-                for d, name in enumerate(self.names):
-                    numbers[f"{kind} of {name}"] = float(getattr(self, kind)[d])
-                    numbers[f"error of {kind} of {name}"] = float(getattr(self, f"{kind}_error")[d])
+                numbers |= {f"{kind} of {each}": float(values[j]) for j, each in enumerate(names)}
+                numbers |= {
+                    f"error of {kind} of {each}": float(error[j]) for j, each in enumerate(names)
+                }
+        if self.groups:
+            numbers["groups"] = float(len(self.groups))
+            numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
+        if {"scale", "jitter"} <= {*self.kinds}:
+            numbers["tied"] = float(self.tied[np.abs(self.tied).argmax()])
         doubtful = self.doubtful()
         return Finding(
             "learned", 0.0 if doubtful else 1.0, columns=tuple(doubtful), numbers=numbers
