@@ -249,6 +249,31 @@ def _coverage_caution(finding: Finding) -> str:
     )
 
 
+def _learned(finding: Finding) -> str:
+    numbers = finding.numbers
+    found = [
+        f"{name} {value:.3g} +- {numbers[f'error of {name}']:.2g}"
+        for name, value in numbers.items()
+        if f"error of {name}" in numbers
+    ]
+    if "groups" in numbers:
+        found.append(
+            f"zero points of {numbers['groups']:.0f} groups, up to "
+            f"{numbers['largest zero point']:.2g} of a column's spread"
+        )
+    if "tied" in numbers:
+        found.append(f"scale and jitter correlated by {numbers['tied']:.2f}")
+    return ", ".join(found)
+
+
+def _learned_caution(finding: Finding) -> str:
+    return (
+        f"the rows can hardly tell the {', the '.join(finding.columns)}: the answer hangs on what "
+        "was learned of the errors, and its intervals do not know how uncertain that is. Give "
+        "replicates=, or say what is known of the errors"
+    )
+
+
 CHECKS = {
     "rows": Check(
         "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
@@ -276,6 +301,10 @@ CHECKS = {
     ),
     "factor": Check(
         "size of the errors", "which multiple of the errors fits best", _factor_caution, _of_factor
+    ),
+    "learned": Check(
+        "learned errors", "what the rows say of errors that were left open", _learned_caution,
+        _learned, counts=True,
     ),
     "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
     "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),

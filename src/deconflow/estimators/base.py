@@ -20,13 +20,17 @@ from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
+from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
-from deconflow.estimators.saved_knowledge import PREFIX, knowledge_state, saved_knowledge
+from deconflow.estimators.saved_errors import PREFIX as ERRORS
+from deconflow.estimators.saved_errors import errors_state, saved_errors
+from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
+from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
 from deconflow.estimators.unseen_rows import SeenShare, with_unseen_rows
 from deconflow.estimators.validation import (
     observe,
@@ -46,7 +50,8 @@ from deconflow.guests import as_guest
 from deconflow.measuring import Rule, as_rule
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
-from deconflow.observations import Observations, check_measured
+from deconflow.noise import FreeErrors
+from deconflow.observations import Observations, check_groups, check_measured
 from deconflow.randomness import RandomState
 from deconflow.truth import Covariates, as_bounds, check_rows
 
@@ -88,6 +93,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     _units: Units | None = None
     _knowledge: Knowledge | None = None
     _selected: SeenShare | None = None
+    _errors: LearnedErrors | None = None
     _takes_missing_values = True
     _takes_projections = True
     _takes_covariates = False
@@ -142,7 +148,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
             ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
-            ``x_err``, and are converted to their units.
+            ``x_err``, and are converted to their units. Gaussian errors that are not quite known
+            are learned: ``noise.gaussian(sd=..., scale="fit")``.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight
@@ -231,7 +238,14 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         bounds = as_bounds(self.parameters_.get("bounds"), self._names)
         said = [] if bounds is None else bounds.in_words(self._names)
         said += [] if self._knowledge is None else self._knowledge.in_words()
+        said += [] if self._errors is None else self._errors.in_words()
         return said + ([] if self._selected is None else self._selected.in_words())
+
+    @property
+    def errors_(self) -> LearnedErrors | None:
+        """What was learned of the errors; None if they were known."""
+        check_is_fitted(self)
+        return self._errors
 
     def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
@@ -500,7 +514,10 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         with as_guest():
             details, arrays = self._state()
             if self._knowledge is not None:
-                details["known"], more = knowledge_state(self._knowledge)
+                details[KNOWN], more = knowledge_state(self._knowledge)
+                arrays = {**arrays, **more}
+            if self._errors is not None:
+                details[ERRORS], more = errors_state(self._errors)
                 arrays = {**arrays, **more}
             if self._selected is not None:
                 details["selected"] = self._selected.as_dict()
@@ -514,13 +531,16 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
 
     def _restore_whole(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
         """Take what :meth:`save` wrote, with what is known of the truth."""
-        known = details.pop("known", None)
+        known, errors = details.pop(KNOWN, None), details.pop(ERRORS, None)
         if known is not None:
             self._knowledge = saved_knowledge(self, known, arrays)
         selected = details.pop("selected", None)
         if selected is not None:
             self._selected = SeenShare(**selected)
-        own = {name: array for name, array in arrays.items() if not name.startswith(f"{PREFIX}.")}
+        if errors is not None:
+            self._errors = saved_errors(self._measured_names, errors, arrays)
+        beside = (f"{KNOWN}.", f"{ERRORS}.")
+        own = {name: array for name, array in arrays.items() if not name.startswith(beside)}
         self._restore(details, own)
 
     def _finish(self, data: Observations) -> None:
@@ -582,9 +602,14 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     ) -> tuple[Observations, Covariates | None, Rule | None]:
         """Check rows to learn from, what their covariates are, and by what rule they were seen.
 
-        Rows without weight are left out, and copies kept together.
+        Rows without weight are left out, and copies kept together. What is open of the errors is
+        learned first, so that nothing after this knows that it was.
         """
-        data = self._rows(w, noise, projection, sample_weight, groups, reset=True)
+        said = noise.said if isinstance(noise, FreeErrors) else noise
+        data = self._rows(w, said, projection, sample_weight, groups, reset=True)
+        self._errors = None
+        if isinstance(noise, FreeErrors):
+            data = self._learn_errors(noise, data, given)
         covariates = None
         if given is not None:
             check_rows(w, given)
@@ -607,6 +632,23 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         rule = as_rule(selection, of, self._measured_names, data)
         return rule if data.weights is None else rule.take((data.weights > 0).numpy())
 
+    def _learn_errors(self, free: FreeErrors, data: Observations, given: Any) -> Observations:
+        """Learn what is open of the errors, and return the rows with what was learned."""
+        if free.kinds != ("groups",) and _by_noise(given):
+            raise ValueError(
+                f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
+                "are learned from rows whose truth does not depend on its error."
+            )
+        rng = np.random.RandomState(
+            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
+        )
+        jobs = getattr(self, "n_jobs", None)
+        threads = None if jobs is None or jobs < 0 else jobs
+        self._errors = learn_errors(free, data, self._measured_names, rng, threads)
+        if data.groups is None and free.replicates is not None:
+            data = replace(data, groups=check_groups(data.w, free.replicates, "replicates"))
+        return self._errors.applied(free, data)
+
     def _observe(
         self,
         w: ArrayLike,
@@ -617,7 +659,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         given: Any = None,
     ) -> Observations:
         """Check rows to ask about, with the covariates that the fit had."""
-        data = self._rows(w, noise, projection, sample_weight, groups)
+        check_is_fitted(self)
+        said = noise.said if isinstance(noise, FreeErrors) and self._errors is not None else noise
+        data = self._rows(w, said, projection, sample_weight, groups)
+        if self._errors is not None:
+            if not isinstance(noise, FreeErrors):
+                raise ValueError(self._errors.missing())
+            data = self._errors.applied(noise, data)
         covariates = None if self._knowledge is None else self._knowledge.covariates
         if (covariates is None) != (given is None):
             raise ValueError(NO_COVARIATES if covariates is None else covariates.missing())
@@ -650,3 +698,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 "which takes missing values."
             )
         return data
+
+
+def _by_noise(given: Any) -> bool:
+    """Whether the truth is to depend on the size of its errors."""
+    first = given[0] if isinstance(given, tuple) and given else given
+    return isinstance(first, str) and first == "noise"

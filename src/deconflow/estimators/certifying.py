@@ -34,7 +34,8 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     found = _of_fitted_rows(model, data) if own is None else own
     if own is not None and known is not None:
         found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
-    return replace(found, findings=(*findings, *_about_samples(model, data)))
+    more = [] if model._errors is None else [model._errors.finding()]
+    return replace(found, findings=(*findings, *more, *_about_samples(model, data)))
 
 
 def _about_samples(model: Any, data: Observations) -> tuple[Finding, ...]:

@@ -597,6 +597,11 @@ def _refuse_changed_rows(model: XDGMM, what: str) -> None:
 def _refuse_knowledge(model: XDGMM) -> None:
     """Pieces are rows as they are: what is known of the truth needs all of them."""
     _refuse_changed_rows(model, "partial_fit")
+    if model._errors is not None:
+        raise ValueError(
+            "Expected a model whose errors were known for partial_fit; got one that has learned "
+            f"them: {model._errors.in_words()[0]}"
+        )
     for name in ("bounds", "atoms", "background"):
         if getattr(model, name) is not None:
             raise ValueError(

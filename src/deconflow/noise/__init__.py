@@ -2,6 +2,7 @@
 
 from deconflow.noise.base import Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
+from deconflow.noise.free_errors import FreeErrors, in_call
 from deconflow.noise.from_replicates import from_replicates
 from deconflow.noise.from_samples import FewDrawsWarning, from_samples
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
@@ -20,6 +21,7 @@ from deconflow.noise.split_normal_law import SplitNormal
 __all__ = [
     "HALF_LOG_2PI",
     "FewDrawsWarning",
+    "FreeErrors",
     "GaussianNoise",
     "IndependentMixture",
     "JointMixture",
@@ -36,6 +38,7 @@ __all__ = [
     "from_samples",
     "gaussian",
     "gaussian_mixture",
+    "in_call",
     "laplace",
     "psd_cholesky",
     "same_for_all",
