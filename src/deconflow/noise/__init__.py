@@ -5,6 +5,7 @@ from deconflow.noise.coerce import as_noise
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
+from deconflow.noise.limits import Limited, LimitedNoise, limited
 from deconflow.noise.ready_made import (
     gaussian_mixture,
     laplace,
@@ -21,6 +22,8 @@ __all__ = [
     "IndependentMixture",
     "JointMixture",
     "LawNoise",
+    "Limited",
+    "LimitedNoise",
     "Noise",
     "NoiseMixture",
     "Reading",
@@ -32,6 +35,7 @@ __all__ = [
     "gaussian",
     "gaussian_mixture",
     "laplace",
+    "limited",
     "same_for_all",
     "split_normal",
     "student_t",

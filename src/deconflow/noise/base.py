@@ -36,6 +36,9 @@ class Noise(ABC):
         Boolean ``(N, dim)``, if the law is restricted to values that were observed.
     independent : bool
         Whether the values of a row have independent noise.
+    flags : Tensor or None
+        ``(N, dim)``, if of some values only a limit is known: -1 for an upper limit, 1 for a lower
+        one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
     dim: int
@@ -43,6 +46,7 @@ class Noise(ABC):
     shared: bool
     observed: Tensor | None
     independent: bool
+    flags: Tensor | None = None
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:
