@@ -179,13 +179,18 @@ class Observations:
         return replace(self, w=w, noise=noise)
 
     def features(self) -> Tensor:
-        """What a network may look at: ``w``, its noise, what is missing, projection, covariates."""
+        """What a network may look at: ``w``, its noise, what is missing, projection, covariates.
+
+        Last which values are limits, if any are.
+        """
         seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)
         parts = [self.w, self.noise.features().expand(len(self), -1), seen]
         if self.projection is not None:
             parts.append(self.projection.flatten(1))
         if self.given is not None:
             parts.append(self.given)
+        if self.noise.flags is not None:
+            parts.append(self.noise.flags)
         return torch.cat(parts, -1)
 
     def with_weight(self) -> Self:

@@ -137,6 +137,15 @@ def test_saved_models_know_what_a_limit_is(make, tmp_path):
     assert first[0, 0] < LIMIT < first[1, 0]
 
 
+def test_a_flow_that_has_seen_limits_answers_for_rows_without():
+    w, flags = table(200)
+    model = FlowDeconvolver("gaussian_mixture", epochs=2, hidden=8, random_state=0)
+    model.fit(w, noise=ERROR, limits=flags)
+    plain = model.posterior([[3.0]], noise=ERROR)
+    assert plain.mean[0, 0] == pytest.approx(3, abs=ERROR)
+    assert plain.effective_sample_size[0] > 100
+
+
 def test_nothing_depends_on_how_far_limits_reach(monkeypatch):
     """Not even with errors so small that the edge of a limit is blurred to follow the reach."""
     w, flags = table()
@@ -182,6 +191,17 @@ def test_checks_see_completed_rows():
     assert abs(p.mean() - 0.5) < 5 / np.sqrt(12 * len(p))
     # Limits taken for values are a heap that no density of one Gaussian has.
     assert XDGMM(1).fit(w, noise=ERROR).certify(w, ERROR).cautions
+
+
+def test_atoms_below_a_limit():
+    """Of 600 rows 40 % are at zero, all of them limits: the share has an error of .02."""
+    rng = np.random.default_rng(0)
+    v = np.where(rng.random((600, 1)) < 0.4, 0.0, rng.normal(3, 1, (600, 1)))
+    w = v + 0.3 * rng.normal(size=v.shape)
+    flags = np.where(w < 1.2, -1, 0)
+    model = XDGMM(1, atoms=[[0.0]]).fit(np.maximum(w, 1.2), noise=0.3, limits=flags)
+    assert model.atom_weights_[0] == pytest.approx(0.4, abs=0.08)
+    assert model.density_.inner.mixture.means[0, 0] == pytest.approx(3, abs=0.2)
 
 
 def test_tables_find_their_columns():

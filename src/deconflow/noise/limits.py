@@ -122,12 +122,12 @@ class LimitedNoise(Noise):
         return torch.diag_embed(self.variance().sqrt())
 
     def features(self) -> Tensor:
-        """Standard deviations and flags, ``(N, 2 D)``."""
-        return torch.cat([self.sd, self.flags], -1)
+        """Return those of the same noise without limits; :class:`Observations` adds the flags."""
+        return self.without_limits().features()
 
     def numbers(self) -> Tensor:
         """Standard deviations and flags, ``(N, 2 D)``."""
-        return self.features()
+        return torch.cat([self.sd, self.flags], -1)
 
     def as_mixture(self) -> LimitMixture:
         """Write the likelihood as a mixture of Gaussians."""
