@@ -22,6 +22,7 @@ from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
 from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.estimators.bands import Band, told_apart
+from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.knowledge import Knowledge
@@ -52,7 +53,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups, check_measured
-from deconflow.randomness import RandomState
+from deconflow.randomness import RandomState, isolated_rng
 from deconflow.truth import Covariates, as_bounds, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
@@ -80,14 +81,10 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     parameters_: dict[str, Any]
 
     __metadata_request__fit = {
-        **MEASURED,
-        "sample_weight": True,
-        "groups": True,
-        "given": True,
-        "selection": UNUSED,
-        "selection_of": UNUSED,
-    }
-    __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True}
+        **MEASURED, "sample_weight": True, "groups": True, "given": True, "limits": True,
+        "selection": UNUSED, "selection_of": UNUSED,
+    }  # fmt: skip
+    __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True, "limits": True}
 
     _column_names: list[str] | None = None
     _units: Units | None = None
@@ -97,6 +94,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     _takes_missing_values = True
     _takes_projections = True
     _takes_covariates = False
+    _takes_limits = True
     _takes_context = False
     _takes_parts = False
     _bounds_itself = False
@@ -132,6 +130,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
         selection: Any = None,
         selection_of: str = "measured",
     ) -> Self:
@@ -163,6 +162,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             ``(N, C)`` covariates that are known exactly, numbers or categories: what is fitted is
             the density of the truth given these. ``"noise"`` for the logarithms of the rows' own
             errors; ``("noise", table)`` for both.
+        limits
+            ``(N, M)`` flags of values of which only a limit is known: -1 where what would have
+            been measured lies below the number in ``w``, 1 where it lies above, 0 for a measured
+            value; or a table, whose columns ``x`` or ``x_limit`` find those of a table ``w``. The
+            noise of a limit is the error that its measurement would have had.
         selection
             The probability of a row to be seen, if not all are: a function of points ``(N, M)``,
             text such as ``"g < 18"``, an :class:`~deconflow.Efficiency`, or a
@@ -176,7 +180,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
-            rows = (w, noise, projection, sample_weight, groups, given)
+            rows = (w, noise, projection, sample_weight, groups, given, limits)
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
             self._selected = None
@@ -273,12 +277,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Array:
         """Log density ``log p(w)`` of each measurement; see :meth:`estimate_observations`."""
         return self.estimate_observations(
-            w, noise, projection=projection, given=given, n_samples=n_samples,
+            w, noise, projection=projection, given=given, limits=limits, n_samples=n_samples,
             random_state=random_state,
         ).log_p  # fmt: skip
 
@@ -289,14 +294,17 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Estimate:
         """Log density ``log p(w)`` of each measurement, with its standard error and bias.
 
+        Of a limit it is the log probability that a measurement lies beyond it.
+
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_samples
             Draws or points per row, for answers that are not exact; None for the usual number.
@@ -306,7 +314,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         if n_samples is not None:
             check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
         return self.density_.log_marginal(data, n_samples, random_state)
 
     def p_values(
@@ -316,6 +324,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_draws: int = 199,
         random_state: RandomState = 0,
     ) -> Array:
@@ -333,10 +342,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         under Gaussian noise. Elsewhere it is that of 12 Gaussians fitted to draws of the model,
         with Gaussian noise of the law's mean and covariance. Any ``T`` gives p-values that are
         uniform under the model, because ``w'`` comes from the model and the law themselves.
+        Measurements of which only a limit is known are drawn first, beyond it, from the model.
 
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_draws
             Draws ``w'`` of each row, at least; rows among the most unusual get up to 9,999.
@@ -345,7 +355,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         """
         check_integer("n_draws", n_draws, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
+        with isolated_rng(int(check_random_state(random_state).randint(2**30))):
+            data = completed(self.density_, data)
         return self.density_.p_values(data, n_draws, random_state)
 
     def score(
@@ -356,12 +368,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         noise: Any = None,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
     ) -> float:
         """Mean of ``log p(w)`` over the measurements; not that of ``log p(v)``."""
         refuse_noise_as_y(w, y, noise)
         scores = self.score_observations(
-            w, noise, projection=projection, given=given, n_samples=n_samples
+            w, noise, projection=projection, given=given, limits=limits, n_samples=n_samples
         )
         return float(scores.mean())
 
@@ -394,6 +407,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int = 100,
         n_proposals: int = 1000,
         random_state: RandomState = 0,
@@ -402,7 +416,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_samples
             Draws to keep for each row, if the answer is made of draws.
@@ -414,7 +428,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def condition(
@@ -463,6 +477,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = Observations.from_arrays(check_measured(known, "values"), noise)
+        _refuse_limits(data, "to condition on")
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
@@ -597,6 +612,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
         selection: Any = None,
         selection_of: str = "measured",
     ) -> tuple[Observations, Covariates | None, Rule | None]:
@@ -606,7 +622,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         learned first, so that nothing after this knows that it was.
         """
         said = noise.said if isinstance(noise, FreeErrors) else noise
-        data = self._rows(w, said, projection, sample_weight, groups, reset=True)
+        data = self._rows(w, said, projection, sample_weight, groups, limits, reset=True)
         self._errors = None
         if isinstance(noise, FreeErrors):
             data = self._learn_errors(noise, data, given)
@@ -618,6 +634,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                     f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
                     "BayesianXDGMM, FlowDeconvolver or Deconvolver."
                 )
+            _refuse_limits(data, "beside covariates", "Leave out given")
             covariates = Covariates.fit(given, data, self._measured_names)
             data = replace(data, given=covariates.encode(given, data))
         rule = self._rule(selection, selection_of, data)
@@ -657,11 +674,12 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
     ) -> Observations:
         """Check rows to ask about, with the covariates that the fit had."""
         check_is_fitted(self)
         said = noise.said if isinstance(noise, FreeErrors) and self._errors is not None else noise
-        data = self._rows(w, said, projection, sample_weight, groups)
+        data = self._rows(w, said, projection, sample_weight, groups, limits)
         if self._errors is not None:
             if not isinstance(noise, FreeErrors):
                 raise ValueError(self._errors.missing())
@@ -681,6 +699,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         projection: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        limits: Any = None,
         *,
         reset: bool = False,
     ) -> Observations:
@@ -691,7 +710,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
             )
         with as_guest():
-            data = observe(self, w, noise, projection, sample_weight, groups, reset=reset)
+            data = observe(self, w, noise, projection, sample_weight, groups, limits, reset=reset)
+        if not self._takes_limits:
+            _refuse_limits(data, f"with {name}", "Use XDGMM, or another that takes them")
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
@@ -704,3 +725,8 @@ def _by_noise(given: Any) -> bool:
     """Whether the truth is to depend on the size of its errors."""
     first = given[0] if isinstance(given, tuple) and given else given
     return isinstance(first, str) and first == "noise"
+
+
+def _refuse_limits(data: Observations, what: str, fix: str = "Leave those rows out") -> None:
+    if data.noise.flags is not None:
+        raise ValueError(f"Expected values without limits {what}; got limits. {fix}.")

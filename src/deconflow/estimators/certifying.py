@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from deconflow.certificate import LOW_SIZE, Certificate
+from deconflow.estimators.completing import completed
 from deconflow.findings import Finding
 from deconflow.observations import Observations
+from deconflow.randomness import isolated_rng
 from deconflow.trust import coverage, find_doubts
 
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
@@ -21,8 +23,10 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     own = getattr(model, "certificate_", None)
     density, rows, working = model._own_density, data, model._working_mixture()
     known = model._knowledge
+    with isolated_rng(seed):
+        rows = completed(model.density_, data)
     if known is not None:
-        density, rows = known.for_checks(model, data)
+        density, rows = known.for_checks(model, rows)
         working = working if known.keeps_mixture else None
     findings = find_doubts(
         rows, density.sample, model._measured_names,

@@ -39,6 +39,7 @@ class FittedRowsQuestions(ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
     ) -> Observations:
         """Check rows, as those of the fit were."""
 
@@ -62,6 +63,7 @@ class FittedRowsQuestions(ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
         selection: Any = None,
         selection_of: str = "measured",
         random_state: RandomState = 0,
@@ -70,16 +72,18 @@ class FittedRowsQuestions(ABC):
 
         Simulated rows are held against the real ones, other laws of the noise against the one that
         was said, and the rows are looked at: :doc:`/certificate`. Nothing of the fit changes.
+        Measurements of which only a limit is known are drawn first, beyond it, from the model.
 
         Parameters
         ----------
-        w, noise, projection, sample_weight, groups, given, selection, selection_of
+        w, noise, projection, sample_weight, groups, given, limits, selection, selection_of
             As for :meth:`fit`.
         random_state
             Seed of the simulation.
         """
         check_seed(random_state)
-        data = self._observe(w, noise, projection, sample_weight, groups, given)
+        rows = (w, noise, projection, sample_weight, groups, given, limits)
+        data = self._observe(*rows)
         rule = self._rule(selection, selection_of, data)
         data = data.with_weight()
         if (rule is None) != (self._selected is None):
@@ -131,6 +135,7 @@ class FittedRowsQuestions(ABC):
         check_seed(random_state)
         self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
+        _refuse_limits(data, "a self-test")
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
             return run_self_test(self, data, n_tables, random_state, tell)
@@ -167,6 +172,7 @@ class FittedRowsQuestions(ABC):
         check_seed(random_state)
         self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
+        _refuse_limits(data, "sensitivity")
         with as_guest():
             return sensitivity(self, data, random_state)
 
@@ -179,6 +185,7 @@ class FittedRowsQuestions(ABC):
         noise: Any = None,
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        limits: Any = None,
         n_refits: int = 50,
         random_state: RandomState = 0,
     ) -> Regression:
@@ -196,7 +203,7 @@ class FittedRowsQuestions(ABC):
             The column to predict, by name or number.
         on
             One or more columns to predict it from, by name or number.
-        w, noise, projection, sample_weight
+        w, noise, projection, sample_weight, limits
             As for :meth:`fit`: the rows that were fitted, which a model does not keep.
         n_refits
             How many refits; each takes a fraction of a fit.
@@ -209,8 +216,19 @@ class FittedRowsQuestions(ABC):
         data = None
         if w is not None:
             self._refuse_covariates("a regression with refits to w")
-            data = self._observe(w, noise, projection, sample_weight).with_weight()
-        elif any(each is not None for each in (noise, projection, sample_weight)):
-            raise ValueError("Expected w beside noise, projection or sample_weight; got none.")
+            data = self._observe(w, noise, projection, sample_weight, limits=limits).with_weight()
+        elif any(each is not None for each in (noise, projection, sample_weight, limits)):
+            raise ValueError(
+                "Expected w beside noise, projection, sample_weight or limits; got none."
+            )
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return regression_of(self, target, on, data, n_refits, random_state)
+
+
+def _refuse_limits(data: Observations, what: str) -> None:
+    """Raise where rows would be simulated: nobody has said how limits come about."""
+    if data.noise.flags is not None:
+        raise ValueError(
+            f"Expected rows without limits for {what}, because it is not known how limits come "
+            "about; got some. Use certify, which takes them."
+        )

@@ -45,6 +45,8 @@ def predictive_ranks(
 
 def _simulated(model: Any, noise: Noise, count: int, rng: np.random.Generator) -> Array:
     """Draw ``(count, N, D)``; truth and noise have seeds of their own, to be independent."""
+    if noise.flags is not None:
+        raise ValueError("Expected noise without limits to simulate rows; got some. Use p_values.")
     of_truth, of_noise = rng.integers(2**31, size=2).tolist()
     with isolated_rng(of_noise):
         blur = noise.sample(count).double().numpy()

@@ -8,6 +8,7 @@ from deconflow.noise.from_samples import FewDrawsWarning, from_samples
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
+from deconflow.noise.limits import Limited, LimitedNoise, limited
 from deconflow.noise.ready_made import (
     gaussian_mixture,
     laplace,
@@ -26,6 +27,8 @@ __all__ = [
     "IndependentMixture",
     "JointMixture",
     "LawNoise",
+    "Limited",
+    "LimitedNoise",
     "Noise",
     "NoiseMixture",
     "Reading",
@@ -40,6 +43,7 @@ __all__ = [
     "gaussian_mixture",
     "in_call",
     "laplace",
+    "limited",
     "psd_cholesky",
     "same_for_all",
     "split_normal",

@@ -39,6 +39,9 @@ class Noise(ABC):
         Whether the values of a row have independent noise.
     kept : KeptDraws or None
         Some of the draws that the law was made of by ``from_samples``, in the user's units.
+    flags : Tensor or None
+        ``(N, dim)``, if of some values only a limit is known: -1 for an upper limit, 1 for a lower
+        one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
     dim: int
@@ -47,6 +50,7 @@ class Noise(ABC):
     observed: Tensor | None
     independent: bool
     kept: KeptDraws | None = None
+    flags: Tensor | None = None
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:
