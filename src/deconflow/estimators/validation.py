@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 from deconflow.checks import as_tensor, first_bad, place, warn_caller
 from deconflow.files import as_path
 from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
-from deconflow.noise import Noise
+from deconflow.noise import Noise, Reading
 from deconflow.observations import (
     Observations,
     check_groups,
@@ -106,7 +106,7 @@ def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
     if noise is not None or y is None:
         return
-    if isinstance(y, Noise | Distribution) or not _like_labels(y, w):
+    if isinstance(y, Noise | Reading | Distribution) or not _like_labels(y, w):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
 
 
