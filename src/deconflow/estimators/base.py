@@ -405,6 +405,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = Observations.from_arrays(check_measured(known, "values"), noise)
+            bounds = None if self._bounds is None else self._bounds.marginal(given)
+            data = self._within_bounds(data, bounds)
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
