@@ -92,6 +92,8 @@ def find_copies(data: Observations, *, near: bool = True) -> Copies:
     >>> found.surprising, found.share
     (True, 1.0)
     """
+    if not data.noise.additive:  # equal counts are no copies
+        return Copies(np.arange(len(data)), 0.0, 0.0, surprising=False)
     columns = _columns(data)
     equal = _codes(columns, len(data))
     groups = _without_piles(equal)

@@ -24,6 +24,7 @@ REASONS = {
     "incomplete": "values are missing or projected",
     "sorted": "the table is sorted by one of its columns",
     "groups": "rows of a group belong together",
+    "likelihood": "each row has a likelihood that depends on what was measured, as a count has",
 }
 """Why a check cannot tell."""
 

@@ -25,7 +25,7 @@ from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
-from deconflow.estimators.knowledge import Knowledge
+from deconflow.estimators.knowledge import Knowledge, bounds_of
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
@@ -54,7 +54,7 @@ from deconflow.model_files import read_folder
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups, check_measured
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.truth import Covariates, as_bounds, check_rows
+from deconflow.truth import Bounds, Covariates, as_bounds, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
@@ -240,6 +240,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
         bounds = as_bounds(self.parameters_.get("bounds"), self._names)
+        if self._knowledge is not None and self._knowledge.bounds is not None:
+            bounds = self._knowledge.bounds  # what was measured may have ends by itself
         said = [] if bounds is None else bounds.in_words(self._names)
         said += [] if self._knowledge is None else self._knowledge.in_words()
         said += [] if self._errors is None else self._errors.in_words()
@@ -477,6 +479,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = Observations.from_arrays(check_measured(known, "values"), noise)
+            bounds = None if self._bounds is None else self._bounds.marginal(given)
+            data = self._within_bounds(data, bounds)
         _refuse_limits(data, "to condition on")
         return self.density_.condition(data, given, n_samples, random_state)
 
@@ -692,6 +696,23 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_rows(w, given)
         return replace(data, given=covariates.encode(given, data))
 
+    @property
+    def _bounds(self) -> Bounds | None:
+        """Bounds of the truth, as fitted."""
+        return None if self._knowledge is None else self._knowledge.bounds
+
+    def _within_bounds(self, data: Observations, bounds: Bounds | None) -> Observations:
+        """Tell noise whose law depends on them where the truth ends."""
+        ends = data.noise.truth_ends
+        if ends is None:
+            return data
+        if bounds is None or (bounds.lower < ends[0]).any() or (bounds.upper > ends[1]).any():
+            raise ValueError(
+                "Expected a model whose truth ends where that of what was measured does, at "
+                f"{ends[0]} and {ends[1]}; got one that goes on. Fit with such rows, or bounds=."
+            )
+        return replace(data, noise=data.noise.within(bounds.lower, bounds.upper))
+
     def _rows(
         self,
         w: ArrayLike,
@@ -711,6 +732,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = observe(self, w, noise, projection, sample_weight, groups, limits, reset=reset)
+            data = self._within_bounds(data, bounds_of(self, data) if reset else self._bounds)
         if not self._takes_limits:
             _refuse_limits(data, f"with {name}", "Use XDGMM, or another that takes them")
         if data.observed is not None and not self._takes_missing_values:

@@ -104,6 +104,8 @@ class BoundedFit(FittedDensity):
         if drawn is not None:
             return drawn.log_marginal(data, n_draws, random_state)
         log_p = self.images.log_marginal(data).log_p + self._log_count
+        if not data.noise.additive:  # what its Gaussians have beyond the ends counts
+            return Estimate(log_p, np.zeros(len(data)), np.zeros(len(data)))
         error = np.zeros(len(data))
         for rows, cut in self._cut(data):
             log_p[rows] += cut.log_mass
@@ -153,9 +155,12 @@ class BoundedFit(FittedDensity):
         return whole.marginal(self._others(given))
 
     def _by_draws(self, data: Observations) -> FittedDensity | None:
-        """Return what answers under laws of noise that the mixture leaves to draws."""
-        others = self.own.other_laws
-        if others is None or isinstance(data.noise, GaussianNoise):
+        """Return what answers under laws of noise that the mixture leaves to draws.
+
+        Not likelihoods: their Gaussians are closer to them than draws are.
+        """
+        others, noise = self.own.other_laws, data.noise
+        if others is None or isinstance(noise, GaussianNoise) or not noise.additive:
             return None
         return _folded(others, self.bounds)
 
@@ -167,11 +172,26 @@ class BoundedFit(FittedDensity):
                 step = rows_at_once(max(80 * piece.n_components, DRAWS) * self.dim**2)
                 for lo in range(0, len(rows), step):
                     some = slice(lo, lo + step)
+                    mixture = piece[some] if data.noise.additive else self._unfolded(piece[some])
                     cut = CutMixture(
-                        piece[some], self.bounds.lower, self.bounds.upper,
+                        mixture, self.bounds.lower, self.bounds.upper,
                         None if known is None else known[rows[some]],
                     )  # fmt: skip
                     yield rows[some], cut
+
+    def _unfolded(self, mixture: GaussianMixture) -> GaussianMixture:
+        """Put the mirror images of rows' mixtures side by side: cut, that is their folded form.
+
+        Of noise whose Gaussians are folded at the ends: what they have beyond counts.
+        """
+        mirrors = self.bounds.mirrors()
+        return GaussianMixture(
+            np.concatenate([mixture.weights] * len(mirrors), axis=1),
+            np.concatenate([sign * (mixture.means - shift) for sign, shift in mirrors], axis=1),
+            np.concatenate(
+                [mixture.covariances * np.outer(sign, sign) for sign, _ in mirrors], axis=1
+            ),
+        )
 
     def _known(self, data: Observations) -> NDArray[np.bool_] | None:
         """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""

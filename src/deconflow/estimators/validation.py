@@ -24,7 +24,7 @@ from deconflow.frames import (
     plain_tables,
     refuse_other_units,
 )
-from deconflow.noise import LimitedNoise, Noise
+from deconflow.noise import LimitedNoise, Noise, Reading
 from deconflow.observations import (
     Observations,
     check_groups,
@@ -150,7 +150,7 @@ def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
     if noise is not None or y is None:
         return
-    if isinstance(y, Noise | Distribution) or not _like_labels(y, w):
+    if isinstance(y, Noise | Reading | Distribution) or not _like_labels(y, w):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
 
 
