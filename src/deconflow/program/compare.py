@@ -28,7 +28,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.tables import Measurements, as_argument, split_list
+from deconflow.tables import Measurements, split_list
 
 SHOWN_BIAS = 5e-5
 
@@ -120,16 +120,12 @@ def _held_out(
     name: str, model: Any, rows: Measurements, train: NDArray[Any], test: NDArray[Any]
 ) -> Any:
     """Fit some rows, and estimate the log density of others."""
-    assert rows.noise is not None
-    noise = rows.noise.bind(len(rows.w))
-    given = [
-        as_argument(None if rows.given is None else rows.given.part(part)) for part in (train, test)
-    ]
+    fitted, held_out = rows.rows[train], rows.rows[test]
     start = time.perf_counter()
     groups = None if rows.groups is None else rows.groups[train]
-    model.fit(rows.w[train], noise=noise[train], groups=groups, given=given[0])
+    model.fit(fitted.w, groups=groups, **fitted.arguments)
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
-    return model.estimate_observations(rows.w[test], noise=noise[test], given=given[1])
+    return model.estimate_observations(held_out.w, **held_out.arguments)
 
 
 def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:

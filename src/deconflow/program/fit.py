@@ -113,7 +113,7 @@ def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
 
     with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        model.fit(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
+        model.fit(rows.w, groups=rows.groups, **rows.rows.arguments)
     return round(time.perf_counter() - start, 1)
 
 
@@ -130,7 +130,7 @@ def _certificate(model: Any, rows: Measurements) -> Certificate:
     own = getattr(model, "certificate_", None)
     if own is not None:
         return own
-    return model.certify(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
+    return model.certify(rows.w, groups=rows.groups, **rows.rows.arguments)
 
 
 def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _data(saved: ModelFolder) -> list[str]:
 def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
     found = []
-    if data is not None and data.given is None:
+    if data is not None and data.rows.given is None:
         title = "If the errors were 20 % smaller or larger"
         found.append(section(title, *_sensitivity(saved, data, seed)))
     if saved.self_test is not None:
@@ -112,7 +112,7 @@ def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) ->
 
 def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
     try:
-        found = saved.estimator.sensitivity(data.w, noise=data.noise, random_state=seed)
+        found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
     except ValueError as error:  # a table of other rows, which the model cannot reach
         return [paragraph(f"Not computed: {error}")]
     return [

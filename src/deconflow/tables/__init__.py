@@ -25,6 +25,7 @@ from deconflow.tables.io import (
 from deconflow.tables.measurements import (
     Measurements,
     RowReader,
+    Rows,
     conversion,
     independent_noise,
     read_rows,
@@ -46,6 +47,7 @@ __all__ = [
     "GivenValues",
     "Measurements",
     "RowReader",
+    "Rows",
     "Sink",
     "Source",
     "as_argument",

@@ -34,6 +34,50 @@ NO_COVARIANCE = "errors and correlations make no covariance"
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows that can be used, as estimators take them.
+
+    Attributes
+    ----------
+    w : array
+        ``(n, D)`` measurements, NaN where missing.
+    noise : Noise
+        Their noise.
+    given : GivenValues or None
+        What they say in columns that are known exactly, if there are any.
+    limits : array of int or None
+        ``(n, D)``: -1 for an upper limit, 1 for a lower one, 0 for what was measured; None if all
+        of it was.
+    """
+
+    w: Array
+    noise: Noise
+    given: GivenValues | None = None
+    limits: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    def __getitem__(self, rows: Any) -> Rows:
+        return Rows(
+            self.w[rows],
+            self.noise.bind(len(self.w))[rows],
+            None if self.given is None else self.given.part(rows),
+            None if self.limits is None else self.limits[rows],
+        )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What estimators are told beside ``w``; of kinds that are not there, nothing."""
+        found: dict[str, Any] = {"noise": self.noise}
+        if self.given is not None:
+            found["given"] = as_argument(self.given)
+        if self.limits is not None:
+            found["limits"] = self.limits
+        return found
+
+
+@dataclass(frozen=True)
 class Measurements:
     """What a chunk says.
 
@@ -53,6 +97,8 @@ class Measurements:
         ``(n,)``: what the usable rows say in the column of groups, if there is one.
     given : GivenValues or None
         What the usable rows say in columns that are known exactly, if there are any.
+    limits : array of int or None
+        ``(n, D)``: which values of the usable rows are limits; None if none is.
     """
 
     w: Array
@@ -62,11 +108,13 @@ class Measurements:
     without_error: int = 0
     groups: NDArray[Any] | None = None
     given: GivenValues | None = None
+    limits: NDArray[np.int64] | None = None
 
     @property
-    def covariates(self) -> Any:
-        """What to hand on as ``given``."""
-        return as_argument(self.given)
+    def rows(self) -> Rows:
+        """The usable rows, if there are any."""
+        assert self.noise is not None
+        return Rows(self.w, self.noise, self.given, self.limits)
 
     def __len__(self) -> int:
         return len(self.usable)
