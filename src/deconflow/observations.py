@@ -13,7 +13,7 @@ from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place, refuse_extremes
 from deconflow.frames import plain_tables, refuse_other_rows
-from deconflow.noise import GaussianNoise, Noise, RowIndex, as_index, as_noise
+from deconflow.noise import GaussianNoise, Noise, Reading, RowIndex, as_index, as_noise
 from deconflow.randomness import own_generator
 
 
@@ -91,6 +91,8 @@ class Observations:
         if groups is not None:
             groups = check_groups(w, groups)
         w = check_measured(w, "w")
+        if isinstance(noise, Reading):
+            w, noise = noise.read(w)
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
@@ -156,8 +158,10 @@ class Observations:
     def remeasure(self, v: Tensor) -> Self:
         """Measure other true values ``(N, D)`` as these rows were: each with its own noise."""
         w = v if self.projection is None else torch.einsum("nmd,nd->nm", self.projection, v)
-        w = w + self.noise.sample(1)[0]
-        return replace(self, w=w if self.observed is None else torch.where(self.observed, w, 0.0))
+        w, noise = self.noise.measure(w)
+        if self.observed is not None:
+            w = torch.where(self.observed, w, 0.0)
+        return replace(self, w=w, noise=noise)
 
     def features(self) -> Tensor:
         """What a network may look at: ``w``, its noise, what is missing, projection, covariates."""

@@ -1,6 +1,6 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
-from deconflow.noise.base import Noise, RowIndex, as_index
+from deconflow.noise.base import Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
@@ -23,6 +23,7 @@ __all__ = [
     "LawNoise",
     "Noise",
     "NoiseMixture",
+    "Reading",
     "RowIndex",
     "SplitNormal",
     "as_index",

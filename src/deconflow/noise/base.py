@@ -52,6 +52,14 @@ class Noise(ABC):
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, dim)``."""
 
+    def measure(self, clean: Tensor) -> tuple[Tensor, Noise]:
+        """Measure clean values ``(N, dim)`` anew, each as its row was: new values, and their noise.
+
+        Additive noise is the same whatever is measured. A law that depends on what was measured,
+        as that of a count, is another one for the new values.
+        """
+        return clean + self.sample(1)[0], self
+
     def from_uniform(self, share: Array) -> Array | None:
         """Make noise ``(K, N, dim)`` of as many uniform numbers between 0 and 1.
 
@@ -209,6 +217,24 @@ class Noise(ABC):
     def __repr__(self) -> str:
         rows = "any number of" if self.n_rows is None else self.n_rows
         return f"{type(self).__name__}(rows={rows}, dim={self.dim}, shared={self.shared})"
+
+
+class Reading(ABC):
+    """What users say of a measurement, if it is a law of noise only once the values are known.
+
+    The likelihood of a count, for example, is that of a rate near the count.
+    """
+
+    truth_ends: tuple[float | None, float | None] = (None, None)
+    """Where the truth of every column ends, because of what is measured: a rate at zero."""
+
+    @abstractmethod
+    def read(self, w: Tensor) -> tuple[Tensor, Noise]:
+        """Return locations ``(N, M)`` in the units of the truth, and the law of their noise.
+
+        With these, ``log p(row given v)`` is ``noise.log_prob(location - v)``, but for a number
+        that does not depend on ``v``. NaN marks a missing value, before and after.
+        """
 
 
 def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
