@@ -16,6 +16,16 @@ import typer
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
+from deconflow.program.how import (
+    Exposure,
+    FitErrors,
+    HowSaid,
+    Id,
+    Limits,
+    LogPrior,
+    Replicates,
+    Trials,
+)
 from deconflow.program.known import Atoms, Background, Bounds, Given, Known
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator, settings_of
@@ -66,6 +76,13 @@ def fit(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     groups: Groups = None,
+    limits: Limits = None,
+    replicates: Replicates = None,
+    id: Id = None,
+    log_prior: LogPrior = None,
+    trials: Trials = None,
+    exposure: Exposure = None,
+    fit_errors: FitErrors = None,
     given: Given = None,
     bounds: Bounds = None,
     atoms: Atoms = None,
@@ -85,9 +102,10 @@ def fit(
         said = settings_of(method, settings, quick=quick)
         known = Known(given, bounds, atoms, background)
         known.check_method(method)
+        how = HowSaid(limits, replicates, id, log_prior, trials, exposure, fit_errors)
         check_writable(output)
         found, rows = read_table(
-            table, columns, errors, cov, corr, noise, df, missing, groups, known
+            table, columns, errors, cov, corr, noise, df, missing, groups, known, how
         )
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(

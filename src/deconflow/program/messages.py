@@ -31,6 +31,13 @@ OPTIONS = {
     "bounds": "--bounds",
     "atoms": "--atoms",
     "background": "--background",
+    "limits": "--limits",
+    "replicates": "--replicates",
+    "id": "--id",
+    "log_prior": "--log-prior",
+    "trials": "--trials",
+    "exposure": "--exposure",
+    "fit_errors": "--fit-errors",
 }
 """Arguments in Python, and what the program calls them."""
 

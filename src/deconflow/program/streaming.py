@@ -86,7 +86,8 @@ def append_columns(
         for table, values, status in answers(reader, len(columns), compute, chunk, progress):
             arrays = [pa.array(column, from_pandas=True) for column in values.T]
             arrays.append(pa.array(map(harmless, status), pa.string()))
-            sink.write(pa.table([*table.columns, *arrays], schema=schema))
+            kept = table.select(reader.source.kept)
+            sink.write(pa.table([*kept.columns, *arrays], schema=schema))
             counts.update(status)
             watch(values)
         refuse_useless(counts, reader.source.name)
@@ -198,7 +199,7 @@ def _harmless(text: str) -> str:
 
 
 def _with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
-    schema = source.schema
+    schema = need("pyarrow").schema([source.schema.field(name) for name in source.kept])
     for field in fields:
         if field.name in schema.names:
             raise ValueError(

@@ -12,6 +12,9 @@ from deconflow.tables.covariates import (
     as_argument,
     find_given,
 )
+from deconflow.tables.error_bars import independent_noise
+from deconflow.tables.gathered import gathered
+from deconflow.tables.how import COUNTS, How, find_how
 from deconflow.tables.io import (
     Sink,
     Source,
@@ -27,7 +30,6 @@ from deconflow.tables.measurements import (
     RowReader,
     Rows,
     conversion,
-    independent_noise,
     read_rows,
 )
 from deconflow.tables.option_syntax import (
@@ -39,12 +41,14 @@ from deconflow.tables.option_syntax import (
 from deconflow.tables.packed import STANDARD
 
 __all__ = [
+    "COUNTS",
     "NOISE_KINDS",
     "STANDARD",
     "Columns",
     "Covariate",
     "GivenColumns",
     "GivenValues",
+    "How",
     "Measurements",
     "RowReader",
     "Rows",
@@ -57,7 +61,9 @@ __all__ = [
     "error_columns",
     "find_columns",
     "find_given",
+    "find_how",
     "format_of",
+    "gathered",
     "independent_noise",
     "need",
     "one_sign",

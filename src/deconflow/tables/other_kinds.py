@@ -1,0 +1,155 @@
+"""Rows of a chunk that are not values with errors: posterior samples, replicates, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.tables.cells import Cells
+from deconflow.tables.columns import Columns
+from deconflow.tables.error_bars import Factors
+
+if TYPE_CHECKING:
+    from deconflow.noise import Noise
+
+
+class Values(Protocol):
+    """What a chunk says of the measured columns, whatever the kind.
+
+    See :class:`deconflow.tables.error_bars.ErrorBars` for what the attributes mean.
+    """
+
+    w: Array
+    limits: NDArray[np.int64]
+    without_error: int
+
+    def law(self) -> tuple[Array, Noise | None]:
+        """Usable values and their noise; rows that have none are marked first."""
+
+
+class _Kind:
+    """What the kinds here share: none has limits, or errors of its own."""
+
+    without_error = 0
+
+    def __init__(self, cells: Cells, columns: Columns) -> None:
+        self.cells, self.columns = cells, columns
+        self.w = np.full((len(cells), len(columns.names)), np.nan)
+        self.limits = np.zeros(self.w.shape, dtype=np.int64)
+
+
+class Draws(_Kind):
+    """Posterior samples: cells with lists, as many draws in each column of a row."""
+
+    def __init__(self, cells: Cells, columns: Columns, only: Sequence[str]) -> None:
+        super().__init__(cells, columns)
+        from deconflow.tables.arrow_io import as_draws
+
+        if len(only) < len(columns.names):
+            raise ValueError(
+                "Expected all measured columns of posterior samples, which belong together; got "
+                f"{', '.join(only)} only. Fit a model of these columns."
+            )
+        prior = columns.how.log_prior
+        read = [*columns.names, *([prior] if prior else [])]
+        lists = [as_draws(cells.table[name], name) for name in read]
+        for name, each in zip(read, lists, strict=True):
+            self._refuse_ragged(name, each, columns.names[0], lists[0])
+        rows = list(zip(*lists, strict=True))
+        self.draws = [np.stack(row[: len(columns.names)], -1) for row in rows]
+        self.log_prior = [row[-1] for row in rows] if prior else None
+        empty = np.array([len(row) == 0 for row in self.draws], dtype=bool)
+        cells.mark(empty, "no draws")
+        broken = np.array([not np.isfinite(row).all() for row in self.draws], dtype=bool)
+        cells.mark(broken, "a draw is missing or infinite")
+        self.w[:] = np.where((empty | broken)[:, None], np.nan, 0.0)
+
+    def law(self) -> tuple[Array, Noise | None]:
+        """Usable values and their noise."""
+        from deconflow import noise as laws
+
+        usable = np.flatnonzero(self.cells.usable)
+        if not len(usable):
+            return self.w[:0], None
+        prior = None if self.log_prior is None else [self.log_prior[row] for row in usable]
+        return laws.from_samples([self.draws[row] for row in usable], log_prior=prior)
+
+    def _refuse_ragged(
+        self, name: str, lists: list[Array], other: str, others: list[Array]
+    ) -> None:
+        for row, (each, wanted) in enumerate(zip(lists, others, strict=True)):
+            if len(each) != len(wanted):
+                raise ValueError(
+                    f"Expected as many draws in column {name!r} as in {other!r}; got {len(each)} "
+                    f"and {len(wanted)} in {self.cells.row(row)}. Correct it."
+                )
+
+
+class Replicates(_Kind):
+    """Repeated measurements of each row, from which the errors follow."""
+
+    def __init__(
+        self, cells: Cells, columns: Columns, only: Sequence[str], factors: Factors
+    ) -> None:
+        super().__init__(cells, columns)
+        how = columns.how
+        most = max(map(len, how.replicates))
+        self.values = np.full((len(cells), most, len(columns.names)), np.nan)
+        for d, (name, repeated) in enumerate(zip(columns.names, how.replicates, strict=True)):
+            for r, column in enumerate(repeated if name in only else ()):
+                values = cells.numbers(column) * factors[column, (name,)]
+                cells.mark(np.isinf(values), f"{column} is infinite")
+                self.values[:, r, d] = values
+        seen = ~np.isnan(self.values)
+        self.w[seen.any(1)] = 0.0
+
+    def law(self) -> tuple[Array, Noise | None]:
+        """Usable means and their noise."""
+        from deconflow import noise as laws
+
+        values = self.values[self.cells.usable]
+        if not len(values):
+            return self.w[:0], None
+        return laws.from_replicates(values)
+
+
+class Counts(_Kind):
+    """Counts, whose law follows from what is counted: of a rate, or of a probability."""
+
+    def __init__(self, cells: Cells, columns: Columns, only: Sequence[str]) -> None:
+        super().__init__(cells, columns)
+        for d, name in enumerate(columns.names):
+            if name in only:
+                self.w[:, d] = self._counts(name)
+        beside = columns.how.beside
+        self.beside = None if beside is None else self._beside(beside)
+
+    def law(self) -> tuple[Array, Noise | None]:
+        """Usable counts and their law."""
+        raise NotImplementedError
+
+    def _counts(self, name: str) -> Array:
+        values = self.cells.numbers(name)
+        bad = (values < 0) | (values % 1 != 0) & np.isfinite(values)
+        if bad.any():
+            raise ValueError(
+                f"Expected counts in column {name!r}, whole numbers of at least 0; got "
+                f"{self.cells.first(values, bad)}. Correct it, or choose another noise=."
+            )
+        self.cells.mark(np.isinf(values), f"{name} is infinite")
+        return values
+
+    def _beside(self, name: str) -> Array:
+        values = self.cells.numbers(name)
+        bad = values <= 0
+        if bad.any():
+            raise ValueError(
+                f"Expected numbers above 0 in column {name!r}; got "
+                f"{self.cells.first(values, bad)}. Correct it, or leave the cell empty."
+            )
+        self.cells.mark(~np.isfinite(values), f"no value in {name}")
+        return values
