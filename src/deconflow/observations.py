@@ -92,6 +92,11 @@ class Observations:
             groups = check_groups(w, groups)
         w = check_measured(w, "w")
         if isinstance(noise, Reading):
+            if projection is not None and noise.truth_ends != (None, None):
+                raise ValueError(
+                    "Expected no projection with noise whose truth has ends, as that of counts; "
+                    "got one. Fit the measured values themselves."
+                )
             w, noise = noise.read(w)
         observed = None if not w.isnan().any() else ~w.isnan()
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
@@ -158,7 +163,7 @@ class Observations:
     def remeasure(self, v: Tensor) -> Self:
         """Measure other true values ``(N, D)`` as these rows were: each with its own noise."""
         w = v if self.projection is None else torch.einsum("nmd,nd->nm", self.projection, v)
-        w, noise = self.noise.measure(w)
+        w, noise = self.noise.measure(w, self.w)
         if self.observed is not None:
             w = torch.where(self.observed, w, 0.0)
         return replace(self, w=w, noise=noise)

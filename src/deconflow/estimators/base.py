@@ -23,7 +23,7 @@ from deconflow.copies import keep_copies_together
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
-from deconflow.estimators.knowledge import Knowledge
+from deconflow.estimators.knowledge import Knowledge, bounds_of
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.saved_knowledge import PREFIX, knowledge_state, saved_knowledge
@@ -46,7 +46,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState
-from deconflow.truth import Covariates, as_bounds, check_rows
+from deconflow.truth import Bounds, Covariates, as_bounds, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
@@ -184,6 +184,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
         bounds = as_bounds(self.parameters_.get("bounds"), self._names)
+        if self._knowledge is not None and self._knowledge.bounds is not None:
+            bounds = self._knowledge.bounds  # what was measured may have ends by itself
         said = [] if bounds is None else bounds.in_words(self._names)
         return said if self._knowledge is None else said + self._knowledge.in_words()
 
@@ -563,6 +565,23 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_rows(w, given)
         return replace(data, given=covariates.encode(given, data))
 
+    @property
+    def _bounds(self) -> Bounds | None:
+        """Bounds of the truth, as fitted."""
+        return None if self._knowledge is None else self._knowledge.bounds
+
+    def _within_bounds(self, data: Observations, bounds: Bounds | None) -> Observations:
+        """Tell noise whose law depends on them where the truth ends."""
+        ends = data.noise.truth_ends
+        if ends is None:
+            return data
+        if bounds is None or (bounds.lower < ends[0]).any() or (bounds.upper > ends[1]).any():
+            raise ValueError(
+                "Expected a model whose truth ends where that of what was measured does, at "
+                f"{ends[0]} and {ends[1]}; got one that goes on. Fit with such rows, or bounds=."
+            )
+        return replace(data, noise=data.noise.within(bounds.lower, bounds.upper))
+
     def _rows(
         self,
         w: ArrayLike,
@@ -581,6 +600,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = observe(self, w, noise, projection, sample_weight, groups, reset=reset)
+            data = self._within_bounds(data, bounds_of(self, data) if reset else self._bounds)
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "

@@ -167,11 +167,26 @@ class BoundedFit(FittedDensity):
                 step = rows_at_once(max(80 * piece.n_components, DRAWS) * self.dim**2)
                 for lo in range(0, len(rows), step):
                     some = slice(lo, lo + step)
+                    mixture = piece[some] if data.noise.additive else self._unfolded(piece[some])
                     cut = CutMixture(
-                        piece[some], self.bounds.lower, self.bounds.upper,
+                        mixture, self.bounds.lower, self.bounds.upper,
                         None if known is None else known[rows[some]],
                     )  # fmt: skip
                     yield rows[some], cut
+
+    def _unfolded(self, mixture: GaussianMixture) -> GaussianMixture:
+        """Put the mirror images of rows' mixtures side by side: cut, that is their folded form.
+
+        Of noise whose Gaussians are folded at the ends: what they have beyond counts.
+        """
+        mirrors = self.bounds.mirrors()
+        return GaussianMixture(
+            np.concatenate([mixture.weights] * len(mirrors), axis=1),
+            np.concatenate([sign * (mixture.means - shift) for sign, shift in mirrors], axis=1),
+            np.concatenate(
+                [mixture.covariances * np.outer(sign, sign) for sign, _ in mirrors], axis=1
+            ),
+        )
 
     def _known(self, data: Observations) -> NDArray[np.bool_] | None:
         """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""

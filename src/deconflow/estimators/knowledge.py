@@ -62,6 +62,31 @@ STARTS = (
 """What users may say of components, in the units of ``w``."""
 
 
+def bounds_of(model: Any, data: Observations) -> Bounds | None:
+    """Return the bounds that an estimator was told, and those that what was measured implies."""
+    names = model._names
+    told, ends = as_bounds(getattr(model, "bounds", None), names), data.noise.truth_ends
+    if ends is None:
+        return told
+    free = np.full(len(names), np.inf)
+    return (Bounds(-free, free) if told is None else told).with_ends(ends, names)
+
+
+def _refuse_counts(model: Any, data: Observations) -> None:
+    """Raise for rows with a likelihood where it would be taken for something else."""
+    if data.noise.truth_ends is not None and model._bounds_itself:
+        raise ValueError(
+            f"Expected noise that is added to the truth with {type(model).__name__}; got values "
+            "with a likelihood, as counts. Use XDGMM, BayesianXDGMM, FlowDeconvolver or "
+            "Deconvolver."
+        )
+    if not data.noise.additive and model._takes_parts and model.background is not None:
+        raise ValueError(
+            "Expected no background beside values with a likelihood, as counts, whose density is "
+            "that of what was measured; got one. Leave it out."
+        )
+
+
 @dataclass
 class Knowledge:
     """What is known, and what a fit has learned of it.
@@ -105,8 +130,9 @@ class Knowledge:
     def of(cls, model: Any, covariates: Covariates | None, data: Observations) -> Knowledge | None:
         """Check what an estimator was told; None if that is nothing."""
         names = model._names
-        bounds = as_bounds(getattr(model, "bounds", None), names)
+        bounds = bounds_of(model, data)
         takes_parts = model._takes_parts
+        _refuse_counts(model, data)
         if bounds is not None:
             bounds.check_rows(data, names, background=takes_parts and model.background is not None)
         atoms = as_atoms(model.atoms if takes_parts else None, names, bounds)

@@ -37,6 +37,7 @@ def knowledge_state(known: Knowledge) -> tuple[dict[str, Any], dict[str, Tensor]
         "joint_components": [each.n_components for each in known.joint],
         "background_share": known.background_share,
         "mirrored": known.bounds is not None,
+        "bounds": None if known.bounds is None else known.bounds.pairs(),
     }
     arrays = {"kept": known.kept, "atom_weights": known.atom_weights}
     if known.background is not None:
@@ -53,7 +54,8 @@ def knowledge_state(known: Knowledge) -> tuple[dict[str, Any], dict[str, Tensor]
 def saved_knowledge(model: Any, details: dict[str, Any], arrays: dict[str, Tensor]) -> Knowledge:
     """Take what :func:`knowledge_state` gave."""
     own, names = under(arrays, PREFIX), model._names
-    bounds = as_bounds(getattr(model, "bounds", None), names)
+    told = getattr(model, "bounds", None)
+    bounds = as_bounds(details.get("bounds") or told, names)  # some were implied by the noise
     background = None
     if "low" in own:
         background = UniformBackground(own["low"].numpy(), own["high"].numpy())

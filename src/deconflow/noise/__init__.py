@@ -1,10 +1,12 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
-from deconflow.noise.base import Noise, Reading, RowIndex, as_index
+from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
+from deconflow.noise.likelihood_noise import LikelihoodNoise
+from deconflow.noise.likelihoods import binomial, likelihood, multiplicative, poisson
 from deconflow.noise.ready_made import (
     gaussian_mixture,
     laplace,
@@ -17,10 +19,12 @@ from deconflow.noise.split_normal_law import SplitNormal
 
 __all__ = [
     "HALF_LOG_2PI",
+    "Ends",
     "GaussianNoise",
     "IndependentMixture",
     "JointMixture",
     "LawNoise",
+    "LikelihoodNoise",
     "Noise",
     "NoiseMixture",
     "Reading",
@@ -28,10 +32,14 @@ __all__ = [
     "SplitNormal",
     "as_index",
     "as_noise",
+    "binomial",
     "from_law",
     "gaussian",
     "gaussian_mixture",
     "laplace",
+    "likelihood",
+    "multiplicative",
+    "poisson",
     "same_for_all",
     "split_normal",
     "student_t",

@@ -15,6 +15,8 @@ from deconflow.checks import as_floats
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import NoiseMixture
 
+Ends = tuple[Array, Array]
+"""Lower and upper ends of each value's truth, infinite where there is none."""
 RowIndex = slice | Tensor | np.ndarray | list[int]
 
 
@@ -43,6 +45,28 @@ class Noise(ABC):
     shared: bool
     observed: Tensor | None
     independent: bool
+    additive: bool = True
+    """Whether the law is that of something added to the truth, whatever comes of it; else it
+    depends on what was measured, as that of a count."""
+
+    @property
+    def truth_ends(self) -> Ends | None:
+        """Where the truth of each value ends because of what is measured; None for nowhere."""
+        return None
+
+    def within(self, low: Array, high: Array) -> Noise:
+        """Return the law with ends ``(dim,)`` of the truth that are known beside those it has.
+
+        Noise that is added to the truth does not depend on them.
+        """
+        return self
+
+    def mirrored(self, signs: Tensor) -> Noise | None:
+        """Return the law of rows mirrored where ``signs``, ``(N, dim)``, are negative.
+
+        None for a law that does not say.
+        """
+        return None
 
     @abstractmethod
     def log_prob(self, residual: Tensor) -> Tensor:
@@ -52,11 +76,11 @@ class Noise(ABC):
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, dim)``."""
 
-    def measure(self, clean: Tensor) -> tuple[Tensor, Noise]:
+    def measure(self, clean: Tensor, w: Tensor) -> tuple[Tensor, Noise]:
         """Measure clean values ``(N, dim)`` anew, each as its row was: new values, and their noise.
 
         Additive noise is the same whatever is measured. A law that depends on what was measured,
-        as that of a count, is another one for the new values.
+        as that of a count, is another one for the new values; ``w`` are those that it now has.
         """
         return clean + self.sample(1)[0], self
 

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.noise import GaussianNoise, Noise
+from deconflow.noise import Ends, GaussianNoise, Noise
 from deconflow.observations import Observations
 
 MOST_MIRRORS = 9
@@ -87,6 +87,21 @@ class Bounds:
                 along = np.mod(x - low, 2 * (high - low))
                 folded[..., d] = low + np.minimum(along, 2 * (high - low) - along)
         return np.clip(folded, self.lower, self.upper)
+
+    def with_ends(self, ends: Ends, names: list[str]) -> Bounds:
+        """Return the bounds where the truth has ends by what was measured; wider ones are refused.
+
+        A bound that is not said is the end.
+        """
+        low, high = ends
+        said_low, said_high = np.isfinite(self.lower), np.isfinite(self.upper)
+        wider = (said_low & (self.lower < low)) | (said_high & (self.upper > high))
+        for d in np.flatnonzero(wider).tolist():
+            raise ValueError(
+                f"Expected bounds of {names[d]} within {low[d]:g} and {high[d]:g}, where the truth "
+                f"of what was measured ends; got {self.lower[d]:g} to {self.upper[d]:g}."
+            )
+        return Bounds(np.where(said_low, self.lower, low), np.where(said_high, self.upper, high))
 
     def refuse_many(self) -> None:
         """Raise for so many bounded columns that their reflections would fill the memory."""
@@ -156,7 +171,8 @@ class Bounds:
         middle = np.nanmedian(w, axis=0)
         # Chance moves the median, and so does skewness, which is no more than one error.
         unsure = FARTHEST * 1.25 * np.nanstd(w, axis=0) / np.sqrt((~np.isnan(w)).sum(0))
-        unsure = unsure if _symmetric(data.noise) else unsure + np.median(sd, axis=0)
+        lopsided = not data.noise.additive or not _symmetric(data.noise)
+        unsure = unsure + np.median(sd, axis=0) if lopsided else unsure
         beyond = (middle < self.lower - unsure) | (middle > self.upper + unsure)
         for d in np.flatnonzero(beyond).tolist():
             raise ValueError(
@@ -266,7 +282,8 @@ def _combined(columns: list[list[Reflection]]) -> list[tuple[Array, Array]]:
 
 def _reflected(data: Observations, signs: torch.Tensor, shifts: torch.Tensor) -> Observations:
     """Reflect each row by its own signs and shifts of the truth, ``(N, D)`` each."""
-    if data.projection is not None or not _symmetric(data.noise):
+    mirrored = data.noise.mirrored(signs)
+    if mirrored is None and (data.projection is not None or not _symmetric(data.noise)):
         # w = R v + n with v = shift + sign v': the rows see the mirrored truth, with their noise.
         R = data.projections().expand(len(data), -1, -1)
         w = data.w - torch.einsum("nmd,nd->nm", R, shifts)
@@ -274,7 +291,8 @@ def _reflected(data: Observations, signs: torch.Tensor, shifts: torch.Tensor) ->
     w = shifts + signs * data.w
     if data.observed is not None:
         w = torch.where(data.observed, w, 0.0)
-    return replace(data, w=w, noise=_mirrored_noise(data.noise, signs))
+    noise = _mirrored_noise(data.noise, signs) if mirrored is None else mirrored
+    return replace(data, w=w, noise=noise)
 
 
 def _mirrored_noise(noise: Noise, signs: torch.Tensor) -> Noise:

@@ -1,0 +1,240 @@
+"""Likelihoods of single values as functions of the truth, normalised; each different one once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow.noise.catalogue import Array
+from deconflow.noise.folded_fits import fit_folded
+from deconflow.noise.gaussian_parts import Table
+from deconflow.noise.likelihood_grids import (
+    POINTS,
+    SIMPSON,
+    EndlessError,
+    Grids,
+    LogLikelihood,
+    find_grids,
+)
+
+Index = NDArray[np.int64]
+
+AT_ONCE = 4_000
+"""Likelihoods that are looked for at once."""
+PROFILE = np.array([-6.0, -3.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 6.0])
+ALIKE = 0.01
+"""Likelihoods that differ by less than this, in nats at so many widths from their modes, share
+their Gaussians."""
+EVERY = 2
+"""Gaussians are fitted to every second point of a grid."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How values are measured, each by itself; arrays of one shape go in, and one comes out.
+
+    Attributes
+    ----------
+    log_prob : callable
+        Takes ``w``, ``v`` and the parameters by name.
+    simulate : callable
+        Takes ``v``, a numpy generator, and the parameters by name.
+    advice : str
+        What to do about a likelihood without an integral over the truth.
+    """
+
+    log_prob: Callable[..., Any]
+    simulate: Callable[..., Any]
+    advice: str = "Say ends=(low, high) of the truth, or leave that row out."
+
+
+@dataclass(frozen=True)
+class ValueLikelihoods:
+    """Different likelihoods, numbered; all arrays are ``(U,)``.
+
+    Attributes
+    ----------
+    measuring : Measuring
+        How values are measured.
+    w, parameters : array, dict of array
+        What was measured, and what else the likelihood depends on.
+    low, high : array
+        Ends of the truth.
+    where : array
+        ``(U, 2)``: a row and a column that have the likelihood, for messages.
+    """
+
+    measuring: Measuring
+    w: Array
+    parameters: Mapping[str, Array]
+    low: Array
+    high: Array
+    where: Index
+    _gaussians: dict[int, tuple[Table, Index]] = field(
+        default_factory=dict, init=False, compare=False
+    )
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    def __getitem__(self, which: Index | slice) -> ValueLikelihoods:
+        own = {name: value[which] for name, value in self.parameters.items()}
+        return replace(
+            self, w=self.w[which], parameters=own, low=self.low[which], high=self.high[which],
+            where=self.where[which],
+        )  # fmt: skip
+
+    def log_prob(self, which: Index, v: Array) -> Array:
+        """Log density of truths ``v`` by likelihoods ``which``, of one shape, within the ends."""
+        return self._log_l(which, v) - self.grids.log_norm[which]
+
+    def simulate(self, which: Index, v: Array, rng: np.random.Generator) -> Array:
+        """Measure truths ``v`` anew."""
+        v = np.clip(v, self.low[which], self.high[which])
+        own = {name: value[which] for name, value in self.parameters.items()}
+        measured = np.asarray(self.measuring.simulate(v, rng, **own), dtype=np.float64)
+        if measured.shape != v.shape or np.isnan(measured).any():
+            raise ValueError(
+                f"Expected simulate to return numbers of the shape of v, {v.shape}; got shape "
+                f"{measured.shape}{' with NaN' if np.isnan(measured).any() else ''}."
+            )
+        return measured
+
+    def quantiles(self, which: Index, share: Array) -> Array:
+        """Truths ``(K, *S)`` at shares of the mass of likelihoods ``which``, ``(*S)``."""
+        used, number = np.unique(which, return_inverse=True)
+        flat, number = share.reshape(len(share), -1), number.reshape(-1)
+        found = np.empty(flat.shape)
+        order = np.argsort(number, kind="stable")
+        edges = np.searchsorted(number[order], np.arange(len(used) + 1))
+        for start in range(0, len(used), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            grids = self.grids[used[some]]
+            v, weights = grids.points()
+            height = (
+                np.exp(self.log_prob(used[some, None].repeat(POINTS, 1), v)) * weights / SIMPSON
+            )
+            below = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
+            for i in range(len(v)):
+                mine = order[edges[start + i] : edges[start + i + 1]]
+                shares = np.r_[0.0, below[i] / below[i, -1]]
+                found[:, mine] = np.interp(flat[:, mine], shares, v[i])
+        return found.reshape(share.shape)
+
+    @cached_property
+    def grids(self) -> Grids:
+        """Modes, widths, norms and moments."""
+        found = [self._look(slice(i, i + AT_ONCE)) for i in range(0, len(self), AT_ONCE)]
+        names = Grids.__dataclass_fields__
+        return Grids(*(np.concatenate([getattr(each, name) for each in found]) for name in names))
+
+    def _look(self, some: slice) -> Grids:
+        mine = self[some]
+        try:
+            return find_grids(mine._log_l_of_rows(), mine.low, mine.high, mine.w)
+        except EndlessError as error:
+            row, column = mine.where[error.number]
+            what = "that is zero for every truth" if error.zero else "that falls off nowhere"
+            raise ValueError(
+                "Expected a likelihood of w with an integral over the truth; got one "
+                f"{what}, for {mine.w[error.number]:g} in row {row}, column {column}. "
+                f"{self.measuring.advice}"
+            ) from None
+
+    def gaussians(self, parts: int) -> tuple[Table, Index]:
+        """Return Gaussians of ``(v - mode) / width``, and which of them belong to each likelihood.
+
+        The first are weights, means and variances, ``(S, J)``, folded at the ends.
+        """
+        if parts not in self._gaussians:
+            self._gaussians[parts] = self._fitted(parts)
+        return self._gaussians[parts]
+
+    def _fitted(self, parts: int) -> tuple[Table, Index]:
+        first, which = self._alike
+        few, grids = self[first], self.grids[first]
+        v, mass = grids.masses(few._log_l_of_rows())
+        mode, width = grids.mode, grids.width
+        ends = [(end - mode) / width for end in (grids.low, grids.high)]
+        # Simpson's weights alternate, those of every second point do not.
+        even = mass[:, ::EVERY] / SIMPSON[::EVERY]
+        return fit_folded(
+            (v[:, ::EVERY] - mode[:, None]) / width[:, None], even, *ends, parts
+        ), which
+
+    @cached_property
+    def _alike(self) -> tuple[Index, Index]:
+        """Numbers of likelihoods that differ in shape, and which of these each is like."""
+        grids, number = self.grids, np.arange(len(self))
+        v = grids.mode[:, None] + grids.width[:, None] * PROFILE
+        v = np.clip(v, self.low[:, None], self.high[:, None])
+        fall = self._log_l(number[:, None].repeat(len(PROFILE), 1), v) - grids.top[:, None]
+        ends = np.stack([(end - grids.mode) / grids.width for end in (self.low, self.high)], 1)
+        profile = np.concatenate([np.maximum(fall, -50.0), np.clip(ends, -50.0, 50.0)], axis=1)
+        keys = np.round(profile / ALIKE).astype(np.int64)
+        _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return first, which.reshape(-1)
+
+    def _log_l_of_rows(self) -> LogLikelihood:
+        """Return the log-likelihoods of a row of truths each."""
+        return partial(_by_row, self)
+
+    def _log_l(self, which: Index, v: Array) -> Array:
+        """Log-likelihood as the function of ``measuring`` gives it, checked."""
+        own = {name: value[which] for name, value in self.parameters.items()}
+        with np.errstate(all="ignore"):
+            found = self.measuring.log_prob(self.w[which], v, **own)
+        try:
+            log_p = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"Expected log_prob to return numbers; got {found!r}.") from error
+        if log_p.shape != v.shape:
+            raise ValueError(
+                "Expected log_prob to return a number for each value of v, which here has shape "
+                f"{v.shape}; got shape {log_p.shape}. Values of a row must be independent given "
+                "the truth: log_prob sees them one by one, as arrays w and v of one shape."
+            )
+        bad = np.isnan(log_p) | (log_p == np.inf)
+        if bad.any():
+            position = tuple(np.argwhere(bad)[0])
+            row, column = self.where[which[position]]
+            raise ValueError(
+                f"Expected log_prob to return numbers, or minus infinity; got {log_p[position]:g} "
+                f"for w = {self.w[which[position]]:g} (row {row}, column {column}) and "
+                f"v = {v[position]:g}."
+            )
+        return log_p
+
+
+def _by_row(laws: ValueLikelihoods, v: Array) -> Array:
+    return laws._log_l(np.arange(len(laws))[:, None].repeat(v.shape[1], axis=1), v)
+
+
+def different(
+    measuring: Measuring,
+    w: Array,
+    parameters: Mapping[str, Array],
+    low: Array,
+    high: Array,
+    where: Index,
+) -> tuple[ValueLikelihoods, Index]:
+    """Return the different likelihoods among values ``(N, M)``, and which of them each has.
+
+    Parameters are of the same shape; ``where``, ``(N, M, 2)``, says where values stand.
+    """
+    columns = [np.broadcast_to(x, w.shape) for x in (w, *parameters.values(), low, high)]
+    numbers = np.zeros(w.size, np.int64)
+    for column in columns:  # one by one, which is much quicker than rows of all
+        _, of_column = np.unique(column, return_inverse=True)
+        joined = numbers * (of_column.max(initial=0) + 1) + of_column.reshape(-1)
+        _, first, numbers = np.unique(joined, return_index=True, return_inverse=True)
+    flat = [column.reshape(-1)[first] for column in columns]
+    own = dict(zip(parameters, flat[1:-2], strict=True))
+    where = np.broadcast_to(where, (*w.shape, 2)).reshape(-1, 2)[first]
+    laws = ValueLikelihoods(measuring, flat[0], own, flat[-2], flat[-1], where)
+    return laws, numbers.reshape(w.shape)
