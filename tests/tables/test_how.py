@@ -104,7 +104,7 @@ BAD = {
     "prior": ("x,x_err,p\n1,1,1\n", ["x"], {"log_prior": "p"}, "log_prior= with posterior samples"),
     "id": ("x,i\n1,1\n", ["x"], {"id": "x"}, "id= as a column that is not measured; got 'x'"),
     "no id": ("x,i\n1,1\n2,\n", ["x"], {"id": "i"}, "whose draw it is in column 'i'.*row 1"),
-    "fitted": ("x,x_err\n1,1\n", ["x"], {"fit_errors": ["size"]}, "scale or jitter; got 'size'"),
+    "fitted": ("x,x_err\n1,1\n", ["x"], {"fit_errors": ["size"]}, "jitter, correlation; got 'size'"),
     "negative": ("n\n3\n-1\n", ["n"], {"noise": "poisson"}, "counts in .*'n'.*got -1 in row 1"),
     "half": ("n\n3\n0.5\n", ["n"], {"noise": "poisson"}, "counts in column 'n'.*got 0.5 in row 1"),
     "time": ("n,t\n3,1\n5,0\n", ["n"], {"noise": "poisson", "exposure": "t"},
@@ -181,3 +181,19 @@ def test_what_is_kept_survives():
     assert columns.part(["y"]).how.limits == (None,)
     assert columns.needed() == ["x", "y", "a", "b", "f"]
     assert Columns(("x",), (("a", "a"),)).as_dict()["how"] == {}
+
+
+def test_counts_are_read_as_likelihoods(tmp_path):
+    source = opened(tmp_path, "n,t,k\n3,2,5\n,1,5\n4,,5\n0,1,5\n")
+    rows = read_rows(source, "n", noise="poisson", exposure="t")
+    assert rows.reasons.tolist() == ["", "no measured value", "no value in t", ""]
+    np.testing.assert_allclose(
+        rows.w, [[2.0], [1.0]], rtol=1e-5
+    )  # the means of v^3 exp(-2 v) and exp(-v)
+    rows = read_rows(source, "n", noise="binomial", trials="k")
+    np.testing.assert_allclose(rows.w, [[4 / 7], [5 / 7], [1 / 7]], rtol=1e-5)
+    assert len(rows.rows[1:].w) == rows.rows[1:].noise.n_rows == 2
+    with pytest.raises(
+        ValueError, match=r"more counts than trials, which are in 't'; got 2 in row 0"
+    ):
+        read_rows(source, "n", noise="binomial", trials="t")

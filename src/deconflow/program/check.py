@@ -48,9 +48,8 @@ def check(
         if data is None:
             raise ValueError("Expected the table that was fitted; got none at its place. Name it.")
         from deconflow.estimators import run_self_test
-        from deconflow.observations import Observations
 
-        rows = Observations.from_arrays(data.w, **data.rows.arguments)
+        rows = saved.estimator._observe(data.w, **data.rows.arguments)
         found = run_self_test(
             saved.estimator, rows, n_tables, seed,
             tell=None if quiet else note, seconds=saved.about.get("seconds"),

@@ -170,9 +170,7 @@ def _settings(model: Any) -> dict[str, str]:
 
 def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
-    assert rows.noise is not None
-    sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
-    seen = ~np.isnan(rows.w)
+    sd, seen = rows.rows.errors, ~np.isnan(rows.w)
     return {
         "path": "standard input" if table == STANDARD else str(table.resolve()),
         "rows": len(rows),

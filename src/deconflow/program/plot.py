@@ -149,7 +149,7 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
     others = data.some(SHOWN).w
     return plots.corner_figure(
         np.concatenate([shown.w, others]), samples, names=saved.labels, posterior=posterior,
-        rows=range(len(rows)), errors=shown.noise.variance().sqrt().expand(len(rows), -1).numpy(),
+        rows=range(len(rows)), errors=shown.errors,
         model=saved.estimator,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from deconflow.tables.conventions import one_sign
 from deconflow.tables.option_syntax import Bar, Pairs
 
 if TYPE_CHECKING:
-    from deconflow.noise import Noise
+    from deconflow.noise import FreeErrors, GaussianNoise, Noise
 
 NO_COVARIANCE = "errors and correlations make no covariance"
 Factors = dict[tuple[str, tuple[str, ...]], float]
@@ -52,7 +52,7 @@ class ErrorBars:
             if name in only:
                 self._read(d, name)
 
-    def law(self) -> tuple[Array, Noise | None]:
+    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
         """Usable values and their noise; rows whose errors make none are marked first."""
         pairs = self._pairs(self.columns.correlations + self.columns.covariances)
         noise = (
@@ -60,7 +60,18 @@ class ErrorBars:
             if pairs
             else self._independent_noise(self.lower, self.upper)
         )
-        return self.w[self.cells.usable], noise
+        return self.w[self.cells.usable], self._opened(noise)
+
+    def _opened(self, noise: Noise | None) -> Noise | FreeErrors | None:
+        """Leave open what of the errors the fit is to learn, or has learned."""
+        from deconflow.noise import gaussian
+
+        parts = self.columns.how.fit_errors
+        if noise is None or not parts:
+            return noise
+        said = cast("GaussianNoise", noise)
+        errors = {"sd": said.factor} if said.diagonal else {"covariance": said.covariance()}
+        return gaussian(**errors, **dict.fromkeys(parts, "fit"))
 
     def _read(self, d: int, name: str) -> None:
         """Read values and error bars of a column; NaN and one where it is missing."""

@@ -13,7 +13,7 @@ from deconflow.tables.option_syntax import parse_replicates, split_list
 NONE = "none"
 COUNTS = {"poisson": "exposure", "binomial": "trials"}
 """Laws of counts, and what each row may be told beside its count."""
-FITTED = ("scale", "jitter")
+FITTED = ("scale", "jitter", "correlation")
 """What of the errors a fit can find."""
 
 
@@ -212,7 +212,7 @@ def _checked_parts(said: Sequence[str]) -> tuple[str, ...]:
     parts = split_list(said)
     for part in parts:
         if part not in FITTED:
-            raise ValueError(f"Expected fit_errors= with {' or '.join(FITTED)}; got {part!r}.")
+            raise ValueError(f"Expected fit_errors= with {', '.join(FITTED)}; got {part!r}.")
     return tuple(dict.fromkeys(parts))
 
 

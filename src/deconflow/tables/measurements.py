@@ -28,7 +28,7 @@ from deconflow.tables.other_kinds import Counts, Draws, Replicates, Values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deconflow.noise import Noise
+    from deconflow.noise import FreeErrors, Noise
 
 ROWS_AT_ONCE = 100_000
 
@@ -41,8 +41,8 @@ class Rows:
     ----------
     w : array
         ``(n, D)`` measurements, NaN where missing.
-    noise : Noise
-        Their noise.
+    noise : Noise or FreeErrors
+        Their noise, or errors of which something is to be learned.
     given : GivenValues or None
         What they say in columns that are known exactly, if there are any.
     limits : array of int or None
@@ -51,7 +51,7 @@ class Rows:
     """
 
     w: Array
-    noise: Noise
+    noise: Noise | FreeErrors
     given: GivenValues | None = None
     limits: NDArray[np.int64] | None = None
 
@@ -61,10 +61,20 @@ class Rows:
     def __getitem__(self, rows: Any) -> Rows:
         return Rows(
             self.w[rows],
-            self.noise.bind(len(self.w))[rows],
+            self._bound_noise()[rows],
             None if self.given is None else self.given.part(rows),
             None if self.limits is None else self.limits[rows],
         )
+
+    def _bound_noise(self) -> Noise | FreeErrors:
+        """Return the noise as that of so many rows; only pooled errors are those of any number."""
+        return self.noise if self.noise.n_rows is not None else self.noise.bind(len(self.w))
+
+    @property
+    def errors(self) -> Array:
+        """``(n, D)`` standard deviations of the noise, as far as it is said."""
+        said = getattr(self.noise, "said", self.noise)
+        return np.broadcast_to(said.variance().sqrt().double().numpy(), self.w.shape)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -102,7 +112,7 @@ class Measurements:
     """
 
     w: Array
-    noise: Noise | None
+    noise: Noise | FreeErrors | None
     usable: Mask
     reasons: NDArray[Any]
     without_error: int = 0

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells
+from deconflow.tables.cells import Cells, Mask
 from deconflow.tables.columns import Columns
 from deconflow.tables.error_bars import Factors
 
 if TYPE_CHECKING:
-    from deconflow.noise import Noise
+    from deconflow.noise import FreeErrors, Noise
 
 
 class Values(Protocol):
@@ -27,7 +27,7 @@ class Values(Protocol):
     limits: NDArray[np.int64]
     without_error: int
 
-    def law(self) -> tuple[Array, Noise | None]:
+    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
         """Usable values and their noise; rows that have none are marked first."""
 
 
@@ -127,14 +127,35 @@ class Counts(_Kind):
                 self.w[:, d] = self._counts(name)
         beside = columns.how.beside
         self.beside = None if beside is None else self._beside(beside)
+        if columns.noise == "binomial":
+            self._refuse_more_than_trials()
 
     def law(self) -> tuple[Array, Noise | None]:
-        """Usable counts and their law."""
-        raise NotImplementedError
+        """Usable rates or probabilities, near what the counts say, and their law."""
+        from torch import from_numpy
+
+        from deconflow import noise as laws
+
+        usable = self.cells.usable
+        if not usable.any():
+            return self.w[:0], None
+        beside = 1.0 if self.beside is None else self.beside[usable][:, None]
+        reading = (laws.poisson if self.columns.noise == "poisson" else laws.binomial)(beside)
+        w, noise = reading.read(from_numpy(self.w[usable]))
+        return w.numpy(), noise
+
+    def _refuse_more_than_trials(self) -> None:
+        assert self.beside is not None
+        bad = (self.w > self.beside[:, None]).sum(1) > 0
+        if bad.any():
+            raise ValueError(
+                f"Expected no more counts than trials, which are in {self.columns.how.beside!r}; "
+                f"got {self.cells.first(self.beside, bad)}, and more counts. Correct it."
+            )
 
     def _counts(self, name: str) -> Array:
         values = self.cells.numbers(name)
-        bad = (values < 0) | (values % 1 != 0) & np.isfinite(values)
+        bad = ~_whole(values)
         if bad.any():
             raise ValueError(
                 f"Expected counts in column {name!r}, whole numbers of at least 0; got "
@@ -145,11 +166,17 @@ class Counts(_Kind):
 
     def _beside(self, name: str) -> Array:
         values = self.cells.numbers(name)
-        bad = values <= 0
+        whole = self.columns.noise == "binomial"
+        bad = (values <= 0) | (~_whole(values) if whole else False)
         if bad.any():
             raise ValueError(
-                f"Expected numbers above 0 in column {name!r}; got "
+                f"Expected {'whole ' if whole else ''}numbers above 0 in column {name!r}; got "
                 f"{self.cells.first(values, bad)}. Correct it, or leave the cell empty."
             )
         self.cells.mark(~np.isfinite(values), f"no value in {name}")
         return values
+
+
+def _whole(values: Array) -> Mask:
+    """Whether numbers are counts; missing and infinite ones may be."""
+    return ~((values < 0) | np.isfinite(values) & (np.floor(values) != values))
