@@ -1,5 +1,7 @@
 """How rows were measured, by options: each kind gives the model that Python gives."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from deconflow.tables import open_table
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
 SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
 """What the program makes of these."""
-N = 120
+N = 60
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +95,58 @@ def test_counts_out_of_trials(here):
     assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
     out = numbers("out.parquet", "x_mean")
     assert ((out > 0) & (out < 1)).all()
+
+
+def with_limits():
+    """Values of which those below their limit were not detected."""
+    rng = np.random.default_rng(2)
+    sd = rng.uniform(0.2, 0.6, (N, 1)).round(4)
+    w = (rng.normal(size=(N, 1)) + sd * rng.normal(size=(N, 1))).round(4)
+    flags = np.where(w < -0.3, -1, 0)
+    return np.where(flags, -0.3, w), sd, flags
+
+
+@pytest.mark.parametrize("written", ["column", "cells"])
+def test_limits(here, written):
+    w, sd, flags = with_limits()
+    if written == "column":
+        write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+        where = "x with error x_err; limits in x_limit (gaussian)"
+    else:
+        cells = [f"{'<' if flag else ''}{x}" for x, flag in zip(w[:, 0], flags[:, 0], strict=True)]
+        write(here / "t.csv", x=cells, x_err=sd[:, 0])
+        where = "x with error x_err (gaussian)"
+    said = succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
+    assert where in said
+    assert f"  {(flags < 0).sum()} upper limits of x" in said
+    known = {"noise": sd, "limits": flags}
+    assert_round_trip("t.csv", made("x", rows=w, **known), w, **known)
+    dropped = made("x", rows=w, noise=sd)  # the negative twin: they matter
+    assert abs(dropped.sample(5000).mean() - deconflow.load("m").sample(5000).mean()) > 0.1
+
+
+def test_limits_that_a_model_cannot_be_checked_by(here):
+    w, sd, flags = with_limits()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+    succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
+    result = run("check", "m", "-n", 1)
+    assert result.exit_code == 2
+    assert "Expected rows without limits for a self-test" in result.output
+    succeed("report", "m", "-o", "r.html")
+    assert "limits in x_limit" in (here / "r.html").read_text()
+
+
+def test_errors_that_are_not_quite_known(here):
+    rng = np.random.default_rng(3)
+    n = 300
+    sd = np.where(np.arange(n) % 2, 0.05, 1.0)[:, None]
+    w = (rng.normal(size=(n, 1)) + 2 * sd * rng.normal(size=(n, 1))).round(5)
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--fit-errors", "scale", "-o", "m", *ONE)
+    assert "x with error x_err, scale to be learned (gaussian)" in said
+    law = noise.gaussian(sd=sd, scale="fit")
+    model = made("x", rows=w, noise=law)
+    assert_round_trip("t.csv", model, w, noise=law)
+    assert deconflow.load("m").errors_.scale == pytest.approx(model.errors_.scale)
+    assert 1.5 < model.errors_.scale[0] < 2.5
+    assert re.search(r"known .*multiples of what was said: x ", succeed("info", "m"))

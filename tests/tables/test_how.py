@@ -104,7 +104,7 @@ BAD = {
     "prior": ("x,x_err,p\n1,1,1\n", ["x"], {"log_prior": "p"}, "log_prior= with posterior samples"),
     "id": ("x,i\n1,1\n", ["x"], {"id": "x"}, "id= as a column that is not measured; got 'x'"),
     "no id": ("x,i\n1,1\n2,\n", ["x"], {"id": "i"}, "whose draw it is in column 'i'.*row 1"),
-    "fitted": ("x,x_err\n1,1\n", ["x"], {"fit_errors": ["size"]}, "jitter, correlation; got 'size'"),
+    "fitted": ("x,x_err\n1,1\n", ["x"], {"fit_errors": ["size"]}, "correlation; got 'size'"),
     "negative": ("n\n3\n-1\n", ["n"], {"noise": "poisson"}, "counts in .*'n'.*got -1 in row 1"),
     "half": ("n\n3\n0.5\n", ["n"], {"noise": "poisson"}, "counts in column 'n'.*got 0.5 in row 1"),
     "time": ("n,t\n3,1\n5,0\n", ["n"], {"noise": "poisson", "exposure": "t"},

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from deconflow.tables import How, Source, find_how
+from deconflow.tables import How, Rows, Source, find_how
 
 Limits = Annotated[
     list[str] | None,
@@ -85,3 +85,18 @@ class HowSaid:
             id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
             fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
         )  # fmt: skip
+
+
+def refuse_limits(rows: Rows, what: str) -> None:
+    """Raise if rows have limits, where rows would be simulated."""
+    if rows.limits is not None:
+        raise ValueError(
+            f"Expected rows without limits for {what}, because it is not known how limits come "
+            "about; got some. Leave those rows out."
+        )
+
+
+def law_of(estimator: Any, rows: Rows) -> Any:
+    """Return the law of the rows' noise, with what a fit has learned of it."""
+    learned = estimator.errors_
+    return rows.noise if learned is None else learned.law(rows.noise.said)

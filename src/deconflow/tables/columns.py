@@ -81,6 +81,8 @@ class Columns:
     @property
     def law(self) -> str:
         """Name of the law of the noise."""
+        if self.how.draws:
+            return "posterior samples"
         return "split-normal" if self.asymmetric else self.noise
 
     def scales(self, only: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
@@ -183,6 +185,8 @@ class Columns:
             bars = f"sqrt({variances[name]})" if name in variances else bars
             shared = [c for a, b, c in pairs if name in (a, b)]
             flags = self.how.flags(self.names.index(name))
+            if self.how.fit_errors:
+                bars += f", {' and '.join(self.how.fit_errors)} to be learned"
             parts = [bars, ", ".join(shared), f"limits in {flags}" if flags else ""]
             found.append("; ".join(filter(None, parts)))
         return found
