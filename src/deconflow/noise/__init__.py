@@ -2,6 +2,7 @@
 
 from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
+from deconflow.noise.from_replicates import from_replicates
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
@@ -34,6 +35,7 @@ __all__ = [
     "as_noise",
     "binomial",
     "from_law",
+    "from_replicates",
     "gaussian",
     "gaussian_mixture",
     "laplace",
