@@ -150,3 +150,48 @@ def test_errors_that_are_not_quite_known(here):
     assert deconflow.load("m").errors_.scale == pytest.approx(model.errors_.scale)
     assert 1.5 < model.errors_.scale[0] < 2.5
     assert re.search(r"known .*multiples of what was said: x ", succeed("info", "m"))
+
+
+def test_replicates(here):
+    """New rows are read with the errors that the fitted ones had, also one alone."""
+    rng = np.random.default_rng(4)
+    truth, errors = rng.normal(size=(N, 1, 2)), rng.normal(size=(N, 2, 2)) * [0.5, 0.2]
+    errors[..., 1] += 0.3 * errors[..., 0]
+    values = (truth + errors).round(5)
+    names = {"a": values[:, 0, 0], "b": values[:, 1, 0], "c": values[:, 0, 1], "d": values[:, 1, 1]}
+    write(here / "t.csv", **names)
+    said = succeed(
+        "fit",
+        "t.csv",
+        "-c",
+        "x,y",
+        "--replicates",
+        "x=a,b",
+        "--replicates",
+        "y=c,d",
+        "-o",
+        "m",
+        *ONE,
+    )
+    assert "x by replicates a, b (gaussian)" in said
+    w, law = noise.from_replicates(values)
+    model = made("x", "y", rows=w, noise=law)
+    assert_round_trip("t.csv", model, w, noise=law)
+    names = {name: [*column[:1], ""] for name, column in names.items()}
+    write(here / "one.csv", **names)
+    assert "1 rows; 1 marked 'no measured value'" in succeed(
+        "denoise", "m", "one.csv", "-o", "one.parquet", "-q"
+    )
+    np.testing.assert_allclose(
+        numbers("one.parquet", "y_sd")[0], model.posterior(w, noise=law).sd[0, 1], rtol=1e-6
+    )
+
+
+def test_one_column_of_replicates_of_different_numbers(here):
+    rng = np.random.default_rng(5)
+    values = (rng.normal(size=(N, 1)) + 0.5 * rng.normal(size=(N, 3))).round(5)
+    values[::3, 2] = np.nan
+    write(here / "t.csv", **{f"x{r}": values[:, r] for r in range(3)})
+    succeed("fit", "t.csv", "-c", "x", "--replicates", "x0,x1,x2", "-o", "m", *ONE)
+    w, law = noise.from_replicates(values[:, :, None])
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)

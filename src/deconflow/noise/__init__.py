@@ -2,7 +2,7 @@
 
 from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
-from deconflow.noise.from_replicates import from_replicates
+from deconflow.noise.from_replicates import from_replicates, replicate_covariance
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
 from deconflow.noise.law_noise import LawNoise, from_law
@@ -42,6 +42,7 @@ __all__ = [
     "likelihood",
     "multiplicative",
     "poisson",
+    "replicate_covariance",
     "same_for_all",
     "split_normal",
     "student_t",

@@ -55,10 +55,11 @@ def read_table(
         raise ValueError(f"Expected --groups as a column that is not measured; got {groups!r}.")
     known.parameters(found.names)
     given = None if known.given is None else find_given(known.given, source, found.names)
-    rows = read_rows(RowReader(found, source, groups=groups, given=given))
+    reader = RowReader(found, source, groups=groups, given=given)
+    rows = read_rows(reader)
     said = [] if rows.given is None else rows.given.describe()
     note(*_describe(found, rows), *said, *_groups(rows, groups))
-    return found, rows
+    return reader.columns, rows
 
 
 def _numbers(texts: list[str]) -> list[float]:

@@ -205,6 +205,7 @@ class _Chunk:
         labels = None if groups is None else self.cells.labels(groups)
         covariates = () if given is None else tuple(map(self._covariate, given.columns))
         w, noise = values.law()
+        self.reader.columns = values.columns
         usable = self.cells.usable
         limits = values.limits[usable]
         return Measurements(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,6 +27,8 @@ class Values(Protocol):
     w: Array
     limits: NDArray[np.int64]
     without_error: int
+    columns: Columns
+    """What is read, with what the rows themselves have told of it."""
 
     def law(self) -> tuple[Array, Noise | FreeErrors | None]:
         """Usable values and their noise; rows that have none are marked first."""
@@ -62,11 +65,14 @@ class Draws(_Kind):
         rows = list(zip(*lists, strict=True))
         self.draws = [np.stack(row[: len(columns.names)], -1) for row in rows]
         self.log_prior = [row[-1] for row in rows] if prior else None
-        empty = np.array([len(row) == 0 for row in self.draws], dtype=bool)
-        cells.mark(empty, "no draws")
-        broken = np.array([not np.isfinite(row).all() for row in self.draws], dtype=bool)
-        cells.mark(broken, "a draw is missing or infinite")
-        self.w[:] = np.where((empty | broken)[:, None], np.nan, 0.0)
+        fewest = len(columns.names) + 2  # as a covariance needs
+        for row, draws in enumerate(self.draws):
+            if not np.isfinite(draws).all():
+                cells.reasons[row] = "a draw is missing or infinite"
+            elif len(draws) < fewest:
+                cells.reasons[row] = f"fewer than {fewest} draws" if len(draws) else "no draws"
+        self.w[cells.usable] = 0.0
+        self._refuse_vanishing_prior()
 
     def law(self) -> tuple[Array, Noise | None]:
         """Usable values and their noise."""
@@ -77,6 +83,15 @@ class Draws(_Kind):
             return self.w[:0], None
         prior = None if self.log_prior is None else [self.log_prior[row] for row in usable]
         return laws.from_samples([self.draws[row] for row in usable], log_prior=prior)
+
+    def _refuse_vanishing_prior(self) -> None:
+        for row, values in enumerate(self.log_prior or ()):
+            if not (self.cells.reasons[row] or np.isfinite(values).all()):
+                raise ValueError(
+                    "Expected a finite log prior of every draw in column "
+                    f"{self.columns.how.log_prior!r}; got another in {self.cells.row(row)}. "
+                    "Correct it, or leave that draw out."
+                )
 
     def _refuse_ragged(
         self, name: str, lists: list[Array], other: str, others: list[Array]
@@ -111,10 +126,14 @@ class Replicates(_Kind):
         """Usable means and their noise."""
         from deconflow import noise as laws
 
-        values = self.values[self.cells.usable]
+        values, how = self.values[self.cells.usable], self.columns.how
         if not len(values):
             return self.w[:0], None
-        return laws.from_replicates(values)
+        if not how.covariance:
+            found = laws.replicate_covariance(values)
+            how = replace(how, covariance=tuple(map(tuple, found.tolist())))
+            self.columns = replace(self.columns, how=how)
+        return laws.from_replicates(values, covariance=how.covariance)
 
 
 class Counts(_Kind):
