@@ -18,6 +18,7 @@ NOISE_KINDS = {
     "laplace": "the error is the standard deviation",
     "uniform": "the error is the half width, as from rounding",
     "split-normal": "asymmetric errors",
+    "lognormal": "errors that multiply: the error is that of the logarithm, as 0.1 for 10 %",
     "poisson": "counts, without errors; the truth is a rate; see exposure=",
     "binomial": "counts out of trials=, without errors; the truth is a probability",
 }

@@ -11,6 +11,7 @@ from deconflow._types import Array
 from deconflow.tables.cells import Cells, Mask
 from deconflow.tables.columns import Columns
 from deconflow.tables.conventions import one_sign
+from deconflow.tables.how import MULTIPLYING
 from deconflow.tables.option_syntax import Bar, Pairs
 
 if TYPE_CHECKING:
@@ -60,7 +61,26 @@ class ErrorBars:
             if pairs
             else self._independent_noise(self.lower, self.upper)
         )
-        return self.w[self.cells.usable], self._opened(noise)
+        w = self.w[self.cells.usable]
+        if noise is None or self.columns.noise != MULTIPLYING:
+            return w, self._opened(noise)
+        return self._multiplied(w, noise)
+
+    def _multiplied(self, w: Array, noise: Noise) -> tuple[Array, Noise]:
+        """Return values that errors multiply, and the law of their likelihood."""
+        from torch import from_numpy
+
+        from deconflow.noise import multiplicative
+
+        for name, values in zip(self.columns.names, self.w.T, strict=True):
+            bad = values <= 0
+            if bad.any():
+                raise ValueError(
+                    f"Expected values above 0 in column {name!r}, because errors multiply them; "
+                    f"got {self.cells.first(values, bad)}. Correct it, or choose another noise=."
+                )
+        values, law = multiplicative(noise).read(from_numpy(w))
+        return values.numpy(), law
 
     def _opened(self, noise: Noise | None) -> Noise | FreeErrors | None:
         """Leave open what of the errors the fit is to learn, or has learned."""

@@ -13,6 +13,8 @@ from deconflow.tables.option_syntax import parse_replicates, split_list
 NONE = "none"
 COUNTS = {"poisson": "exposure", "binomial": "trials"}
 """Laws of counts, and what each row may be told beside its count."""
+MULTIPLYING = "lognormal"
+"""The law of errors that multiply, and are relative."""
 FITTED = ("scale", "jitter", "correlation")
 """What of the errors a fit can find."""
 
@@ -145,7 +147,7 @@ def find_how(
         raise ValueError(f"Expected id= as a column that is not measured; got {id!r}.")
     if id is not None and lists:
         raise ValueError(f"Expected no id= where cells are lists, as in {lists[0]!r}; got {id!r}.")
-    plain = not (repeated or draws or noise in COUNTS)
+    plain = not (repeated or draws or noise in (*COUNTS, MULTIPLYING))
     return How(
         limits=_find_limits(source.names, names, limits, plain),
         replicates=repeated, draws=draws, id=id, log_prior=log_prior,
@@ -189,10 +191,8 @@ def _find_limits(
     available: Sequence[str], names: Sequence[str], said: Sequence[str], plain: bool
 ) -> tuple[str | None, ...]:
     parts = split_list(said, available, names)
-    if parts == [NONE] or not (plain or parts):
+    if parts == [NONE]:
         return ()
-    if not plain:
-        raise ValueError("Expected limits= of values with errors only; got them of another kind.")
     found: dict[str, str | None] = {}
     for part in parts:
         name, equals, column = part.partition("=")
@@ -205,6 +205,12 @@ def _find_limits(
     for name in names:
         found.setdefault(name, limit_column(available, name))
     columns = tuple(found[name] for name in names)
+    if any(columns) and not plain:
+        raise ValueError(
+            "Expected limits of values with errors that add to them; got the column "
+            f"{next(filter(None, columns))!r} for another kind. If it says something else, give "
+            "limits=['none']"
+        )
     return columns if any(columns) else ()
 
 

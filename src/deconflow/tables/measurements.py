@@ -21,7 +21,7 @@ from deconflow.tables.covariates import (
     unseen_labels,
 )
 from deconflow.tables.error_bars import ErrorBars, Factors
-from deconflow.tables.how import COUNTS
+from deconflow.tables.how import COUNTS, MULTIPLYING
 from deconflow.tables.io import Source, need
 from deconflow.tables.other_kinds import Counts, Draws, Replicates, Values
 
@@ -259,6 +259,11 @@ def _factors(columns: Columns, source: Source, only: Sequence[str]) -> Factors:
     factors = {}
     for column, names in columns.scales(only):
         theirs, wanted = source.unit(column), [unit for name in names if (unit := units[name])]
+        if columns.noise == MULTIPLYING and theirs:
+            raise ValueError(
+                f"Expected errors without a unit in column {column!r}, since those of "
+                f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values."
+            )
         known = len(wanted) == len(names)
         factors[column, names] = conversion(theirs, wanted, column) if theirs and known else 1.0
     return factors

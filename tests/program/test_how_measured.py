@@ -195,3 +195,14 @@ def test_one_column_of_replicates_of_different_numbers(here):
     succeed("fit", "t.csv", "-c", "x", "--replicates", "x0,x1,x2", "-o", "m", *ONE)
     w, law = noise.from_replicates(values[:, :, None])
     assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
+
+
+def test_errors_that_multiply(here):
+    rng = np.random.default_rng(6)
+    sd = rng.uniform(0.1, 0.3, (N, 1)).round(4)
+    w = (rng.gamma(9, 1, (N, 1)) * np.exp(sd * rng.normal(size=(N, 1)))).round(4)
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--noise", "lognormal", "-o", "m", *ONE)
+    assert "x with error x_err (lognormal)" in said
+    law = noise.multiplicative(noise.gaussian(sd=sd))
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)

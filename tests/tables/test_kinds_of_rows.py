@@ -110,7 +110,10 @@ BAD = {
     "time": ("n,t\n3,1\n5,0\n", ["n"], {"noise": "poisson", "exposure": "t"},
              "above 0 in column 't'; got 0 in row 1"),
     "limits of counts": ("n,f\n3,1\n", ["n"], {"noise": "poisson", "limits": ["n=f"]},
-                         "limits= of values with errors only"),
+                         "limits of values with errors that add to them; got the column 'f'"),
+    "limits by name": ("n,n_limit\n3,1\n", ["n"], {"noise": "poisson"}, "got the column 'n_limit'"),
+    "log": ("x,x_err\n3,.1\n-2,.1\n", ["x"], {"noise": "lognormal"},
+            "above 0 in column 'x', because errors multiply them; got -2 in row 1"),
 }  # fmt: skip
 
 
