@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from program.running import ONE_FIT, run, succeed
 
 import deconflow
@@ -42,12 +43,12 @@ def made(*names, rows=None, **known):
     return XDGMM(**SETTINGS).name_columns(list(names)).fit(rows, **known)
 
 
-def assert_round_trip(table, model, w, name="x", **arguments):
+def assert_round_trip(table, model, w, name="x", chunk=("--chunk", 50), **arguments):
     """What the program answers of its model is what Python answers of its own."""
     saved = deconflow.load("m")
     at = np.linspace(w.min(), w.max(), 7)[:, None] if w.shape[1] == 1 else w[:7]
     np.testing.assert_allclose(saved.score_samples(at), model.score_samples(at), rtol=1e-6)
-    succeed("denoise", "m", table, "-o", "out.parquet", "-q", "--chunk", 50, "--seed", 0)
+    succeed("denoise", "m", table, "-o", "out.parquet", "-q", *chunk, "--seed", 0)
     answer = model.posterior(w, **arguments)
     tolerance = (
         {"rtol": 1e-6}
@@ -64,9 +65,15 @@ def assert_round_trip(table, model, w, name="x", **arguments):
     )  # fmt: skip
 
 
+def as_read(values, reading):
+    """Read values, with the law of their likelihood; each that differs takes time to make."""
+    w, law = reading.read(torch.from_numpy(np.asarray(values, dtype=float)[:, None]))
+    return w.numpy(), law
+
+
 def counted():
     rng = np.random.default_rng(0)
-    time = rng.uniform(2, 20, N).round(3)
+    time = rng.choice([1.5, 4.0], N)
     return rng.poisson(rng.gamma(9.0, 1 / 3, N) * time), time
 
 
@@ -77,8 +84,8 @@ def test_counts_and_their_exposure(here):
         "fit", "t.csv", "-c", "n", "--noise", "poisson", "--exposure", "time", "-o", "m", *ONE
     )
     assert "n counted, exposure time (poisson)" in said
-    w, law = counts[:, None].astype(float), noise.poisson(time[:, None])
-    assert_round_trip("t.csv", made("n", rows=w, noise=law), w, "n", noise=law)
+    w, law = as_read(counts, noise.poisson(time[:, None]))
+    assert_round_trip("t.csv", made("n", rows=w, noise=law), w, "n", chunk=(), noise=law)
     assert "column     n counted, exposure time" in succeed("info", "m")
     out = numbers("out.parquet", "n_mean")
     assert (out > 0).all()
@@ -87,12 +94,12 @@ def test_counts_and_their_exposure(here):
 
 def test_counts_out_of_trials(here):
     rng = np.random.default_rng(1)
-    trials = rng.integers(5, 60, N)
+    trials = rng.choice([6, 12], N)
     counts = rng.binomial(trials, rng.beta(4, 8, N))
     write(here / "t.csv", x=counts, n=trials)
     succeed("fit", "t.csv", "-c", "x", "--noise", "binomial", "--trials", "n", "-o", "m", *ONE)
-    w, law = counts[:, None].astype(float), noise.binomial(trials[:, None])
-    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
+    w, law = as_read(counts, noise.binomial(trials[:, None]))
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
     out = numbers("out.parquet", "x_mean")
     assert ((out > 0) & (out < 1)).all()
 
@@ -199,10 +206,92 @@ def test_one_column_of_replicates_of_different_numbers(here):
 
 def test_errors_that_multiply(here):
     rng = np.random.default_rng(6)
-    sd = rng.uniform(0.1, 0.3, (N, 1)).round(4)
-    w = (rng.gamma(9, 1, (N, 1)) * np.exp(sd * rng.normal(size=(N, 1)))).round(4)
+    sd = rng.uniform(0.1, 0.3, (20, 1)).round(4)
+    w = (rng.gamma(9, 1, (20, 1)) * np.exp(sd * rng.normal(size=(20, 1)))).round(4)
     write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
     said = succeed("fit", "t.csv", "-c", "x", "--noise", "lognormal", "-o", "m", *ONE)
     assert "x with error x_err (lognormal)" in said
-    law = noise.multiplicative(noise.gaussian(sd=sd))
-    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
+    w, law = as_read(w[:, 0], noise.multiplicative(noise.gaussian(sd=sd)))
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
+
+
+def selected():
+    """Rows that are seen if what was measured is above zero."""
+    rng = np.random.default_rng(7)
+    sd = rng.uniform(0.2, 0.6, (200, 1)).round(4)
+    w = (rng.normal(0.4, 1, (200, 1)) + sd * rng.normal(size=(200, 1))).round(4)
+    seen = w[:, 0] > 0
+    return w[seen], sd[seen]
+
+
+def test_rows_that_were_not_seen(here):
+    w, sd = selected()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--select", "x>0", "-o", "m", *ONE)
+    model = made("x", rows=w, noise=sd, selection="x > 0")
+    assert model.known_[0].rstrip(".") in said
+    assert_round_trip("t.csv", model, w, noise=sd)
+    np.savez(here / "grid.npz", edges_0=[0.0, 20.0], values=[1.0])
+    said = succeed("fit", "t.csv", "-c", "x", "--efficiency", "grid.npz", "-o", "g", *ONE)
+    assert "efficiency on a grid" in said
+    assert "known " in succeed("info", "g")
+    seen = made("x", rows=w, noise=sd)  # the negative twin: as if there were no others
+    assert seen.sample(5000).mean() > deconflow.load("m").sample(5000).mean() + 0.1
+
+
+def test_rows_seen_by_their_truth(here):
+    w, sd = selected()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    np.savez(here / "grid.npz", edges_0=[-9.0, 0.5, 20.0], values=[0.3, 1.0])
+    options = ("--efficiency", "grid.npz", "--select-of", "truth")
+    succeed("fit", "t.csv", "-c", "x", *options, "-o", "m", *ONE)
+    rule = deconflow.Efficiency.from_npz("grid.npz")
+    model = made("x", rows=w, noise=sd, selection=rule, selection_of="truth")
+    assert_round_trip("t.csv", model, w, noise=sd)
+
+
+FIT = ("fit", "t.csv", "-c", "x", "-o", "bad", *ONE)
+BAD = {
+    (*FIT, "--select", "x<1"): "Expected rows that --select lets through; got x = 3 in row 2 (the "
+    "first is 0). Leave such rows out, or change the range.",
+    (*FIT, "--select", "z<1"): "Expected --select as 'COLUMN>NUMBER', 'COLUMN<NUMBER' or "
+    "'NUMBER<COLUMN<NUMBER', with one of the columns x; got 'z<1'.",
+    (*FIT, "--select", "x<9", "--select-of", "all"): "Expected --select-of measured or truth; got "
+    "'all'.",
+    (*FIT, "--select-of", "truth"): "Expected --select or --efficiency with --select-of; got "
+    "neither.",
+    (*FIT, "--select", "x<9", "--efficiency", "g.npz"): "Expected one of --select and "
+    "--efficiency; got both.",
+    (*FIT, "--efficiency", "none.npz"): "Expected a grid of chances in none.npz",
+    (*FIT, "--efficiency", "t.csv"): "Expected a grid of chances in t.csv",
+    (*FIT, "--limits", "x=z"): "Expected the column 'z'",
+    (*FIT, "--limits", "z=x_err"): "Expected --limits as NAME=COLUMN, with NAME one of x, or none; "
+    "got 'z=x_err'.",
+    (*FIT, "--replicates", "x"): "Expected two or more different columns of --replicates for 'x'; "
+    "got x.",
+    (*FIT, "--replicates", "x,x_err", "--errors", "0.1"): "Expected no --errors of posterior "
+    "samples, replicates or counts, which say how sure they are themselves; got 'x=0.1'.",
+    (*FIT, "--log-prior", "x_err"): "Expected --log-prior with posterior samples only",
+    (*FIT, "--id", "star"): "Expected the column 'star' in t.csv",
+    (*FIT, "--noise", "binomial"): "Expected --trials with a column, for --noise binomial; got "
+    "none.",
+    (*FIT, "--trials", "x"): "Expected --trials with --noise binomial only; got it with "
+    "'gaussian'.",
+    (*FIT, "--noise", "poisson"): "Expected counts in column 'x', whole numbers of at least 0; got "
+    "1.5 in row 0 (the first is 0). Correct it, or choose another --noise.",
+    (*FIT, "--fit-errors", "size"): "Expected --fit-errors with scale, jitter, correlation; got "
+    "'size'.",
+    (*FIT, "--fit-errors", "scale", "--noise", "laplace"): "Expected one kind of measurement; got "
+    "--noise laplace and --fit-errors. Leave one out.",
+    (*FIT, "--fit-errors", ""): "Expected --fit-errors with scale, jitter, correlation; got none.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BAD, ids=" ".join)
+def test_bad_input_ends_in_one_line(here, command):
+    write(here / "t.csv", x=[1.5, "", 3, 0.4, 0.7], x_err=[0.5] * 5)
+    result = run(*command)
+    assert result.exit_code == 2
+    line = result.output.strip().splitlines()[-1]
+    assert line.startswith(f"deconflow: {BAD[command]}")
+    assert not (here / "bad").exists()

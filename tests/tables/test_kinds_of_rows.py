@@ -109,6 +109,8 @@ BAD = {
     "half": ("n\n3\n0.5\n", ["n"], {"noise": "poisson"}, "counts in column 'n'.*got 0.5 in row 1"),
     "time": ("n,t\n3,1\n5,0\n", ["n"], {"noise": "poisson", "exposure": "t"},
              "above 0 in column 't'; got 0 in row 1"),
+    "half a trial": ("n,t\n3,4\n5,6.5\n", ["n"], {"noise": "binomial", "trials": "t"},
+                     "whole numbers above 0 in column 't'; got 6.5 in row 1"),
     "limits of counts": ("n,f\n3,1\n", ["n"], {"noise": "poisson", "limits": ["n=f"]},
                          "limits of values with errors that add to them; got the column 'f'"),
     "limits by name": ("n,n_limit\n3,1\n", ["n"], {"noise": "poisson"}, "got the column 'n_limit'"),

@@ -38,6 +38,8 @@ OPTIONS = {
     "trials": "--trials",
     "exposure": "--exposure",
     "fit_errors": "--fit-errors",
+    "selection": "--select",
+    "selection_of": "--select-of",
 }
 """Arguments in Python, and what the program calls them."""
 

@@ -22,6 +22,7 @@ from deconflow.tables.io import (
     format_of,
     need,
     open_table,
+    row_name,
     split_part,
     writing,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "parse_bounds",
     "parse_values",
     "read_rows",
+    "row_name",
     "split_list",
     "split_part",
     "writing",

@@ -216,9 +216,10 @@ def _find_limits(
 
 def _checked_parts(said: Sequence[str]) -> tuple[str, ...]:
     parts = split_list(said)
-    for part in parts:
+    for part in parts or (["none"] if said else []):
         if part not in FITTED:
-            raise ValueError(f"Expected fit_errors= with {', '.join(FITTED)}; got {part!r}.")
+            got = repr(part) if parts else part
+            raise ValueError(f"Expected fit_errors= with {', '.join(FITTED)}; got {got}.")
     return tuple(dict.fromkeys(parts))
 
 
