@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from program.running import ONE_FIT, run, succeed
@@ -213,6 +214,71 @@ def test_errors_that_multiply(here):
     assert "x with error x_err (lognormal)" in said
     w, law = as_read(w[:, 0], noise.multiplicative(noise.gaussian(sd=sd)))
     assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
+
+
+def drawn():
+    """Posterior samples of two columns, and the log prior that they were drawn with."""
+    rng = np.random.default_rng(8)
+    w, sd = rng.normal(size=(N, 1, 2)), rng.uniform(0.3, 0.5, (N, 1, 2))
+    draws = (w + sd * rng.normal(size=(N, 60, 2))).round(5)
+    return draws, (-0.5 * draws[..., 0] ** 2 / 9).round(5)
+
+
+def write_lists(path, draws, prior):
+    columns = {"x": list(draws[..., 0]), "y": list(draws[..., 1]), "p": list(prior)}
+    pq.write_table(pa.table({**columns, "name": [f"s{i}" for i in range(len(draws))]}), path)
+
+
+def test_posterior_samples_in_lists_and_in_rows(here):
+    """The same model, whether cells hold the draws, or rows do in any order."""
+    draws, prior = drawn()
+    write_lists(here / "t.parquet", draws, prior)
+    said = succeed("fit", "t.parquet", "-c", "x,y", "--log-prior", "p", "-o", "m", *ONE)
+    assert "x by draws in lists, less p (posterior samples)" in said
+    w, law = noise.from_samples(draws, log_prior=prior)
+    model = made("x", "y", rows=w, noise=law)
+    assert_round_trip("t.parquet", model, w, chunk=(), noise=law)
+    assert read("out.parquet")["name"].to_pylist()[3] == "s3"
+    star, draw = np.divmod(np.arange(draws[..., 0].size), draws.shape[1])
+    order = np.lexsort([np.random.default_rng(0).permutation(len(star)), star != 0])
+    rows = {
+        "star": star,
+        "x": draws[star, draw, 0],
+        "y": draws[star, draw, 1],
+        "p": prior[star, draw],
+    }
+    write(here / "long.csv", **{name: values[order] for name, values in rows.items()})
+    said = succeed(
+        "fit", "long.csv", "-c", "x,y", "--id", "star", "--log-prior", "p", "-o", "long", *ONE
+    )
+    assert "x by draws of each star, less p" in said
+    assert f"{N} of {N} rows can be used" in said
+    np.testing.assert_allclose(deconflow.load("long").sample(5, 0), model.sample(5, 0), rtol=1e-6)
+    said = succeed("denoise", "long", "long.csv", "-o", "out.csv", "-q", "--quantiles", "0.5")
+    assert said.startswith(f"{N} rows;")
+    found = read("out.csv")
+    assert found.column_names[0] == "star"
+    assert "x" not in found.column_names
+    place = found["star"].to_pylist().index(7)
+    expected = model.posterior(w, noise=law).mean[7, 0]
+    assert numbers("out.csv", "x_mean")[place] == pytest.approx(expected, abs=0.1)
+    assert "column     x by draws of each star" in succeed("info", "long")
+    succeed("report", "long", "-o", "r.html")
+    succeed("check", "long", "-n", 1, "-q")
+
+
+def test_objects_whose_draws_cannot_be_used(here):
+    draws, prior = drawn()
+    write_lists(here / "t.parquet", draws, prior)
+    succeed("fit", "t.parquet", "-c", "x", "-o", "m", *ONE)
+    lists = [*draws[:8, :, 0], [], None, [1.0, 2.0], [1.0, float("nan"), 3.0, 4.0], [2.0] * 5]
+    pq.write_table(pa.table({"x": lists}), here / "odd.parquet")
+    succeed("denoise", "m", "odd.parquet", "-o", "out.parquet", "-q")
+    status = read("out.parquet")["deconflow_status"].to_pylist()
+    few, broken = "fewer than 3 draws", "a draw is missing or infinite"
+    assert status == ["ok"] * 8 + [few, few, few, broken, "all draws of x are equal"]
+    result = run("condition", "m", "odd.parquet", "--given", "x", "-o", "c.csv")
+    assert result.exit_code == 2
 
 
 def selected():

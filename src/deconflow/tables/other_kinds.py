@@ -65,12 +65,8 @@ class Draws(_Kind):
         rows = list(zip(*lists, strict=True))
         self.draws = [np.stack(row[: len(columns.names)], -1) for row in rows]
         self.log_prior = [row[-1] for row in rows] if prior else None
-        fewest = len(columns.names) + 2  # as a covariance needs
         for row, draws in enumerate(self.draws):
-            if not np.isfinite(draws).all():
-                cells.reasons[row] = "a draw is missing or infinite"
-            elif len(draws) < fewest:
-                cells.reasons[row] = f"fewer than {fewest} draws" if len(draws) else "no draws"
+            cells.reasons[row] = self._why_not(draws)
         self.w[cells.usable] = 0.0
         self._refuse_vanishing_prior()
 
@@ -83,6 +79,16 @@ class Draws(_Kind):
             return self.w[:0], None
         prior = None if self.log_prior is None else [self.log_prior[row] for row in usable]
         return laws.from_samples([self.draws[row] for row in usable], log_prior=prior)
+
+    def _why_not(self, draws: Array) -> str:
+        """Say why draws cannot be used; nothing if they can."""
+        fewest = len(self.columns.names) + 2  # as a covariance needs
+        if not np.isfinite(draws).all():
+            return "a draw is missing or infinite"
+        if len(draws) < fewest:
+            return f"fewer than {fewest} draws"
+        same = (draws == draws[0]).all(axis=0)
+        return f"all draws of {self.columns.names[same.argmax()]} are equal" if same.any() else ""
 
     def _refuse_vanishing_prior(self) -> None:
         for row, values in enumerate(self.log_prior or ()):
