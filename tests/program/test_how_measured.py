@@ -160,6 +160,22 @@ def test_errors_that_are_not_quite_known(here):
     assert re.search(r"known .*multiples of what was said: x ", succeed("info", "m"))
 
 
+def test_errors_learned_from_rows_of_the_same_truth(here):
+    """What tells them is asked of the fit alone."""
+    rng = np.random.default_rng(9)
+    star = np.repeat(np.arange(60), 2)
+    w = (rng.normal(size=60)[star] + 0.5 * rng.normal(size=120)).round(5)[:, None]
+    write(here / "t.csv", star=star, x=w[:, 0], x_err=[0.3] * 120)
+    options = ("--fit-errors", "jitter", "--replicates-by", "star")
+    succeed("fit", "t.csv", "-c", "x", *options, "-o", "m", *ONE)
+    law = noise.gaussian(sd=np.full((120, 1), 0.3), jitter="fit", replicates=star)
+    model = made("x", rows=w, noise=law)
+    assert deconflow.load("m").errors_.jitter == pytest.approx(model.errors_.jitter)
+    assert model.errors_.jitter[0] == pytest.approx(0.4, abs=0.1)
+    write(here / "t.csv", x=w[:, 0], x_err=[0.3] * 120)
+    assert_round_trip("t.csv", model, w, noise=law)
+
+
 def test_replicates(here):
     """New rows are read with the errors that the fitted ones had, also one alone."""
     rng = np.random.default_rng(4)
@@ -349,6 +365,7 @@ BAD = {
     "'size'.",
     (*FIT, "--fit-errors", "scale", "--noise", "laplace"): "Expected one kind of measurement; got "
     "--noise laplace and --fit-errors. Leave one out.",
+    (*FIT, "--replicates-by", "x_err"): "Expected --fit-errors beside --replicates-by",
     (*FIT, "--fit-errors", ""): "Expected --fit-errors with scale, jitter, correlation; got none.",
 }  # fmt: skip
 
@@ -361,3 +378,11 @@ def test_bad_input_ends_in_one_line(here, command):
     line = result.output.strip().splitlines()[-1]
     assert line.startswith(f"deconflow: {BAD[command]}")
     assert not (here / "bad").exists()
+
+
+def test_methods_are_compared_by_rows_of_all_kinds(here):
+    w, sd, flags = with_limits()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+    said = succeed("compare", "t.csv", "-c", "x", "--methods", "xd", "-q")
+    assert "upper limits of x" in said
+    assert "held-out log p(w)" in said

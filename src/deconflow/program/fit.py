@@ -24,6 +24,7 @@ from deconflow.program.how import (
     Limits,
     LogPrior,
     Replicates,
+    ReplicatesBy,
     Trials,
 )
 from deconflow.program.known import Atoms, Background, Bounds, Given, Known
@@ -84,6 +85,7 @@ def fit(
     trials: Trials = None,
     exposure: Exposure = None,
     fit_errors: FitErrors = None,
+    replicates_by: ReplicatesBy = None,
     select: Select = None,
     select_of: SelectOf = "measured",
     efficiency: EfficiencyFile = None,
@@ -108,7 +110,9 @@ def fit(
         known.check_method(method)
         seen = Selected(select, select_of, efficiency)
         seen.check()
-        how = HowSaid(limits, replicates, id, log_prior, trials, exposure, fit_errors)
+        how = HowSaid(
+            limits, replicates, id, log_prior, trials, exposure, fit_errors, replicates_by
+        )
         check_writable(output)
         found, rows = read_table(
             table, columns, errors, cov, corr, noise, df, missing, groups, known, how

@@ -61,7 +61,15 @@ FitErrors = Annotated[
         "--fit-errors",
         metavar="PARTS",
         help="What to learn of errors that are not quite known: scale (a factor), jitter (an error "
-        "beside them), or scale,jitter.",
+        "beside them), correlation (of columns), or several, such as scale,jitter.",
+    ),
+]
+ReplicatesBy = Annotated[
+    str | None,
+    typer.Option(
+        "--replicates-by",
+        metavar="COLUMN",
+        help="With --fit-errors: rows with the same word or number here measure the same truth.",
     ),
 ]
 
@@ -77,6 +85,7 @@ class HowSaid:
     trials: str | None = None
     exposure: str | None = None
     fit_errors: str | None = None
+    replicates_by: str | None = None
 
     def find(self, source: Source, names: Sequence[str], noise: str) -> How:
         """Find the columns that it is about."""
@@ -84,6 +93,7 @@ class HowSaid:
             source, names, noise=noise, limits=self.limits or (), replicates=self.replicates or (),
             id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
             fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
+            replicates_by=self.replicates_by,
         )  # fmt: skip
 
 
@@ -99,4 +109,4 @@ def refuse_limits(rows: Rows, what: str) -> None:
 def law_of(estimator: Any, rows: Rows) -> Any:
     """Return the law of the rows' noise, with what a fit has learned of it."""
     learned = estimator.errors_
-    return rows.noise if learned is None else learned.law(rows.noise.said)
+    return rows.noise if learned is None else learned.law(rows.said)

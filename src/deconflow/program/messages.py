@@ -38,6 +38,7 @@ OPTIONS = {
     "trials": "--trials",
     "exposure": "--exposure",
     "fit_errors": "--fit-errors",
+    "replicates_by": "--replicates-by",
     "selection": "--select",
     "selection_of": "--select-of",
 }

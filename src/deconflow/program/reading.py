@@ -59,7 +59,12 @@ def read_table(
     rows = read_rows(reader)
     said = [] if rows.given is None else rows.given.describe()
     note(*_describe(found, rows), *said, *_groups(rows, groups))
-    return reader.columns, rows
+    return _to_keep(reader.columns), rows
+
+
+def _to_keep(columns: Columns) -> Columns:
+    """Return what is asked of tables that are read with the model: not what only the fit needs."""
+    return replace(columns, how=replace(columns.how, replicates_by=None))
 
 
 def _numbers(texts: list[str]) -> list[float]:

@@ -52,6 +52,8 @@ class ErrorBars:
         for d, name in enumerate(columns.names):
             if name in only:
                 self._read(d, name)
+        same = columns.how.replicates_by
+        self.same = None if same is None else cells.labels(same)
 
     def law(self) -> tuple[Array, Noise | FreeErrors | None]:
         """Usable values and their noise; rows whose errors make none are marked first."""
@@ -91,7 +93,8 @@ class ErrorBars:
             return noise
         said = cast("GaussianNoise", noise)
         errors = {"sd": said.factor} if said.diagonal else {"covariance": said.covariance()}
-        return gaussian(**errors, **dict.fromkeys(parts, "fit"))
+        same = None if self.same is None else self.same[self.cells.usable]
+        return gaussian(**errors, **dict.fromkeys(parts, "fit"), replicates=same)
 
     def _read(self, d: int, name: str) -> None:
         """Read values and error bars of a column; NaN and one where it is missing."""

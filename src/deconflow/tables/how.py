@@ -40,6 +40,8 @@ class How:
         The column of trials or exposures of counts.
     fit_errors : tuple of str
         What of the errors is to be found by the fit.
+    replicates_by : str or None
+        The column that says which rows measure the same truth, while such errors are learned.
     covariance : tuple
         Of the errors of single replicates, as the fit has found it; empty before.
     """
@@ -51,6 +53,7 @@ class How:
     log_prior: str | None = None
     beside: str | None = None
     fit_errors: tuple[str, ...] = ()
+    replicates_by: str | None = None
     covariance: tuple[tuple[float, ...], ...] = ()
 
     def flags(self, d: int) -> str | None:
@@ -61,7 +64,8 @@ class How:
         """Columns that a table must have beside those measured and their errors."""
         found = [column for d in wanted if (column := self.flags(d))]
         found += [column for d in wanted if self.replicates for column in self.replicates[d]]
-        return found + [column for column in (self.log_prior, self.beside) if column]
+        others = (self.log_prior, self.beside, self.replicates_by)
+        return found + [column for column in others if column]
 
     def part(self, keep: Sequence[int]) -> Self:
         """Return it for some of the measured columns."""
@@ -90,6 +94,7 @@ class How:
             log_prior=_text(values.get("log_prior")),
             beside=_text(values.get("beside")),
             fit_errors=tuple(map(str, values.get("fit_errors", ()))),
+            replicates_by=_text(values.get("replicates_by")),
             covariance=tuple(tuple(map(float, row)) for row in values.get("covariance", ())),
         )
 
@@ -110,6 +115,7 @@ def find_how(
     trials: str | None = None,
     exposure: str | None = None,
     fit_errors: Sequence[str] = (),
+    replicates_by: str | None = None,
 ) -> How:
     """Find how a table's columns were measured, by what is said or else by the table itself.
 
@@ -131,6 +137,8 @@ def find_how(
         Columns beside counts of binomial and poisson noise.
     fit_errors
         Some of :data:`FITTED`.
+    replicates_by
+        Column that says which rows measure the same truth, to learn these by.
     """
     said = {"trials": trials, "exposure": exposure}
     repeated = parse_replicates(replicates, names, source.names) if replicates else ()
@@ -147,12 +155,17 @@ def find_how(
         raise ValueError(f"Expected id= as a column that is not measured; got {id!r}.")
     if id is not None and lists:
         raise ValueError(f"Expected no id= where cells are lists, as in {lists[0]!r}; got {id!r}.")
+    if replicates_by is not None and not fit_errors:
+        raise ValueError(
+            "Expected fit_errors= beside replicates_by=, since it is for these; got none. Rows "
+            "that only belong together are said by groups=."
+        )
     plain = not (repeated or draws or noise in (*COUNTS, MULTIPLYING))
     return How(
         limits=_find_limits(source.names, names, limits, plain),
         replicates=repeated, draws=draws, id=id, log_prior=log_prior,
         beside=said.get(COUNTS.get(noise, "")),
-        fit_errors=_checked_parts(fit_errors),
+        fit_errors=_checked_parts(fit_errors), replicates_by=replicates_by,
     )  # fmt: skip
 
 

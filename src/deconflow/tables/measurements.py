@@ -71,10 +71,14 @@ class Rows:
         return self.noise if self.noise.n_rows is not None else self.noise.bind(len(self.w))
 
     @property
+    def said(self) -> Noise:
+        """The noise as it was said, whatever of it is to be learned."""
+        return getattr(self.noise, "said", self.noise)
+
+    @property
     def errors(self) -> Array:
-        """``(n, D)`` standard deviations of the noise, as far as it is said."""
-        said = getattr(self.noise, "said", self.noise)
-        return np.broadcast_to(said.variance().sqrt().double().numpy(), self.w.shape)
+        """``(n, D)`` standard deviations of the noise, as it was said."""
+        return np.broadcast_to(self.said.variance().sqrt().double().numpy(), self.w.shape)
 
     @property
     def arguments(self) -> dict[str, Any]:
