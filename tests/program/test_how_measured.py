@@ -144,6 +144,28 @@ def test_limits_that_a_model_cannot_be_checked_by(here):
     assert "limits in x_limit" in (here / "r.html").read_text()
 
 
+def test_columns_given_others_that_are_limits(here):
+    w, sd, flags = with_limits()
+    both = np.column_stack([w[:, 0], w[::-1, 0] + w[:, 0]])
+    errors = {"x_err": sd[:, 0], "y_err": sd[::-1, 0]}
+    write(here / "t.csv", x=both[:, 0], y=both[:, 1], **errors, x_limit=flags[:, 0])
+    succeed("fit", "t.csv", "-c", "x,y", "-o", "m", *ONE)
+    flags = np.column_stack([flags[:, 0], np.zeros_like(flags[:, 0])])
+    model, noises = deconflow.load("m"), np.column_stack(list(errors.values()))
+    whole = model.score_observations(both, noise=noises, limits=flags)
+    for known in (0, 1):
+        name = "xy"[known]
+        succeed("condition", "m", "t.csv", "--given", name, "--density", "-o", "c.csv", "-q")
+        w = np.where(np.arange(2) == known, both, np.nan)
+        part = model.score_observations(w, noise=noises, limits=np.where(np.isnan(w), 0, flags))
+        found = numbers("c.csv", "conditional_log_density")
+        np.testing.assert_allclose(found, whole - part, rtol=1e-6, atol=1e-9)
+    succeed("condition", "m", "t.csv", "--given", "x", "-o", "p.csv", "-q")
+    w, limits = np.where([True, False], both, np.nan), np.where([True, False], flags, 0)
+    predicted = model.posterior(w, noise=noises, limits=limits).mean[:, 1]
+    np.testing.assert_allclose(numbers("p.csv", "y_mean"), predicted, rtol=1e-6)
+
+
 def test_errors_that_are_not_quite_known(here):
     rng = np.random.default_rng(3)
     n = 300
@@ -355,6 +377,8 @@ BAD = {
     "samples, replicates or counts, which say how sure they are themselves; got 'x=0.1'.",
     (*FIT, "--log-prior", "x_err"): "Expected --log-prior with posterior samples only",
     (*FIT, "--id", "star"): "Expected the column 'star' in t.csv",
+    (*FIT, "--id", "x_err", "--groups", "x_err"): "Expected no --groups or --given with --id; got "
+    "one. Leave it out.",
     (*FIT, "--noise", "binomial"): "Expected --trials with a column, for --noise binomial; got "
     "none.",
     (*FIT, "--trials", "x"): "Expected --trials with --noise binomial only; got it with "

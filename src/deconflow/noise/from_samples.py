@@ -137,8 +137,10 @@ def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
     evidence, found = _tried(rows, mean, factor, size)
     number = choose(evidence)
     if number.max() == 1:
-        return gaussian(sd=np.sqrt(covariance[..., 0])) if rows.dim == 1 else gaussian(
-            covariance=covariance
+        return (
+            gaussian(sd=np.sqrt(covariance[..., 0]))
+            if rows.dim == 1
+            else gaussian(covariance=covariance)
         )
     return gaussian_mixture(*_put_together(number, found, factor, covariance))
 

@@ -103,15 +103,14 @@ class ConditionalDensity:
 
     def __call__(self, rows: Rows) -> Array:
         """Compute it for rows, ``(n, 1)``; NaN where nothing is known."""
-        part = np.full_like(rows.w, np.nan)
-        part[:, self.known] = rows.w[:, self.known]
-        some = ~np.isnan(part).all(axis=1)
+        known = rows.only(self.known)
+        some = ~np.isnan(known.w).all(axis=1)
         answer = np.full(len(rows), np.nan)
         if some.any():
-            kept = rows[some]
-            whole = self.estimator.score_observations(kept.w, **kept.arguments)
-            known = self.estimator.score_observations(part[some], **kept.arguments)
-            answer[some] = whole - known
+            whole, part = rows[some], known[some]
+            answer[some] = self.estimator.score_observations(
+                whole.w, **whole.arguments
+            ) - self.estimator.score_observations(part.w, **part.arguments)
         return answer[:, None]
 
 

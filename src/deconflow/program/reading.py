@@ -49,6 +49,8 @@ def read_table(
         covariances=cov or (), correlations=corr or (), noise=noise, df=df,
         missing=_numbers(missing or []), how=how.find(source, names, noise),
     )  # fmt: skip
+    if how.id is not None and (groups or known.given) is not None:
+        raise ValueError("Expected no --groups or --given with --id; got one. Leave it out.")
     source = gathered(source, found)
     found = replace(found, units=tuple(source.unit(found.place(name)) for name in names))
     if groups in found.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -81,8 +81,8 @@ class ErrorBars:
                     f"Expected values above 0 in column {name!r}, because errors multiply them; "
                     f"got {self.cells.first(values, bad)}. Correct it, or choose another noise=."
                 )
-        values, law = multiplicative(noise).read(from_numpy(w))
-        return values.numpy(), law
+        locations, law = multiplicative(noise).read(from_numpy(w))
+        return locations.numpy(), law
 
     def _opened(self, noise: Noise | None) -> Noise | FreeErrors | None:
         """Leave open what of the errors the fit is to learn, or has learned."""
@@ -93,8 +93,10 @@ class ErrorBars:
             return noise
         said = cast("GaussianNoise", noise)
         errors = {"sd": said.factor} if said.diagonal else {"covariance": said.covariance()}
-        same = None if self.same is None else self.same[self.cells.usable]
-        return gaussian(**errors, **dict.fromkeys(parts, "fit"), replicates=same)
+        learned: dict[str, Any] = dict.fromkeys(parts, "fit")
+        if self.same is not None:
+            learned["replicates"] = self.same[self.cells.usable]
+        return gaussian(**errors, **learned)
 
     def _read(self, d: int, name: str) -> None:
         """Read values and error bars of a column; NaN and one where it is missing."""

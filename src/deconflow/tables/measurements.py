@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,14 +66,25 @@ class Rows:
             None if self.limits is None else self.limits[rows],
         )
 
+    def only(self, columns: Sequence[int]) -> Rows:
+        """Return the rows with all but some columns missing."""
+        others = np.setdiff1d(np.arange(self.w.shape[1]), columns)
+        w, limits = self.w.copy(), None if self.limits is None else self.limits.copy()
+        w[:, others] = np.nan
+        if limits is not None:
+            limits[:, others] = 0
+        return replace(self, w=w, limits=limits)
+
     def _bound_noise(self) -> Noise | FreeErrors:
         """Return the noise as that of so many rows; only pooled errors are those of any number."""
-        return self.noise if self.noise.n_rows is not None else self.noise.bind(len(self.w))
+        noise: Any = self.noise
+        return noise if noise.n_rows is not None else noise.bind(len(self.w))
 
     @property
     def said(self) -> Noise:
         """The noise as it was said, whatever of it is to be learned."""
-        return getattr(self.noise, "said", self.noise)
+        noise: Any = self.noise
+        return getattr(noise, "said", noise)
 
     @property
     def errors(self) -> Array:
