@@ -202,3 +202,15 @@ def test_counts_are_read_as_likelihoods(tmp_path):
         ValueError, match=r"more counts than trials, which are in 't'; got 2 in row 0"
     ):
         read_rows(source, "n", noise="binomial", trials="t")
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda item: pa.list_(item, 2)])
+def test_lists_of_all_types(kind):
+    from deconflow.tables.arrow_io import as_draws
+
+    cells = [[1, 2], None, [3, None]]
+    column = pa.chunked_array([pa.array(part, kind(pa.int32())) for part in (cells, cells[1:])])
+    lists = as_draws(column, "x")
+    assert [len(each) for each in lists] == [2, 0, 2, 0, 2]
+    np.testing.assert_array_equal(np.concatenate(lists), [1, 2, 3, NAN, 3, NAN])
+    assert as_draws(column.slice(0, 0), "x") == []

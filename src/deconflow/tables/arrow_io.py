@@ -197,11 +197,9 @@ def as_draws(column: pa.ChunkedArray, name: str) -> list[NDArray[np.float64]]:
             f"Expected lists of numbers in column {name!r}, as in the others; got {kind}. Choose "
             "another column."
         )
-    numbers = [
-        np.asarray([np.nan if x is None else x for x in cell or ()], dtype=np.float64)
-        for cell in column.to_pylist()
-    ]
-    return numbers
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    numbers = pc.fill_null(pc.list_flatten(column).cast(pa.float64(), safe=False), float("nan"))
+    return np.split(numbers.to_numpy(), np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
 def is_list(kind: pa.DataType) -> bool:
