@@ -10,7 +10,7 @@ import typer
 
 from deconflow.files import replacing
 from deconflow.model_files import SELF_TEST, add_text
-from deconflow.program.how import refuse_limits
+from deconflow.program.how import refuse_simulation
 from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.model_folder import load
@@ -50,7 +50,7 @@ def check(
             raise ValueError("Expected the table that was fitted; got none at its place. Name it.")
         from deconflow.estimators import run_self_test
 
-        refuse_limits(data.rows, "a self-test")
+        refuse_simulation(saved.estimator, data.rows, "a self-test")
         rows = saved.estimator._observe(data.w, data.rows.noise, None)
         found = run_self_test(
             saved.estimator, rows, n_tables, seed,

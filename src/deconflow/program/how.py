@@ -97,8 +97,13 @@ class HowSaid:
         )  # fmt: skip
 
 
-def refuse_limits(rows: Rows, what: str) -> None:
-    """Raise if rows have limits, where rows would be simulated."""
+def refuse_simulation(estimator: Any, rows: Rows, what: str) -> None:
+    """Raise where rows would be simulated that cannot be: with limits, or with some not seen."""
+    if estimator._selected is not None:
+        raise ValueError(
+            f"Expected a model of rows that were all seen for {what}, which simulates whole "
+            "tables; got one with a selection."
+        )
     if rows.limits is not None:
         raise ValueError(
             f"Expected rows without limits for {what}, because it is not known how limits come "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
-from deconflow.program.how import law_of, refuse_limits
+from deconflow.program.how import law_of, refuse_simulation
 from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -159,7 +159,7 @@ def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
     from deconflow import plots
 
     refuse_covariates(saved.estimator, "a picture of kind diagnostics")
-    refuse_limits(data.rows, "a picture of kind diagnostics")
+    refuse_simulation(saved.estimator, data.rows, "a picture of kind diagnostics")
     some = data.some(CHECKED)
     few = some.some(300).rows
     answer = saved.estimator.posterior(few.w, **few.arguments, n_samples=10, random_state=seed)

@@ -10,7 +10,7 @@ import typer
 from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
-from deconflow.program.how import refuse_limits
+from deconflow.program.how import refuse_simulation
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -113,7 +113,7 @@ def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) ->
 
 def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
     try:
-        refuse_limits(data.rows, "what other errors would change")
+        refuse_simulation(saved.estimator, data.rows, "what other errors would change")
         found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
     except ValueError as error:  # a table of other rows, which the model cannot reach
         return [paragraph(f"Not computed: {error}")]
