@@ -95,8 +95,8 @@ BAD = {
     "column": ("x,x_err\n1,1\n2,1\n", ["x"], {"limits": ["x=f"]}, "Expected the column 'f'"),
     "syntax": ("x,x_err\n1,1\n2,1\n", ["x"], {"limits": ["f"]}, "limits= as NAME=COLUMN"),
     "error": ("x,x_err\n1,<1\n2,1\n", ["x"], {}, "numbers in column 'x_err'; got '<1' in row 0"),
-    "kinds": ("n,x1,x2\n1,1,1\n", ["n"], {"noise": "poisson", "replicates": ["x1,x2"]},
-              "one kind of measurement; got noise='poisson' and replicates="),
+    "kinds": ("n,x1,x2\n1,1,1\n", ["n"], {"noise": "poisson", "replicate_columns": ["x1,x2"]},
+              "one kind of measurement; got noise='poisson' and replicate_columns="),
     "law": ("x,i\n1,1\n", ["x"], {"noise": "laplace", "id": "i"}, "noise='laplace' and posterior"),
     "trials": ("n\n1\n", ["n"], {"noise": "binomial"}, "trials= with a column"),
     "exposure": ("n,t\n1,1\n", ["n"], {"noise": "binomial", "exposure": "t", "trials": "t"},
@@ -171,10 +171,10 @@ def test_replicates_are_written_in_lists():
     assert parse_replicates(["x=x1,x2,y=x2,y=1"], ["x", "y"], available)[1] == ("x2", "y=1")
     for bad in (["x1"], ["x1,x1"], ["x=x1,x2"]):
         names = ["x", "y"] if "=" in bad[0] else ["x"]
-        with pytest.raises(ValueError, match="two or more different columns of replicates="):
+        with pytest.raises(ValueError, match="two or more different columns of replicate_columns="):
             parse_replicates(bad, names, available)
     with pytest.raises(
-        ValueError, match="replicates= as NAME=COLUMN,COLUMN, with NAME one of x, y"
+        ValueError, match="replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of x, y"
     ):
         parse_replicates(["x1,x2"], ["x", "y"], available)
 

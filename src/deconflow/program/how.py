@@ -60,8 +60,8 @@ FitErrors = Annotated[
     typer.Option(
         "--fit-errors",
         metavar="PARTS",
-        help="What to learn of errors that are not quite known: scale (a factor), jitter (an error "
-        "beside them), correlation (of columns), or several, such as scale,jitter.",
+        help="What to learn of errors that are not quite known: scale (a factor), correlation (of "
+        "columns), jitter (an error beside them, with --replicates-by), or several: scale,jitter.",
     ),
 ]
 ReplicatesBy = Annotated[
@@ -90,10 +90,10 @@ class HowSaid:
     def find(self, source: Source, names: Sequence[str], noise: str) -> How:
         """Find the columns that it is about."""
         return find_how(
-            source, names, noise=noise, limits=self.limits or (), replicates=self.replicates or (),
-            id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
+            source, names, noise=noise,
+            limits=self.limits or (), replicate_columns=self.replicates or (), id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
             fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
-            replicates_by=self.replicates_by,
+            replicates=self.replicates_by,
         )  # fmt: skip
 
 

@@ -109,13 +109,13 @@ def find_how(
     *,
     noise: str = "gaussian",
     limits: Sequence[str] = (),
-    replicates: Sequence[str] = (),
+    replicate_columns: Sequence[str] = (),
     id: str | None = None,
     log_prior: str | None = None,
     trials: str | None = None,
     exposure: str | None = None,
     fit_errors: Sequence[str] = (),
-    replicates_by: str | None = None,
+    replicates: str | None = None,
 ) -> How:
     """Find how a table's columns were measured, by what is said or else by the table itself.
 
@@ -129,7 +129,7 @@ def find_how(
         Law of the noise.
     limits
         ``"x=column"``, or ``["none"]``. What is not said is found by name: ``x_limit``.
-    replicates
+    replicate_columns
         ``"x=x1,x2"``, or plain columns if one is measured.
     id, log_prior
         Columns of a table with a row for each posterior sample; cells with lists need no id.
@@ -137,11 +137,11 @@ def find_how(
         Columns beside counts of binomial and poisson noise.
     fit_errors
         Some of :data:`FITTED`.
-    replicates_by
+    replicates
         Column that says which rows measure the same truth, to learn these by.
     """
     said = {"trials": trials, "exposure": exposure}
-    repeated = parse_replicates(replicates, names, source.names) if replicates else ()
+    repeated = parse_replicates(replicate_columns, names, source.names) if replicate_columns else ()
     lists = [name for name in names if _holds_lists(source, name)]
     draws = id is not None or len(lists) > 0
     _refuse_mixtures(noise, said, repeated, draws, log_prior, fit_errors)
@@ -155,9 +155,9 @@ def find_how(
         raise ValueError(f"Expected id= as a column that is not measured; got {id!r}.")
     if id is not None and lists:
         raise ValueError(f"Expected no id= where cells are lists, as in {lists[0]!r}; got {id!r}.")
-    if replicates_by is not None and not fit_errors:
+    if replicates is not None and not fit_errors:
         raise ValueError(
-            "Expected fit_errors= beside replicates_by=, since it is for these; got none. Rows "
+            "Expected fit_errors= beside replicates=, since it is for these; got none. Rows "
             "that only belong together are said by groups=."
         )
     plain = not (repeated or draws or noise in (*COUNTS, MULTIPLYING))
@@ -165,14 +165,14 @@ def find_how(
         limits=_find_limits(source.names, names, limits, plain),
         replicates=repeated, draws=draws, id=id, log_prior=log_prior,
         beside=said.get(COUNTS.get(noise, "")),
-        fit_errors=_checked_parts(fit_errors), replicates_by=replicates_by,
+        fit_errors=_checked_parts(fit_errors), replicates_by=replicates,
     )  # fmt: skip
 
 
 def _refuse_mixtures(
     noise: str,
     said: dict[str, str | None],
-    replicates: tuple[tuple[str, ...], ...],
+    replicate_columns: tuple[tuple[str, ...], ...],
     draws: bool,
     log_prior: str | None,
     fit_errors: Sequence[str],
@@ -180,7 +180,7 @@ def _refuse_mixtures(
     """Raise where two kinds of measurement are said at once, or a part of one is missing."""
     kinds = {
         "posterior samples": draws,
-        "replicates=": bool(replicates),
+        "replicate_columns=": bool(replicate_columns),
         "fit_errors=": bool(fit_errors),
     }
     there = [] if noise == "gaussian" else [f"noise='{noise}'"]

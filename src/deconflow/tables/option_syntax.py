@@ -79,14 +79,14 @@ def parse_replicates(
             current = name or current
             if not current:
                 raise ValueError(
-                    f"Expected replicates= as NAME=COLUMN,COLUMN, with NAME one of "
+                    f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
                     f"{', '.join(names)}; got {part!r}."
                 )
             found[current].append(column or part)
     for name, columns in found.items():
         if len(set(columns)) < 2 or len(set(columns)) < len(columns):
             raise ValueError(
-                f"Expected two or more different columns of replicates= for {name!r}; got "
+                f"Expected two or more different columns of replicate_columns= for {name!r}; got "
                 f"{', '.join(columns) or 'none'}."
             )
     return tuple(map(tuple, found.values()))
