@@ -91,7 +91,8 @@ class HowSaid:
         """Find the columns that it is about."""
         return find_how(
             source, names, noise=noise,
-            limits=self.limits or (), replicate_columns=self.replicates or (), id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
+            limits=self.limits or (), replicate_columns=self.replicates or (),
+            id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
             fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
             replicates=self.replicates_by,
         )  # fmt: skip
