@@ -3,7 +3,7 @@
 from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
 from deconflow.noise.coerce import as_noise
 from deconflow.noise.free_errors import FreeErrors, in_call
-from deconflow.noise.from_replicates import from_replicates
+from deconflow.noise.from_replicates import from_replicates, replicate_covariance
 from deconflow.noise.from_samples import FewDrawsWarning, from_samples
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
@@ -53,6 +53,7 @@ __all__ = [
     "multiplicative",
     "poisson",
     "psd_cholesky",
+    "replicate_covariance",
     "same_for_all",
     "split_normal",
     "student_t",

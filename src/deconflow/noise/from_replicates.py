@@ -28,7 +28,9 @@ NODES = 100
 """So many means have tables of their own."""
 
 
-def from_replicates(values: ArrayLike | Tensor, how: str = "pooled") -> tuple[Array, Noise]:
+def from_replicates(
+    values: ArrayLike | Tensor, how: str = "pooled", *, covariance: ArrayLike | None = None
+) -> tuple[Array, Noise]:
     r"""Make measurements and their noise from replicates: what scatters within a row is error.
 
     Parameters
@@ -48,6 +50,8 @@ def from_replicates(values: ArrayLike | Tensor, how: str = "pooled") -> tuple[Ar
           learned at the rows' means.
 
         Errors of different columns may go together if pooled, and are independent otherwise.
+    covariance
+        ``(D, D)``: :math:`S`, if other rows have told it; see :func:`replicate_covariance`.
 
     Returns
     -------
@@ -72,11 +76,23 @@ def from_replicates(values: ArrayLike | Tensor, how: str = "pooled") -> tuple[Ar
     w = _mean(x, count)
     residual = np.where(seen, x - w[:, None], 0.0)
     if how == "pooled":
-        return w, _pooled(residual, seen)
+        if covariance is None:
+            return w, _pooled(seen, _pooled_covariance(residual, seen))
+        return w, _pooled(seen, np.asarray(covariance, dtype=float))
     squares = np.square(residual).sum(1)
     if how == "rows":
         return w, _of_rows(squares, count)
     return w, _of_means(w, squares, count)
+
+
+def replicate_covariance(values: ArrayLike | Tensor) -> Array:
+    """Covariance ``(D, D)`` of the errors of one replicate, pooled over rows ``(N, R, D)``.
+
+    Rows that come later can be read by it: ``from_replicates(others, covariance=...)``.
+    """
+    x = _checked(values)
+    seen = ~np.isnan(x)
+    return _pooled_covariance(np.where(seen, x - _mean(x, seen.sum(1))[:, None], 0.0), seen)
 
 
 def _checked(values: Any) -> Array:
@@ -104,9 +120,8 @@ def _mean(x: Array, count: NDArray[np.int64]) -> Array:
     return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
-def _pooled(residual: Array, seen: NDArray[np.bool_]) -> Noise:
+def _pooled(seen: NDArray[np.bool_], covariance: Array) -> Noise:
     """Noise of means whose replicates all have one covariance."""
-    covariance = _pooled_covariance(residual, seen)
     together = np.einsum("nri,nrj->nij", seen.astype(float), seen.astype(float))
     count = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
     # Two means have in common what both were measured in: S_ab n_ab / (n_a n_b).
