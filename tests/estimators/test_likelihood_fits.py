@@ -161,6 +161,8 @@ def test_two_columns_with_missing_values():
     np.testing.assert_allclose(drawn.mean(0), v.mean(0), atol=0.2)
     assert abs(np.corrcoef(drawn.T)[0, 1] - np.corrcoef(v.T)[0, 1]) < 0.1
     assert np.isfinite(model.posterior(w[:5], noise=noise.poisson()).mean).all()
+    low, high = model.condition([[0.0], [9.0]], [0], noise=noise.poisson()).mean[:, 0]
+    assert high > low + 2
 
 
 def test_bounds_within_those_of_the_noise(counts):
@@ -179,6 +181,18 @@ def test_checks_compare_counts_with_simulated_counts(counts, model):
     assert found["factor"].reason == found["copies"].reason == "likelihood"
     p = model.p_values(counts, noise=noise.poisson())
     assert abs((p <= 0.1).mean() - 0.1) < 0.04  # counts repeat: at most so many
+
+
+def test_an_atom_beside_counts(counts):
+    w = np.where(np.random.default_rng(5).random((N, 1)) < 0.3, 0.0, counts)
+    model = XDGMM(2, atoms=[[0.0]], random_state=0).fit(w, noise=noise.poisson())
+    assert abs(model.atom_weights_[0] - 0.3) < 0.06
+
+
+def test_a_self_test_simulates_counts(counts, model):
+    found = model.self_test(counts[:300], noise=noise.poisson(), n_tables=2, random_state=0)
+    ranks = sum(np.array(refit.ranks[0]) for refit in found.refits)
+    assert stats.chisquare(ranks).pvalue > 1e-4  # posteriors hold the truth as often as they say
 
 
 def test_checks_see_a_wrong_model(counts, model):
