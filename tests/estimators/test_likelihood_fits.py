@@ -53,9 +53,12 @@ FITS = {
         800,
     ),
 }  # fmt: skip
+SLOW = ("deconvolver", "flow")
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FITS]
+)
 def test_a_rate_has_its_mean_and_spread(name, counts):
     estimator, rows = FITS[name]
     w = counts[:rows]
@@ -149,6 +152,11 @@ def test_any_likelihood_is_as_good_as_its_ready_made_twin():
     twin = XDGMM(1, random_state=0).fit(w / 2.0, noise=[0.25])
     np.testing.assert_allclose(mean_and_sd(model), mean_and_sd(twin), atol=2e-3)
     assert model.known_ == []
+    bounded = XDGMM(1, bounds=(4.0, None), random_state=0).fit(np.abs(w - 8) + 8, noise=reading)
+    v = np.linspace(4.0, 9.0, 20_001)
+    p = np.exp(bounded.score_samples(v[:, None]) + log_prob(8.5, v, 2.0))
+    mean = bounded.posterior([[8.5]], noise=reading).mean[0, 0]
+    assert abs(mean - (p * v).sum() / p.sum()) < 0.01  # what is folded is the likelihood
 
 
 def test_two_columns_with_missing_values():
@@ -215,6 +223,11 @@ REFUSED = {
 def test_refused(message, counts):
     with pytest.raises(ValueError, match=message):
         REFUSED[message].fit(counts[:100], noise=noise.poisson())
+
+
+def test_the_errors_of_counts_are_no_covariates(counts):
+    with pytest.raises(ValueError, match='added to the truth with given="noise"'):
+        XDGMM(1).fit(counts, noise=noise.poisson(), given="noise")
 
 
 def test_a_model_without_ends_is_not_asked_about_counts(counts):

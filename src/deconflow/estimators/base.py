@@ -129,7 +129,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         noise
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
-            ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
+            ``M`` values; or a likelihood, as ``deconflow.noise.poisson()``. Errors in a table find the columns of a table ``w`` by their names, as
             ``x_err``, and are converted to their units.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
@@ -575,12 +575,19 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     def _within_bounds(self, data: Observations, bounds: Bounds | None) -> Observations:
         """Tell noise whose law depends on them where the truth ends."""
         ends = data.noise.truth_ends
-        if ends is None:
+        if data.noise.additive or (bounds is None and ends is None):
             return data
-        if bounds is None or (bounds.lower < ends[0]).any() or (bounds.upper > ends[1]).any():
+        if bounds is not None and data.projection is not None:
+            raise ValueError(
+                "Expected no projection of values with a likelihood, where the truth has bounds; "
+                "got one. Leave out the bounds."
+            )
+        free = np.full(data.dim, np.inf)
+        low, high = (-free, free) if ends is None else ends
+        if bounds is None or (bounds.lower < low).any() or (bounds.upper > high).any():
             raise ValueError(
                 "Expected a model whose truth ends where that of what was measured does, at "
-                f"{ends[0]} and {ends[1]}; got one that goes on. Fit with such rows, or bounds=."
+                f"{low} and {high}; got one that goes on. Fit with such rows, or bounds=."
             )
         return replace(data, noise=data.noise.within(bounds.lower, bounds.upper))
 
