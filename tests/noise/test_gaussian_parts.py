@@ -274,7 +274,7 @@ def test_located_laws_are_shifted():
 def test_fits_are_shared_by_all_units_of_a_law(monkeypatch):
     law = noise.same_for_all(Gumbel(torch.zeros(1), torch.ones(1))).bind(5)
     first = law.as_mixture()
-    monkeypatch.setattr(law_fits, "_fit_tables", None)
+    monkeypatch.setattr(law_fits, "fit_tables", None)
     halved = law[1:3].divide(torch.tensor([2.0])).as_mixture()
     np.testing.assert_allclose(halved.take().covariances, first.take().covariances / 4)
 

@@ -167,13 +167,16 @@ def test_integers_and_columns_that_are_no_numbers(here):
         pa.table({
             "x": pa.array(np.arange(30) % 7, pa.int32()),
             "x_err": pa.array([1] * 30, pa.uint8()),
-            "pair": pa.array([[1.0, 2.0]] * 30),
+            "pair": pa.array([{"a": 1.0, "b": 2.0}] * 30),
+            "list": pa.array([[1.0, 2.0]] * 30),
         }),
         "odd.parquet",
     )  # fmt: skip
     assert fit("odd.parquet").exit_code == 0
     message = check_refusal(fit("odd.parquet", "pair", "--errors", "0.1"))
     assert "Expected numbers in column 'pair'" in message
+    message = check_refusal(fit("odd.parquet", "list", "--errors", "0.1"))
+    assert "Expected no --errors of posterior samples" in message
 
 
 def test_quantiles_that_are_said_twice_come_once(here):

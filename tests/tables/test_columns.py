@@ -62,7 +62,7 @@ REFUSED = {
     "negative": (["y"], {"errors": ["y=-1"]}, "at least 0 in errors="),
     "pair": (["y", "x"], {"errors": ["x=c"], "correlations": ["y=c"]}, "FIRST:SECOND=COLUMN"),
     "own corr": (["y"], {"correlations": ["y:y=c"]}, "Expected correlations="),
-    "law": (["y"], {"noise": "poisson"}, "Expected noise= as one of gaussian"),
+    "law": (["y"], {"noise": "cauchy"}, "Expected noise= as one of gaussian"),
     "asymmetric law": (["y"], {"errors": ["y=c:y_err"], "noise": "laplace"}, "split-normal"),
     "correlated law": (
         ["y", "x"],

@@ -49,6 +49,8 @@ def predictive_ranks(
 
 def _simulated(model: Any, w: Array, noise: Noise, count: int, rng: np.random.Generator) -> Array:
     """Draw ``(count, N, D)``; truth and noise have seeds of their own, to be independent."""
+    if noise.flags is not None:
+        raise ValueError("Expected noise without limits to simulate rows; got some. Use p_values.")
     of_truth, of_noise = rng.integers(2**31, size=2).tolist()
     if not noise.additive:
         truth = torch.from_numpy(model.sample(count * len(w), random_state=of_truth))

@@ -22,6 +22,7 @@ from torch.distributions import (
     LowRankMultivariateNormal,
     MixtureSameFamily,
     MultivariateNormal,
+    Normal,
 )
 
 from deconflow.noise import fourier
@@ -95,6 +96,8 @@ def independent_mixture(
         values, which = np.unique(shape, return_inverse=True)
         fits = [_unit_parts(known, float(value), parts) for value in values]
         shapes = _stacked(fits)
+    elif isinstance(law, MixtureSameFamily) and isinstance(law.component_distribution, Normal):
+        return _as_it_is(law)
     elif rows * dim > LARGEST_FITS:
         shapes, which, location, scale = _by_shared_shapes(of_rows, rows, parts)
     else:
@@ -102,6 +105,17 @@ def independent_mixture(
         location, scale = np.zeros((rows, dim)), np.ones((rows, dim))
     which = which.reshape(scale.shape)
     return IndependentMixture(shapes, which, location if location.any() else None, scale)
+
+
+def _as_it_is(law: MixtureSameFamily) -> IndependentMixture:
+    """Mixture of values that are mixtures of Gaussians already: every value has its own shape."""
+    weights, parts = as_array(law.mixture_distribution.probs), law.component_distribution
+    assert isinstance(parts, Normal)
+    shape, number = weights.shape[:2], weights.shape[-1]
+    shapes = (weights, as_array(parts.loc), np.square(as_array(parts.scale)))
+    which = np.arange(shape[0] * shape[1]).reshape(shape)
+    weights, means, variances = (np.reshape(each, (-1, number)) for each in shapes)
+    return IndependentMixture((weights, means, variances), which, None, np.ones(shape))
 
 
 def _stacked(fits: list[Table]) -> Table:
@@ -117,7 +131,7 @@ def _unit_parts(known: KnownLaw, shape: float, parts: int) -> Table:
     x, mass = known.table(shape)
     if known.symmetric:
         return _fit_scales(x, mass, parts)
-    weights, means, variances = _fit_tables(x[None], mass[None], parts)
+    weights, means, variances = fit_tables(x[None], mass[None], parts)
     return weights[0], means[0], variances[0]
 
 
@@ -130,7 +144,7 @@ def _by_value(law: Distribution, parts: int) -> Table:
     x = low + (high - low) * share
     p = law.log_prob(x).exp()
     mass = as_array(p / p.sum(0)).reshape(300, -1).T
-    return _fit_tables(as_array(x).reshape(300, -1).T, mass, parts)
+    return fit_tables(as_array(x).reshape(300, -1).T, mass, parts)
 
 
 def _by_shared_shapes(
@@ -153,7 +167,7 @@ def _by_shared_shapes(
         locations.append(location)
         scales.append(scale)
     mass = np.full_like(distinct, 1 / len(QUANTILES))
-    table = _fit_tables(distinct, mass, parts)
+    table = fit_tables(distinct, mass, parts)
     return table, np.concatenate(which), np.concatenate(locations), np.concatenate(scales)
 
 
@@ -182,7 +196,7 @@ def _fit_scales(x: Array, mass: Array, parts: int) -> Table:
     return weights, np.zeros(parts), variances
 
 
-def _fit_tables(x: Array, mass: Array, parts: int) -> Table:
+def fit_tables(x: Array, mass: Array, parts: int) -> Table:
     """EM for many one-dimensional densities, each a table of points and masses."""
     step = max(1, NUMBERS_AT_ONCE // (x.shape[1] * parts))
     pieces = [_fit_some(x[i : i + step], mass[i : i + step], parts) for i in range(0, len(x), step)]

@@ -10,6 +10,7 @@ import typer
 
 from deconflow.files import replacing
 from deconflow.model_files import SELF_TEST, add_text
+from deconflow.program.how import refuse_simulation
 from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.model_folder import load
@@ -44,15 +45,15 @@ def check(
             raise ValueError(f"Expected a file that ends in .json; got {output.name}.")
         saved = load(model)
         refuse_covariates(saved.estimator, "a self-test")
-        rows = measured_rows(saved, table)
-        if rows is None:
+        data = measured_rows(saved, table)
+        if data is None:
             raise ValueError("Expected the table that was fitted; got none at its place. Name it.")
         from deconflow.estimators import run_self_test
-        from deconflow.observations import Observations
 
-        data = Observations.from_arrays(rows.w, rows.noise)
+        refuse_simulation(saved.estimator, data.rows, "a self-test")
+        rows = saved.estimator._observe(data.w, data.rows.noise, None)
         found = run_self_test(
-            saved.estimator, data, n_tables, seed,
+            saved.estimator, rows, n_tables, seed,
             tell=None if quiet else note, seconds=saved.about.get("seconds"),
         )  # fmt: skip
         say(*map(as_options, found.in_words().splitlines()))

@@ -11,6 +11,17 @@ import typer
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.program.how import (
+    Exposure,
+    FitErrors,
+    HowSaid,
+    Id,
+    Limits,
+    LogPrior,
+    Replicates,
+    ReplicatesBy,
+    Trials,
+)
 from deconflow.program.known import Atoms, Background, Bounds, Given, Known
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator
@@ -28,7 +39,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
-from deconflow.tables import Measurements, as_argument, split_list
+from deconflow.tables import Measurements, split_list
 
 SHOWN_BIAS = 5e-5
 
@@ -47,6 +58,14 @@ def compare(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     groups: Groups = None,
+    limits: Limits = None,
+    replicates: Replicates = None,
+    id: Id = None,
+    log_prior: LogPrior = None,
+    trials: Trials = None,
+    exposure: Exposure = None,
+    fit_errors: FitErrors = None,
+    replicates_by: ReplicatesBy = None,
     given: Given = None,
     bounds: Bounds = None,
     atoms: Atoms = None,
@@ -63,8 +82,11 @@ def compare(
         known = Known(given, bounds, atoms, background)
         for name in names:
             known.check_method(name)
+        how = HowSaid(
+            limits, replicates, id, log_prior, trials, exposure, fit_errors, replicates_by
+        )
         found, rows = read_table(
-            table, columns, errors, cov, corr, noise, df, missing, groups, known
+            table, columns, errors, cov, corr, noise, df, missing, groups, known, how
         )
         parts = _split(rows, held_out, seed)
         estimates = {}
@@ -120,16 +142,12 @@ def _held_out(
     name: str, model: Any, rows: Measurements, train: NDArray[Any], test: NDArray[Any]
 ) -> Any:
     """Fit some rows, and estimate the log density of others."""
-    assert rows.noise is not None
-    noise = rows.noise.bind(len(rows.w))
-    given = [
-        as_argument(None if rows.given is None else rows.given.part(part)) for part in (train, test)
-    ]
+    fitted, held_out = rows.rows[train], rows.rows[test]
     start = time.perf_counter()
     groups = None if rows.groups is None else rows.groups[train]
-    model.fit(rows.w[train], noise=noise[train], groups=groups, given=given[0])
+    model.fit(fitted.w, groups=groups, **fitted.arguments)
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
-    return model.estimate_observations(rows.w[test], noise=noise[test], given=given[1])
+    return model.estimate_observations(held_out.w, **held_out.arguments)
 
 
 def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -139,7 +157,7 @@ def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], N
 
     order = np.random.default_rng(seed).permutation(len(rows.w))
     n_test = max(1, round(share * len(order)))
-    data = Observations.from_arrays(rows.w, rows.noise, groups=rows.groups)
+    data = Observations.from_arrays(rows.w, rows.rows.said, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
     held = np.arange(len(order)) < n_test
     if codes is not None:

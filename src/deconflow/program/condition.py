@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -22,10 +22,7 @@ from deconflow.program.streaming import (
     report_counts,
     units_of,
 )
-from deconflow.tables import GivenValues, RowReader, Source, as_argument, split_list
-
-if TYPE_CHECKING:
-    from deconflow.noise import Noise
+from deconflow.tables import RowReader, Rows, Source, split_list
 
 
 def condition(
@@ -104,17 +101,16 @@ class ConditionalDensity:
     estimator: Any
     known: list[int]
 
-    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
+    def __call__(self, rows: Rows) -> Array:
         """Compute it for rows, ``(n, 1)``; NaN where nothing is known."""
-        part = np.full_like(w, np.nan)
-        part[:, self.known] = w[:, self.known]
-        some = ~np.isnan(part).all(axis=1)
-        answer = np.full(len(w), np.nan)
+        known = rows.only(self.known)
+        some = ~np.isnan(known.w).all(axis=1)
+        answer = np.full(len(rows), np.nan)
         if some.any():
-            covariates = as_argument(None if given is None else given.part(some))
-            known = {"noise": noise[some], "given": covariates}
-            whole = self.estimator.score_observations(w[some], **known)
-            answer[some] = whole - self.estimator.score_observations(part[some], **known)
+            whole, part = rows[some], known[some]
+            answer[some] = self.estimator.score_observations(
+                whole.w, **whole.arguments
+            ) - self.estimator.score_observations(part.w, **part.arguments)
         return answer[:, None]
 
 

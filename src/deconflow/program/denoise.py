@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -14,7 +14,6 @@ from deconflow._types import Array
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.ranges import Range, parse_ranges
 from deconflow.program.streaming import (
     NewColumn,
     append_columns,
@@ -22,10 +21,8 @@ from deconflow.program.streaming import (
     report_counts,
     units_of,
 )
-from deconflow.tables import GivenValues, as_argument, split_list
-
-if TYPE_CHECKING:
-    from deconflow.noise import Noise
+from deconflow.ranges import Range, parse_ranges
+from deconflow.tables import Rows, split_list
 
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
@@ -191,22 +188,22 @@ class PosteriorColumns:
                 break
         return names
 
-    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
+    def __call__(self, rows: Rows) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
         seed = next(self._seeds)
-        answer = self._posterior(w, noise, as_argument(given), seed)
+        answer = self._posterior(rows, seed)
         quantiles = answer.quantile(self.shares) if self.shares else ()
         parts = [answer.mean, answer.sd, *quantiles]
         columns = [part if self.given else part[:, self._dims] for part in parts]
         return np.concatenate(columns + self._extra(answer, seed), axis=1)
 
-    def _posterior(self, w: Array, noise: Noise, covariates: Any, seed: int) -> Any:
+    def _posterior(self, rows: Rows, seed: int) -> Any:
         """Posterior of all dimensions; of the targets only if some dimensions are given."""
         draws = {"n_samples": self._n_samples, "random_state": seed}
         if self.given:
-            return self.estimator.condition(w, self.given, noise=noise, **draws)
+            return self.estimator.condition(rows.w, self.given, **rows.arguments, **draws)
         return self.estimator.posterior(
-            w, noise=noise, given=covariates, n_proposals=max(1000, self._n_samples), **draws
+            rows.w, **rows.arguments, n_proposals=max(1000, self._n_samples), **draws
         )
 
     def _extra(self, answer: Any, seed: int) -> list[Array]:

@@ -16,6 +16,17 @@ import typer
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
+from deconflow.program.how import (
+    Exposure,
+    FitErrors,
+    HowSaid,
+    Id,
+    Limits,
+    LogPrior,
+    Replicates,
+    ReplicatesBy,
+    Trials,
+)
 from deconflow.program.known import Atoms, Background, Bounds, Given, Known
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator, settings_of
@@ -35,6 +46,7 @@ from deconflow.program.options import (
     Table,
 )
 from deconflow.program.reading import read_table
+from deconflow.program.selected import EfficiencyFile, Select, Selected, SelectOf
 from deconflow.program.spinner import waiting
 from deconflow.tables import STANDARD, Columns, Measurements
 
@@ -66,6 +78,17 @@ def fit(
     df: DegreesOfFreedom = 3.0,
     missing: Missing = None,
     groups: Groups = None,
+    limits: Limits = None,
+    replicates: Replicates = None,
+    id: Id = None,
+    log_prior: LogPrior = None,
+    trials: Trials = None,
+    exposure: Exposure = None,
+    fit_errors: FitErrors = None,
+    replicates_by: ReplicatesBy = None,
+    select: Select = None,
+    select_of: SelectOf = "measured",
+    efficiency: EfficiencyFile = None,
     given: Given = None,
     bounds: Bounds = None,
     atoms: Atoms = None,
@@ -85,10 +108,16 @@ def fit(
         said = settings_of(method, settings, quick=quick)
         known = Known(given, bounds, atoms, background)
         known.check_method(method)
+        seen = Selected(select, select_of, efficiency)
+        seen.check()
+        how = HowSaid(
+            limits, replicates, id, log_prior, trials, exposure, fit_errors, replicates_by
+        )
         check_writable(output)
         found, rows = read_table(
-            table, columns, errors, cov, corr, noise, df, missing, groups, known
+            table, columns, errors, cov, corr, noise, df, missing, groups, known, how
         )
+        selection = seen.arguments(found.names, rows)
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(
                 method, len(rows.w), said, known.parameters(found.names),
@@ -97,8 +126,8 @@ def fit(
             model.name_columns(found.names)
             if method == "auto" and not (quiet or model.quick):
                 note(PATIENCE)
-            seconds = _fit(model, rows, f"fitting {method}", quiet)
-            certificate = _certificate(model, rows)
+            seconds = _fit(model, rows, selection, f"fitting {method}", quiet)
+            certificate = _certificate(model, rows, selection)
             about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
             save(model, output, found, about | {"certificate": certificate.as_dict()})
         words = as_options(certificate.in_words())
@@ -106,14 +135,16 @@ def fit(
         say(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _fit(model: Any, rows: Measurements, what: str, quiet: bool) -> float:
+def _fit(
+    model: Any, rows: Measurements, selection: dict[str, Any], what: str, quiet: bool
+) -> float:
     """Fit, with a sign of life, and return the seconds that it took."""
     start = time.perf_counter()
     from deconflow.estimators import UntrustedFitWarning
 
     with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        model.fit(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
+        model.fit(rows.w, groups=rows.groups, **rows.rows.arguments, **selection)
     return round(time.perf_counter() - start, 1)
 
 
@@ -125,12 +156,12 @@ def _has_bars(model: Any) -> bool:
     return "verbose" in given and not single
 
 
-def _certificate(model: Any, rows: Measurements) -> Certificate:
+def _certificate(model: Any, rows: Measurements, selection: dict[str, Any]) -> Certificate:
     """Return the certificate that the fit has made, or make one."""
     own = getattr(model, "certificate_", None)
     if own is not None:
         return own
-    return model.certify(rows.w, noise=rows.noise, groups=rows.groups, given=rows.covariates)
+    return model.certify(rows.w, groups=rows.groups, **rows.rows.arguments, **selection)
 
 
 def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
@@ -152,9 +183,7 @@ def _settings(model: Any) -> dict[str, str]:
 
 def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
-    assert rows.noise is not None
-    sd = np.broadcast_to(rows.noise.variance().sqrt().numpy(), rows.w.shape)
-    seen = ~np.isnan(rows.w)
+    sd, seen = rows.rows.errors, ~np.isnan(rows.w)
     return {
         "path": "standard input" if table == STANDARD else str(table.resolve()),
         "rows": len(rows),

@@ -31,8 +31,20 @@ OPTIONS = {
     "bounds": "--bounds",
     "atoms": "--atoms",
     "background": "--background",
+    "limits": "--limits",
+    "replicate_columns": "--replicates",
+    "replicates": "--replicates-by",
+    "id": "--id",
+    "log_prior": "--log-prior",
+    "trials": "--trials",
+    "exposure": "--exposure",
+    "fit_errors": "--fit-errors",
+    "selection": "--select",
+    "selection_of": "--select-of",
 }
 """Arguments in Python, and what the program calls them."""
+LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
+"""What Python says of errors that a fit is to learn."""
 
 
 def say(*lines: str, table: Path | None = None) -> None:
@@ -69,6 +81,8 @@ def as_options(message: str) -> str:
     'Name it: --errors x=COLUMN, or leave --noise out.'
     >>> as_options("Use XDGMM or FlowDeconvolver in more dimensions.")
     'Use --method xd or --method flow in more dimensions.'
+    >>> as_options('Expected rows for noise.gaussian(sd=..., scale="fit"); got none.')
+    'Expected rows for --fit-errors scale; got none.'
     """
     value = r"""\[?(?P<quote>['"])(?P<value>.*?)(?P=quote)\]?"""
     written = rf"\b(?P<name>{'|'.join(OPTIONS)})=(?:{value}|(?=[\s,.;]|$))"
@@ -76,7 +90,7 @@ def as_options(message: str) -> str:
     def option(found: re.Match[str]) -> str:
         return " ".join(filter(None, [OPTIONS[found["name"]], found["value"]]))
 
-    message = re.sub(written, option, message)
+    message = re.sub(LEARNED, r"--fit-errors \1", re.sub(written, option, message))
     for name, method in METHODS.items():
         message = re.sub(rf"\b{method.class_name}\b", f"--method {name}", message)
     return message

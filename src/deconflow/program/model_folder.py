@@ -25,7 +25,15 @@ from deconflow.model_files import (
 from deconflow.program.known import given_columns
 from deconflow.program.messages import as_options
 from deconflow.program.methods import method_of_class
-from deconflow.tables import STANDARD, Columns, RowReader, Source, find_columns
+from deconflow.tables import (
+    STANDARD,
+    Columns,
+    RowReader,
+    Source,
+    find_columns,
+    find_how,
+    gathered,
+)
 
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
@@ -153,8 +161,10 @@ class ModelFolder:
         Of ``only`` some columns, the others are missing, or left out where the estimator takes no
         missing values.
         """
-        columns = self.columns or find_columns(source.names, self.names)
-        given = given_columns(self.estimator)
+        columns = self.columns or find_columns(
+            source.names, self.names, how=find_how(source, self.names)
+        )
+        source, given = gathered(source, columns), given_columns(self.estimator)
         if only is not None and not self.takes_missing_values:
             return RowReader(columns.part(only), source, given=given)
         return RowReader(columns, source, only, given=given)

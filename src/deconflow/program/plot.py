@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,22 +12,19 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
+from deconflow.program.how import law_of, refuse_simulation
 from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import (
-    GivenValues,
-    as_argument,
+    Rows,
     need,
     open_table,
     read_rows,
     split_list,
     split_part,
 )
-
-if TYPE_CHECKING:
-    from deconflow.noise import Noise
 
 KINDS = ("corner", "marginals", "history", "diagnostics")
 SHOWN, DRAWS, CHECKED = 20_000, 20_000, 2000
@@ -62,17 +59,19 @@ def plot(
 class Measured:
     """The usable rows of a table; ``places`` are their numbers among its ``n_rows``."""
 
-    w: Array
-    noise: Noise
+    rows: Rows
     places: NDArray[np.int64]
     n_rows: int
-    given: GivenValues | None = None
+
+    @property
+    def w(self) -> Array:
+        """What was measured, NaN where it is missing."""
+        return self.rows.w
 
     def some(self, count: int, seed: int = 0) -> Measured:
         """Take some rows at random, in their order."""
-        rows = np.sort(np.random.default_rng(seed).permutation(len(self.w))[:count])
-        given = None if self.given is None else self.given.part(rows)
-        return Measured(self.w[rows], self.noise[rows], self.places[rows], self.n_rows, given)
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:count])
+        return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
     def named(self, rows: list[int]) -> NDArray[np.int64]:
         """Find rows by their numbers in the table."""
@@ -92,9 +91,7 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
         if not split_part(table)[0].is_file():
             return None
     rows = read_rows(saved.reader(open_table(table, typed=False)))
-    assert rows.noise is not None
-    noise, places = rows.noise.bind(len(rows.w)), np.flatnonzero(rows.usable)
-    return Measured(rows.w, noise, places, len(rows), rows.given)
+    return Measured(rows.rows, np.flatnonzero(rows.usable), len(rows))
 
 
 def draw(
@@ -146,16 +143,14 @@ def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> A
         return plots.corner_figure(
             data.some(SHOWN).w, samples, names=saved.labels, model=saved.estimator
         )
-    places = data.named(rows)
-    w, noise = data.w[places], data.noise[places]
-    given = as_argument(None if data.given is None else data.given.part(places))
+    shown = data.rows[data.named(rows)]
     posterior = saved.estimator.posterior(
-        w, noise=noise, given=given, n_samples=300, random_state=seed
+        shown.w, **shown.arguments, n_samples=300, random_state=seed
     )
     others = data.some(SHOWN).w
     return plots.corner_figure(
-        np.concatenate([w, others]), samples, names=saved.labels, posterior=posterior,
-        rows=range(len(rows)), errors=noise.variance().sqrt().expand(len(rows), -1).numpy(),
+        np.concatenate([shown.w, others]), samples, names=saved.labels, posterior=posterior,
+        rows=range(len(rows)), errors=shown.errors,
         model=saved.estimator,
     )  # fmt: skip
 
@@ -164,12 +159,14 @@ def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
     from deconflow import plots
 
     refuse_covariates(saved.estimator, "a picture of kind diagnostics")
+    refuse_simulation(saved.estimator, data.rows, "a picture of kind diagnostics")
     some = data.some(CHECKED)
-    few = some.some(300)
-    answer = saved.estimator.posterior(few.w, noise=few.noise, n_samples=10, random_state=seed)
+    few = some.some(300).rows
+    answer = saved.estimator.posterior(few.w, **few.arguments, n_samples=10, random_state=seed)
     sizes = answer.effective_sample_size
     grid = plots.diagnostics(
-        saved.estimator, some.w, some.noise, names=saved.labels, random_state=seed,
+        saved.estimator, some.w, law_of(saved.estimator, some.rows), names=saved.labels,
+        random_state=seed,
         effective_sample_size=None if np.isinf(sizes).all() else sizes,
     )  # fmt: skip
     return grid[0, 0].figure

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
 from deconflow.program.messages import note
 from deconflow.program.options import expand_columns, expand_errors
@@ -15,6 +17,7 @@ from deconflow.tables import (
     RowReader,
     find_columns,
     find_given,
+    gathered,
     open_table,
     read_rows,
     split_list,
@@ -35,25 +38,35 @@ def read_table(
     missing: list[str] | None = None,
     groups: str | None = None,
     known: Known | None = None,
+    how: HowSaid | None = None,
 ) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows; what is known of the truth is checked first."""
-    known = known or Known()
+    known, how = known or Known(), how or HowSaid()
     source = open_table(table, typed=False)
     names = expand_columns(columns, source.names)
     found = find_columns(
         source.names, names, errors=expand_errors(errors or (), names),
         covariances=cov or (), correlations=corr or (), noise=noise, df=df,
-        units=[source.unit(name) if name in source.names else None for name in names],
-        missing=_numbers(missing or []),
+        missing=_numbers(missing or []), how=how.find(source, names, noise),
     )  # fmt: skip
+    if how.id is not None and (groups or known.given) is not None:
+        raise ValueError("Expected no --groups or --given with --id; got one. Leave it out.")
+    source = gathered(source, found)
+    found = replace(found, units=tuple(source.unit(found.place(name)) for name in names))
     if groups in found.names:
         raise ValueError(f"Expected --groups as a column that is not measured; got {groups!r}.")
     known.parameters(found.names)
     given = None if known.given is None else find_given(known.given, source, found.names)
-    rows = read_rows(RowReader(found, source, groups=groups, given=given))
+    reader = RowReader(found, source, groups=groups, given=given)
+    rows = read_rows(reader)
     said = [] if rows.given is None else rows.given.describe()
     note(*_describe(found, rows), *said, *_groups(rows, groups))
-    return found, rows
+    return _to_keep(reader.columns), rows
+
+
+def _to_keep(columns: Columns) -> Columns:
+    """Return what is asked of tables that are read with the model: not what only the fit needs."""
+    return replace(columns, how=replace(columns.how, replicates_by=None))
 
 
 def _numbers(texts: list[str]) -> list[float]:
@@ -75,6 +88,19 @@ def _groups(rows: Measurements, column: str | None) -> list[str]:
     return [f"{len(sizes)} groups by {column}, {most}, that no split of the rows parts"]
 
 
+def _limits(columns: Columns, rows: Measurements) -> list[str]:
+    """Say how many values are limits, and in which columns."""
+    if rows.limits is None:
+        return []
+    lines = []
+    for name, flags in zip(columns.names, rows.limits.T, strict=True):
+        counts = {"upper": int((flags < 0).sum()), "lower": int((flags > 0).sum())}
+        said = " and ".join(f"{n} {word} limits" for word, n in counts.items() if n)
+        if said:
+            lines.append(f"  {said} of {name}")
+    return lines
+
+
 def _describe(columns: Columns, rows: Measurements) -> list[str]:
     lines = [f"{line} ({columns.law})" for line in columns.describe()]
     lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
@@ -82,6 +108,7 @@ def _describe(columns: Columns, rows: Measurements) -> list[str]:
     lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
     if rows.without_error:
         lines.append(f"  {rows.without_error} values have no error and are taken as missing")
+    lines += _limits(columns, rows)
     for name, values in zip(columns.names, rows.w.T, strict=True):
         for number in SUSPECTS:
             count = int((values == number).sum())

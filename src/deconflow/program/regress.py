@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from deconflow.program.how import law_of
 from deconflow.program.known import covariates_of
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -84,7 +85,7 @@ def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
 def _found(
     saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
 ) -> Any:
-    rows = {} if data is None else {"w": data.w, "noise": data.noise}
+    rows = {} if data is None else {"w": data.w, **data.rows.arguments}
     if covariates_of(saved.estimator):
         note("deconflow: note: a model with covariates is not refitted: no standard errors")
     elif data is None:
@@ -124,5 +125,5 @@ def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
     from deconflow import plots
 
     names = [saved.labels[d] for d in reversed(found.columns)]
-    rows = () if data is None else (data.w, data.noise)
+    rows = () if data is None else (data.w, law_of(saved.estimator, data.rows))
     return plots.regression(found, *rows, names=names).figure

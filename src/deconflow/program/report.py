@@ -10,6 +10,7 @@ import typer
 from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
+from deconflow.program.how import refuse_simulation
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -102,7 +103,7 @@ def _data(saved: ModelFolder) -> list[str]:
 def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
     found = []
-    if data is not None and data.given is None:
+    if data is not None and data.rows.given is None:
         title = "If the errors were 20 % smaller or larger"
         found.append(section(title, *_sensitivity(saved, data, seed)))
     if saved.self_test is not None:
@@ -112,7 +113,8 @@ def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) ->
 
 def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
     try:
-        found = saved.estimator.sensitivity(data.w, noise=data.noise, random_state=seed)
+        refuse_simulation(saved.estimator, data.rows, "what other errors would change")
+        found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
     except ValueError as error:  # a table of other rows, which the model cannot reach
         return [paragraph(f"Not computed: {error}")]
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -21,10 +21,7 @@ from deconflow.program.streaming import (
     refuse_useless,
     report_counts,
 )
-from deconflow.tables import GivenValues, RowReader, as_argument
-
-if TYPE_CHECKING:
-    from deconflow.noise import Noise
+from deconflow.tables import RowReader, Rows
 
 COLUMNS = (
     NewColumn("log_density", "log density of the measurement, log p(w)"),
@@ -74,11 +71,10 @@ class Mean:
         self.estimator = estimator
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
-    def __call__(self, w: Array, noise: Noise, given: GivenValues | None = None) -> Array:
+    def __call__(self, rows: Rows) -> Array:
         """Log density and p-value of each measurement, ``(n, 2)``."""
-        covariates = as_argument(given)
-        p = self.estimator.p_values(w, noise=noise, given=covariates)
-        scores = self.estimator.score_observations(w, noise=noise, given=covariates)
+        p = self.estimator.p_values(rows.w, **rows.arguments)
+        scores = self.estimator.score_observations(rows.w, **rows.arguments)
         new = self.count + len(scores)
         step = scores.mean() - self.mean
         self.squares += scores.var() * len(scores) + step**2 * self.count * len(scores) / new

@@ -17,9 +17,9 @@ from deconflow.program.messages import note
 from deconflow.program.model_folder import ModelFolder
 from deconflow.tables import (
     STANDARD,
-    GivenValues,
     Measurements,
     RowReader,
+    Rows,
     Source,
     described,
     format_of,
@@ -32,10 +32,8 @@ from deconflow.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deconflow.noise import Noise
-
-Compute = Callable[[Array, "Noise", GivenValues | None], Array]
-"""From ``(n, D)`` measurements, their noise and covariates to ``(n, C)`` new columns."""
+Compute = Callable[[Rows], Array]
+"""From ``n`` rows to ``(n, C)`` new columns."""
 
 STATUS = "deconflow_status"
 ROWS_AT_ONCE = 5000
@@ -88,7 +86,8 @@ def append_columns(
         for table, values, status in answers(reader, len(columns), compute, chunk, progress):
             arrays = [pa.array(column, from_pandas=True) for column in values.T]
             arrays.append(pa.array(map(harmless, status), pa.string()))
-            sink.write(pa.table([*table.columns, *arrays], schema=schema))
+            kept = table.select(reader.source.kept)
+            sink.write(pa.table([*kept.columns, *arrays], schema=schema))
             counts.update(status)
             watch(values)
         refuse_useless(counts, reader.source.name)
@@ -152,10 +151,8 @@ def _bisect_failures(
     failures: dict[int, str],
 ) -> None:
     """Compute some rows; where that fails, halve them until the row that fails is alone."""
-    assert rows.noise is not None
-    given = None if rows.given is None else rows.given.part(part)
     try:
-        answers[part] = compute(rows.w[part], rows.noise[part], given)
+        answers[part] = compute(rows.rows[part])
     except ValueError as error:
         if part.stop - part.start == 1:
             failures[part.start] = " ".join(str(error).split())
@@ -202,7 +199,7 @@ def _harmless(text: str) -> str:
 
 
 def _with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
-    schema = source.schema
+    schema = need("pyarrow").schema([source.schema.field(name) for name in source.kept])
     for field in fields:
         if field.name in schema.names:
             raise ValueError(

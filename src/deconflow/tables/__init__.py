@@ -12,6 +12,9 @@ from deconflow.tables.covariates import (
     as_argument,
     find_given,
 )
+from deconflow.tables.error_bars import independent_noise
+from deconflow.tables.gathered import gathered
+from deconflow.tables.how import COUNTS, How, find_how
 from deconflow.tables.io import (
     Sink,
     Source,
@@ -19,14 +22,15 @@ from deconflow.tables.io import (
     format_of,
     need,
     open_table,
+    row_name,
     split_part,
     writing,
 )
 from deconflow.tables.measurements import (
     Measurements,
     RowReader,
+    Rows,
     conversion,
-    independent_noise,
     read_rows,
 )
 from deconflow.tables.option_syntax import (
@@ -38,14 +42,17 @@ from deconflow.tables.option_syntax import (
 from deconflow.tables.packed import STANDARD
 
 __all__ = [
+    "COUNTS",
     "NOISE_KINDS",
     "STANDARD",
     "Columns",
     "Covariate",
     "GivenColumns",
     "GivenValues",
+    "How",
     "Measurements",
     "RowReader",
+    "Rows",
     "Sink",
     "Source",
     "as_argument",
@@ -55,7 +62,9 @@ __all__ = [
     "error_columns",
     "find_columns",
     "find_given",
+    "find_how",
     "format_of",
+    "gathered",
     "independent_noise",
     "need",
     "one_sign",
@@ -64,6 +73,7 @@ __all__ = [
     "parse_bounds",
     "parse_values",
     "read_rows",
+    "row_name",
     "split_list",
     "split_part",
     "writing",

@@ -26,6 +26,9 @@ TYPES = (pa.int64(), pa.float64(), pa.bool_())
 WORDS = "^(?i:true|false)$"
 LEADING_ZERO = "^[+-]?0[0-9]+$"
 """Such a cell is a name, not a number."""
+SIGNS = {"<": -1, ">": 1}
+"""What is written before a number that is a limit."""
+FLAGS = {"-1": -1, "<": -1, "0": 0, "1": 1, "+1": 1, ">": 1}
 ROWS_AT_ONCE = 100_000
 LONGEST_LINE = 2**20
 
@@ -156,6 +159,53 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
     else:
         raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+
+
+def split_limits(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:
+    """Take the sign off cells such as ``<1.5``: -1 for an upper limit, 1 for a lower one, or 0."""
+    kind, flags = column.type, np.zeros(len(column), dtype=np.int64)
+    if pa.types.is_dictionary(kind):
+        return split_limits(column.cast(kind.value_type))
+    if not _is_text(kind):
+        return column, flags
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    for sign, flag in SIGNS.items():
+        flags[pc.fill_null(pc.starts_with(text, sign), False).to_numpy()] = flag
+    return (pc.utf8_ltrim(text, "<> ") if flags.any() else column), flags
+
+
+def as_flags(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.int64]:
+    """Turn a column that says which values are limits into -1, 0 and 1."""
+    words = as_words(column, name)
+    flags = np.array([FLAGS.get(str(word).removesuffix(".0"), 2) if word else 0 for word in words])
+    bad = flags == 2
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"Expected -1 or < (upper limit), 1 or > (lower limit), 0 or nothing (measured) in "
+            f"column {name!r}; got {words[row]!r} in {row_name(first_row + row)}. If it says "
+            "something else, give limits=['none']"
+        )
+    return flags.astype(np.int64)
+
+
+def as_draws(column: pa.ChunkedArray, name: str) -> list[NDArray[np.float64]]:
+    """Turn a column of lists of numbers into arrays, empty where a list is missing."""
+    kind = column.type
+    if not (is_list(kind) and _is_number(kind.value_type)):
+        raise ValueError(
+            f"Expected lists of numbers in column {name!r}, as in the others; got {kind}. Choose "
+            "another column."
+        )
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    numbers = pc.fill_null(pc.list_flatten(column).cast(pa.float64(), safe=False), float("nan"))
+    return np.split(numbers.to_numpy(), np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether cells of a column are lists."""
+    kinds: tuple[Any, ...] = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in kinds)
 
 
 def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from deconflow.tables.conventions import correlation_column, error_columns, likely_errors
+from deconflow.tables.how import COUNTS, NOTHING_ELSE, How
 from deconflow.tables.option_syntax import Bar, Bars, Pairs, parse_errors, parse_pairs
 
 NO_CORRELATIONS = "none"
@@ -17,6 +18,9 @@ NOISE_KINDS = {
     "laplace": "the error is the standard deviation",
     "uniform": "the error is the half width, as from rounding",
     "split-normal": "asymmetric errors",
+    "lognormal": "errors that multiply: the error is that of the logarithm, as 0.1 for 10 %",
+    "poisson": "counts, without errors; the truth is a rate; see exposure=",
+    "binomial": "counts out of trials=, without errors; the truth is a probability",
 }
 """Laws of the noise by their names, and what an error means under each."""
 
@@ -41,6 +45,8 @@ class Columns:
         Unit of each measured column, None where the table does not say.
     missing : tuple of float
         Numbers that stand for a missing value.
+    how : How
+        How rows were measured, where that is more than a value with an error.
     """
 
     names: tuple[str, ...]
@@ -51,6 +57,7 @@ class Columns:
     df: float = 3.0
     units: tuple[str | None, ...] = ()
     missing: tuple[float, ...] = ()
+    how: How = NOTHING_ELSE
 
     def __post_init__(self) -> None:
         kind, asymmetric = self.noise, self.asymmetric
@@ -75,12 +82,17 @@ class Columns:
     @property
     def law(self) -> str:
         """Name of the law of the noise."""
+        if self.how.draws:
+            return "posterior samples"
         return "split-normal" if self.asymmetric else self.noise
 
     def scales(self, only: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
         """Columns whose unit follows from others, with these: errors with one, covariances two."""
         wanted = {*(self.names if only is None else only)}
         with_variance = {first for first, second, _ in self.covariances if first == second}
+        if self.how.replicates:
+            pairs = zip(self.names, self.how.replicates, strict=True)
+            return [(c, (name,)) for name, columns in pairs if name in wanted for c in columns]
         bars = [
             (bar, (name,))
             for name, both in zip(self.names, self.errors, strict=True)
@@ -95,7 +107,14 @@ class Columns:
         wanted = self.names if only is None else tuple(only)
         shared = [column for a, b, column in self.correlations if {a, b} <= {*wanted}]
         scales = [column for column, _ in self.scales(only)]
-        return list(dict.fromkeys([*wanted, *scales, *shared]))
+        values = [] if self.how.replicates else wanted
+        more = self.how.needed([self.names.index(name) for name in wanted])
+        return list(dict.fromkeys([*values, *scales, *shared, *more]))
+
+    def place(self, name: str) -> str:
+        """Name the column of a table that tells the unit of a measured one."""
+        repeated = self.how.replicates
+        return repeated[self.names.index(name)][0] if repeated else name
 
     def part(self, names: Sequence[str]) -> Self:
         """Return some of the measured columns, with what is known of their noise."""
@@ -107,11 +126,12 @@ class Columns:
             correlations=tuple(p for p in self.correlations if {*p[:2]} <= {*names}),
             covariances=tuple(p for p in self.covariances if {*p[:2]} <= {*names}),
             units=tuple(self.units[d] for d in keep) if self.units else (),
+            how=self.how.part(keep),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
-        return asdict(self)
+        return asdict(self) | {"how": self.how.as_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -126,6 +146,7 @@ class Columns:
                 df=float(values["df"]),
                 units=tuple(None if unit is None else str(unit) for unit in values["units"]),
                 missing=tuple(map(float, values.get("missing", ()))),
+                how=How.from_dict(values.get("how", {})),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"Expected a description of columns; got a part: {error}") from error
@@ -133,18 +154,42 @@ class Columns:
     def describe(self) -> list[str]:
         """Say in plain words what is measured, and how well; one line per column."""
         pairs = zip(self.names, self.error_words(), strict=True)
-        return [f"{name} with error {words}" for name, words in pairs]
+        return [f"{name} {self._joint}{words}" for name, words in pairs]
+
+    @property
+    def _joint(self) -> str:
+        return "" if self._other_words() else "with error "
+
+    def _other_words(self) -> list[str]:
+        """Say what there is in place of errors; nothing if there are errors."""
+        how, beside = self.how, self.how.beside
+        if how.replicates:
+            return [f"by replicates {', '.join(columns)}" for columns in how.replicates]
+        if how.draws:
+            prior = f", less {how.log_prior}" if how.log_prior else ""
+            where = f"of each {how.id}" if how.id else "in lists"
+            return [f"by draws {where}{prior}"] * len(self.names)
+        if self.noise in COUNTS:
+            word = "counted" + (f", {COUNTS[self.noise]} {beside}" if beside else "")
+            return [word] * len(self.names)
+        return []
 
     def error_words(self) -> list[str]:
         """Say in plain words where each column's errors are."""
-        found = []
+        found = self._other_words()
+        if found:
+            return found
         variances = {a: column for a, b, column in self.covariances if a == b}
         pairs = [pair for pair in self.correlations + self.covariances if pair[0] != pair[1]]
         for name, (lower, upper) in zip(self.names, self.errors, strict=True):
             bars = f"{lower}" if lower == upper else f"-{lower} +{upper}"
             bars = f"sqrt({variances[name]})" if name in variances else bars
             shared = [c for a, b, c in pairs if name in (a, b)]
-            found.append("; ".join([bars, ", ".join(shared)] if shared else [bars]))
+            flags = self.how.flags(self.names.index(name))
+            if self.how.fit_errors:
+                bars += f", {' and '.join(self.how.fit_errors)} to be learned"
+            parts = [bars, ", ".join(shared), f"limits in {flags}" if flags else ""]
+            found.append("; ".join(filter(None, parts)))
         return found
 
 
@@ -159,6 +204,7 @@ def find_columns(
     df: float = 3.0,
     units: Sequence[str | None] = (),
     missing: Sequence[float] = (),
+    how: How | None = None,
 ) -> Columns:
     """Find the columns of errors, by what is said or else by their names.
 
@@ -182,13 +228,17 @@ def find_columns(
         Unit of each name, if known.
     missing
         Numbers that stand for a missing value, such as -999.
+    how
+        How rows were measured, see :func:`deconflow.tables.find_how`; some kinds have no errors.
 
     Examples
     --------
     >>> find_columns(["x", "y", "x_err", "e_y", "x_y_corr"], ["x", "y"]).needed()
     ['x', 'y', 'x_err', 'e_y', 'x_y_corr']
     """
-    check_available(available, names)
+    how = how or How()
+    if not how.replicates:
+        check_available(available, names)
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"Expected one or more columns, each once; got {list(names)}.")
     bars: dict[str, Bars] = dict(parse_errors(errors, names, available))
@@ -199,6 +249,9 @@ def find_columns(
             available, names, shared
         )
     with_variance = {first for first, second, _ in shared if first == second}
+    if how.draws or how.replicates or noise in COUNTS:
+        _refuse_errors(errors, covariances, correlations)
+        bars, correlated = dict.fromkeys(names, (0.0, 0.0)), ()
     said = {bar for both in bars.values() for bar in both}
     others = [column for column in available if column not in said]
     for name in names:
@@ -207,10 +260,20 @@ def find_columns(
     found = Columns(
         tuple(names), tuple(bars[name] for name in names), correlated, shared,
         noise=noise, df=df, units=tuple(units or [None] * len(names)),
-        missing=tuple(missing),
+        missing=tuple(missing), how=how,
     )  # fmt: skip
     check_available(available, found.needed())
     return found
+
+
+def _refuse_errors(*said: Sequence[str]) -> None:
+    """Raise if errors were said of a kind of measurement that has none."""
+    for option, items in zip(("errors", "covariances", "correlations"), said, strict=True):
+        if items and list(items) != [NO_CORRELATIONS]:
+            raise ValueError(
+                f"Expected no {option}= of posterior samples, replicates or counts, which say how "
+                f"sure they are themselves; got {', '.join(items)!r}."
+            )
 
 
 def check_available(available: Sequence[str], names: Sequence[str], table: str = "") -> None:

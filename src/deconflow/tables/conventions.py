@@ -25,6 +25,7 @@ ALONE = ("se", "err", "error", "sd", "std", "unc", "sigma")
 OWN = {"beta": ("se",)}
 """Columns, in small letters, whose errors have names of their own: effects in genetics."""
 CORRELATION = "{}_{}_corr"
+LIMIT = "{}_limit"
 ERROR_WORD = re.compile(r"err|sigma|unc|(?<![a-z])(se|sd|std|e)(?![a-z])")
 MOST_SHOWN = 8
 
@@ -89,6 +90,18 @@ def correlation_column(available: Sequence[str], first: str, second: str) -> str
     """
     either = (CORRELATION.format(first, second), CORRELATION.format(second, first))
     return next((column for column in either if column in available), None)
+
+
+def limit_column(available: Sequence[str], name: str) -> str | None:
+    """Find what is named like the column that says which values of another are limits.
+
+    Examples
+    --------
+    >>> limit_column(["x", "x_err", "X_LIMIT"], "x")
+    'X_LIMIT'
+    """
+    either = (column for near in range(3) for column in _called(available, LIMIT, name, near))
+    return next(either, None)
 
 
 def one_sign(

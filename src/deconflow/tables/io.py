@@ -53,6 +53,11 @@ class Source(ABC):
         with clear_read_errors(self.name):
             yield from self._chunks(size, self.names if columns is None else list(columns))
 
+    @property
+    def kept(self) -> list[str]:
+        """Columns that go along where rows are written again with new columns."""
+        return self.names
+
     @abstractmethod
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Do so; whatever goes wrong may be raised as it is."""

@@ -59,6 +59,39 @@ def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pa
     return tuple(found)
 
 
+def parse_replicates(
+    items: Sequence[str], names: Sequence[str], available: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Read ``x=x1,x2,y=y1,y2``, or plain columns for a single name: those of each name.
+
+    Examples
+    --------
+    >>> parse_replicates(["x1,x2"], ["x"], ["x1", "x2"])
+    (('x1', 'x2'),)
+    >>> parse_replicates(["x=x1,x2", "y=y1,y2"], ["x", "y"], [])
+    (('x1', 'x2'), ('y1', 'y2'))
+    """
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for item in items:
+        current = names[0] if len(names) == 1 else ""
+        for part in split_list([item], available, names):
+            name, column = ("", "") if part in available else _split_at(part, names)
+            current = name or current
+            if not current:
+                raise ValueError(
+                    f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
+                    f"{', '.join(names)}; got {part!r}."
+                )
+            found[current].append(column or part)
+    for name, columns in found.items():
+        if len(set(columns)) < 2 or len(set(columns)) < len(columns):
+            raise ValueError(
+                f"Expected two or more different columns of replicate_columns= for {name!r}; got "
+                f"{', '.join(columns) or 'none'}."
+            )
+    return tuple(map(tuple, found.values()))
+
+
 def parse_bounds(
     items: Sequence[str], names: Sequence[str]
 ) -> dict[str, tuple[float | None, float | None]]:

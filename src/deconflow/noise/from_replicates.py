@@ -1,0 +1,235 @@
+r"""Noise from repeated measurements of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal
+
+from deconflow._types import Array
+from deconflow.checks import as_floats, check_choice, first_bad, place, refuse_extremes
+from deconflow.noise.base import Noise
+from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.law_fits import fit_tables
+from deconflow.noise.law_noise import from_law
+from deconflow.noise.ready_made import student_t
+from deconflow.noise.variance_function import fitted_variance
+
+WAYS = ("mean", "pooled", "rows")
+PARTS = 2
+"""Gaussians for what a mean says of the truth where errors change with it."""
+REACH, POINTS = 8.0, 161
+"""Its table goes so many standard errors to both sides of the mean, with so many points."""
+NODES = 100
+"""So many means have tables of their own."""
+
+
+def from_replicates(
+    values: ArrayLike | Tensor, how: str = "pooled", *, covariance: ArrayLike | None = None
+) -> tuple[Array, Noise]:
+    r"""Make measurements and their noise from replicates: what scatters within a row is error.
+
+    Parameters
+    ----------
+    values
+        ``(N, R, D)``: ``R`` measurements of each row's ``D`` values, with NaN for missing ones.
+    how
+        What is taken to be the same, and so is learned from how many replicates:
+
+        - ``"pooled"``: all rows have errors of the same covariance,
+          :math:`S = \sum_i \sum_r (x_{ir} - \bar x_i)(x_{ir} - \bar x_i)' / \sum_i (R_i - 1)`; the
+          mean of a row has :math:`S / R_i`;
+        - ``"rows"``: each row has a variance of its own, known from its own replicates only, so
+          that the noise of its mean has Student's law with :math:`R_i - 1` degrees of freedom
+          and scale :math:`s_i / \sqrt{R_i}`;
+        - ``"mean"``: the error variance of each column is a smooth function of its true value,
+          learned at the rows' means.
+
+        Errors of different columns may go together if pooled, and are independent otherwise.
+    covariance
+        ``(D, D)``: :math:`S`, if other rows have told it; see :func:`replicate_covariance`.
+
+    Returns
+    -------
+    w : array
+        ``(N, D)``: means of the replicates, NaN where a value has none.
+    noise : Noise
+        The law of the error of these means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=(1000, 1, 1))
+    >>> w, n = from_replicates(truth + 0.5 * rng.normal(size=(1000, 2, 1)))
+    >>> w.shape, round(float(n.variance()), 2)  # 0.5^2 / 2
+    ((1000, 1), 0.13)
+    """
+    check_choice("how", how, WAYS)
+    x = _checked(values)
+    seen = ~np.isnan(x)
+    count = seen.sum(1)
+    w = _mean(x, count)
+    residual = np.where(seen, x - w[:, None], 0.0)
+    if how == "pooled":
+        if covariance is None:
+            return w, _pooled(seen, _pooled_covariance(residual, seen))
+        return w, _pooled(seen, np.asarray(covariance, dtype=float))
+    squares = np.square(residual).sum(1)
+    if how == "rows":
+        return w, _of_rows(squares, count)
+    return w, _of_means(w, squares, count)
+
+
+def replicate_covariance(values: ArrayLike | Tensor) -> Array:
+    """Covariance ``(D, D)`` of the errors of one replicate, pooled over rows ``(N, R, D)``.
+
+    Rows that come later can be read by it: ``from_replicates(others, covariance=...)``.
+    """
+    x = _checked(values)
+    seen = ~np.isnan(x)
+    return _pooled_covariance(np.where(seen, x - _mean(x, seen.sum(1))[:, None], 0.0), seen)
+
+
+def _checked(values: Any) -> Array:
+    x = as_floats(values, "values")
+    if x.ndim != 3 or 0 in x.shape:
+        hint = " For one column pass values[:, :, None]." if x.ndim == 2 else ""
+        raise ValueError(
+            f"Expected values of shape (N, R, D), R replicates of each row; got {x.shape}.{hint}"
+        )
+    bad = first_bad(np.isinf(x))
+    if bad is not None:
+        raise ValueError(
+            f"Expected finite values, or NaN for missing ones; got {x[bad]} in row {bad[0]}, "
+            f"replicate {bad[1]}."
+        )
+    refuse_extremes("values", x)
+    empty = first_bad(np.asarray(np.isnan(x).all((1, 2))))
+    if empty is not None:
+        raise ValueError(f"Expected a replicate or more in every row; got none in {place(empty)}.")
+    return x
+
+
+def _mean(x: Array, count: NDArray[np.int64]) -> Array:
+    total = np.nansum(x, 1)
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+
+
+def _pooled(seen: NDArray[np.bool_], covariance: Array) -> Noise:
+    """Noise of means whose replicates all have one covariance."""
+    together = np.einsum("nri,nrj->nij", seen.astype(float), seen.astype(float))
+    count = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
+    # Two means have in common what both were measured in: S_ab n_ab / (n_a n_b).
+    share = together / (count[:, :, None] * count[:, None])
+    missing = np.diagonal(together, axis1=1, axis2=2) == 0
+    if (share == share[0]).all() and not missing.any():
+        return _gaussian(covariance * share[0])
+    idle = missing[:, :, None] * np.eye(len(covariance)) * covariance
+    return _gaussian(covariance * share + idle)
+
+
+def _pooled_covariance(residual: Array, seen: NDArray[np.bool_]) -> Array:
+    """Covariance of one replicate's errors, from those replicates in which nothing is missing."""
+    whole = np.asarray(seen.all(-1))
+    degrees = np.maximum(whole.sum(1) - 1, 0).sum()
+    dim = residual.shape[-1]
+    if degrees < dim:
+        raise ValueError(
+            f"Expected at least {dim} replicates beyond the first of their rows, for the errors of "
+            f"{dim} column{'s' if dim > 1 else ''}; got {degrees}. Give the errors by "
+            "noise.gaussian(sd=...)."
+        )
+    rest = residual[whole.sum(1) > 1]
+    there = whole[whole.sum(1) > 1][..., None]
+    centre = (rest * there).sum(1, keepdims=True) / there.sum(1, keepdims=True)
+    rest = np.where(there, rest - centre, 0.0)
+    covariance = np.einsum("nri,nrj->ij", rest, rest) / degrees
+    constant = first_bad(np.diagonal(covariance) == 0)
+    if constant is not None:
+        raise ValueError(
+            f"Expected replicates that differ; got equal ones in every row of column {constant[0]}."
+        )
+    return covariance
+
+
+def _gaussian(covariance: Array) -> Noise:
+    if covariance.shape[-1] == 1:
+        return gaussian(sd=np.sqrt(covariance[..., 0]))
+    return gaussian(covariance=covariance)
+
+
+def _of_rows(squares: Array, count: NDArray[np.int64]) -> Noise:
+    """Student's law for each row; every value needs replicates of its own that differ."""
+    few = first_bad(count < 2)
+    if few is not None:
+        raise ValueError(
+            f'Expected two replicates or more in every row for how="rows"; got {count[few]} at '
+            f'{place(few)}. Use how="pooled" or how="mean".'
+        )
+    same = first_bad(squares == 0)
+    if same is not None:
+        raise ValueError(
+            f'Expected replicates that differ in every row for how="rows"; got equal ones at '
+            f'{place(same)}. Use how="pooled" or how="mean".'
+        )
+    degrees = count - 1
+    return student_t(scale=np.sqrt(squares / degrees / count), df=degrees.astype(float))
+
+
+def _of_means(w: Array, squares: Array, count: NDArray[np.int64]) -> Noise:
+    """Noise whose variance is a smooth function of the truth, column by column."""
+    parts = [np.ones((*w.shape, PARTS)) / PARTS, np.zeros((*w.shape, PARTS))]
+    parts.append(np.ones((*w.shape, PARTS)))
+    for d in range(w.shape[1]):
+        there = count[:, d] > 0
+        x, n = w[there, d], count[there, d]
+        variance = fitted_variance(x, squares[there, d], n - 1, d)
+        for values, found in zip(parts, _likelihoods(x, n, variance), strict=True):
+            values[there, d] = found
+    weights, means, variances = parts
+    return from_law(_independent_mixture, weights=weights, means=means, sd=np.sqrt(variances))
+
+
+def _likelihoods(
+    mean: Array, count: NDArray[np.int64], variance: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
+    """Write what each mean says of the truth as Gaussians of ``mean - v``, ``(N, PARTS)`` each.
+
+    They change smoothly with the mean: made at some means, and interpolated.
+    """
+    sd = np.sqrt(variance(mean) / count)[:, None]
+    found = np.empty((3, len(mean), PARTS))
+    for number in np.unique(count):
+        rows = count == number
+        at = np.linspace(mean[rows].min(), mean[rows].max(), NODES)
+        made = _unit_likelihoods(at, variance, int(number))
+        for values, table in zip(found, made, strict=True):
+            values[rows] = np.stack([np.interp(mean[rows], at, part) for part in table.T], -1)
+    weights, means, variances = found
+    return weights, means * sd, variances * sd**2
+
+
+def _unit_likelihoods(
+    mean: Array, variance: Callable[[Array], Array], count: int
+) -> tuple[Array, Array, Array]:
+    r"""Gaussians for some means, in units of the error there.
+
+    :math:`N(\bar x; v, \sigma^2(v) / R)` is a Gaussian in the mean, but not in the truth ``v``:
+    where errors grow, larger truths are nearer to the mean in units of their error.
+    """
+    sd = np.sqrt(variance(mean) / count)[:, None]
+    z = np.broadcast_to(np.linspace(-REACH, REACH, POINTS), (len(mean), POINTS))
+    errors = variance(mean[:, None] - sd * z) / count / sd**2
+    log_p = -0.5 * (np.square(z) / errors + np.log(errors))
+    mass = np.exp(log_p - log_p.max(1, keepdims=True))
+    return fit_tables(z, mass / mass.sum(1, keepdims=True), PARTS)
+
+
+def _independent_mixture(weights: Tensor, means: Tensor, sd: Tensor) -> Distribution:
+    parts = Normal(means, sd, validate_args=False)
+    return MixtureSameFamily(Categorical(probs=weights), parts, validate_args=False)

@@ -1,0 +1,118 @@
+"""How rows were measured: the options of ``fit`` that say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from deconflow.tables import How, Rows, Source, find_how
+
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limits",
+        metavar="NAME=COLUMN",
+        help="Which values are limits: -1 or < for upper ones, 1 or > for lower ones. Without it "
+        "x_limit; none if that says something else. In a table of text, <1.5 is a limit, too.",
+    ),
+]
+Replicates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replicates",
+        metavar="NAME=COLUMNS",
+        help="Repeated measurements, whose scatter is the error: -c x --replicates x1,x2; of "
+        "several columns x=x1,x2 and y=y1,y2. Errors are taken to be the same in all rows.",
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Rows are posterior samples: those with the same word or number here are draws of "
+        "one object. In a table whose cells are lists of draws, it is not needed.",
+    ),
+]
+LogPrior = Annotated[
+    str | None,
+    typer.Option(
+        "--log-prior",
+        metavar="COLUMN",
+        help="Log prior of each posterior sample; without it, it is flat.",
+    ),
+]
+Trials = Annotated[
+    str | None,
+    typer.Option("--trials", metavar="COLUMN", help="Trials of binomial counts."),
+]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        "--exposure", metavar="COLUMN", help="How long or how much poisson counts were counted."
+    ),
+]
+FitErrors = Annotated[
+    str | None,
+    typer.Option(
+        "--fit-errors",
+        metavar="PARTS",
+        help="What to learn of errors that are not quite known: scale (a factor), correlation (of "
+        "columns), jitter (an error beside them, with --replicates-by), or several: scale,jitter.",
+    ),
+]
+ReplicatesBy = Annotated[
+    str | None,
+    typer.Option(
+        "--replicates-by",
+        metavar="COLUMN",
+        help="With --fit-errors: rows with the same word or number here measure the same truth.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class HowSaid:
+    """What was said of how rows were measured, as it was written."""
+
+    limits: Sequence[str] | None = None
+    replicates: Sequence[str] | None = None
+    id: str | None = None
+    log_prior: str | None = None
+    trials: str | None = None
+    exposure: str | None = None
+    fit_errors: str | None = None
+    replicates_by: str | None = None
+
+    def find(self, source: Source, names: Sequence[str], noise: str) -> How:
+        """Find the columns that it is about."""
+        return find_how(
+            source, names, noise=noise,
+            limits=self.limits or (), replicate_columns=self.replicates or (),
+            id=self.id, log_prior=self.log_prior, trials=self.trials, exposure=self.exposure,
+            fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
+            replicates=self.replicates_by,
+        )  # fmt: skip
+
+
+def refuse_simulation(estimator: Any, rows: Rows, what: str) -> None:
+    """Raise where rows would be simulated that cannot be: with limits, or with some not seen."""
+    if estimator._selected is not None:
+        raise ValueError(
+            f"Expected a model of rows that were all seen for {what}, which simulates whole "
+            "tables; got one with a selection."
+        )
+    if rows.limits is not None:
+        raise ValueError(
+            f"Expected rows without limits for {what}, because it is not known how limits come "
+            "about; got some. Leave those rows out."
+        )
+
+
+def law_of(estimator: Any, rows: Rows) -> Any:
+    """Return the law of the rows' noise, with what a fit has learned of it."""
+    learned = estimator.errors_
+    return rows.noise if learned is None else learned.law(rows.said)

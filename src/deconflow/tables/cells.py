@@ -1,0 +1,101 @@
+"""One chunk of a table while it is read: its cells as numbers, and why rows cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.tables.io import row_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Mask = NDArray[np.bool_]
+Flags = NDArray[np.int64]
+"""-1 for an upper limit, 1 for a lower one, 0 for what was measured."""
+
+
+class Cells:
+    """The cells of a chunk that begins at ``first_row``; ``missing`` are numbers that are none."""
+
+    def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
+        self.table, self.first_row, self.missing = chunk, first_row, missing
+        self.reasons: NDArray[Any] = np.full(chunk.num_rows, "", dtype=object)
+        """Why each row cannot be used; empty for those that can."""
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    @property
+    def usable(self) -> Mask:
+        """Rows that nothing speaks against, so far."""
+        return np.asarray(self.reasons == "", dtype=bool)
+
+    def mark(self, bad: Mask, reason: str) -> None:
+        """Say why rows cannot be used; the first reason stays."""
+        self.reasons[bad & (self.reasons == "")] = reason
+
+    def first(self, values: NDArray[Any], bad: Mask) -> str:
+        """Name the first value that is wrong, with its row."""
+        row = int(bad.argmax())
+        return f"{values[row]:g} in {self.row(row)}"
+
+    def row(self, row: int) -> str:
+        """Name a row of the chunk by its place in the table."""
+        return row_name(self.first_row + row)
+
+    def numbers(self, name: str) -> Array:
+        """Read a column, NaN where a number is missing."""
+        from deconflow.tables.arrow_io import as_numbers
+
+        return self._without_missing(as_numbers(self.table[name], name, self.first_row))
+
+    def numbers_and_limits(self, name: str, flags: str | None) -> tuple[Array, Flags]:
+        """Read a column in which ``<1.5`` is a limit, as is what a column of flags says."""
+        from deconflow.tables.arrow_io import as_flags, as_numbers, split_limits
+
+        cells, marks = split_limits(self.table[name])
+        values = self._without_missing(as_numbers(cells, name, self.first_row))
+        if flags is not None:
+            told = as_flags(self.table[flags], flags, self.first_row)
+            wrong = (told * marks) == -1
+            if wrong.any():
+                raise ValueError(
+                    f"Expected one limit of {name!r}; got an upper and a lower one, in it and in "
+                    f"{flags!r}, in {self.row(int(wrong.argmax()))}. Correct one of them."
+                )
+            marks = np.where(marks == 0, told, marks)
+        return values, np.where(np.isnan(values), 0, marks)
+
+    def labels(self, name: str) -> NDArray[Any]:
+        """Read which rows belong together; a row that does not say so cannot be used."""
+        from deconflow.tables.arrow_io import as_labels
+
+        labels = as_labels(self.table[name], name, self.first_row)
+        self.mark(np.array([label is None for label in labels]), f"no group in {name}")
+        return labels
+
+    def words(self, name: str) -> NDArray[Any]:
+        """Read text, None where it is missing."""
+        from deconflow.tables.arrow_io import as_words
+
+        words = as_words(self.table[name], name)
+        words[[self._stands_for_missing(word) for word in words]] = None
+        return words
+
+    def _without_missing(self, values: Array) -> Array:
+        for number in self.missing:  # a column in single precision has it rounded
+            values[(values == number) | (values == np.float32(number))] = np.nan
+        return values
+
+    def _stands_for_missing(self, word: str | None) -> bool:
+        if word is None or not self.missing:
+            return word is None
+        try:
+            return float(word) in self.missing
+        except ValueError:
+            return False

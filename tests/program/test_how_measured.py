@@ -1,0 +1,409 @@
+"""How rows were measured, by options: each kind gives the model that Python gives."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from program.running import ONE_FIT, run, succeed
+
+import deconflow
+from deconflow import XDGMM, noise
+from deconflow.tables import open_table
+
+ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
+SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
+"""What the program makes of these."""
+N = 60
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path, **columns):
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read(path):
+    return pa.concat_tables(open_table(path).chunks(10_000))
+
+
+def numbers(path, name):
+    return read(path)[name].to_numpy().astype(float)
+
+
+def made(*names, rows=None, **known):
+    """Fit the same by hand."""
+    return XDGMM(**SETTINGS).name_columns(list(names)).fit(rows, **known)
+
+
+def assert_round_trip(table, model, w, name="x", chunk=("--chunk", 50), **arguments):
+    """What the program answers of its model is what Python answers of its own."""
+    saved = deconflow.load("m")
+    at = np.linspace(w.min(), w.max(), 7)[:, None] if w.shape[1] == 1 else w[:7]
+    np.testing.assert_allclose(saved.score_samples(at), model.score_samples(at), rtol=1e-6)
+    succeed("denoise", "m", table, "-o", "out.parquet", "-q", *chunk, "--seed", 0)
+    answer = model.posterior(w, **arguments)
+    tolerance = (
+        {"rtol": 1e-6}
+        if "effective_sample_size" not in read("out.parquet").column_names
+        else {"atol": 0.5 * answer.sd.mean()}
+    )
+    np.testing.assert_allclose(
+        numbers("out.parquet", f"{name}_mean"), answer.mean[:, 0], **tolerance
+    )
+    succeed("score", "m", table, "-o", "scored.parquet", "-q")
+    np.testing.assert_allclose(
+        numbers("scored.parquet", "log_density"), model.score_observations(w, **arguments),
+        atol=0.02,
+    )  # fmt: skip
+
+
+def as_read(values, reading):
+    """Read values, with the law of their likelihood; each that differs takes time to make."""
+    w, law = reading.read(torch.from_numpy(np.asarray(values, dtype=float)[:, None]))
+    return w.numpy(), law
+
+
+def counted():
+    rng = np.random.default_rng(0)
+    time = rng.choice([1.5, 4.0], N)
+    return rng.poisson(rng.gamma(9.0, 1 / 3, N) * time), time
+
+
+def test_counts_and_their_exposure(here):
+    counts, time = counted()
+    write(here / "t.csv", n=counts, time=time)
+    said = succeed(
+        "fit", "t.csv", "-c", "n", "--noise", "poisson", "--exposure", "time", "-o", "m", *ONE
+    )
+    assert "n counted, exposure time (poisson)" in said
+    w, law = as_read(counts, noise.poisson(time[:, None]))
+    assert_round_trip("t.csv", made("n", rows=w, noise=law), w, "n", chunk=(), noise=law)
+    assert "column     n counted, exposure time" in succeed("info", "m")
+    out = numbers("out.parquet", "n_mean")
+    assert (out > 0).all()
+    assert np.abs(out - counts / time).max() < np.abs(out - counts).max()  # a rate, not a count
+
+
+def test_counts_out_of_trials(here):
+    rng = np.random.default_rng(1)
+    trials = rng.choice([6, 12], N)
+    counts = rng.binomial(trials, rng.beta(4, 8, N))
+    write(here / "t.csv", x=counts, n=trials)
+    succeed("fit", "t.csv", "-c", "x", "--noise", "binomial", "--trials", "n", "-o", "m", *ONE)
+    w, law = as_read(counts, noise.binomial(trials[:, None]))
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
+    out = numbers("out.parquet", "x_mean")
+    assert ((out > 0) & (out < 1)).all()
+
+
+def with_limits():
+    """Values of which those below their limit were not detected."""
+    rng = np.random.default_rng(2)
+    sd = rng.uniform(0.2, 0.6, (N, 1)).round(4)
+    w = (rng.normal(size=(N, 1)) + sd * rng.normal(size=(N, 1))).round(4)
+    flags = np.where(w < -0.3, -1, 0)
+    return np.where(flags, -0.3, w), sd, flags
+
+
+@pytest.mark.parametrize("written", ["column", "cells"])
+def test_limits(here, written):
+    w, sd, flags = with_limits()
+    if written == "column":
+        write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+        where = "x with error x_err; limits in x_limit (gaussian)"
+    else:
+        cells = [f"{'<' if flag else ''}{x}" for x, flag in zip(w[:, 0], flags[:, 0], strict=True)]
+        write(here / "t.csv", x=cells, x_err=sd[:, 0])
+        where = "x with error x_err (gaussian)"
+    said = succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
+    assert where in said
+    assert f"  {(flags < 0).sum()} upper limits of x" in said
+    known = {"noise": sd, "limits": flags}
+    assert_round_trip("t.csv", made("x", rows=w, **known), w, **known)
+    dropped = made("x", rows=w, noise=sd)  # the negative twin: they matter
+    assert abs(dropped.sample(5000).mean() - deconflow.load("m").sample(5000).mean()) > 0.1
+
+
+def test_limits_that_a_model_cannot_be_checked_by(here):
+    w, sd, flags = with_limits()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+    succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
+    result = run("check", "m", "-n", 1)
+    assert result.exit_code == 2
+    assert "Expected rows without limits for a self-test" in result.output
+    succeed("report", "m", "-o", "r.html")
+    assert "limits in x_limit" in (here / "r.html").read_text()
+
+
+def test_columns_given_others_that_are_limits(here):
+    w, sd, flags = with_limits()
+    both = np.column_stack([w[:, 0], w[::-1, 0] + w[:, 0]])
+    errors = {"x_err": sd[:, 0], "y_err": sd[::-1, 0]}
+    write(here / "t.csv", x=both[:, 0], y=both[:, 1], **errors, x_limit=flags[:, 0])
+    succeed("fit", "t.csv", "-c", "x,y", "-o", "m", *ONE)
+    flags = np.column_stack([flags[:, 0], np.zeros_like(flags[:, 0])])
+    model, noises = deconflow.load("m"), np.column_stack(list(errors.values()))
+    whole = model.score_observations(both, noise=noises, limits=flags)
+    for known in (0, 1):
+        name = "xy"[known]
+        succeed("condition", "m", "t.csv", "--given", name, "--density", "-o", "c.csv", "-q")
+        w = np.where(np.arange(2) == known, both, np.nan)
+        part = model.score_observations(w, noise=noises, limits=np.where(np.isnan(w), 0, flags))
+        found = numbers("c.csv", "conditional_log_density")
+        np.testing.assert_allclose(found, whole - part, rtol=1e-6, atol=1e-9)
+    succeed("condition", "m", "t.csv", "--given", "x", "-o", "p.csv", "-q")
+    w, limits = np.where([True, False], both, np.nan), np.where([True, False], flags, 0)
+    predicted = model.posterior(w, noise=noises, limits=limits).mean[:, 1]
+    np.testing.assert_allclose(numbers("p.csv", "y_mean"), predicted, rtol=1e-6)
+
+
+def test_errors_that_are_not_quite_known(here):
+    rng = np.random.default_rng(3)
+    n = 300
+    sd = np.where(np.arange(n) % 2, 0.05, 1.0)[:, None]
+    w = (rng.normal(size=(n, 1)) + 2 * sd * rng.normal(size=(n, 1))).round(5)
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--fit-errors", "scale", "-o", "m", *ONE)
+    assert "x with error x_err, scale to be learned (gaussian)" in said
+    law = noise.gaussian(sd=sd, scale="fit")
+    model = made("x", rows=w, noise=law)
+    assert_round_trip("t.csv", model, w, noise=law)
+    assert deconflow.load("m").errors_.scale == pytest.approx(model.errors_.scale)
+    assert 1.5 < model.errors_.scale[0] < 2.5
+    assert re.search(r"known .*multiples of what was said: x ", succeed("info", "m"))
+
+
+def test_errors_learned_from_rows_of_the_same_truth(here):
+    """What tells them is asked of the fit alone."""
+    rng = np.random.default_rng(9)
+    star = np.repeat(np.arange(60), 2)
+    w = (rng.normal(size=60)[star] + 0.5 * rng.normal(size=120)).round(5)[:, None]
+    write(here / "t.csv", star=star, x=w[:, 0], x_err=[0.3] * 120)
+    options = ("--fit-errors", "jitter", "--replicates-by", "star")
+    succeed("fit", "t.csv", "-c", "x", *options, "-o", "m", *ONE)
+    law = noise.gaussian(sd=np.full((120, 1), 0.3), jitter="fit", replicates=star)
+    model = made("x", rows=w, noise=law)
+    assert deconflow.load("m").errors_.jitter == pytest.approx(model.errors_.jitter)
+    assert model.errors_.jitter[0] == pytest.approx(0.4, abs=0.1)
+    write(here / "t.csv", x=w[:, 0], x_err=[0.3] * 120)
+    assert_round_trip("t.csv", model, w, noise=law)
+
+
+def test_replicates(here):
+    """New rows are read with the errors that the fitted ones had, also one alone."""
+    rng = np.random.default_rng(4)
+    truth, errors = rng.normal(size=(N, 1, 2)), rng.normal(size=(N, 2, 2)) * [0.5, 0.2]
+    errors[..., 1] += 0.3 * errors[..., 0]
+    values = (truth + errors).round(5)
+    names = {"a": values[:, 0, 0], "b": values[:, 1, 0], "c": values[:, 0, 1], "d": values[:, 1, 1]}
+    write(here / "t.csv", **names)
+    said = succeed(
+        "fit",
+        "t.csv",
+        "-c",
+        "x,y",
+        "--replicates",
+        "x=a,b",
+        "--replicates",
+        "y=c,d",
+        "-o",
+        "m",
+        *ONE,
+    )
+    assert "x by replicates a, b (gaussian)" in said
+    w, law = noise.from_replicates(values)
+    model = made("x", "y", rows=w, noise=law)
+    assert_round_trip("t.csv", model, w, noise=law)
+    names = {name: [*column[:1], ""] for name, column in names.items()}
+    write(here / "one.csv", **names)
+    assert "1 rows; 1 marked 'no measured value'" in succeed(
+        "denoise", "m", "one.csv", "-o", "one.parquet", "-q"
+    )
+    np.testing.assert_allclose(
+        numbers("one.parquet", "y_sd")[0], model.posterior(w, noise=law).sd[0, 1], rtol=1e-6
+    )
+
+
+def test_one_column_of_replicates_of_different_numbers(here):
+    rng = np.random.default_rng(5)
+    values = (rng.normal(size=(N, 1)) + 0.5 * rng.normal(size=(N, 3))).round(5)
+    values[::3, 2] = np.nan
+    write(here / "t.csv", **{f"x{r}": values[:, r] for r in range(3)})
+    succeed("fit", "t.csv", "-c", "x", "--replicates", "x0,x1,x2", "-o", "m", *ONE)
+    w, law = noise.from_replicates(values[:, :, None])
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
+
+
+def test_errors_that_multiply(here):
+    rng = np.random.default_rng(6)
+    sd = rng.uniform(0.1, 0.3, (20, 1)).round(4)
+    w = (rng.gamma(9, 1, (20, 1)) * np.exp(sd * rng.normal(size=(20, 1)))).round(4)
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--noise", "lognormal", "-o", "m", *ONE)
+    assert "x with error x_err (lognormal)" in said
+    w, law = as_read(w[:, 0], noise.multiplicative(noise.gaussian(sd=sd)))
+    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
+
+
+def drawn():
+    """Posterior samples of two columns, and the log prior that they were drawn with."""
+    rng = np.random.default_rng(8)
+    w, sd = rng.normal(size=(N, 1, 2)), rng.uniform(0.3, 0.5, (N, 1, 2))
+    draws = (w + sd * rng.normal(size=(N, 60, 2))).round(5)
+    return draws, (-0.5 * draws[..., 0] ** 2 / 9).round(5)
+
+
+def write_lists(path, draws, prior):
+    columns = {"x": list(draws[..., 0]), "y": list(draws[..., 1]), "p": list(prior)}
+    pq.write_table(pa.table({**columns, "name": [f"s{i}" for i in range(len(draws))]}), path)
+
+
+def test_posterior_samples_in_lists_and_in_rows(here):
+    """The same model, whether cells hold the draws, or rows do in any order."""
+    draws, prior = drawn()
+    write_lists(here / "t.parquet", draws, prior)
+    said = succeed("fit", "t.parquet", "-c", "x,y", "--log-prior", "p", "-o", "m", *ONE)
+    assert "x by draws in lists, less p (posterior samples)" in said
+    w, law = noise.from_samples(draws, log_prior=prior)
+    model = made("x", "y", rows=w, noise=law)
+    assert_round_trip("t.parquet", model, w, chunk=(), noise=law)
+    assert read("out.parquet")["name"].to_pylist()[3] == "s3"
+    star, draw = np.divmod(np.arange(draws[..., 0].size), draws.shape[1])
+    order = np.lexsort([np.random.default_rng(0).permutation(len(star)), star != 0])
+    rows = {
+        "star": star,
+        "x": draws[star, draw, 0],
+        "y": draws[star, draw, 1],
+        "p": prior[star, draw],
+    }
+    write(here / "long.csv", **{name: values[order] for name, values in rows.items()})
+    said = succeed(
+        "fit", "long.csv", "-c", "x,y", "--id", "star", "--log-prior", "p", "-o", "long", *ONE
+    )
+    assert "x by draws of each star, less p" in said
+    assert f"{N} of {N} rows can be used" in said
+    np.testing.assert_allclose(deconflow.load("long").sample(5, 0), model.sample(5, 0), rtol=1e-6)
+    said = succeed("denoise", "long", "long.csv", "-o", "out.csv", "-q", "--quantiles", "0.5")
+    assert said.startswith(f"{N} rows;")
+    found = read("out.csv")
+    assert found.column_names[0] == "star"
+    assert "x" not in found.column_names
+    place = found["star"].to_pylist().index(7)
+    expected = model.posterior(w, noise=law).mean[7, 0]
+    assert numbers("out.csv", "x_mean")[place] == pytest.approx(expected, abs=0.1)
+    assert "column     x by draws of each star" in succeed("info", "long")
+    succeed("check", "long", "-n", 1, "-q")
+
+
+def test_objects_whose_draws_cannot_be_used(here):
+    draws, prior = drawn()
+    write_lists(here / "t.parquet", draws, prior)
+    succeed("fit", "t.parquet", "-c", "x", "-o", "m", *ONE)
+    lists = [*draws[:8, :, 0], [], None, [1.0, 2.0], [1.0, float("nan"), 3.0, 4.0], [2.0] * 5]
+    pq.write_table(pa.table({"x": lists}), here / "odd.parquet")
+    succeed("denoise", "m", "odd.parquet", "-o", "out.parquet", "-q")
+    status = read("out.parquet")["deconflow_status"].to_pylist()
+    few, broken = "fewer than 3 draws", "a draw is missing or infinite"
+    assert status == ["ok"] * 8 + [few, few, few, broken, "all draws of x are equal"]
+    result = run("condition", "m", "odd.parquet", "--given", "x", "-o", "c.csv")
+    assert result.exit_code == 2
+
+
+def selected():
+    """Rows that are seen if what was measured is above zero."""
+    rng = np.random.default_rng(7)
+    sd = rng.uniform(0.2, 0.6, (120, 1)).round(4)
+    w = (rng.normal(0.4, 1, (120, 1)) + sd * rng.normal(size=(120, 1))).round(4)
+    seen = w[:, 0] > 0
+    return w[seen], sd[seen]
+
+
+def test_rows_that_were_not_seen(here):
+    w, sd = selected()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    said = succeed("fit", "t.csv", "-c", "x", "--select", "x>0", "-o", "m", *ONE)
+    model = made("x", rows=w, noise=sd, selection="x > 0")
+    assert model.known_[0].rstrip(".") in said
+    assert_round_trip("t.csv", model, w, noise=sd)
+    assert "which simulates whole tables; got one with a selection" in run("check", "m").output
+    seen = made("x", rows=w, noise=sd)  # the negative twin: as if there were no others
+    assert seen.sample(5000).mean() > deconflow.load("m").sample(5000).mean() + 0.1
+
+
+def test_rows_seen_by_their_truth(here):
+    w, sd = selected()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0])
+    np.savez(here / "grid.npz", edges_0=[-9.0, 0.5, 20.0], values=[0.3, 1.0])
+    options = ("--efficiency", "grid.npz", "--select-of", "truth")
+    said = succeed("fit", "t.csv", "-c", "x", *options, "-o", "m", *ONE)
+    assert "efficiency on a grid" in said
+    assert re.search(r"known .*efficiency on a grid", succeed("info", "m"))
+    rule = deconflow.Efficiency.from_npz("grid.npz")
+    model = made("x", rows=w, noise=sd, selection=rule, selection_of="truth")
+    assert_round_trip("t.csv", model, w, noise=sd)
+
+
+FIT = ("fit", "t.csv", "-c", "x", "-o", "bad", *ONE)
+BAD = {
+    (*FIT, "--select", "x<2"): "Expected rows that --select lets through; got x = 3 in row 2 (the "
+    "first is 0). Leave such rows out, or change the range.",
+    (*FIT, "--select", "z<1"): "Expected --select as 'COLUMN>NUMBER', 'COLUMN<NUMBER' or "
+    "'NUMBER<COLUMN<NUMBER', with one of the columns x; got 'z<1'.",
+    (*FIT, "--select", "x<9", "--select-of", "all"): "Expected --select-of measured or truth; got "
+    "'all'.",
+    (*FIT, "--select-of", "truth"): "Expected --select or --efficiency with --select-of; got "
+    "neither.",
+    (*FIT, "--select", "x<9", "--efficiency", "g.npz"): "Expected one of --select and "
+    "--efficiency; got both.",
+    (*FIT, "--efficiency", "none.npz"): "Expected a grid of chances in none.npz",
+    (*FIT, "--limits", "x=z"): "Expected the column 'z'",
+    (*FIT, "--limits", "z=x_err"): "Expected --limits as NAME=COLUMN, with NAME one of x, or none; "
+    "got 'z=x_err'.",
+    (*FIT, "--replicates", "x"): "Expected two or more different columns of --replicates for 'x'; "
+    "got x.",
+    (*FIT, "--replicates", "x,x_err", "--errors", "0.1"): "Expected no --errors of posterior "
+    "samples, replicates or counts, which say how sure they are themselves; got 'x=0.1'.",
+    (*FIT, "--log-prior", "x_err"): "Expected --log-prior with posterior samples only",
+    (*FIT, "--id", "star"): "Expected the column 'star' in t.csv",
+    (*FIT, "--id", "x_err", "--groups", "x_err"): "Expected no --groups or --given with --id; got "
+    "one. Leave it out.",
+    (*FIT, "--noise", "binomial"): "Expected --trials with a column, for --noise binomial; got "
+    "none.",
+    (*FIT, "--trials", "x"): "Expected --trials with --noise binomial only; got it with "
+    "'gaussian'.",
+    (*FIT, "--noise", "poisson"): "Expected counts in column 'x', whole numbers of at least 0; got "
+    "1.5 in row 0 (the first is 0). Correct it, or choose another --noise.",
+    (*FIT, "--fit-errors", "size"): "Expected --fit-errors with scale, jitter, correlation; got "
+    "'size'.",
+    (*FIT, "--fit-errors", "scale", "--noise", "laplace"): "Expected one kind of measurement; got "
+    "--noise laplace and --fit-errors. Leave one out.",
+    (*FIT, "--replicates-by", "x_err"): "Expected --fit-errors beside --replicates-by",
+    (*FIT, "--fit-errors", ""): "Expected --fit-errors with scale, jitter, correlation; got none.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BAD, ids=" ".join)
+def test_bad_input_ends_in_one_line(here, command):
+    write(here / "t.csv", x=[1.5, "", 3, 0.4, 0.7], x_err=[0.5] * 5)
+    result = run(*command)
+    assert result.exit_code == 2
+    line = result.output.strip().splitlines()[-1]
+    assert line.startswith(f"deconflow: {BAD[command]}")
+    assert not (here / "bad").exists()
+
+
+def test_methods_are_compared_by_rows_of_all_kinds(here):
+    w, sd, flags = with_limits()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+    said = succeed("compare", "t.csv", "-c", "x", "--methods", "xd", "-q")
+    assert "upper limits of x" in said
+    assert "held-out log p(w)" in said
