@@ -230,6 +230,13 @@ def test_the_errors_of_counts_are_no_covariates(counts):
         XDGMM(1).fit(counts, noise=noise.poisson(), given="noise")
 
 
+def test_selections_and_limits_of_counts_are_refused(counts):
+    with pytest.raises(ValueError, match="beside a selection; got values with a likelihood"):
+        XDGMM(1).fit(counts, noise=noise.poisson(), selection="w0<5")
+    with pytest.raises(TypeError, match="Gaussian noise of independent values for limits"):
+        XDGMM(1).fit(counts, noise=noise.poisson(), limits=0 * counts)
+
+
 def test_a_model_without_ends_is_not_asked_about_counts(counts):
     model = XDGMM(1).fit(counts, noise=1.0)
     with pytest.raises(ValueError, match="a model whose truth ends where"):

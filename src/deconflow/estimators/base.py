@@ -651,6 +651,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             if of != "measured":
                 raise ValueError(f"Expected a selection beside selection_of={of!r}; got none.")
             return None
+        if not data.noise.additive:
+            raise ValueError(
+                "Expected noise that is added to the truth beside a selection; got values with a "
+                "likelihood, as counts. Leave out the selection."
+            )
         rule = as_rule(selection, of, self._measured_names, data)
         return rule if data.weights is None else rule.take((data.weights > 0).numpy())
 
