@@ -32,7 +32,7 @@ from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
-from deconflow.estimators.unseen_rows import SeenShare, with_unseen_rows
+from deconflow.estimators.unseen_rows import DRAWS, SeenShare, with_unseen_rows
 from deconflow.estimators.validation import (
     observe,
     refuse_noise_as_y,
@@ -187,10 +187,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._selected = None
             if rule is not None:
                 data = self._with_unseen(data, rule)
-            if self._knowledge is None:
-                self._fit(data)
-            else:
-                self._knowledge.fit(self, data)
+            self._fit_knowing(data)
             self._finish(data)
             self.parameters_ = self.get_params()
         return self
@@ -209,8 +206,20 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         )
         threads = getattr(self, "n_jobs", None)
         threads = None if threads is None or threads < 0 else threads
-        data, self._selected = with_unseen_rows(rule, data, bounds, rng, threads)
+        truths = None
+        if rule.of_truth:
+            self._fit_knowing(data)
+            truths = self.density_.sample(DRAWS, rng)
+            self._knowledge = Knowledge.of(self, None, data)
+        data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)
         return data
+
+    def _fit_knowing(self, data: Observations) -> None:
+        """Fit to rows, with what is known of the truth."""
+        if self._knowledge is None:
+            self._fit(data)
+        else:
+            self._knowledge.fit(self, data)
 
     @property
     def density_(self) -> FittedDensity:

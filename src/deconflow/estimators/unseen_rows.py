@@ -1,14 +1,13 @@
 r"""Rows that were not seen, simulated, so that any estimator can be fitted to all there are.
 
-First a mixture of all truths is found. Where the truth decides what is seen, it is the density of
-the seen truths, divided by their chance. Where the measured values decide, that division is where
-EM starts, with unseen rows as its missing data. Then as many rows are simulated as were not
-seen, each with the noise of a row that was.
+First comes a density of all truths. Where the truth decides what is seen, the seen truths have the
+density :math:`p(v) f(v)` but for a factor: the estimator finds it, and it is divided by ``f``.
+Where the measured values decide, a mixture is fitted by EM, with unseen rows as missing data.
+Then as many rows are simulated as were not seen, each with the noise of a row that was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from deconflow.measuring import (
     seen_rows,
     shares_of_laws,
 )
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
@@ -36,7 +35,6 @@ from deconflow.xd import (
     PreparedData,
     SelectedFit,
     Stopping,
-    fit_averaged,
     fit_exact,
     fit_selected,
 )
@@ -47,8 +45,9 @@ MOST_ROWS = 5_000
 """Rows that tell what was not seen, of very many."""
 DRAWS, START_ROWS = 50_000, 8_000
 """Truths that are drawn, and those that EM starts from."""
-LEAST_CHANCE = 0.02
-"""Truths that are seen less often than this, for each that usually is, are not divided by it."""
+LEAST_CHANCE, LEAST_OF_TRUTH = 0.02, 1e-4
+"""Truths that are seen less often than this, for each that usually is, are not divided by it; the
+second where the chance itself is known, and not only through noise."""
 SMALLEST_SHARE = 1e-6
 COMPONENTS, ROWS_PER_COMPONENT, FLOOR = (1, 2, 4, 8, 12, 16, 24), 20, 0.1
 START = Stopping(tol=1e-4, max_iter=100, accelerate=True)
@@ -102,17 +101,34 @@ class SeenShare:
 def with_unseen_rows(
     rule: Rule,
     data: Observations,
+    truths: Array | None,
     bounds: Bounds | None,
     rng: np.random.RandomState,
     threads: int | None,
 ) -> tuple[Observations, SeenShare]:
-    """Return the rows with those that were not seen beside them, and what share was seen."""
-    search = _Search(rule, data, rng, threads)
-    truths = search.by_truth() if rule.of_truth else search.by_measured()
+    """Return the rows with those that were not seen beside them, and what share was seen.
+
+    ``truths`` are draws of the density of seen truths, where these decide.
+    """
+    if truths is None:
+        truths = _Search(rule, data, rng, threads).all_truths()
+    else:
+        truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
     truths = truths if bounds is None else bounds.fold(truths)
     completed, share, effective = _completed(rule, data, truths, rng)
     count = len(completed) - len(data)
     return completed, SeenShare(share, effective, count, rule.in_words())
+
+
+def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
+    """Draw truths from those of seen rows, by the inverse of their chances."""
+    odds = np.where(chances > 0, 1.0 / np.maximum(chances, least * np.median(chances)), 0.0)
+    if not odds.any():
+        raise ValueError(
+            "Expected a selection by which the truths of the rows can be seen; got chances of "
+            "zero for all of them. Check the selection and the noise."
+        )
+    return truths[rng.choice(len(truths), len(truths), p=odds / odds.sum())]
 
 
 def completed_by(
@@ -157,13 +173,7 @@ class _Search:
         self.rule, self.data, self.rng, self.threads = rule, data, rng, threads
         self.seed = int(rng.randint(2**30))
 
-    def by_truth(self) -> Array:
-        """Draw truths, by those of the seen rows and their chance."""
-        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=self.threads)
-        fitted = fit_averaged(self.data, FitSettings(1, stopping=stopping), self.rng, starts=1)
-        return self._divided(mix(fitted.mixtures, fitted.shares), self.rule)
-
-    def by_measured(self) -> Array:
+    def all_truths(self) -> Array:
         """Draw truths, by a mixture of as many components as BIC wants."""
         own = np.ones(len(self.data)) if self.data.weights is None else self.data.weights.numpy()
         chances = Chances(self.rule, self.data, own, self.seed)
@@ -174,7 +184,7 @@ class _Search:
             if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
                 break
             seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
-            start = fit_exact(self._divided(seen, chances)[:START_ROWS], count, self.seed)
+            start = self._start(seen, chances)
             found = fit_selected(prepared, start, by_class.classes, by_class, self.threads)
             if best is not None and found.worth <= best.worth:
                 break
@@ -182,17 +192,11 @@ class _Search:
         assert best is not None
         return best.mixture.sample(DRAWS, self.rng)
 
-    def _divided(self, seen: GaussianMixture, chances: Callable[[Array], Array]) -> Array:
-        """Draw truths, from a density of seen ones divided by their chance."""
+    def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
+        """Make a mixture of all truths from one of those that were seen."""
         truths = seen.sample(DRAWS, self.rng)
-        found = chances(truths)
-        odds = np.where(found > 0, 1.0 / np.maximum(found, LEAST_CHANCE * np.median(found)), 0.0)
-        if not odds.any():
-            raise ValueError(
-                "Expected a selection by which the truths of the rows can be seen; got chances of "
-                "zero for all of them. Check the selection and the noise."
-            )
-        return truths[self.rng.choice(len(truths), len(truths), p=odds / odds.sum())]
+        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)[:START_ROWS]
+        return fit_exact(found, seen.n_components, self.seed)
 
 
 class _Simulation:
