@@ -3,6 +3,7 @@
 import numpy as np
 
 from deconflow.auto import fit, flows, plan, training
+from deconflow.xd import chains
 
 
 def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
@@ -11,6 +12,11 @@ def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(training, "ROWS_TO_START", rows)
     monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
+
+
+def shorten_chains(monkeypatch, sweeps=30):
+    """Let chains of mixtures, most of a quick fit in three columns or more, make a few sweeps."""
+    monkeypatch.setattr(chains, "MOST_SWEEPS", sweeps)
 
 
 def let_flows_win(monkeypatch):

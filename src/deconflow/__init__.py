@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     )
     from deconflow.evaluation import Sensitivity
     from deconflow.findings import Finding
+    from deconflow.measuring import Efficiency, Selection
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
 
 _HOMES = {
     "Certificate": "deconflow.certificate",
+    "Efficiency": "deconflow.measuring",
     "Finding": "deconflow.findings",
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
+    "Selection": "deconflow.measuring",
     "Sensitivity": "deconflow.evaluation",
 }
 _PACKAGES = ("noise", "plots", "tables")
@@ -47,6 +50,7 @@ __all__ = [
     "DeconvolvedClassifier",
     "Deconvolver",
     "DeconvolvingKDE",
+    "Efficiency",
     "Finding",
     "FittedDensity",
     "FlowDeconvolver",
@@ -55,6 +59,7 @@ __all__ = [
     "Observations",
     "Posterior",
     "Regression",
+    "Selection",
     "SelfTest",
     "Sensitivity",
     "UntrustedFitWarning",

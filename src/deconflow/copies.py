@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from deconflow._types import Array
+from deconflow.noise import LimitedNoise, Noise
 from deconflow.observations import Observations
 
 Codes = NDArray[np.int64]
@@ -91,6 +92,8 @@ def find_copies(data: Observations, *, near: bool = True) -> Copies:
     >>> found.surprising, found.share
     (True, 1.0)
     """
+    if not data.noise.additive:  # equal counts are no copies
+        return Copies(np.arange(len(data)), 0.0, 0.0, surprising=False)
     columns = _columns(data)
     equal = _codes(columns, len(data))
     groups = _without_piles(equal)
@@ -109,9 +112,29 @@ def keep_copies_together(data: Observations) -> Observations:
     """
     if data.groups is not None:
         return data
+    if data.noise.flags is not None:
+        return _kept_beside_limits(data)
     found = find_copies(data, near=False)
     grouped = replace(data, groups=torch.from_numpy(found.groups))
     return grouped if found.surprising and grouped.fewest_groups() > 1 else data
+
+
+def _kept_beside_limits(data: Observations) -> Observations:
+    """Keep copies together that have no limits: these are equal where one limit holds for many."""
+    assert data.noise.flags is not None
+    measured = (data.noise.flags == 0).all(1)
+    if not measured.any():
+        return data
+    kept = keep_copies_together(replace(data[measured], noise=_plain(data[measured].noise)))
+    if kept.groups is None:
+        return data
+    groups = torch.arange(len(data)) + len(data)
+    groups[measured] = kept.groups
+    return replace(data, groups=groups)
+
+
+def _plain(noise: Noise) -> Noise:
+    return noise.without_limits() if isinstance(noise, LimitedNoise) else noise
 
 
 # -- equal rows ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ REASONS = {
     "incomplete": "values are missing or projected",
     "sorted": "the table is sorted by one of its columns",
     "groups": "rows of a group belong together",
+    "likelihood": "each row has a likelihood that depends on what was measured, as a count has",
 }
 """Why a check cannot tell."""
 
@@ -240,6 +241,40 @@ def _joint_caution(finding: Finding) -> str:
     )
 
 
+def _coverage_caution(finding: Finding) -> str:
+    return (
+        f"in {finding.numbers['share']:.0%} of the rows fewer than {finding.numbers['fewest']:.0f} "
+        f"of {finding.numbers['draws']:.0f} posterior samples lie where the fitted density is: "
+        "what these rows say there rests on the shape of the Gaussians fitted to their samples. "
+        "Draw more samples, or under a wider prior"
+    )
+
+
+def _learned(finding: Finding) -> str:
+    numbers = finding.numbers
+    found = [
+        f"{name} {value:.3g} +- {numbers[f'error of {name}']:.2g}"
+        for name, value in numbers.items()
+        if f"error of {name}" in numbers
+    ]
+    if "groups" in numbers:
+        found.append(
+            f"zero points of {numbers['groups']:.0f} groups, up to "
+            f"{numbers['largest zero point']:.2g} of a column's spread"
+        )
+    if "tied" in numbers:
+        found.append(f"scale and jitter correlated by {numbers['tied']:.2f}")
+    return ", ".join(found)
+
+
+def _learned_caution(finding: Finding) -> str:
+    return (
+        f"the rows can hardly tell the {', the '.join(finding.columns)}: the answer hangs on what "
+        "was learned of the errors, and its intervals do not know how uncertain that is. Give "
+        "replicates=, or say what is known of the errors"
+    )
+
+
 CHECKS = {
     "rows": Check(
         "number of rows", "at least ten per parameter of one Gaussian", _rows_caution,
@@ -248,6 +283,10 @@ CHECKS = {
     "copies": Check(
         "copies", "rows that repeat another one, more often than chance allows", _copies_caution,
         lambda f: f"{f.numbers['share']:.1%} of rows", counts=True,
+    ),
+    "coverage": Check(
+        "posterior samples", "rows with almost none where the fitted density is; below 5 % is good",
+        _coverage_caution, lambda f: f"too few in {f.numbers['share']:.1%} of rows", counts=True,
     ),
     "order": Check(
         "neighbouring rows", "whether they are alike; independent rows are not", _order_caution,
@@ -263,6 +302,10 @@ CHECKS = {
     ),
     "factor": Check(
         "size of the errors", "which multiple of the errors fits best", _factor_caution, _of_factor
+    ),
+    "learned": Check(
+        "learned errors", "what the rows say of errors that were left open", _learned_caution,
+        _learned, counts=True,
     ),
     "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
     "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),

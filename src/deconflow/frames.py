@@ -67,6 +67,29 @@ def plain_table(table: Any, label: str) -> Any:
     return table
 
 
+def limit_flags(w: Any, limits: Any) -> Array:
+    """Bring flags of limits into the order of the columns of ``w``, ``(N, M)``.
+
+    A table has them by the names of ``w``, as ``x`` or ``x_limit``; columns without one have none.
+    """
+    limits = plain_table(limits, "limits")
+    names, flagged = column_names(w), column_names(limits)
+    if hasattr(limits, "iloc"):
+        refuse_other_rows(w, limits, "limits")
+    if names is None or flagged is None:
+        return as_floats(limits, "limits")
+    found = np.zeros((len(w), len(names)))
+    for label in flagged:
+        name = label if label in names else label.removesuffix("_limit")
+        if name not in names or (name != label and name in flagged):
+            raise ValueError(
+                f"Expected columns of limits for {', '.join(names)}, under the same names or such "
+                f"as {names[0]}_limit; got {label!r}. Choose and rename them."
+            )
+        found[:, names.index(name)] = as_floats(limits[label], "limits")
+    return found
+
+
 def is_astropy(table: Any) -> bool:
     """Whether this is a table of astropy."""
     return hasattr(table, "colnames") and hasattr(table, "to_pandas")

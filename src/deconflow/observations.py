@@ -12,8 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from deconflow.checks import as_tensor, check_integer, first_bad, place, refuse_extremes
-from deconflow.frames import plain_tables, refuse_other_rows
-from deconflow.noise import GaussianNoise, Noise, Reading, RowIndex, as_index, as_noise
+from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
+from deconflow.noise import (
+    GaussianNoise,
+    Noise,
+    Reading,
+    RowIndex,
+    as_index,
+    as_noise,
+    limited,
+)
 from deconflow.randomness import own_generator
 
 
@@ -62,6 +70,7 @@ class Observations:
         projection: ArrayLike | Tensor | None = None,
         weights: ArrayLike | Tensor | None = None,
         groups: Any = None,
+        limits: Any = None,
     ) -> Self:
         """Check arrays and make observations of them.
 
@@ -78,6 +87,10 @@ class Observations:
             ``(N,)`` non-negative row weights.
         groups
             ``(N,)`` labels, the same for rows that belong together.
+        limits
+            ``(N, M)``: -1 for an upper limit in ``w``, 1 for a lower one, 0 for a measured value;
+            see :func:`deconflow.noise.limited`. A table's columns ``x`` or ``x_limit`` find those
+            of a table of values.
 
         Examples
         --------
@@ -90,6 +103,8 @@ class Observations:
             weights = check_weights(w, weights, "weights")
         if groups is not None:
             groups = check_groups(w, groups)
+        if limits is not None:
+            noise = limited(noise, limit_flags(w, limits))
         w = check_measured(w, "w")
         if isinstance(noise, Reading):
             if projection is not None and noise.truth_ends != (None, None):
@@ -169,13 +184,18 @@ class Observations:
         return replace(self, w=w, noise=noise)
 
     def features(self) -> Tensor:
-        """What a network may look at: ``w``, its noise, what is missing, projection, covariates."""
+        """What a network may look at: ``w``, its noise, what is missing, projection, covariates.
+
+        Last which values are limits, if any are.
+        """
         seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)
         parts = [self.w, self.noise.features().expand(len(self), -1), seen]
         if self.projection is not None:
             parts.append(self.projection.flatten(1))
         if self.given is not None:
             parts.append(self.given)
+        if self.noise.flags is not None:
+            parts.append(self.noise.flags)
         return torch.cat(parts, -1)
 
     def with_weight(self) -> Self:

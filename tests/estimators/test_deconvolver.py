@@ -194,11 +194,11 @@ def test_units_do_not_matter():
 def with_flows():
     """A model of flows on skewed, thin-tailed truths, for which few Gaussians do badly."""
     rng = np.random.default_rng(0)
-    v = rng.exponential(size=(3000, 1)) + rng.uniform(-1, 1, size=(3000, 1)) * 0.1
+    v = rng.exponential(size=(1500, 1)) + rng.uniform(-1, 1, size=(1500, 1)) * 0.1
     w = v + 0.2 * rng.normal(size=v.shape)
     patch = pytest.MonkeyPatch()
     let_flows_win(patch)
-    patch.setattr(plans, "LONGEST", 700)
+    patch.setattr(plans, "LONGEST", 300)
     model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=[0.2])
     patch.undo()
     assert model.weights_["flows"] == pytest.approx(0.95)

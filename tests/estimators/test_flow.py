@@ -313,7 +313,7 @@ def test_zero_noise_is_a_plain_fit():
 def test_toy_improves_and_the_noise_matters():
     """The paper's toy with ELBO(1): better by the epoch, and worse when the noise is a lie."""
     _, w = toy.draw(50_000, 0)
-    v, w_test = toy.draw(10_000, 1)
+    v, w_test = toy.draw(2500, 1)  # all models and the truth are compared on the same rows
     right = np.sqrt(np.diag(toy.NOISE))
     settings = dict(flow="maf", objective="elbo", n_draws=1, epochs=4, batch_size=512)
     settings |= dict(n_layers=3, hidden=64, n_blocks=2, learning_rate=2e-3, random_state=0)
@@ -324,7 +324,7 @@ def test_toy_improves_and_the_noise_matters():
     found_w = -model.score(w_test, noise=right)
     assert truth_w - 0.01 < found_w < truth_w + 0.1
     shuffled = FlowDeconvolver(**settings).fit(w, noise=right[::-1].copy())
-    # Seen: 3.29 against 3.53 after these few epochs (the truth has 2.67).
+    # Seen on 10,000 rows: 3.31 against 3.63 after these few epochs (the truth has 2.67).
     assert -model.score_samples(v).mean() + 0.1 < -shuffled.score_samples(v).mean()
 
 
@@ -334,7 +334,7 @@ def test_wine_is_finite_and_deconvolved(white_wine):
     rows = rng.permutation(white_wine)
     w = rows + rng.normal(size=rows.shape) * 0.1**0.5
     train, test = slice(0, 4400), slice(4400, None)
-    model = FlowDeconvolver(epochs=8, random_state=0).fit(w[train], noise=0.1**0.5)
-    plain = FlowDeconvolver(epochs=8, random_state=0).fit(w[train], noise=0.0)
+    model = FlowDeconvolver(epochs=5, random_state=0).fit(w[train], noise=0.1**0.5)
+    plain = FlowDeconvolver(epochs=5, random_state=0).fit(w[train], noise=0.0)
     found = model.score_samples(rows[test]).mean()
     assert found > plain.score_samples(rows[test]).mean() + 0.1

@@ -92,7 +92,7 @@ def test_posteriors_are_those_of_integrals(model):
         assert model.posterior([[w]], SD, given=[x]).mean[0, 0] == pytest.approx(mean, abs=1e-3)
 
 
-def two_shapes(n=1200, seed=0):
+def two_shapes(n=700, seed=0):
     """One peak for x < 0 and two for x > 0, of the same mean and spread."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, size=n)

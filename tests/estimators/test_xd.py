@@ -296,7 +296,7 @@ def test_a_choice_is_said_and_its_progress_shown(capsys):
 
 
 def test_choice_finds_three_components():
-    _, w = toy(6000)
+    _, w = toy(3000)
     model = XDGMM(
         [1, 3, 8], floor=[0.05, 0.2], n_average=2, random_state=0, max_iter=200, tol=1e-5
     ).fit(w, noise=NOISE)
@@ -357,7 +357,7 @@ LAWS = {
 def test_noise_that_is_not_gaussian(name):
     """The density is found with the true law, and is not with Gaussian noise of that scale."""
     law, draw = LAWS[name]
-    v, _ = toy(40_000)
+    v, _ = toy(15_000)
     rng = np.random.default_rng(1)
     size = {"standard_t": {"df": 3}, "laplace": {}, "uniform": {"low": -2, "high": 2}}[draw]
     w = v + NOISE * getattr(rng, draw)(size=v.shape, **size)

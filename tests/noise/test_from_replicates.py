@@ -32,7 +32,8 @@ def test_pooled_is_the_covariance_within_rows_over_their_number():
     w, noise = from_replicates(x)
     rest = (x - x.mean(1, keepdims=True)).reshape(-1, 2)
     np.testing.assert_allclose(w, x.mean(1))
-    assert noise.shared and isinstance(noise, GaussianNoise)
+    assert noise.shared
+    assert isinstance(noise, GaussianNoise)
     np.testing.assert_allclose(noise.covariance()[0], rest.T @ rest / 800 / 3)
 
 
@@ -45,7 +46,8 @@ def test_pooled_with_missing_replicates():
     np.testing.assert_allclose(noise.covariance()[0], one)
     # row 1: column 0 three times, column 1 twice, twice together
     np.testing.assert_allclose(noise.covariance()[1], one * [[1 / 3, 2 / 6], [2 / 6, 1 / 2]])
-    assert np.isnan(w[2, 0]) and np.isfinite(w[2, 1])
+    assert np.isnan(w[2, 0])
+    assert np.isfinite(w[2, 1])
     XDGMM(1).fit(w, noise=noise)  # and the missing value is no trouble
 
 
@@ -63,7 +65,7 @@ def test_pooled_has_no_bias_from_replicates_that_are_missing_in_part():
 def test_rows_have_students_law_of_their_own():
     _, x = replicates(n=50, r=4)
     x = with_nan(x, (7, 0))
-    w, noise = from_replicates(x, "rows")
+    _, noise = from_replicates(x, "rows")
     residual = np.linspace(-1, 1, 5)[:, None, None] * np.ones((50, 2))
     count = (~np.isnan(x)).sum(1)
     scale = np.nanstd(x, 1, ddof=1) / np.sqrt(count)
@@ -119,8 +121,9 @@ def test_errors_that_grow_with_the_truth():
         if how == "mean":
             mean, sd = v.mean(), v.std()
             draws = model.sample(20_000, random_state=0)
-            assert abs(draws.mean() / mean - 1) < 0.03 and abs(draws.std() / sd - 1) < 0.07
-    assert excess["mean"] < 0.05 < 2 * excess["mean"] < excess["pooled"]
+            assert abs(draws.mean() / mean - 1) < 0.03
+            assert abs(draws.std() / sd - 1) < 0.07
+    assert 4 * excess["mean"] < 0.08 < excess["pooled"]
 
 
 @pytest.mark.skipif(not FRAMINGHAM.exists(), reason="the data of RECORDS 5 are not here")
@@ -147,9 +150,15 @@ def one(n=20, r=2):
     return replicates(n, r, 1)[1]
 
 
+def with_row(values, row, value):
+    values = values.copy()
+    values[row] = value
+    return values
+
+
 BAD = {
     "one column": (lambda: from_replicates(one()[:, :, 0]), r"\(N, R, D\).*got \(20, 2\).*None\]"),
-    "infinite": (lambda: from_replicates(np.where(np.arange(20)[:, None, None] == 3, np.inf, one())),
+    "infinite": (lambda: from_replicates(with_row(one(), 3, np.inf)),
                  r"finite.*got inf in row 3, replicate 0"),
     "empty row": (lambda: from_replicates(with_nan(one(), 4)), "got none in row 4"),
     "one replicate": (lambda: from_replicates(one(r=1)), "at least 1 replicate.*got 0"),
@@ -157,8 +166,8 @@ BAD = {
     "one in a row": (lambda: from_replicates(with_nan(one(), (5, 1)), "rows"),
                      'two replicates or more.*got 1 at row 5, column 0.*"pooled"'),
     "equal": (lambda: from_replicates(np.ones((5, 2, 1))), "differ.*column 0"),
-    "equal in a row": (lambda: from_replicates(np.where(np.arange(20)[:, None, None] == 2, 1, one()),
-                                               "rows"), "differ.*row 2, column 0"),
+    "equal in a row": (lambda: from_replicates(with_row(one(), 2, 1.0), "rows"),
+                       "differ.*row 2, column 0"),
     "how": (lambda: from_replicates(one(), "median"), "how.*'median'"),
     "text": (lambda: from_replicates([[["a"]]]), "numbers in values.*'a'"),
 }  # fmt: skip

@@ -80,12 +80,12 @@ def interruptible():
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_is_killed(folder, how, interruptible):
-    long = [*FIT[:-1], "epochs=60"]
+    long = [*FIT[:-1], "epochs=30"]
     command = [sys.executable, "-m", "deconflow", *long, "-o", "new"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
         end = time.monotonic() + 60
         while not (folder / ".new.checkpoint" / "fit").exists() and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(0.01)
         process.send_signal(how)
         _, errors = process.communicate()
     assert process.returncode == (-9 if how == signal.SIGKILL else 128 + how)
@@ -95,7 +95,7 @@ def test_a_process_that_is_killed(folder, how, interruptible):
     if how != signal.SIGKILL:
         assert "Go on with --resume" in errors
     succeed(*long, "-o", "new", "--resume")
-    assert len(FlowDeconvolver.load("new").history_) == 60
+    assert len(FlowDeconvolver.load("new").history_) == 30
     assert not (folder / ".new.checkpoint").exists()
 
 

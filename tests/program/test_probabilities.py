@@ -8,7 +8,7 @@ import pytest
 from program.running import run, succeed
 
 from deconflow import XDGMM
-from deconflow.program.ranges import parse_ranges
+from deconflow.ranges import parse_ranges
 from deconflow.tables import open_table
 
 DENOISE = ("denoise", "model", "stars.csv", "-o", "out.parquet", "-q")

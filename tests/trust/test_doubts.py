@@ -260,7 +260,7 @@ def test_p_values_are_calibrated():
     """Over 16 right fits each p-value is below .05 in at most 5 (a binomial's 99.9 %)."""
     below: dict[str, list[bool]] = {}
     for seed in range(16):
-        w, sd, _ = right(ROWS, np.random.default_rng([seed, 99]))
+        w, sd, _ = right(1000, np.random.default_rng([seed, 99]))
         model = XDGMM(6, floor=0.1, tol=1e-5, random_state=0).fit(w, noise=sd)
         found = model.certify(w, noise=sd)
         for each in found.findings:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -20,13 +20,19 @@ from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.copies import keep_copies_together
+from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.estimators.bands import Band, told_apart
+from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.knowledge import Knowledge, bounds_of
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
-from deconflow.estimators.saved_knowledge import PREFIX, knowledge_state, saved_knowledge
+from deconflow.estimators.saved_errors import PREFIX as ERRORS
+from deconflow.estimators.saved_errors import errors_state, saved_errors
+from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
+from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
+from deconflow.estimators.unseen_rows import SeenShare, with_unseen_rows
 from deconflow.estimators.validation import (
     observe,
     refuse_noise_as_y,
@@ -42,10 +48,12 @@ from deconflow.frames import (
     refuse_other_units,
 )
 from deconflow.guests import as_guest
+from deconflow.measuring import Rule, as_rule
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
-from deconflow.observations import Observations, check_measured
-from deconflow.randomness import RandomState
+from deconflow.noise import FreeErrors
+from deconflow.observations import Observations, check_groups, check_measured
+from deconflow.randomness import RandomState, isolated_rng
 from deconflow.truth import Bounds, Covariates, as_bounds, check_rows
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
@@ -72,15 +80,21 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     noise_given_: bool
     parameters_: dict[str, Any]
 
-    __metadata_request__fit = {**MEASURED, "sample_weight": True, "groups": True, "given": True}
-    __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True}
+    __metadata_request__fit = {
+        **MEASURED, "sample_weight": True, "groups": True, "given": True, "limits": True,
+        "selection": UNUSED, "selection_of": UNUSED,
+    }  # fmt: skip
+    __metadata_request__score = {**MEASURED, "n_samples": UNUSED, "given": True, "limits": True}
 
     _column_names: list[str] | None = None
     _units: Units | None = None
     _knowledge: Knowledge | None = None
+    _selected: SeenShare | None = None
+    _errors: LearnedErrors | None = None
     _takes_missing_values = True
     _takes_projections = True
     _takes_covariates = False
+    _takes_limits = True
     _takes_context = False
     _takes_parts = False
     _bounds_itself = False
@@ -116,6 +130,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
+        selection: Any = None,
+        selection_of: str = "measured",
     ) -> Self:
         """Fit the density of the truth.
 
@@ -130,7 +147,8 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
             ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
-            ``x_err``, and are converted to their units.
+            ``x_err``, and are converted to their units. Gaussian errors that are not quite known
+            are learned: ``noise.gaussian(sd=..., scale="fit")``.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight
@@ -144,15 +162,30 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             ``(N, C)`` covariates that are known exactly, numbers or categories: what is fitted is
             the density of the truth given these. ``"noise"`` for the logarithms of the rows' own
             errors; ``("noise", table)`` for both.
+        limits
+            ``(N, M)`` flags of values of which only a limit is known: -1 where what would have
+            been measured lies below the number in ``w``, 1 where it lies above, 0 for a measured
+            value; or a table, whose columns ``x`` or ``x_limit`` find those of a table ``w``. The
+            noise of a limit is the error that its measurement would have had.
+        selection
+            The probability of a row to be seen, if not all are: a function of points ``(N, M)``,
+            text such as ``"g < 18"``, an :class:`~deconflow.Efficiency`, or a
+            :class:`~deconflow.Selection`. What is fitted is the density of all truths, seen or not,
+            as far as the noise reaches beyond what is seen: :doc:`/measured`.
+        selection_of
+            What decides: ``"measured"`` for the measured values, ``"truth"`` for the true ones.
         """
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
-            rows = (w, noise, projection, sample_weight, groups, given)
-            data, covariates = self._observe_to_fit(*rows)
+            rows = (w, noise, projection, sample_weight, groups, given, limits)
+            data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
+            self._selected = None
+            if rule is not None:
+                data = self._with_unseen(data, rule)
             if self._knowledge is None:
                 self._fit(data)
             else:
@@ -160,6 +193,23 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._finish(data)
             self.parameters_ = self.get_params()
         return self
+
+    def _with_unseen(self, data: Observations, rule: Rule) -> Observations:
+        """Put simulated rows beside those that a selection let through."""
+        known = self._knowledge
+        if known is not None and (known.covariates is not None or known.has_parts):
+            raise ValueError(
+                "Expected no covariates, atoms or background with a selection; got some. Leave "
+                "them out, or the selection."
+            )
+        bounds = as_bounds(getattr(self, "bounds", None), self._names)
+        rng = np.random.RandomState(
+            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
+        )
+        threads = getattr(self, "n_jobs", None)
+        threads = None if threads is None or threads < 0 else threads
+        data, self._selected = with_unseen_rows(rule, data, bounds, rng, threads)
+        return data
 
     @property
     def density_(self) -> FittedDensity:
@@ -180,6 +230,12 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         return 0.0 if self._knowledge is None else self._knowledge.background_share
 
     @property
+    def seen_share_(self) -> float:
+        """The share of all rows, seen or not, that the selection lets through."""
+        check_is_fitted(self)
+        return 1.0 if self._selected is None else self._selected.share
+
+    @property
     def known_(self) -> list[str]:
         """What was known of the truth beside its measurements, and what became of it, in words."""
         check_is_fitted(self)
@@ -187,7 +243,15 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         if self._knowledge is not None and self._knowledge.bounds is not None:
             bounds = self._knowledge.bounds  # what was measured may have ends by itself
         said = [] if bounds is None else bounds.in_words(self._names)
-        return said if self._knowledge is None else said + self._knowledge.in_words()
+        said += [] if self._knowledge is None else self._knowledge.in_words()
+        said += [] if self._errors is None else self._errors.in_words()
+        return said + ([] if self._selected is None else self._selected.in_words())
+
+    @property
+    def errors_(self) -> LearnedErrors | None:
+        """What was learned of the errors; None if they were known."""
+        check_is_fitted(self)
+        return self._errors
 
     def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
@@ -215,12 +279,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Array:
         """Log density ``log p(w)`` of each measurement; see :meth:`estimate_observations`."""
         return self.estimate_observations(
-            w, noise, projection=projection, given=given, n_samples=n_samples,
+            w, noise, projection=projection, given=given, limits=limits, n_samples=n_samples,
             random_state=random_state,
         ).log_p  # fmt: skip
 
@@ -231,14 +296,17 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
         random_state: RandomState = 0,
     ) -> Estimate:
         """Log density ``log p(w)`` of each measurement, with its standard error and bias.
 
+        Of a limit it is the log probability that a measurement lies beyond it.
+
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_samples
             Draws or points per row, for answers that are not exact; None for the usual number.
@@ -248,7 +316,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         if n_samples is not None:
             check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
         return self.density_.log_marginal(data, n_samples, random_state)
 
     def p_values(
@@ -258,6 +326,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_draws: int = 199,
         random_state: RandomState = 0,
     ) -> Array:
@@ -275,10 +344,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         under Gaussian noise. Elsewhere it is that of 12 Gaussians fitted to draws of the model,
         with Gaussian noise of the law's mean and covariance. Any ``T`` gives p-values that are
         uniform under the model, because ``w'`` comes from the model and the law themselves.
+        Measurements of which only a limit is known are drawn first, beyond it, from the model.
 
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_draws
             Draws ``w'`` of each row, at least; rows among the most unusual get up to 9,999.
@@ -287,7 +357,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         """
         check_integer("n_draws", n_draws, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
+        with isolated_rng(int(check_random_state(random_state).randint(2**30))):
+            data = completed(self.density_, data)
         return self.density_.p_values(data, n_draws, random_state)
 
     def score(
@@ -298,12 +370,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         noise: Any = None,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int | None = None,
     ) -> float:
         """Mean of ``log p(w)`` over the measurements; not that of ``log p(v)``."""
         refuse_noise_as_y(w, y, noise)
         scores = self.score_observations(
-            w, noise, projection=projection, given=given, n_samples=n_samples
+            w, noise, projection=projection, given=given, limits=limits, n_samples=n_samples
         )
         return float(scores.mean())
 
@@ -336,6 +409,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         *,
         projection: ArrayLike | None = None,
         given: Any = None,
+        limits: Any = None,
         n_samples: int = 100,
         n_proposals: int = 1000,
         random_state: RandomState = 0,
@@ -344,7 +418,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        w, noise, projection, given
+        w, noise, projection, given, limits
             As for :meth:`fit`.
         n_samples
             Draws to keep for each row, if the answer is made of draws.
@@ -356,7 +430,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_integer("n_samples", n_samples, 1)
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
-        data = self._observe(w, noise, projection, given=given)
+        data = self._observe(w, noise, projection, given=given, limits=limits)
         return self.density_.posterior(data, n_samples, n_proposals, random_state)
 
     def condition(
@@ -405,6 +479,9 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             )
         with as_guest():
             data = Observations.from_arrays(check_measured(known, "values"), noise)
+            bounds = None if self._bounds is None else self._bounds.marginal(given)
+            data = self._within_bounds(data, bounds)
+        _refuse_limits(data, "to condition on")
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
@@ -456,8 +533,13 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         with as_guest():
             details, arrays = self._state()
             if self._knowledge is not None:
-                details["known"], more = knowledge_state(self._knowledge)
+                details[KNOWN], more = knowledge_state(self._knowledge)
                 arrays = {**arrays, **more}
+            if self._errors is not None:
+                details[ERRORS], more = errors_state(self._errors)
+                arrays = {**arrays, **more}
+            if self._selected is not None:
+                details["selected"] = self._selected.as_dict()
             write_model(path, self, details, arrays, extra_files or {})
 
     @classmethod
@@ -468,10 +550,16 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
 
     def _restore_whole(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
         """Take what :meth:`save` wrote, with what is known of the truth."""
-        known = details.pop("known", None)
+        known, errors = details.pop(KNOWN, None), details.pop(ERRORS, None)
         if known is not None:
             self._knowledge = saved_knowledge(self, known, arrays)
-        own = {name: array for name, array in arrays.items() if not name.startswith(f"{PREFIX}.")}
+        selected = details.pop("selected", None)
+        if selected is not None:
+            self._selected = SeenShare(**selected)
+        if errors is not None:
+            self._errors = saved_errors(self._measured_names, errors, arrays)
+        beside = (f"{KNOWN}.", f"{ERRORS}.")
+        own = {name: array for name, array in arrays.items() if not name.startswith(beside)}
         self._restore(details, own)
 
     def _finish(self, data: Observations) -> None:
@@ -528,12 +616,20 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
-    ) -> tuple[Observations, Covariates | None]:
-        """Check rows to learn from, and learn what their covariates are.
+        limits: Any = None,
+        selection: Any = None,
+        selection_of: str = "measured",
+    ) -> tuple[Observations, Covariates | None, Rule | None]:
+        """Check rows to learn from, what their covariates are, and by what rule they were seen.
 
-        Rows without weight are left out, and copies kept together.
+        Rows without weight are left out, and copies kept together. What is open of the errors is
+        learned first, so that nothing after this knows that it was.
         """
-        data = self._rows(w, noise, projection, sample_weight, groups, reset=True)
+        said = noise.said if isinstance(noise, FreeErrors) else noise
+        data = self._rows(w, said, projection, sample_weight, groups, limits, reset=True)
+        self._errors = None
+        if isinstance(noise, FreeErrors):
+            data = self._learn_errors(noise, data, given)
         covariates = None
         if given is not None:
             check_rows(w, given)
@@ -542,9 +638,37 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                     f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
                     "BayesianXDGMM, FlowDeconvolver or Deconvolver."
                 )
+            _refuse_limits(data, "beside covariates", "Leave out given")
             covariates = Covariates.fit(given, data, self._measured_names)
             data = replace(data, given=covariates.encode(given, data))
-        return keep_copies_together(data.with_weight()), covariates
+        rule = self._rule(selection, selection_of, data)
+        return keep_copies_together(data.with_weight()), covariates, rule
+
+    def _rule(self, selection: Any, of: str, data: Observations) -> Rule | None:
+        """Check a selection of rows, for those that have weight."""
+        if selection is None:
+            if of != "measured":
+                raise ValueError(f"Expected a selection beside selection_of={of!r}; got none.")
+            return None
+        rule = as_rule(selection, of, self._measured_names, data)
+        return rule if data.weights is None else rule.take((data.weights > 0).numpy())
+
+    def _learn_errors(self, free: FreeErrors, data: Observations, given: Any) -> Observations:
+        """Learn what is open of the errors, and return the rows with what was learned."""
+        if free.kinds != ("groups",) and _by_noise(given):
+            raise ValueError(
+                f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
+                "are learned from rows whose truth does not depend on its error."
+            )
+        rng = np.random.RandomState(
+            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
+        )
+        jobs = getattr(self, "n_jobs", None)
+        threads = None if jobs is None or jobs < 0 else jobs
+        self._errors = learn_errors(free, data, self._measured_names, rng, threads)
+        if data.groups is None and free.replicates is not None:
+            data = replace(data, groups=check_groups(data.w, free.replicates, "replicates"))
+        return self._errors.applied(free, data)
 
     def _observe(
         self,
@@ -554,9 +678,16 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
     ) -> Observations:
         """Check rows to ask about, with the covariates that the fit had."""
-        data = self._rows(w, noise, projection, sample_weight, groups)
+        check_is_fitted(self)
+        said = noise.said if isinstance(noise, FreeErrors) and self._errors is not None else noise
+        data = self._rows(w, said, projection, sample_weight, groups, limits)
+        if self._errors is not None:
+            if not isinstance(noise, FreeErrors):
+                raise ValueError(self._errors.missing())
+            data = self._errors.applied(noise, data)
         covariates = None if self._knowledge is None else self._knowledge.covariates
         if (covariates is None) != (given is None):
             raise ValueError(NO_COVARIATES if covariates is None else covariates.missing())
@@ -589,6 +720,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         projection: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        limits: Any = None,
         *,
         reset: bool = False,
     ) -> Observations:
@@ -599,11 +731,24 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
             )
         with as_guest():
-            data = observe(self, w, noise, projection, sample_weight, groups, reset=reset)
+            data = observe(self, w, noise, projection, sample_weight, groups, limits, reset=reset)
             data = self._within_bounds(data, bounds_of(self, data) if reset else self._bounds)
+        if not self._takes_limits:
+            _refuse_limits(data, f"with {name}", "Use XDGMM, or another that takes them")
         if data.observed is not None and not self._takes_missing_values:
             raise ValueError(
                 f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
                 "which takes missing values."
             )
         return data
+
+
+def _by_noise(given: Any) -> bool:
+    """Whether the truth is to depend on the size of its errors."""
+    first = given[0] if isinstance(given, tuple) and given else given
+    return isinstance(first, str) and first == "noise"
+
+
+def _refuse_limits(data: Observations, what: str, fix: str = "Leave those rows out") -> None:
+    if data.noise.flags is not None:
+        raise ValueError(f"Expected values without limits {what}; got limits. {fix}.")

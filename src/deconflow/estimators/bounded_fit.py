@@ -104,6 +104,8 @@ class BoundedFit(FittedDensity):
         if drawn is not None:
             return drawn.log_marginal(data, n_draws, random_state)
         log_p = self.images.log_marginal(data).log_p + self._log_count
+        if not data.noise.additive:  # what its Gaussians have beyond the ends counts
+            return Estimate(log_p, np.zeros(len(data)), np.zeros(len(data)))
         error = np.zeros(len(data))
         for rows, cut in self._cut(data):
             log_p[rows] += cut.log_mass
@@ -153,9 +155,12 @@ class BoundedFit(FittedDensity):
         return whole.marginal(self._others(given))
 
     def _by_draws(self, data: Observations) -> FittedDensity | None:
-        """Return what answers under laws of noise that the mixture leaves to draws."""
-        others = self.own.other_laws
-        if others is None or isinstance(data.noise, GaussianNoise):
+        """Return what answers under laws of noise that the mixture leaves to draws.
+
+        Not likelihoods: their Gaussians are closer to them than draws are.
+        """
+        others, noise = self.own.other_laws, data.noise
+        if others is None or isinstance(noise, GaussianNoise) or not noise.additive:
             return None
         return _folded(others, self.bounds)
 

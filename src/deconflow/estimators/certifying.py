@@ -9,8 +9,11 @@ import numpy as np
 import torch
 
 from deconflow.certificate import LOW_SIZE, Certificate
+from deconflow.estimators.completing import completed
+from deconflow.findings import Finding
 from deconflow.observations import Observations
-from deconflow.trust import find_doubts
+from deconflow.randomness import isolated_rng
+from deconflow.trust import coverage, find_doubts
 
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
 
@@ -20,8 +23,10 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     own = getattr(model, "certificate_", None)
     density, rows, working = model._own_density, data, model._working_mixture()
     known = model._knowledge
+    with isolated_rng(seed):
+        rows = completed(model.density_, data)
     if known is not None:
-        density, rows = known.for_checks(model, data)
+        density, rows = known.for_checks(model, rows)
         working = working if known.keeps_mixture else None
     findings = find_doubts(
         rows, density.sample, model._measured_names,
@@ -33,7 +38,17 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     found = _of_fitted_rows(model, data) if own is None else own
     if own is not None and known is not None:
         found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
-    return replace(found, findings=findings)
+    more = [] if model._errors is None else [model._errors.finding()]
+    return replace(found, findings=(*findings, *more, *_about_samples(model, data)))
+
+
+def _about_samples(model: Any, data: Observations) -> tuple[Finding, ...]:
+    """Look whether posterior samples, if rows were made of them, lie where the density is."""
+    unlike = data.projection is not None or model.density_.depends_on_covariates
+    if data.noise.kept is None or unlike:
+        return ()
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))
+    return (coverage(data[order[:SCORED_ROWS]], model.density_.log_prob),)
 
 
 def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:

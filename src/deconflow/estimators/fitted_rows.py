@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +20,7 @@ from deconflow.estimators.certifying import certified
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
+from deconflow.estimators.unseen_rows import completed_by
 from deconflow.evaluation import Sensitivity, sensitivity
 from deconflow.guests import as_guest
 from deconflow.observations import Observations
@@ -37,8 +39,16 @@ class FittedRowsQuestions(ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
     ) -> Observations:
         """Check rows, as those of the fit were."""
+
+    density_: Any
+    _selected: Any
+
+    @abstractmethod
+    def _rule(self, selection: Any, of: str, data: Observations) -> Any:
+        """Check a selection of rows."""
 
     @abstractmethod
     def _refuse_covariates(self, what: str) -> None:
@@ -53,22 +63,35 @@ class FittedRowsQuestions(ABC):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         given: Any = None,
+        limits: Any = None,
+        selection: Any = None,
+        selection_of: str = "measured",
         random_state: RandomState = 0,
     ) -> Certificate:
         """Say how far to trust this fit, from the rows that it was fitted to.
 
         Simulated rows are held against the real ones, other laws of the noise against the one that
         was said, and the rows are looked at: :doc:`/certificate`. Nothing of the fit changes.
+        Measurements of which only a limit is known are drawn first, beyond it, from the model.
 
         Parameters
         ----------
-        w, noise, projection, sample_weight, groups, given
+        w, noise, projection, sample_weight, groups, given, limits, selection, selection_of
             As for :meth:`fit`.
         random_state
             Seed of the simulation.
         """
         check_seed(random_state)
-        data = self._observe(w, noise, projection, sample_weight, groups, given).with_weight()
+        rows = (w, noise, projection, sample_weight, groups, given, limits)
+        data = self._observe(*rows)
+        rule = self._rule(selection, selection_of, data)
+        data = data.with_weight()
+        if (rule is None) != (self._selected is None):
+            had, got = ("no selection", "one") if rule is not None else ("selection", "none")
+            raise ValueError(f"Expected {had}, as in the fit; got {got}.")
+        if rule is not None:
+            rng = np.random.RandomState(check_random_state(random_state).randint(2**30))
+            data = completed_by(self.density_, rule, data, rng)
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return certified(self, data, int(check_random_state(random_state).randint(2**30)))
 
@@ -112,6 +135,7 @@ class FittedRowsQuestions(ABC):
         check_seed(random_state)
         self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
+        _refuse_limits(data, "a self-test")
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
             return run_self_test(self, data, n_tables, random_state, tell)
@@ -148,6 +172,7 @@ class FittedRowsQuestions(ABC):
         check_seed(random_state)
         self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
+        _refuse_limits(data, "sensitivity")
         with as_guest():
             return sensitivity(self, data, random_state)
 
@@ -160,6 +185,7 @@ class FittedRowsQuestions(ABC):
         noise: Any = None,
         projection: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        limits: Any = None,
         n_refits: int = 50,
         random_state: RandomState = 0,
     ) -> Regression:
@@ -177,7 +203,7 @@ class FittedRowsQuestions(ABC):
             The column to predict, by name or number.
         on
             One or more columns to predict it from, by name or number.
-        w, noise, projection, sample_weight
+        w, noise, projection, sample_weight, limits
             As for :meth:`fit`: the rows that were fitted, which a model does not keep.
         n_refits
             How many refits; each takes a fraction of a fit.
@@ -190,8 +216,19 @@ class FittedRowsQuestions(ABC):
         data = None
         if w is not None:
             self._refuse_covariates("a regression with refits to w")
-            data = self._observe(w, noise, projection, sample_weight).with_weight()
-        elif any(each is not None for each in (noise, projection, sample_weight)):
-            raise ValueError("Expected w beside noise, projection or sample_weight; got none.")
+            data = self._observe(w, noise, projection, sample_weight, limits=limits).with_weight()
+        elif any(each is not None for each in (noise, projection, sample_weight, limits)):
+            raise ValueError(
+                "Expected w beside noise, projection, sample_weight or limits; got none."
+            )
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return regression_of(self, target, on, data, n_refits, random_state)
+
+
+def _refuse_limits(data: Observations, what: str) -> None:
+    """Raise where rows would be simulated: nobody has said how limits come about."""
+    if data.noise.flags is not None:
+        raise ValueError(
+            f"Expected rows without limits for {what}, because it is not known how limits come "
+            "about; got some. Use certify, which takes them."
+        )

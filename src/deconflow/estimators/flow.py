@@ -271,7 +271,7 @@ class FlowDeconvolver(DensityEstimator):
         with as_guest(), unchanged_on_failure(self):
             self._check_parameters()
             data = self._rows(w, noise, projection, reset=True)
-            self._knowledge = None
+            self._knowledge = self._errors = None
             with isolated_rng(self.random_state):
                 self.standardiser_ = Standardiser.fit(data)
                 self._build(standardised(self.standardiser_, data[:1]).features().shape[-1])

@@ -42,6 +42,7 @@ class GridEstimator(DensityEstimator):
 
     _takes_missing_values = False
     _takes_projections = False
+    _takes_limits = False
 
     @abstractmethod
     def _learned(self) -> dict[str, Any]:

@@ -133,6 +133,8 @@ class Knowledge:
         bounds = bounds_of(model, data)
         takes_parts = model._takes_parts
         _refuse_counts(model, data)
+        if data.noise.flags is not None:
+            _refuse_beside_limits(bounds, model.background if takes_parts else None)
         if bounds is not None:
             bounds.check_rows(data, names, background=takes_parts and model.background is not None)
         atoms = as_atoms(model.atoms if takes_parts else None, names, bounds)
@@ -377,3 +379,17 @@ class Knowledge:
         if self.background is not None:
             said.append(f"{self.background_share:.1%} of the rows are background.")
         return said
+
+
+def _refuse_beside_limits(bounds: Bounds | None, background: Any) -> None:
+    """Raise for what cannot be said of limits."""
+    if background is not None:
+        raise ValueError(
+            "Expected values without limits beside a background, which is a density of measured "
+            "values; got limits. Leave out the background."
+        )
+    if bounds is not None:  # the mirror image of a row with a limit would reach through the bound
+        raise ValueError(
+            "Expected values without limits beside bounds; got limits. Leave out the bounds, or "
+            "take logarithms of w."
+        )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
@@ -16,14 +17,23 @@ from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor, first_bad, place, warn_caller
 from deconflow.files import as_path
-from deconflow.frames import column_units, plain_table, plain_tables, refuse_other_units
-from deconflow.noise import Noise
+from deconflow.frames import (
+    column_units,
+    limit_flags,
+    plain_table,
+    plain_tables,
+    refuse_other_units,
+)
+from deconflow.noise import LimitedNoise, Noise, Reading
 from deconflow.observations import (
     Observations,
     check_groups,
     check_rows_and_columns,
     check_weights,
 )
+
+TRUTHS_FOR_REACH = 1000
+"""Draws of a model that say how far its truth reaches."""
 
 
 def observe(
@@ -33,6 +43,7 @@ def observe(
     projection: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
     groups: Any = None,
+    limits: Any = None,
     *,
     reset: bool = False,
 ) -> Observations:
@@ -45,6 +56,8 @@ def observe(
         sample_weight = check_weights(w, sample_weight, "sample_weight")
     if groups is not None:
         groups = check_groups(w, groups)
+    if limits is not None:
+        limits = limit_flags(w, limits)
     w = _validated(estimator, w, "w", reset=reset)
     if reset:
         estimator._units = units
@@ -58,22 +71,53 @@ def observe(
         )
     if reset:
         estimator.noise_given_ = noise is not None
+    if noise is None and limits is not None:
+        raise ValueError(
+            "Expected noise beside limits, the error that the measurement of a limit would have "
+            "had; got none. Pass noise=..., or noise=0.0 if there is none."
+        )
     if noise is None:
         warn_caller(
             "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so."
         )
         noise = 0.0
     data = Observations.from_arrays(
-        w, noise, projection=projection, weights=sample_weight, groups=groups
+        w, noise, projection=projection, weights=sample_weight, groups=groups, limits=limits
     )
     if reset:
+        _refuse_unmeasured(data, _measured_names(estimator))
         estimator.n_latent_ = data.latent_dim
     elif data.latent_dim != estimator.n_latent_:
         raise ValueError(
             f"Expected a truth of {estimator.n_latent_} dimensions, as in fit; "
             f"got a projection from {data.latent_dim}."
         )
-    return data
+    return data if reset else _reaching(estimator, data)
+
+
+def _refuse_unmeasured(data: Observations, names: list[str]) -> None:
+    """Raise for a column of limits to one side only: no truth is too far beyond them."""
+    flags = data.noise.flags
+    if flags is None:
+        return
+    seen = torch.ones_like(flags, dtype=torch.bool) if data.observed is None else data.observed
+    one_sided = [((flags == side) | ~seen).all(0) & seen.any(0) for side in (-1, 1)]
+    position = first_bad(one_sided[0] | one_sided[1])
+    if position is not None:
+        raise ValueError(
+            "Expected measured values beside limits in every column of w; got only limits to one "
+            f"side in column {names[position[0]]}. Drop it."
+        )
+
+
+def _reaching(estimator: Any, data: Observations) -> Observations:
+    """Let limits reach as far as the fitted density does: single rows do not tell."""
+    if not isinstance(data.noise, LimitedNoise):
+        return data
+    draws = torch.from_numpy(estimator.density_.sample(TRUTHS_FOR_REACH, 0))
+    clean = torch.einsum("nmd,kd->nkm", data.projections()[:: 1 + len(data) // 100], draws)
+    noise = data.noise.for_truths(data.w, clean.flatten(0, 1))
+    return replace(data, noise=noise)
 
 
 def as_arguments(data: Observations) -> dict[str, Any]:
@@ -106,7 +150,7 @@ def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
     """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
     if noise is not None or y is None:
         return
-    if isinstance(y, Noise | Distribution) or not _like_labels(y, w):
+    if isinstance(y, Noise | Reading | Distribution) or not _like_labels(y, w):
         raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
 
 

@@ -420,7 +420,7 @@ class XDGMM(DensityEstimator):
         if n_folds is not None:
             check_integer("n_folds", n_folds, 2)
         twin = clone(self)
-        data, _ = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
+        data, *_ = twin._observe_to_fit(w, noise, projection, sample_weight, groups)
         settings = as_settings(self, 1, float(several(self.floor)[0]))
         with as_guest(), threads_at_most(self.n_jobs):
             return compare(
@@ -597,6 +597,11 @@ def _refuse_changed_rows(model: XDGMM, what: str) -> None:
 def _refuse_knowledge(model: XDGMM) -> None:
     """Pieces are rows as they are: what is known of the truth needs all of them."""
     _refuse_changed_rows(model, "partial_fit")
+    if model._errors is not None:
+        raise ValueError(
+            "Expected a model whose errors were known for partial_fit; got one that has learned "
+            f"them: {model._errors.in_words()[0]}"
+        )
     for name in ("bounds", "atoms", "background"):
         if getattr(model, name) is not None:
             raise ValueError(

@@ -91,6 +91,8 @@ def row_p_values(
     judge = _Judge(mixture, threads)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=3).tolist()
     pool = _Pool(sample, max(POOL, n_draws), data.dim, seeds)
+    if not data.noise.additive:
+        return _measured_anew(judge, pool, data, n_draws)
     if data.noise.shared and data.observed is None and data.projection is None:
         return _against_one_pool(judge, pool, data)
     return _row_by_row(judge, pool, data, n_draws)
@@ -197,6 +199,24 @@ def _against_one_pool(judge: _Judge, pool: _Pool, data: Observations) -> Array:
     simulated = judge(alike, pool.measurements(alike, every, every))[0]
     as_unusual = np.sort(simulated).searchsorted(judge.of_rows(data), side="right")
     return (1 + as_unusual) / (1 + len(pool))
+
+
+def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) -> Array:
+    """Hold each row against ``n_draws`` truths measured as it was, each with a law of its own.
+
+    Of counts many are equal: these p-values are uniform or, for frequent counts, larger.
+    """
+    p, size = np.empty(len(data)), _rows_at_once(data, n_draws)
+    starts = pool.starts(data.w.numpy())[0]
+    for lo in range(0, len(data), size):
+        rows = data[lo : lo + size]
+        number = (starts[lo : lo + size] + np.arange(n_draws)[:, None]).reshape(-1)
+        truth = torch.from_numpy(pool.truths[number % len(pool)]).to(rows.w)
+        with isolated_rng(pool.seed + lo):
+            drawn = rows[np.tile(np.arange(len(rows)), n_draws)].remeasure(truth)
+        as_unusual = judge.of_rows(drawn).reshape(n_draws, -1) <= judge.of_rows(rows)
+        p[lo : lo + size] = (1 + as_unusual.sum(0)) / (1 + n_draws)
+    return p
 
 
 def _row_by_row(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) -> Array:

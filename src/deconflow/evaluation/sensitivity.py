@@ -129,6 +129,11 @@ def sensitivity(model: Any, data: Observations, seed: int = 0) -> Sensitivity:
     seed
         Of these rows, and of draws of a model that is no mixture.
     """
+    if not data.noise.additive:
+        raise ValueError(
+            "Expected noise that is added to the truth, to see what larger errors would change; "
+            "got values with a likelihood, as counts."
+        )
     density = model.density_
     rows = check_random_state(seed).permutation(len(data))[:MOST_ROWS]
     some = data[np.sort(rows)].with_weight()

@@ -14,6 +14,7 @@ from torch.distributions import Transform
 from deconflow.checks import as_floats
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.noise.kept_draws import KeptDraws
 
 Ends = tuple[Array, Array]
 """Lower and upper ends of each value's truth, infinite where there is none."""
@@ -38,6 +39,11 @@ class Noise(ABC):
         Boolean ``(N, dim)``, if the law is restricted to values that were observed.
     independent : bool
         Whether the values of a row have independent noise.
+    kept : KeptDraws or None
+        Some of the draws that the law was made of by ``from_samples``, in the user's units.
+    flags : Tensor or None
+        ``(N, dim)``, if of some values only a limit is known: -1 for an upper limit, 1 for a lower
+        one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
     dim: int
@@ -45,6 +51,8 @@ class Noise(ABC):
     shared: bool
     observed: Tensor | None
     independent: bool
+    kept: KeptDraws | None = None
+    flags: Tensor | None = None
     additive: bool = True
     """Whether the law is that of something added to the truth, whatever comes of it; else it
     depends on what was measured, as that of a count."""

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor
-from deconflow.noise.base import Noise
+from deconflow.noise.base import Noise, Reading
+from deconflow.noise.free_errors import FreeErrors
 from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.ready_made import same_for_all
 
@@ -30,6 +31,16 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
         noise = same_for_all(noise)
     if noise is None or isinstance(noise, str):
         raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
+    if isinstance(noise, FreeErrors):
+        raise TypeError(
+            f"Expected errors that are known here; got {noise!r}. Only fit of an estimator learns "
+            "them, and questions to the model that was fitted so."
+        )
+    if isinstance(noise, Reading):
+        raise TypeError(
+            f"Expected noise as {ACCEPTED}; got a likelihood of measured values, which none are "
+            "beside it here. Use a law."
+        )
     if callable(noise):
         raise TypeError(
             f"Expected noise as {ACCEPTED}; got the law {noise!r} without parameters. "

@@ -11,6 +11,8 @@ MOST_ROWS = 500
 """So many rows say how alike covariances are."""
 DEGREES = np.geomspace(0.5, 1e4, 25)
 """Degrees of freedom of the prior that are tried, beyond the number of columns less one."""
+ENOUGH = 5
+"""Rows with fewer degrees of freedom for each column and one more always look at the others."""
 STEPS, PRECISION = 200, 1e-6
 
 
@@ -21,7 +23,8 @@ def predictive_covariance(scatter: Array, size: Array) -> Array:
     :math:`\nu` are those that make the scatter :math:`A_i` of the draws most probable. Given
     :math:`K` draws :math:`S_i` then has the mean :math:`(\Psi + A_i) / (\nu + K - D - 2)`, and the
     mean of the draws errs by another :math:`S_i / K`. So covariances that differ no more than by
-    chance become one, and others keep their own.
+    chance become one. Rows whose own draws say more than all others keep their own: the law of
+    covariances is a guess, which would widen the best rows of a table of very different ones.
 
     Parameters
     ----------
@@ -31,12 +34,14 @@ def predictive_covariance(scatter: Array, size: Array) -> Array:
         ``(N,)``: effective number of its draws.
     """
     dim = scatter.shape[-1]
-    some = np.linspace(0, len(size) - 1, min(len(size), MOST_ROWS)).astype(int)
+    some = np.random.default_rng(0).permutation(len(size))[:MOST_ROWS]
     units = np.sqrt(np.exp(np.log(np.diagonal(scatter, axis1=1, axis2=2)).mean(0)))
     A, freedom = scatter / np.outer(units, units), size - 1
     degrees, scale = _most_probable(A[some], freedom[some])
-    inflation = (1 + 1 / size) / (degrees + freedom - dim - 1).clip(min=0.5)
-    return (scale + A) * inflation[:, None, None] * np.outer(units, units)
+    shrunk = (freedom <= degrees) | (freedom <= ENOUGH * (dim + 1))
+    A = A + shrunk[:, None, None] * scale
+    inflation = (1 + 1 / size) / (freedom + shrunk * degrees - dim - 1).clip(min=0.5)
+    return A * inflation[:, None, None] * np.outer(units, units)
 
 
 def _most_probable(scatter: Array, freedom: Array) -> tuple[float, Array]:

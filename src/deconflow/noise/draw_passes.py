@@ -25,7 +25,7 @@ def _compiled(function: Callable) -> Any:
 def fit_rows(
     u: Array, weight: Array, size: Array, share: Array, steps: int, gain: float
 ) -> tuple[Array, Array, Array, Array]:
-    r"""Fit ``J`` Gaussians to white draws ``(n, K, D)`` from shares ``(n, K, J)``, changed in place.
+    r"""Fit ``J`` Gaussians to white draws ``(n, K, D)`` from shares ``(n, K, J)``, which change.
 
     A little of the row's own covariance goes into each Gaussian, :math:`I / J^{2/D}` with the
     weight of one draw (Fraley and Raftery 2007), so that none shrinks to a point; and each is as

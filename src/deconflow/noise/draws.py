@@ -101,7 +101,7 @@ def _rows(values: Any, name: str, ndim: int) -> Sequence[Array]:
             raise ValueError(
                 f"Expected {name} of shape {shape}, or a list of N arrays; got {array.shape}.{hint}"
             )
-        return array
+        return [*array]
     rows = [as_floats(row, f"{name} of row {i}") for i, row in enumerate(values)]
     for i, row in enumerate(rows):
         if row.ndim != ndim:

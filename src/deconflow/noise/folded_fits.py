@@ -15,16 +15,18 @@ from deconflow.noise.gaussian_parts import Table
 STEPS = 300
 NARROWEST = 0.03
 """Narrowest Gaussian, in units of the law's standard deviation."""
-NUMBERS_AT_ONCE = 2_000_000
+FAR = 5.0
+"""Ends so many standard deviations from a law's mean make no image."""
+NUMBERS_AT_ONCE = 200_000
 
 
 def images(v: Array, low: Array, high: Array) -> Array:
-    """Return points ``(U, G)`` and their images ``(U, S, G)`` at ends ``(U,)``, infinite if none.
+    """Return points ``(U, G)`` and their images ``(S, U, G)`` at ends ``(U,)``, infinite if none.
 
     An end that none of them has makes no image.
     """
     ends = [end[:, None] for end in (low, high) if np.isfinite(end).any()]
-    return np.stack([v, *(2 * end - v for end in ends)], axis=1)
+    return np.stack([v, *(2 * end - v for end in ends)])
 
 
 def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Table:
@@ -32,36 +34,41 @@ def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Ta
 
     Returns weights, means and variances, ``(U, J)``.
     """
-    step = max(1, NUMBERS_AT_ONCE // (3 * v.shape[1] * parts))
-    pieces = [
-        _fit_some(*(array[i : i + step] for array in (v, mass, low, high)), parts)
-        for i in range(0, len(v), step)
-    ]
-    weights, means, variances = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    mass = mass / mass.sum(1, keepdims=True)
+    mean = (mass * v).sum(1)
+    sd = np.sqrt((mass * np.square(v - mean[:, None])).sum(1))
+    low, high = (np.where(np.abs(end - mean) < FAR * sd, end, np.inf) for end in (low, high))
+    kind = 2 * np.isfinite(low) + np.isfinite(high)
+    table = np.empty((3, len(v), parts))
+    for each in np.unique(kind):
+        same = np.flatnonzero(kind == each)
+        step = max(1, NUMBERS_AT_ONCE // (3 * v.shape[1] * parts))
+        for i in range(0, len(same), step):
+            some = same[i : i + step]
+            table[:, some] = _fit_some(v[some], mass[some], low[some], high[some], parts)
+    weights, means, variances = table
     return weights, means, variances
 
 
 def _fit_some(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Table:
-    mass = mass / mass.sum(1, keepdims=True)
+    """Fit laws that have the same ends; arrays are ``(J, S, U, G)``, quickest to add up."""
     x = images(v, low, high)
-    count, missing = x.shape[1], ~np.isfinite(x)
-    x = np.where(missing, 0.0, x).reshape(len(v), -1)
-    mean = (mass * v).sum(1, keepdims=True)
-    variance = (mass * np.square(v - mean)).sum(1, keepdims=True)
+    mean = (mass * v).sum(1)
+    variance = (mass * np.square(v - mean[:, None])).sum(1)
     shares = (np.arange(parts) + 0.5) / parts
-    means = np.stack([np.interp(shares, np.cumsum(m), row) for row, m in zip(v, mass, strict=True)])
-    variances = np.repeat(variance / parts, parts, axis=1)
+    tables = zip(v, mass, strict=True)
+    means = np.stack([np.interp(shares, np.cumsum(m), row) for row, m in tables], axis=1)
+    variances = np.repeat(variance[None] / parts, parts, axis=0)
     weights = np.full_like(means, 1 / parts)
     for _ in range(STEPS):
-        log_q = np.log(weights + 1e-300) - 0.5 * np.log(variances)
-        log_q = log_q[:, None] - 0.5 * np.square(x[..., None] - means[:, None]) / variances[:, None]
-        log_q = np.where(missing[..., None], -np.inf, log_q.reshape(len(v), count, -1, parts))
-        q = np.exp(log_q - log_q.max((1, 3), keepdims=True))
-        q *= mass[:, None, :, None] / q.sum((1, 3), keepdims=True)
-        q = q.reshape(len(v), -1, parts)
-        total = q.sum(1) + 1e-300
-        weights = total / total.sum(1, keepdims=True)
-        means = (q * x[..., None]).sum(1) / total
-        offset = np.square(x[..., None] - means[:, None])
-        variances = np.maximum((q * offset).sum(1) / total, NARROWEST**2 * variance)
-    return weights, means, variances
+        m, precision = means[:, None, :, None], 1 / variances[:, None, :, None]
+        log_size = np.log(weights + 1e-300) - 0.5 * np.log(variances)
+        log_q = log_size[:, None, :, None] - 0.5 * precision * np.square(x - m)
+        q = np.exp(log_q - log_q.max((0, 1)))
+        q *= mass / q.sum((0, 1))
+        total = q.sum((1, 3)) + 1e-300
+        weights = total / total.sum(0)
+        means = (q * x).sum((1, 3)) / total
+        spread = (q * np.square(x - means[:, None, :, None])).sum((1, 3)) / total
+        variances = np.maximum(spread, NARROWEST**2 * variance)
+    return weights.T, means.T, variances.T

@@ -109,7 +109,7 @@ def _checked(values: Any) -> Array:
             f"replicate {bad[1]}."
         )
     refuse_extremes("values", x)
-    empty = first_bad(np.isnan(x).all((1, 2)))
+    empty = first_bad(np.asarray(np.isnan(x).all((1, 2))))
     if empty is not None:
         raise ValueError(f"Expected a replicate or more in every row; got none in {place(empty)}.")
     return x
@@ -126,16 +126,16 @@ def _pooled(seen: NDArray[np.bool_], covariance: Array) -> Noise:
     count = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
     # Two means have in common what both were measured in: S_ab n_ab / (n_a n_b).
     share = together / (count[:, :, None] * count[:, None])
-    if (share == share[0]).all() and seen.any(1).all():
+    missing = np.diagonal(together, axis1=1, axis2=2) == 0
+    if (share == share[0]).all() and not missing.any():
         return _gaussian(covariance * share[0])
-    missing = ~seen.any(1)
     idle = missing[:, :, None] * np.eye(len(covariance)) * covariance
     return _gaussian(covariance * share + idle)
 
 
 def _pooled_covariance(residual: Array, seen: NDArray[np.bool_]) -> Array:
     """Covariance of one replicate's errors, from those replicates in which nothing is missing."""
-    whole = seen.all(-1)
+    whole = np.asarray(seen.all(-1))
     degrees = np.maximum(whole.sum(1) - 1, 0).sum()
     dim = residual.shape[-1]
     if degrees < dim:
@@ -207,7 +207,7 @@ def _likelihoods(
     for number in np.unique(count):
         rows = count == number
         at = np.linspace(mean[rows].min(), mean[rows].max(), NODES)
-        made = _unit_likelihoods(at, lambda v, n=number: variance(v) / n)
+        made = _unit_likelihoods(at, variance, int(number))
         for values, table in zip(found, made, strict=True):
             values[rows] = np.stack([np.interp(mean[rows], at, part) for part in table.T], -1)
     weights, means, variances = found
@@ -215,16 +215,16 @@ def _likelihoods(
 
 
 def _unit_likelihoods(
-    mean: Array, variance: Callable[[Array], Array]
+    mean: Array, variance: Callable[[Array], Array], count: int
 ) -> tuple[Array, Array, Array]:
     r"""Gaussians for some means, in units of the error there.
 
     :math:`N(\bar x; v, \sigma^2(v) / R)` is a Gaussian in the mean, but not in the truth ``v``:
     where errors grow, larger truths are nearer to the mean in units of their error.
     """
-    sd = np.sqrt(variance(mean))[:, None]
+    sd = np.sqrt(variance(mean) / count)[:, None]
     z = np.broadcast_to(np.linspace(-REACH, REACH, POINTS), (len(mean), POINTS))
-    errors = variance(mean[:, None] - sd * z) / sd**2
+    errors = variance(mean[:, None] - sd * z) / count / sd**2
     log_p = -0.5 * (np.square(z) / errors + np.log(errors))
     mass = np.exp(log_p - log_p.max(1, keepdims=True))
     return fit_tables(z, mass / mass.sum(1, keepdims=True), PARTS)

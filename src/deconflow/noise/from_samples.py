@@ -3,9 +3,11 @@ r"""Noise from draws of each row's posterior."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -15,12 +17,16 @@ from deconflow.noise.base import Noise
 from deconflow.noise.covariance_prior import predictive_covariance
 from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
 from deconflow.noise.draws import Draws, checked_draws
-from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
+from deconflow.noise.kept_draws import MOST_KEPT, KeptDraws
+from deconflow.noise.law_noise import LawNoise
 from deconflow.noise.ready_made import gaussian_mixture
 
 FEW_DRAWS = 10
 """Rows with fewer effective draws than this for each column and one more are told of."""
 
+ROUNDING = 1e-13
+"""A smaller scatter of draws, relative to their mean, is none."""
 THINNEST = 1e-10
 """Smallest eigenvalue of a correlation matrix of draws."""
 
@@ -67,9 +73,9 @@ def from_samples(
     rows = checked_draws(draws, log_prior)
     mean, scatter, size = _moments(rows)
     _check_sizes(rows, size)
-    _check_scatter(scatter)
+    _check_scatter(mean, scatter)
     _warn_of_few(rows, size)
-    return mean, _noise(rows, mean, scatter, size)
+    return mean, replace(_noise(rows, mean, scatter, size), kept=_kept(rows, mean))
 
 
 def _moments(rows: Draws) -> tuple[Array, Array, Array]:
@@ -99,10 +105,10 @@ def _check_sizes(rows: Draws, size: Array) -> None:
         )
 
 
-def _check_scatter(scatter: Array) -> None:
+def _check_scatter(mean: Array, scatter: Array) -> None:
     """Refuse rows whose draws lie on a point or a plane."""
     sd = np.sqrt(np.diagonal(scatter, axis1=1, axis2=2))
-    bad = first_bad(sd == 0)
+    bad = first_bad(sd <= ROUNDING * np.abs(mean))
     if bad is not None:
         raise ValueError(
             f"Expected draws that differ in every row and column; got equal ones at {place(bad)}."
@@ -130,10 +136,23 @@ def _warn_of_few(rows: Draws, size: Array) -> None:
         )
 
 
-def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
+def _kept(rows: Draws, mean: Array) -> KeptDraws:
+    """Keep draws from all over each row's, for the certificate."""
+    most = min(MOST_KEPT, int(rows.counts.max()))
+    offsets, weights = np.zeros((len(mean), most, rows.dim)), np.zeros((len(mean), most))
+    for some, x, weight in rows.chunks():
+        counts = rows.counts[some]
+        at = np.linspace(0, counts - 1, most).astype(int).T
+        new = np.diff(at, axis=1, prepend=-1) > 0  # a row with few draws has each of them once
+        offsets[some] = np.take_along_axis(x, at[..., None], 1) - mean[some][:, None]
+        weights[some] = np.take_along_axis(weight, at, 1) * new
+    return KeptDraws(torch.from_numpy(offsets).float(), torch.from_numpy(weights).float())
+
+
+def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoise | LawNoise:
     """Law of ``mean - v``."""
     covariance = predictive_covariance(scatter, size)
-    factor = np.linalg.cholesky(scatter / size[:, None, None])
+    factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)
     evidence, found = _tried(rows, mean, factor, size)
     number = choose(evidence)
     if number.max() == 1:

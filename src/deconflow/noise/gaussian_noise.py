@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.free_errors import FreeErrors, free_errors
 from deconflow.noise.gaussian_parts import JointMixture
+from deconflow.noise.kept_draws import KeptDraws
 from deconflow.randomness import own_generator
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -41,6 +43,7 @@ class GaussianNoise(Noise):
     shared: bool
     n_rows: int | None
     observed: Tensor | None = None
+    kept: KeptDraws | None = None
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -151,7 +154,7 @@ class GaussianNoise(Noise):
         if self.observed is not None:  # keep the idle pivots at one
             idle = ~self.observed if self.diagonal else torch.diag_embed(~self.observed)
             factor = torch.where(idle, 1.0, factor)
-        return replace(self, factor=factor)
+        return replace(self, factor=factor, kept=None)
 
     def floor(self, sd: float) -> GaussianNoise:
         """Return the law with covariance ``S + sd^2 I``."""
@@ -174,7 +177,8 @@ class GaussianNoise(Noise):
         if self.shared:
             return self if n_rows == self.n_rows else replace(self, n_rows=n_rows)
         observed = None if self.observed is None else self.observed[rows]
-        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed)
+        kept = None if self.kept is None else self.kept[rows]
+        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed, kept=kept)
         if "_product" in vars(self):  # what is known of all rows is known of some
             vars(taken)["_product"] = self._product[rows]
         return taken
@@ -192,10 +196,40 @@ class GaussianNoise(Noise):
         return white.reshape(-1, *leading, self.dim).movedim(0, -2)
 
 
+@overload
 def gaussian(
     *, sd: ArrayLike | Tensor | None = None, covariance: ArrayLike | Tensor | None = None
-) -> GaussianNoise:
-    """Make Gaussian noise from standard deviations or from covariances.
+) -> GaussianNoise: ...
+
+
+@overload
+def gaussian(
+    *,
+    sd: ArrayLike | Tensor | None = None,
+    covariance: ArrayLike | Tensor | None = None,
+    scale: Literal["fit"] | None = None,
+    jitter: Literal["fit"] | None = None,
+    correlation: Literal["fit"] | None = None,
+    groups: Any = None,
+    replicates: Any = None,
+) -> GaussianNoise | FreeErrors: ...
+
+
+def gaussian(
+    *,
+    sd: ArrayLike | Tensor | None = None,
+    covariance: ArrayLike | Tensor | None = None,
+    scale: Literal["fit"] | None = None,
+    jitter: Literal["fit"] | None = None,
+    correlation: Literal["fit"] | None = None,
+    groups: Any = None,
+    replicates: Any = None,
+) -> GaussianNoise | FreeErrors:
+    r"""Make Gaussian noise from standard deviations or from covariances.
+
+    Where these are not quite known, ``fit`` learns what is left open, with the density:
+
+    .. math:: \mathrm{Var}(n_{id}) = s_d^2 \sigma_{id}^2 + j_d^2
 
     Parameters
     ----------
@@ -203,6 +237,26 @@ def gaussian(
         Standard deviations: ``(D,)`` for all rows, ``(N, D)`` row by row.
     covariance
         Covariances: ``(D, D)`` for all rows, ``(N, D, D)`` row by row. Singular ones are allowed.
+    scale
+        ``"fit"`` for errors that are known up to a factor :math:`s_d` for each column. Rows with
+        different errors tell it, or replicates.
+    jitter
+        ``"fit"`` for a scatter :math:`j_d` of each column that the errors leave out. Only
+        replicates tell it from a wider truth.
+    correlation
+        ``"fit"`` for errors whose columns go together in an unknown way, the same in all rows. Rows
+        with different errors tell it, or replicates.
+    groups
+        ``(N,)`` labels of rows that share a zero point, as those of one instrument. The zero points
+        are learned, up to their sum, which is zero: the truth is taken to have the same density in
+        all groups.
+    replicates
+        ``(N,)`` labels, the same for rows that measure the same truth.
+
+    Returns
+    -------
+    GaussianNoise or FreeErrors
+        The latter if something is to be learned.
 
     Examples
     --------
@@ -210,12 +264,23 @@ def gaussian(
     GaussianNoise(rows=any number of, dim=2, shared=True)
     >>> gaussian(covariance=[[[0.1, 0.0], [0.0, 0.2]]] * 5)
     GaussianNoise(rows=5, dim=2, shared=False)
+    >>> gaussian(sd=[[0.1], [0.2]], scale="fit")
+    FreeErrors(GaussianNoise(rows=2, dim=1, shared=False), learned=scale)
     """
-    if sd is not None and covariance is None:
-        return _from_sd(as_parameter(sd, "sd"))
-    if covariance is not None and sd is None:
-        return _from_covariance(as_parameter(covariance, "covariance"))
-    raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
+    if (sd is None) == (covariance is None):
+        raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
+    if sd is not None:
+        said = _from_sd(as_parameter(sd, "sd"))
+    else:
+        assert covariance is not None
+        said = _from_covariance(as_parameter(covariance, "covariance"))
+    free = (scale, jitter, correlation, groups, replicates)
+    if all(each is None for each in free):
+        return said
+    return free_errors(
+        said, scale=scale, jitter=jitter, correlation=correlation, groups=groups,
+        replicates=replicates,
+    )  # fmt: skip
 
 
 def _from_sd(sd: Tensor) -> GaussianNoise:

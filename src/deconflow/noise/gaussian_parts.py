@@ -37,6 +37,11 @@ class NoiseMixture(ABC):
         Memory is that of these rows alone.
         """
 
+    @property
+    def patterns(self) -> NDArray[np.uint8] | None:
+        """Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it."""
+        return None
+
     @abstractmethod
     def divide(self, unit: Array) -> NoiseMixture:
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""

@@ -110,6 +110,7 @@ def independent_mixture(
 def _as_it_is(law: MixtureSameFamily) -> IndependentMixture:
     """Mixture of values that are mixtures of Gaussians already: every value has its own shape."""
     weights, parts = as_array(law.mixture_distribution.probs), law.component_distribution
+    assert isinstance(parts, Normal)
     shape, number = weights.shape[:2], weights.shape[-1]
     shapes = (weights, as_array(parts.loc), np.square(as_array(parts.scale)))
     which = np.arange(shape[0] * shape[1]).reshape(shape)

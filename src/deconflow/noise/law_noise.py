@@ -19,6 +19,7 @@ from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import CATALOGUE, Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
 from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.noise.kept_draws import KeptDraws
 from deconflow.noise.law_fits import independent_mixture, joint_mixture
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.noise.support import (
@@ -58,6 +59,7 @@ class LawNoise(Noise):
     n_rows: int | None
     unit: Tensor
     observed: Tensor | None = None
+    kept: KeptDraws | None = None
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
     """What has been made of law and parameters, for all noises that share them."""
 
@@ -182,7 +184,7 @@ class LawNoise(Noise):
 
     def divide(self, scale: Tensor) -> Self:
         """Return the law of ``n / scale``."""
-        return replace(self, unit=self.unit * scale.to(self.unit))
+        return replace(self, unit=self.unit * scale.to(self.unit), kept=None)
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
         """Move to another precision or device; an error if single precision does not hold it."""
@@ -221,7 +223,10 @@ class LawNoise(Noise):
         if self.shared:
             return replace(self, n_rows=n_rows, observed=observed)
         taken = {name: value[rows] for name, value in self.parameters.items()}
-        return replace(self, parameters=taken, n_rows=n_rows, observed=observed, _made={})
+        kept = None if self.kept is None else self.kept[rows]
+        return replace(
+            self, parameters=taken, n_rows=n_rows, observed=observed, kept=kept, _made={}
+        )
 
 
 @as_guest()

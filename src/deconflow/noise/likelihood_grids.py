@@ -19,7 +19,7 @@ LogLikelihood = Callable[[Array], Array]
 
 POINTS = 257
 """Of a grid; an odd number, for Simpson's rule."""
-DECADES, PER_DECADE = 18, 8
+DECADES, PER_DECADE = 18, 4
 """How far, and how finely, modes and widths are looked for."""
 ZOOMS, ZOOM_POINTS = 14, 33
 HALVINGS = 40
@@ -141,26 +141,29 @@ def _modes(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> tuple[
 
 def _scan(low: Array, high: Array, near: Array) -> Array:
     """Return truths ``(U, G)`` of all sizes between the ends, in order."""
-    sizes = 10.0 ** np.linspace(-DECADES, DECADES, 2 * DECADES * PER_DECADE + 1)
-    small = 0.5 * 10.0 ** np.linspace(-DECADES, 0, DECADES * PER_DECADE + 1)
-    span = (high - low)[:, None]
-    with np.errstate(invalid="ignore", over="ignore"):
-        above, below = low[:, None] + sizes, high[:, None] - sizes[::-1]
-        between = np.concatenate(
-            [low[:, None] + small * span, high[:, None] - small[-2::-1] * span], axis=1
-        )
-        around = near[:, None] + np.concatenate([-sizes[::-1], [0.0], sizes])
-    count = around.shape[1]
+    sizes, low, high, near = _sizes(DECADES), low[:, None], high[:, None], near[:, None]
+    small = 0.5 * _sizes(0)
     bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
-    v = around
-    for use, points in (
-        (bounded_low & ~bounded_high, above),
-        (bounded_high & ~bounded_low, below),
-        (bounded_low & bounded_high, between),
-    ):
-        padding = points[:, -1:].repeat(count - points.shape[1], axis=1)
-        v = np.where(use[:, None], np.concatenate([points, padding], axis=1), v)
-    return np.clip(v, low[:, None], high[:, None])
+    kinds = [
+        (~bounded_low & ~bounded_high, lambda: near + np.r_[-sizes[::-1], 0.0, sizes]),
+        (bounded_low & ~bounded_high, lambda: low + sizes),
+        (bounded_high & ~bounded_low, lambda: high - sizes[::-1]),
+        (bounded_low & bounded_high, lambda: np.concatenate(
+            [low + small * (high - low), high - small[-2::-1] * (high - low)], axis=1)),
+    ]  # fmt: skip
+    with np.errstate(invalid="ignore"):  # of a kind that a likelihood is not
+        used = [(use, points()) for use, points in kinds if use.any()]
+    v = np.zeros((len(low), max(points.shape[1] for _, points in used)))
+    for use, points in used:
+        last = points[:, -1:].repeat(v.shape[1] - points.shape[1], axis=1)
+        v = np.where(use, np.concatenate([points, last], axis=1), v)
+    return np.clip(v, low, high)
+
+
+def _sizes(largest: int) -> Array:
+    """Return powers of ten and numbers between them, from the smallest on."""
+    count = (DECADES + largest) * PER_DECADE + 1
+    return np.asarray(10.0 ** np.linspace(-DECADES, largest, count))
 
 
 def _fallen(
@@ -170,8 +173,7 @@ def _fallen(
 
     That is the way to the end of the truth, if it has not by then; infinite if it never does.
     """
-    sizes = 10.0 ** np.linspace(-DECADES, DECADES, 2 * DECADES * PER_DECADE + 1)
-    steps = np.minimum(sizes, room[:, None])
+    steps = np.minimum(_sizes(DECADES), room[:, None])
     fallen = log_l(mode[:, None] + side * steps) < top[:, None] - by
     fallen &= np.abs(mode[:, None] + side * steps - mode[:, None]) > 0
     ever, first = fallen.any(1), fallen.argmax(1)

@@ -123,7 +123,7 @@ def poisson(exposure: ArrayLike = 1.0) -> LikelihoodReading:
     Examples
     --------
     >>> w, noise = poisson(exposure=2.0).read(torch.tensor([[3.0]]))
-    >>> float(w)  # the mean of v^3 exp(-2 v)
+    >>> float(w.round(decimals=4))  # the mean of v^3 exp(-2 v)
     2.0
     """
     measuring = Measuring(_poisson, _simulate_poisson)
@@ -232,7 +232,8 @@ class MultiplicativeReading(Reading):
                 f"Expected values above 0 in w for noise.multiplicative; got {w[bad]:g} at "
                 f"{place(bad)}."
             )
-        law, parameters = _by_value(as_noise(self.law, *w.shape), tuple(w.shape))
+        rows, columns = w.shape
+        law, parameters = _by_value(as_noise(self.law, rows, columns), (rows, columns))
         measuring = Measuring(
             _LogProbOfRatio(law), _SimulateRatio(law),
             "Fit numpy.log(w) with the law itself, and take the exponential of the truth.",
@@ -289,7 +290,7 @@ def _normal(sd: Tensor) -> Any:
     return torch.distributions.Normal(torch.zeros_like(sd), sd, validate_args=False)
 
 
-# -- checks -----------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def _spread(values: Any, name: str, shape: tuple[int, int]) -> Array:

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
-from deconflow.noise import as_noise
+from deconflow.noise import Reading, as_noise
 from deconflow.plots.style import (
     BINS,
     DATA,
@@ -65,6 +65,9 @@ def diagnostics(
     refuse_no_model(model)
     w, noise = plain_tables(w, noise)
     w = columns(w, "w")
+    if isinstance(noise, Reading):
+        located, noise = noise.read(torch.from_numpy(w))
+        w = located.numpy()
     observed = torch.from_numpy(~np.isnan(w))
     law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
     words = labels(names, w.shape[1])

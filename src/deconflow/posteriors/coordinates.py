@@ -66,6 +66,9 @@ class Whitening:
 def network_features(data: Observations, n_features: int) -> Tensor:
     """Return the features of each row, with far outliers drawn in, or say that they differ."""
     features = data.features()
+    if data.noise.flags is None and features.shape[-1] + data.dim == n_features:
+        # The network has seen limits, and these rows have none.
+        features = torch.cat([features, torch.zeros_like(data.w)], -1)
     if features.shape[-1] != n_features:
         raise ValueError(
             f"Expected observations with {n_features} features, as in training; got "

@@ -87,7 +87,7 @@ class DefensiveProposal:
     r"""The law :math:`a_1 q_{XD} + a_2 q_{wide} + a_3 q_{kernel}` of each row.
 
     The wide copy and the noise kernel bound the weights where the mixture is wrong. The kernel
-    needs complete rows; without them the wide copy takes its share.
+    needs complete rows of values, none of them a limit; else the wide copy takes its share.
 
     Parameters
     ----------
@@ -132,6 +132,7 @@ class DefensiveProposal:
         return WeightedDraws(v, log_p + self.log_ratio(data, v))
 
     def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
-        complete = data.observations.observed is None and data.observations.projection is None
+        rows = data.observations
+        complete = rows.observed is None and rows.projection is None and rows.noise.flags is None
         narrow, wide, kernel = self.shares
         return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)

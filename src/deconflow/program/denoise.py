@@ -14,7 +14,6 @@ from deconflow._types import Array
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
-from deconflow.program.ranges import Range, parse_ranges
 from deconflow.program.streaming import (
     NewColumn,
     append_columns,
@@ -22,6 +21,7 @@ from deconflow.program.streaming import (
     report_counts,
     units_of,
 )
+from deconflow.ranges import Range, parse_ranges
 from deconflow.tables import Rows, split_list
 
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400

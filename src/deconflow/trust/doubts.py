@@ -17,6 +17,7 @@ from deconflow.trust.causes import with_causes
 from deconflow.trust.fit_tests import FIT_TESTS, LogLikelihood, dependence, too_simple
 from deconflow.trust.noise_tests import NOISE_TESTS
 from deconflow.trust.outliers import outliers
+from deconflow.trust.rank_tests import columns_by_ranks
 from deconflow.trust.row_tests import edges, order
 from deconflow.trust.table import Sampler, SamplerGiven, Table, make_table
 from deconflow.xd import n_parameters
@@ -74,6 +75,10 @@ def find_doubts(
     found = [number_of_rows(alone), copies(data, repeated)]
     if independent_rows(alone) < FEWEST_ROWS:
         return (*found, *(Finding(check, reason="few") for check in TESTS))
+    if not data.noise.additive:
+        of_rows = columns_by_ranks(alone, sample, sample_given, names, seed)
+        others = [Finding(check, reason="likelihood") for check in TESTS if check != "columns"]
+        return (*found, *others, of_rows)
     try:
         return (*found, *_tests(data, alone, sample, sample_given, names, working, log_p, seed))
     except UNFIT:
@@ -154,6 +159,8 @@ def copies(data: Observations, found: Copies) -> Finding:
     """Look whether rows repeat others: no test either."""
     if data.groups is not None:
         return Finding("copies", reason="groups")
+    if not data.noise.additive:
+        return Finding("copies", reason="likelihood")
     repeated = found.surprising or found.near_share > NEAR_COPIES
     numbers = {"share": found.share if found.surprising else 0.0, "near": found.near_share}
     gain = repeated * max(numbers.values()) * len(data) * np.log(len(data))

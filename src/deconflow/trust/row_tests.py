@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,8 +17,28 @@ from deconflow.trust.table import Table
 
 ROWS_IN_ORDER, BLOCKS = 20_000, 10
 """So many rows, in so many runs, say whether neighbours are alike."""
+FEWEST_SAMPLES, MOST_UNCOVERED = 2.0, 0.05
+"""Rows of which fewer kept samples count are not covered; of so many it is told."""
 SORTED = 0.98
 """A column of which so many steps go the same way is sorted."""
+
+
+def coverage(data: Observations, log_prob: Callable[[Array], Array]) -> Finding:
+    """Look how many of a row's posterior samples count where the fitted density is.
+
+    That is their effective number with weights density / prior, over the samples that the noise
+    has kept. No test, so its p-value is 0 or 1.
+    """
+    kept = data.noise.kept
+    assert kept is not None
+    w = data.w[:, None] + kept.offsets
+    log_p = log_prob(w.double().numpy().reshape(-1, data.dim)).reshape(w.shape[:2])
+    top = np.maximum(log_p.max(1, keepdims=True), -1e300)
+    weight = np.exp(log_p - top) * kept.weights.double().numpy()
+    size = np.square(weight.sum(1)) / np.maximum(np.square(weight).sum(1), 1e-300)
+    share = float(np.mean(size < FEWEST_SAMPLES))
+    numbers = {"share": share, "fewest": FEWEST_SAMPLES, "draws": float(w.shape[1])}
+    return Finding("coverage", 0.0 if share > MOST_UNCOVERED else 1.0, numbers=numbers)
 
 
 def order(table: Table, data: Observations) -> Finding:

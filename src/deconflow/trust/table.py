@@ -148,14 +148,14 @@ def make_table(
         ready, data = ready[torch.from_numpy(kept)], data[torch.from_numpy(kept)]
     values = [ready.measured()]
     with isolated_rng(seed):
-        truths = _truths(data, draws, sample, sample_given, seed)
-        v = units.to_standard(torch.from_numpy(truths))
+        drawn = truths(data, draws, sample, sample_given, seed)
+        v = units.to_standard(torch.from_numpy(drawn))
         for each in v.reshape(draws, len(data), -1):
             values.append(ready.remeasure(each).w.numpy())
     return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
 
 
-def _truths(
+def truths(
     data: Observations, draws: int, sample: Sampler, sample_given: SamplerGiven | None, seed: int
 ) -> Array:
     """Draw ``(draws N, D)``, all rows once before any twice."""

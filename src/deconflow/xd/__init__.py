@@ -41,6 +41,7 @@ from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
+from deconflow.xd.selected import SelectedFit, fit_selected
 from deconflow.xd.shares import paired, shares_of, stacked, wins
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
@@ -65,6 +66,7 @@ __all__ = [
     "KernelRows",
     "KnownPartsFit",
     "PreparedData",
+    "SelectedFit",
     "Stopping",
     "Sums",
     "choose",
@@ -76,6 +78,7 @@ __all__ = [
     "fit_exact",
     "fit_joint",
     "fit_minibatch",
+    "fit_selected",
     "fit_with_known_parts",
     "lay_out",
     "log_p",

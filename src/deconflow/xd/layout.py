@@ -153,13 +153,14 @@ class _Rows:
 
     def groups(self) -> list[Index | None] | None:
         """Rows by what they see; None if there are too many ways of seeing."""
-        if self.observed is None and self.projection is None:
+        patterns = self.parts.patterns
+        if self.observed is None and self.projection is None and patterns is None:
             return [None]
-        keys = []
+        keys = [] if patterns is None else [patterns]
         if self.observed is not None:
             keys.append(np.packbits(self.observed, axis=1))
         if self.projection is not None:
-            if self.observed is None and (self.projection == self.projection[0]).all():
+            if not keys and (self.projection == self.projection[0]).all():
                 return [None]
             flat = np.ascontiguousarray(self.projection.reshape(len(self.w), -1))
             keys.append(flat.view(np.uint8))

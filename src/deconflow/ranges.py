@@ -1,4 +1,4 @@
-"""Ranges of a value that people ask the probability of: ``x>0``, ``0<y<2``."""
+"""Ranges of a value, as people write them: ``x>0``, ``0<y<2``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class Range:
         return f"prob_{self.name}_{self.ending}"
 
 
-def parse_ranges(items: Sequence[str], names: Sequence[str]) -> list[Range]:
+def parse_ranges(
+    items: Sequence[str], names: Sequence[str], argument: str = "--prob"
+) -> list[Range]:
     """Read ranges of these columns, each once.
 
     An end that is not included is the next number: so values that are known exactly, and laws that
@@ -41,12 +43,12 @@ def parse_ranges(items: Sequence[str], names: Sequence[str]) -> list[Range]:
         asked = _parsed(item.strip(), names)
         if asked is None:
             raise ValueError(
-                "Expected --prob as 'COLUMN>NUMBER', 'COLUMN<NUMBER' or 'NUMBER<COLUMN<NUMBER', "
-                f"with one of the columns {', '.join(names)}; got {item!r}."
+                f"Expected {argument} as 'COLUMN>NUMBER', 'COLUMN<NUMBER' or "
+                f"'NUMBER<COLUMN<NUMBER', with one of the columns {', '.join(names)}; got {item!r}."
             )
         if asked.column in found:
             raise ValueError(
-                f"Expected each column of --prob once; got {asked.column} again by {item!r}."
+                f"Expected each column of {argument} once; got {asked.column} again by {item!r}."
             )
         found[asked.column] = asked
     return list(found.values())

@@ -1,0 +1,225 @@
+"""What was learned of the errors: numbers with their standard errors, and words for them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deconflow._types import Array
+from deconflow.errors.parameters import Values, covariances
+from deconflow.findings import Finding
+from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
+from deconflow.observations import Observations, check_groups
+
+UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
+"""Larger standard errors, of a factor as a share of it, leave as good as everything open."""
+UNKNOWN_JITTER = 0.5
+"""The same of a jitter, as a share of the usual error."""
+UNKNOWN_SHIFT = 0.25
+"""The same of a zero point, as a share of the spread of the column."""
+TIED = 0.95
+"""Correlation of two estimates from which on only their sum is known."""
+MOST_LABELS = 8
+"""Zero points that are written out in a line."""
+
+
+@dataclass(frozen=True)
+class LearnedErrors:
+    """What a fit has learned of the errors, in the units of the data: a model's ``errors_``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The measured columns.
+    kinds : tuple of str
+        What was learned: of ``"scale"``, ``"jitter"``, ``"correlation"`` and ``"groups"``.
+    scale, scale_error : array
+        ``(D,)`` factors on the errors that were said, and their standard errors; ones and zeros if
+        they were not learned.
+    jitter, jitter_error : array
+        ``(D,)`` standard deviations that are added in quadrature; a jitter that may be zero has an
+        error as large as itself.
+    correlation, correlation_error : array
+        ``(D, D)`` correlations of the errors of different columns.
+    groups : tuple
+        Labels of the groups, sorted where they have an order.
+    shifts, shifts_error : array
+        ``(G, D)`` zero points: what a group measures too much. They sum to zero over the groups.
+    tied : array
+        ``(D,)`` correlation of the estimates of scale and jitter; zeros unless both were learned.
+    usual : array
+        ``(D,)`` usual size of the errors as they were said.
+    spread : array
+        ``(D,)`` standard deviation of the measured values.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    scale: Array
+    scale_error: Array
+    jitter: Array
+    jitter_error: Array
+    correlation: Array
+    correlation_error: Array
+    groups: tuple[Hashable, ...]
+    shifts: Array
+    shifts_error: Array
+    tied: Array
+    usual: Array
+    spread: Array
+
+    def applied(self, free: FreeErrors, data: Observations) -> Observations:
+        """Return rows with the errors as they were learned, and without zero points.
+
+        ``data`` are the rows with the errors as they were said, in the order of ``free``.
+        """
+        self._refuse_other_kinds(free)
+        refuse_other_laws(free, data)
+        noise = self.law(free.said).bind(len(data))
+        law = noise if data.observed is None else noise.restrict(data.observed)
+        w = data.w
+        if self.groups:
+            shifts = torch.from_numpy(self.shifts)[self._codes(free, data)].to(w)
+            moved = w - shifts
+            w = moved if data.observed is None else torch.where(data.observed, moved, 0.0)
+        return replace(data, w=w, noise=law)
+
+    def law(self, said: GaussianNoise) -> GaussianNoise:
+        """Return the law of errors that were said so."""
+        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
+        if said.diagonal and "correlation" not in self.kinds:
+            sd = np.hypot(said.factor.double().numpy() * self.scale, self.jitter)
+            return replace(said, factor=torch.from_numpy(sd))
+        found = torch.from_numpy(covariances(said.covariance().double().numpy(), values))
+        return gaussian(covariance=found[0] if said.shared else found)
+
+    def missing(self) -> str:
+        """Say what noise a question must have."""
+        return (
+            f"Expected the errors as in fit, {in_call(self.kinds)}, so that what was learned of "
+            "them is used; got errors that are taken as they are."
+        )
+
+    def _refuse_other_kinds(self, free: FreeErrors) -> None:
+        if free.kinds != self.kinds:
+            raise ValueError(
+                f"Expected errors of which the same is open as in fit, {in_call(self.kinds)}; "
+                f"got {free.as_said()}."
+            )
+
+    def _codes(self, free: FreeErrors, data: Observations) -> Tensor:
+        """Find the groups of rows among those of the fit."""
+        assert free.groups is not None
+        check_groups(data.w, free.groups, "groups of the noise")
+        known = {label: code for code, label in enumerate(self.groups)}
+        for row, label in enumerate(free.groups):
+            if label not in known:
+                said = ", ".join(repr(each) for each in self.groups[:MOST_LABELS])
+                more = ", ..." if len(self.groups) > MOST_LABELS else ""
+                raise ValueError(
+                    "Expected groups of the noise whose zero points the fit has learned, "
+                    f"{said}{more}; got {label!r} in row {row}."
+                )
+        return torch.tensor([known[label] for label in free.groups], dtype=torch.int64)
+
+    def in_words(self) -> list[str]:
+        """Say what was learned, a line for each kind."""
+        said = []
+        if "scale" in self.kinds:
+            each = _listed(self.names, self.scale, self.scale_error)
+            said.append(f"Errors are these multiples of what was said: {each}.")
+        if "jitter" in self.kinds:
+            each = _listed(self.names, self.jitter, self.jitter_error)
+            said.append(f"Jitter beside the errors: {each}.")
+        if "correlation" in self.kinds:
+            each = _listed(self._pairs(), *map(self._of_pairs, (self.correlation,
+                           self.correlation_error)))  # fmt: skip
+            said.append(f"Correlation of the errors: {each}.")
+        if self.groups:
+            said.append(f"Zero points: {self._shifts_in_words()}.")
+        return said
+
+    def __str__(self) -> str:
+        return "\n".join(self.in_words())
+
+    def _pairs(self) -> list[str]:
+        a, b = np.triu_indices(len(self.names), 1)
+        return [f"{self.names[i]} and {self.names[j]}" for i, j in zip(a, b, strict=True)]
+
+    def _of_pairs(self, matrix: Array) -> Array:
+        return matrix[np.triu_indices(len(self.names), 1)]
+
+    def _shifts_in_words(self) -> str:
+        lines = [
+            f"{label} {_listed(self.names, shift, error)}"
+            for label, shift, error in zip(
+                self.groups[:MOST_LABELS], self.shifts, self.shifts_error, strict=False
+            )
+        ]
+        left = len(self.groups) - MOST_LABELS
+        return "; ".join(lines) + (f"; {left} more in errors_.shifts" if left > 0 else "")
+
+    def finding(self) -> Finding:
+        """Say what can hardly be told, for the certificate."""
+        told: list[tuple[str, list[str], Array, Array]] = []
+        for kind in ("scale", "jitter"):
+            error = getattr(self, f"{kind}_error")
+            told.append((kind, list(self.names), getattr(self, kind), error))
+        both = self._of_pairs(self.correlation), self._of_pairs(self.correlation_error)
+        told.append(("correlation", self._pairs(), *both))
+        numbers: dict[str, float] = {}
+        for kind, names, values, error in told:
+            if kind in self.kinds:
+                numbers |= {f"{kind} of {each}": float(values[j]) for j, each in enumerate(names)}
+                numbers |= {
+                    f"error of {kind} of {each}": float(error[j]) for j, each in enumerate(names)
+                }
+        if self.groups:
+            numbers["groups"] = float(len(self.groups))
+            numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
+        if {"scale", "jitter"} <= {*self.kinds}:
+            numbers["tied"] = float(self.tied[np.abs(self.tied).argmax()])
+        doubtful = self.doubtful()
+        return Finding(
+            "learned", 0.0 if doubtful else 1.0, columns=tuple(doubtful), numbers=numbers
+        )
+
+    def doubtful(self) -> list[str]:
+        """Name what can hardly be told from the rows."""
+        found = []
+        usual = np.hypot(self.scale * self.usual, self.jitter)
+        for d, name in enumerate(self.names):
+            if abs(self.tied[d]) > TIED:
+                found.append(f"scale and jitter of {name} apart")
+            elif "scale" in self.kinds and self.scale_error[d] > UNKNOWN_FACTOR * self.scale[d]:
+                found.append(f"scale of {name}")
+            elif "jitter" in self.kinds and self.jitter_error[d] > UNKNOWN_JITTER * usual[d]:
+                found.append(f"jitter of {name}")
+        if "correlation" in self.kinds:
+            errors = self._of_pairs(self.correlation_error)
+            wide = errors > UNKNOWN_CORRELATION
+            pairs = self._pairs()
+            found += [f"correlation of {pairs[j]}" for j in np.flatnonzero(wide)]
+        for g, d in np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread):
+            found.append(f"zero point of {self.groups[g]} in {self.names[d]}")
+        return found
+
+
+def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
+    """Raise where rows have no Gaussian noise any more, as those with limits: it would be lost."""
+    if not isinstance(data.noise, GaussianNoise):
+        raise ValueError(
+            f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
+            f"{data.noise!r}. Leave out limits."
+        )
+
+
+def _listed(names: tuple[str, ...] | list[str], values: Array, errors: Array) -> str:
+    return ", ".join(
+        f"{name} {value:.3g} +- {error:.2g}"
+        for name, value, error in zip(names, values, errors, strict=True)
+    )

@@ -1,0 +1,266 @@
+r"""Rows that were not seen, simulated, so that any estimator can be fitted to all there are.
+
+First a mixture of all truths is found. Where the truth decides what is seen, it is the density of
+the seen truths, divided by their chance. Where the measured values decide, that division is where
+EM starts, with unseen rows as its missing data. Then as many rows are simulated as were not
+seen, each with the noise of a row that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.estimators.fitted import FittedDensity
+from deconflow.measuring import (
+    Chances,
+    ChancesByClass,
+    Rule,
+    said_errors,
+    seen_rows,
+    shares_of_laws,
+)
+from deconflow.mixtures import GaussianMixture, mix
+from deconflow.noise import GaussianNoise, gaussian
+from deconflow.observations import Observations
+from deconflow.randomness import isolated_rng
+from deconflow.truth import Bounds
+from deconflow.xd import (
+    FitSettings,
+    PreparedData,
+    SelectedFit,
+    Stopping,
+    fit_averaged,
+    fit_exact,
+    fit_selected,
+)
+
+Rows = NDArray[np.int64]
+
+MOST_ROWS = 5_000
+"""Rows that tell what was not seen, of very many."""
+DRAWS, START_ROWS = 50_000, 8_000
+"""Truths that are drawn, and those that EM starts from."""
+LEAST_CHANCE = 0.02
+"""Truths that are seen less often than this, for each that usually is, are not divided by it."""
+SMALLEST_SHARE = 1e-6
+COMPONENTS, ROWS_PER_COMPONENT, FLOOR = (1, 2, 4, 8, 12, 16, 24), 20, 0.1
+START = Stopping(tol=1e-4, max_iter=100, accelerate=True)
+MOST_UNSEEN = 4
+"""Unseen rows that are simulated, for each that was seen; more are stood for by weights."""
+FEWEST = 20_000
+"""But so many are simulated in any case, if there are so many."""
+FEW_EFFECTIVE = 50
+
+
+@dataclass(frozen=True)
+class SeenShare:
+    """What is known of a selection after the fit.
+
+    Attributes
+    ----------
+    share : float
+        The share of all rows that is seen.
+    effective : float
+        How many of the seen rows that share rests on: those that are seldom seen count for many.
+    simulated : int
+        How many unseen rows were simulated.
+    words : str
+        What decides.
+    """
+
+    share: float
+    effective: float
+    simulated: int
+    words: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON holds."""
+        return asdict(self)
+
+    def in_words(self) -> list[str]:
+        """Say what was seen, and what that rests on."""
+        said = [
+            f"Selected by {self.words}: {self.share:.3g} of all rows are seen; "
+            f"{self.simulated} unseen rows were simulated for the fit, with the errors of those "
+            "seen, corrected by their chances."
+        ]
+        if self.effective < FEW_EFFECTIVE:
+            said.append(
+                f"What was not seen rests on about {self.effective:.0f} rows that are seldom "
+                "seen: take the density there with care."
+            )
+        return said
+
+
+def with_unseen_rows(
+    rule: Rule,
+    data: Observations,
+    bounds: Bounds | None,
+    rng: np.random.RandomState,
+    threads: int | None,
+) -> tuple[Observations, SeenShare]:
+    """Return the rows with those that were not seen beside them, and what share was seen."""
+    search = _Search(rule, data, rng, threads)
+    truths = search.by_truth() if rule.of_truth else search.by_measured()
+    truths = truths if bounds is None else bounds.fold(truths)
+    completed, share, effective = _completed(rule, data, truths, rng)
+    count = len(completed) - len(data)
+    return completed, SeenShare(share, effective, count, rule.in_words())
+
+
+def completed_by(
+    density: FittedDensity, rule: Rule, data: Observations, rng: np.random.RandomState
+) -> Observations:
+    """Put unseen rows as a fitted density has them beside rows."""
+    return _completed(rule, data, density.sample(DRAWS, rng), rng)[0]
+
+
+def _completed(
+    rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState
+) -> tuple[Observations, float, float]:
+    """Put unseen rows of these truths beside rows; the share that is seen, and what it rests on."""
+    seed = int(rng.randint(2**30))
+    shares = shares_of_laws(data, ChancesByClass(rule, data, seed), truths[: DRAWS // 10])
+    chance = Chances(rule, data, shares, seed)(truths)
+    share = float(chance.mean())
+    if share < SMALLEST_SHARE:
+        raise ValueError(
+            "Expected a selection by which the truths of the rows can be seen; got a chance of "
+            f"{share:g}. Check the selection and the noise."
+        )
+    effective = len(data) / (share * (1.0 / np.maximum(chance, LEAST_CHANCE * share)).mean())
+    unseen = len(data) * (1.0 - share) / share
+    count = min(round(unseen), max(FEWEST, MOST_UNSEEN * len(data)))
+    completed = _Simulation(rule, data, shares, rng).appended(truths, count, unseen)
+    return completed, share, float(effective)
+
+
+class _Search:
+    """Finds a density of all truths, from some of the rows, and draws from it."""
+
+    def __init__(
+        self, rule: Rule, data: Observations, rng: np.random.RandomState, threads: int | None
+    ) -> None:
+        if len(data) > MOST_ROWS:
+            chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
+            flags = np.isin(np.arange(len(data)), chosen)
+            data, rule = data[torch.from_numpy(chosen)], rule.take(flags)
+        if data.weights is not None:
+            data = replace(data, weights=data.weights / data.weights.mean())
+        self.rule, self.data, self.rng, self.threads = rule, data, rng, threads
+        self.seed = int(rng.randint(2**30))
+
+    def by_truth(self) -> Array:
+        """Draw truths, by those of the seen rows and their chance."""
+        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=self.threads)
+        fitted = fit_averaged(self.data, FitSettings(1, stopping=stopping), self.rng, starts=1)
+        return self._divided(mix(fitted.mixtures, fitted.shares), self.rule)
+
+    def by_measured(self) -> Array:
+        """Draw truths, by a mixture of as many components as BIC wants."""
+        own = np.ones(len(self.data)) if self.data.weights is None else self.data.weights.numpy()
+        chances = Chances(self.rule, self.data, own, self.seed)
+        rows, prepared = PreparedData(seen_rows(self.data, chances)), PreparedData(self.data)
+        by_class = ChancesByClass(self.rule, self.data, self.seed)
+        best: SelectedFit | None = None
+        for count in COMPONENTS:
+            if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
+                break
+            seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
+            start = fit_exact(self._divided(seen, chances)[:START_ROWS], count, self.seed)
+            found = fit_selected(prepared, start, by_class.classes, by_class, self.threads)
+            if best is not None and found.worth <= best.worth:
+                break
+            best = found
+        assert best is not None
+        return best.mixture.sample(DRAWS, self.rng)
+
+    def _divided(self, seen: GaussianMixture, chances: Callable[[Array], Array]) -> Array:
+        """Draw truths, from a density of seen ones divided by their chance."""
+        truths = seen.sample(DRAWS, self.rng)
+        found = chances(truths)
+        odds = np.where(found > 0, 1.0 / np.maximum(found, LEAST_CHANCE * np.median(found)), 0.0)
+        if not odds.any():
+            raise ValueError(
+                "Expected a selection by which the truths of the rows can be seen; got chances of "
+                "zero for all of them. Check the selection and the noise."
+            )
+        return truths[self.rng.choice(len(truths), len(truths), p=odds / odds.sum())]
+
+
+class _Simulation:
+    """Measures truths as the rows were, until enough were not seen."""
+
+    def __init__(
+        self, rule: Rule, data: Observations, shares: Array, rng: np.random.RandomState
+    ) -> None:
+        self.rule, self.data, self.shares, self.rng = rule, data, shares, rng
+
+    def appended(self, truths: Array, count: int, stands_for: float) -> Observations:
+        """Append ``count`` unseen rows that stand for as many or more."""
+        rows, measured, sds = self._unseen(truths, count)
+        data, n = self.data, len(self.data)
+        index = torch.from_numpy(np.concatenate([np.arange(n), rows]))
+        own = np.ones(n) if data.weights is None else data.weights.numpy()
+        weights = np.concatenate([own, np.full(count, stands_for / max(count, 1))])
+        completed = replace(
+            data[index],
+            w=torch.cat([data.w, torch.from_numpy(measured)]),
+            weights=torch.from_numpy(weights / weights.mean()),
+        )
+        if data.groups is not None:
+            new = data.groups.max() + 1 + torch.arange(count)
+            completed = replace(completed, groups=torch.cat([data.groups, new]))
+        if self.rule.errors is not None:
+            completed = replace(completed, noise=_with_errors(data, sds))
+        plain = data.weights is None and abs(stands_for - count) < 1
+        return replace(completed, weights=None) if plain else completed
+
+    def _unseen(self, truths: Array, count: int) -> tuple[Rows, Array, Array]:
+        rows: list[Rows] = [np.empty(0, np.int64)]
+        measured: list[Array] = [np.empty((0, self.data.dim))]
+        sds: list[Array] = [np.empty((0, self.data.dim))]
+        found = 0
+        while found < count:
+            v = truths[self.rng.choice(len(truths), 2 * (count - found) + 100)]
+            law, w, sd = self._measured(v)
+            missed = self.rng.uniform(size=len(v)) >= self._seen(v, w, law, sd)
+            missed &= np.cumsum(missed) <= count - found
+            found += int(missed.sum())
+            rows.append(law[missed])
+            measured.append(w[missed])
+            sds.append(sd[missed])
+        return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
+
+    def _measured(self, v: Array) -> tuple[Rows, Array, Array]:
+        """Measure truths with laws of the rows: which, what, and with which errors."""
+        law = self.rng.choice(len(self.data), len(v), p=self.shares)
+        noise = self.data.noise[torch.from_numpy(law)]
+        if self.rule.errors is not None:
+            sd = said_errors(self.rule, v)
+            return law, v + sd * self.rng.normal(size=v.shape), sd
+        with isolated_rng(int(self.rng.randint(2**30))):
+            drawn = noise.sample(1)[0].double().numpy()
+        sd = noise.variance().sqrt().double().expand(len(v), -1).numpy()
+        return law, v + drawn, sd
+
+    def _seen(self, v: Array, w: Array, law: Rows, sd: Array) -> Array:
+        return self.rule(v) if self.rule.of_truth else self.rule(w, law, sd)
+
+
+def _with_errors(data: Observations, sds: Array) -> GaussianNoise:
+    """Put Gaussian errors of unseen rows behind those of the seen."""
+    if not isinstance(data.noise, GaussianNoise):
+        raise ValueError(
+            "Expected Gaussian noise for a selection with errors of unseen rows; got another law."
+        )
+    unseen = torch.diag_embed(torch.from_numpy(np.square(sds)))
+    seen = data.noise.covariance().expand(len(data), -1, -1)
+    return gaussian(covariance=torch.cat([seen, unseen]))

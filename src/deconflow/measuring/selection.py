@@ -1,0 +1,214 @@
+"""What makes a row be seen: a rule of what was measured, or of the truth."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deconflow._types import Array
+from deconflow.checks import first_bad
+from deconflow.frames import refuse_other_rows
+from deconflow.measuring.efficiency import Efficiency
+from deconflow.observations import Observations
+from deconflow.ranges import Range, parse_ranges
+
+OF = ("measured", "truth")
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A rule by which rows are seen or not, with more than ``fit(selection=f)`` can say.
+
+    Parameters
+    ----------
+    seen
+        The probability to be seen: a function of points ``(N, D)`` that returns ``(N,)``; an
+        :class:`Efficiency`; or text such as ``"g < 18"``, several joined by ``and``. A function of
+        what was measured may have arguments of the names ``errors``, the standard deviations
+        ``(N, D)`` of the rows, and ``columns``, the rows of the table given here.
+    of
+        ``"measured"`` if rows are seen by their measured values, ``"truth"`` if by the true ones.
+    columns
+        ``(N, ...)`` array or data frame: other columns that ``seen`` looks at, one row for each
+        of the fitted rows.
+    errors
+        A function of truths ``(N, D)`` that returns the standard deviations ``(N, D)`` that their
+        measurements have, for those that were not seen. None: as those of the rows that were
+        seen, more of those laws with which fewer are.
+    """
+
+    seen: Callable[..., Any] | Efficiency | str
+    of: str = "measured"
+    columns: Any = None
+    errors: Callable[[Array], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A selection that was checked, for columns of known names.
+
+    Attributes
+    ----------
+    seen : callable or None
+        The user's function; None if there are ranges.
+    ranges : tuple of (column, Range)
+        Ranges that are all seen, and nothing else.
+    of_truth : bool
+        Whether the truth is looked at.
+    takes : frozenset of str
+        What the function wants beside points: ``errors``, ``columns``.
+    columns
+        Other columns of the rows.
+    errors : callable or None
+        Standard deviations of the measurements of truths that were not seen.
+    """
+
+    seen: Callable[..., Any] | None
+    ranges: tuple[tuple[int, Range], ...]
+    of_truth: bool
+    takes: frozenset[str] = frozenset()
+    columns: Any = None
+    errors: Callable[[Array], Any] | None = None
+
+    def __call__(self, points: Array, rows: Rows | None = None, sd: Array | None = None) -> Array:
+        """Probability ``(N,)`` to be seen at points ``(N, D)``.
+
+        ``rows`` are the numbers of the rows whose laws these points have, ``sd`` their errors.
+        """
+        if self.seen is None:
+            inside = np.ones(len(points), bool)
+            for d, each in self.ranges:
+                inside &= (points[:, d] >= each.lower) & (points[:, d] <= each.upper)
+            return inside.astype(np.float64)
+        more: dict[str, Any] = {}
+        if "errors" in self.takes:
+            more["errors"] = sd
+        if "columns" in self.takes:
+            more["columns"] = _rows_of(self.columns, rows)
+        return _checked(self.seen(points, **more), len(points))
+
+    def take(self, rows: NDArray[np.bool_]) -> Rule:
+        """Return the rule for some of the rows."""
+        return replace(self, columns=None if self.columns is None else _rows_of(self.columns, rows))
+
+    def in_words(self) -> str:
+        """Say what is looked at."""
+        if self.seen is None:
+            return " and ".join(_in_words(each) for _, each in self.ranges)
+        return "an efficiency on a grid" if isinstance(self.seen, Efficiency) else "a function"
+
+
+def as_rule(selection: Any, of: str, names: Sequence[str], data: Observations) -> Rule:
+    """Check what users say of a selection, and that it can have let these rows through."""
+    said = selection if isinstance(selection, Selection) else Selection(selection, of)
+    if of not in OF or said.of not in OF:
+        raise ValueError(f'Expected selection_of="measured" or "truth"; got {of!r}.')
+    if isinstance(selection, Selection) and of != OF[0] and said.of != of:
+        raise ValueError(
+            f"Expected one word on what is selected by; got {said.of!r} in the Selection and "
+            f"selection_of={of!r}."
+        )
+    rule = _rule(said, names, data)
+    _refuse_unseen_rows(rule, data)
+    return rule
+
+
+def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
+    of_truth = said.of == "truth"
+    if said.errors is not None and not callable(said.errors):
+        raise TypeError(f"Expected errors as a function of truths; got {said.errors!r}.")
+    if isinstance(said.seen, str):
+        items = re.split(r"\s*(?:&|,|\band\b)\s*", said.seen.strip())
+        found = parse_ranges(items, names, "selection")
+        ranges = tuple((list(names).index(each.name), each) for each in found)
+        return Rule(None, ranges, of_truth, errors=said.errors)
+    if not callable(said.seen):
+        raise TypeError(
+            "Expected selection as a function of points, an Efficiency, or text such as "
+            f"'x < 18'; got {said.seen!r}."
+        )
+    if isinstance(said.seen, Efficiency) and len(said.seen.edges) != len(names):
+        raise ValueError(
+            f"Expected an efficiency of {len(names)} columns, as w has; got {len(said.seen.edges)}."
+        )
+    takes = frozenset() if of_truth else _asked(said.seen)
+    rule = Rule(said.seen, (), of_truth, takes, errors=said.errors)
+    if said.columns is not None:
+        refuse_other_rows(data.w, said.columns, "columns")
+        if len(said.columns) != len(data):
+            raise ValueError(
+                f"Expected columns of the selection with {len(data)} rows, as w has; "
+                f"got {len(said.columns)}."
+            )
+        rule = replace(rule, columns=said.columns)
+    elif "columns" in takes:
+        raise ValueError(
+            "Expected columns for a selection that looks at them, as Selection(f, columns=...); "
+            "got none."
+        )
+    return rule
+
+
+def _asked(function: Callable[..., Any]) -> frozenset[str]:
+    """Return which of ``errors`` and ``columns`` a function has as arguments."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(parameters) & {"errors", "columns"}
+
+
+def _rows_of(table: Any, rows: NDArray[Any] | None) -> Any:
+    if rows is None:
+        return table
+    return table.iloc[rows] if hasattr(table, "iloc") else np.asarray(table)[rows]
+
+
+def _checked(chances: Any, count: int) -> Array:
+    found = np.asarray(chances, np.float64)
+    if found.shape != (count,):
+        raise ValueError(
+            f"Expected selection to return shape ({count},), one probability per point; "
+            f"got {found.shape}."
+        )
+    bad = first_bad(~((found >= 0) & (found <= 1)))
+    if bad is not None:
+        raise ValueError(
+            f"Expected selection to return probabilities between 0 and 1; got {found[bad]:g}."
+        )
+    return found
+
+
+def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:
+    """Raise for rows that could not have been seen, and for rules that select nothing."""
+    if data.projection is not None or data.observed is not None:
+        what = "a projection" if data.projection is not None else "missing values"
+        raise ValueError(f"Expected whole rows for a selection; got {what}. Leave those out.")
+    sd = data.noise.variance().sqrt().double().expand(len(data), -1).numpy()
+    chances = rule(data.w.double().numpy(), np.arange(len(data)), sd)
+    if not chances.any():
+        raise ValueError(
+            "Expected a selection by which some of the rows can be seen; got probability zero at "
+            "all of them. Is it the probability to be seen, not to be missed?"
+        )
+    bad = first_bad(chances == 0)
+    if bad is not None and not rule.of_truth:
+        raise ValueError(
+            f"Expected rows that the selection lets through; got row {int(bad[0])}, with "
+            "probability zero to be seen. Leave such rows out, or change the selection."
+        )
+
+
+def _in_words(each: Range) -> str:
+    if np.isinf(each.lower):
+        return f"{each.name} below {each.upper:g}"
+    if np.isinf(each.upper):
+        return f"{each.name} above {each.lower:g}"
+    return f"{each.name} from {each.lower:g} to {each.upper:g}"

@@ -1,0 +1,130 @@
+r"""A mixture of all truths, from rows of which only some were seen.
+
+EM where the unseen rows are missing data: beside the sums of the seen rows stand those of the
+unseen ones, as the mixture has them. With the chance :math:`f_b(v)` to be seen, for the laws of
+noise of class ``b``, the log-likelihood of the seen rows is
+
+.. math:: \sum_i \log p(w_i) - \sum_b N_b \log \int p(v) f_b(v) \, dv
+
+with integrals by quasi-random points of each component, that move with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.xd.cross_fits import row_weights
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
+from deconflow.xd.maximisation import maximisation
+
+FLOOR, STEPS, POINTS = 0.1, 150, 128
+"""Few steps on purpose: more of them fit chance where little is seen."""
+
+
+@dataclass(frozen=True)
+class SelectedFit:
+    """A mixture of all truths, and how it does on the rows that were seen.
+
+    Attributes
+    ----------
+    mixture : GaussianMixture
+        In the user's units.
+    worth : float
+        Log-likelihood of all rows together, less what parameters cost by BIC.
+    """
+
+    mixture: GaussianMixture
+    worth: float
+
+
+def fit_selected(
+    prepared: PreparedData,
+    start: GaussianMixture,
+    classes: NDArray[np.int64],
+    chances: Callable[[Array], Array],
+    threads: int | None = None,
+) -> SelectedFit:
+    """Fit a mixture of all truths, from one that is near.
+
+    Parameters
+    ----------
+    prepared
+        The rows that were seen.
+    start
+        A mixture in the user's units.
+    classes
+        ``(N,)``: the class of each row's noise, from zero.
+    chances
+        Gives the chance ``(B, P)`` of truths ``(P, D)`` to be seen, with the noise of each class.
+    threads
+        How many to use at most.
+    """
+    step = _Step(prepared, classes, chances, threads)
+    count = start.n_components
+    constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
+    mixture = prepared.begin(start, constraints)
+    value = -np.inf
+    for _ in range(STEPS):
+        value, sums = step(mixture)
+        mixture = maximisation(mixture, sums, constraints)
+    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(len(classes))
+    return SelectedFit(prepared.rows.units.mixture_from_standard(mixture), value - cost)
+
+
+class _Step:
+    """One pass: the log-likelihood, and the sums of seen and unseen rows."""
+
+    def __init__(
+        self,
+        prepared: PreparedData,
+        classes: NDArray[np.int64],
+        chances: Callable[[Array], Array],
+        threads: int | None,
+    ) -> None:
+        self.rows, self.chances, self.threads = prepared.rows, chances, threads
+        self.weights = row_weights(prepared.data)
+        self.counts = np.bincount(classes, weights=self.weights)
+        self.white = _white(prepared.rows.dim)
+
+    def __call__(self, mixture: GaussianMixture) -> tuple[float, Sums]:
+        seen = expectation(mixture, self.rows, threads=self.threads)
+        factors = np.linalg.cholesky(mixture.covariances)
+        offsets = np.einsum("kij,pj->kpi", factors, self.white)
+        chance = self._chances(mixture.means[:, None] + offsets)
+        share = chance.mean(2) @ mixture.weights
+        value = self.weights @ seen.log_p - self.counts @ np.log(np.maximum(share, 1e-300))
+        odds = self.counts / np.maximum(share, 1e-300)
+        unseen = np.einsum("b,bkp->kp", odds, 1.0 - chance) * mixture.weights[:, None] / POINTS
+        return float(value), seen + _sums(unseen, offsets, mixture.covariances)
+
+    def _chances(self, standard: Array) -> Array:
+        """Chance ``(B, K, P)`` of points in the units of the rows."""
+        units = self.rows.units
+        v = standard * units.scale.numpy() + units.location.numpy()
+        found = self.chances(v.reshape(-1, v.shape[-1]))
+        return found.reshape(len(found), *v.shape[:2])
+
+
+def _sums(weights: Array, offsets: Array, covariances: Array) -> Sums:
+    """Sums of truths ``(K, P)`` of known components, by their offsets from the means."""
+    q0 = weights.sum(1)
+    vu = np.einsum("kp,kpi->ki", weights, offsets)
+    scatter = np.einsum("kp,kpi,kpj->kij", weights, offsets, offsets)
+    return Sums(np.empty(0), q0, vu, scatter - q0[:, None, None] * covariances)
+
+
+def _white(dim: int) -> Array:
+    """Quasi-random normal points, with mean zero and unit covariance exactly."""
+    points = ndtri(qmc.Sobol(dim, seed=0).random(POINTS).clip(1e-9, 1 - 1e-9))
+    points = points - points.mean(0)
+    factor = np.linalg.cholesky(points.T @ points / POINTS)
+    return points @ np.linalg.inv(factor).T

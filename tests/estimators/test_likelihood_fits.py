@@ -1,0 +1,211 @@
+"""Fits to counts, shares and values with errors that multiply: what is learned of the truth."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from deconflow import (
+    XDGMM,
+    BayesianXDGMM,
+    Deconvolver,
+    DeconvolvingKDE,
+    FlowDeconvolver,
+    LogSplineDeconvolver,
+    noise,
+)
+from deconflow.trust import find_doubts
+
+N = 2000
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts of rates with a gamma law, mean 3 and standard deviation 1.73."""
+    rng = np.random.default_rng(0)
+    return rng.poisson(rng.gamma(3.0, size=(N, 1))).astype(float)
+
+
+@pytest.fixture(scope="module")
+def model(counts):
+    """A fit to these."""
+    return XDGMM(2, random_state=0).fit(counts, noise=noise.poisson())
+
+
+def mean_and_sd(model):
+    v = model.sample(50_000, random_state=0)
+    return float(v.mean()), float(v.std())
+
+
+def moments(w):
+    """Mean and standard deviation of the rate: a count's variance is that of the rate and mean."""
+    return w.mean(), np.sqrt(w.var() - w.mean())
+
+
+FITS = {
+    "xd": (XDGMM("auto", random_state=0), N),
+    "bayes": (BayesianXDGMM(n_components=8, n_chains=2, n_sweeps=60, random_state=0), 800),
+    "deconvolver": (Deconvolver(quick=True, n_jobs=1, random_state=0), 400),
+    "flow": (
+        FlowDeconvolver(
+            n_layers=1, hidden=16, posterior_layers=1, context_dim=16, epochs=60, batch_size=400,
+            learning_rate=5e-3, n_draws=5, random_state=0,
+        ),
+        800,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_rate_has_its_mean_and_spread(name, counts):
+    estimator, rows = FITS[name]
+    w = counts[:rows]
+    found = mean_and_sd(estimator.fit(w, noise=noise.poisson()))
+    # Of the same rows by moments, which are unbiased: far closer than chance, 0.08 for N = 2000.
+    np.testing.assert_allclose(found, moments(w), atol=0.15)
+    assert estimator.known_ == ["The true v0 is at least 0."]
+    assert estimator.sample(1000, random_state=0).min() >= 0
+
+
+def test_counts_with_their_roots_as_errors_are_biased(counts):
+    model = XDGMM(2, bounds=(0, None), random_state=0)
+    model.fit(counts, noise=np.sqrt(np.maximum(counts, 1.0)))
+    assert mean_and_sd(model)[0] < moments(counts)[0] - 0.5
+
+
+def test_posteriors_are_those_of_the_closed_form(counts):
+    # The model's own density, integrated with the exact likelihood.
+    model = XDGMM(2, random_state=0).fit(counts, noise=noise.poisson())
+    w = np.array([[0.0], [1.0], [3.0], [9.0]])
+    v = np.linspace(1e-6, 30.0, 30_001)
+    p = np.exp(model.score_samples(v[:, None])) * stats.poisson.pmf(w, v)
+    mean = (p * v).sum(1) / p.sum(1)
+    sd = np.sqrt((p * np.square(v - mean[:, None])).sum(1) / p.sum(1))
+    found = model.posterior(w, noise=noise.poisson())
+    np.testing.assert_allclose(found.mean[:, 0], mean, atol=0.03)
+    np.testing.assert_allclose(found.sd[:, 0], sd, atol=0.03)
+    log_p = np.log(p.sum(1) * (v[1] - v[0]))
+    np.testing.assert_allclose(model.score_observations(w, noise.poisson()), log_p, atol=0.02)
+    # And that of the truth, near enough for so many rows.
+    np.testing.assert_allclose(found.mean[:, 0], (w[:, 0] + 3) / 2, atol=0.3)
+    longer = model.posterior([[9.0]], noise=noise.poisson(3.0))
+    assert abs(longer.mean[0, 0] - (9 + 3) / 4) < 0.3
+
+
+def test_a_saved_model_needs_no_likelihood(model, tmp_path):
+    model.save(tmp_path / "m")
+    loaded = XDGMM.load(tmp_path / "m")
+    assert loaded.known_ == model.known_
+    np.testing.assert_array_equal(
+        loaded.sample(10, random_state=0), model.sample(10, random_state=0)
+    )
+    rows = {"w": [[0.0], [4.0]], "noise": noise.poisson([1.0, 2.0])}
+    np.testing.assert_array_equal(
+        loaded.score_observations(**rows), model.score_observations(**rows)
+    )
+
+
+def test_shares_of_trials():
+    rng = np.random.default_rng(1)
+    n, v = rng.integers(1, 12, size=N), rng.beta(2.0, 5.0, size=N)
+    w = rng.binomial(n, v).astype(float)[:, None]
+    model = XDGMM(2, random_state=0).fit(w, noise=noise.binomial(n))
+    found = mean_and_sd(model)
+    # Errors of a mean and a spread that are known from so few trials each.
+    np.testing.assert_allclose(found, [2 / 7, np.sqrt(10 / 49 / 8)], atol=0.02)
+    raw = (w[:, 0] / n).std()
+    assert raw > found[1] + 0.05
+    assert model.known_ == ["The true v0 is between 0 and 1."]
+    mean = model.posterior([[0.0], [4.0]], noise=noise.binomial(8)).mean[:, 0]
+    np.testing.assert_allclose(mean, [2 / 15, 6 / 15], atol=0.04)
+
+
+def test_errors_that_multiply_are_those_that_add_to_logarithms():
+    rng = np.random.default_rng(2)
+    w = np.exp(rng.normal(1.0, 0.5, size=(N, 1)) + 0.3 * rng.normal(size=(N, 1)))
+    plain = XDGMM(1, random_state=0).fit(np.log(w), noise=[0.3])
+    v = np.exp(plain.sample(3000, random_state=0))
+    exact = plain.score_samples(np.log(v)) - np.log(v[:, 0])
+    model = XDGMM(3, random_state=0).fit(w, noise=noise.multiplicative([0.3]))
+    # Nats; three Gaussians in v do not have all of the tail that one in log v has.
+    assert abs((exact - model.score_samples(v)).mean()) < 0.12
+    np.testing.assert_allclose(mean_and_sd(model), [v.mean(), v.std()], atol=0.1)
+    wrong = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=0.3 * w)
+    assert (exact - wrong.score_samples(v)).mean() > 0.5  # the same errors, as if they were added
+
+
+def log_prob(w, v, gain):
+    return -0.5 * np.square((w - gain * v) / 0.5)
+
+
+def simulate(v, rng, gain):
+    return gain * v + 0.5 * rng.normal(size=v.shape)
+
+
+def test_any_likelihood_is_as_good_as_its_ready_made_twin():
+    rng = np.random.default_rng(3)
+    w = 2.0 * rng.normal(4.0, 1.0, size=(800, 1)) + 0.5 * rng.normal(size=(800, 1))
+    reading = noise.likelihood(log_prob, simulate, gain=2.0)
+    model = XDGMM(1, random_state=0).fit(w, noise=reading)
+    twin = XDGMM(1, random_state=0).fit(w / 2.0, noise=[0.25])
+    np.testing.assert_allclose(mean_and_sd(model), mean_and_sd(twin), atol=2e-3)
+    assert model.known_ == []
+
+
+def test_two_columns_with_missing_values():
+    rng = np.random.default_rng(4)
+    v = rng.gamma(3.0, size=(1500, 1)) * np.array([1.0, 2.0]) + rng.gamma(1.0, size=(1500, 2))
+    w = rng.poisson(v).astype(float)
+    w[::5, 0] = np.nan
+    model = XDGMM(2, random_state=0).fit(w, noise=noise.poisson())
+    drawn = model.sample(50_000, random_state=0)
+    np.testing.assert_allclose(drawn.mean(0), v.mean(0), atol=0.2)
+    assert abs(np.corrcoef(drawn.T)[0, 1] - np.corrcoef(v.T)[0, 1]) < 0.1
+    assert np.isfinite(model.posterior(w[:5], noise=noise.poisson()).mean).all()
+
+
+def test_bounds_within_those_of_the_noise(counts):
+    model = XDGMM(2, bounds=(0.5, None), random_state=0).fit(counts, noise=noise.poisson())
+    assert model.known_ == ["The true v0 is at least 0.5."]
+    v = np.linspace(0.5, 30.0, 30_001)
+    p = np.exp(model.score_samples(v[:, None])) * stats.poisson.pmf(0, v)
+    found = model.posterior([[0.0]], noise=noise.poisson())
+    assert abs(found.mean[0, 0] - (p * v).sum() / p.sum()) < 0.02
+
+
+def test_checks_compare_counts_with_simulated_counts(counts, model):
+    certificate = model.certify(counts, noise=noise.poisson())
+    found = {each.check: each for each in certificate.findings}
+    assert found["columns"].p > 0.01
+    assert found["factor"].reason == found["copies"].reason == "likelihood"
+    p = model.p_values(counts, noise=noise.poisson())
+    assert abs((p <= 0.1).mean() - 0.1) < 0.04  # counts repeat: at most so many
+
+
+def test_checks_see_a_wrong_model(counts, model):
+    wider = find_doubts(
+        model._observe(counts, noise.poisson(), None),
+        lambda n, seed: 1.3 * model.sample(n, random_state=seed), ["x"],
+    )  # fmt: skip
+    assert {each.check: each.p for each in wider}["columns"] < 1e-6
+
+
+REFUSED = {
+    "added to the truth; got values with a likelihood.*Use XDGMM": DeconvolvingKDE(),
+    "added to the truth with LogSplineDeconvolver": LogSplineDeconvolver(),
+    "bounds of v0 within 0 and inf, .* got -1 to inf": XDGMM(1, bounds=(-1, None)),
+    "no background beside values with a likelihood": XDGMM(1, background="uniform"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message, counts):
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message].fit(counts[:100], noise=noise.poisson())
+
+
+def test_a_model_without_ends_is_not_asked_about_counts(counts):
+    model = XDGMM(1).fit(counts, noise=1.0)
+    with pytest.raises(ValueError, match="a model whose truth ends where"):
+        model.posterior(counts[:3], noise=noise.poisson())
+    with pytest.raises(ValueError, match="added to the truth, to see what larger errors"):
+        XDGMM(1).fit(counts, noise=noise.poisson()).sensitivity(counts, noise=noise.poisson())

@@ -1,0 +1,241 @@
+"""Noise from draws of posteriors: what a fit makes of them, and what is refused or told."""
+
+import numpy as np
+import pytest
+import torch
+import toy
+from scipy import stats
+
+from deconflow import XDGMM
+from deconflow.noise import FewDrawsWarning, GaussianNoise, from_samples, gaussian
+from deconflow.noise.covariance_prior import predictive_covariance
+
+NOISE_SD = np.sqrt(np.diagonal(toy.NOISE))
+
+
+def gaussian_draws(w, sd, n_draws, seed):
+    rng = np.random.default_rng(seed)
+    return w[:, None] + sd * rng.normal(size=(len(w), n_draws, w.shape[1]))
+
+
+def scatter(draws):
+    rest = draws - draws.mean(1, keepdims=True)
+    return np.einsum("nki,nkj->nij", rest, rest)
+
+
+def excess(w, noise):
+    test = torch.from_numpy(toy.draw(20_000, 99)[0])
+    model = XDGMM(3, random_state=0, floor=0.1, n_jobs=1).fit(w, noise=noise)
+    return float(toy.truth().log_prob(test).mean() - model.score_samples(test.numpy()).mean())
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return toy.draw(4000, 0)[1]
+
+
+@pytest.fixture(scope="module")
+def exact(measured):
+    return excess(measured, gaussian(covariance=toy.NOISE))
+
+
+def test_many_draws_of_gaussian_posteriors_give_the_gaussian_answer(measured, exact):
+    w, noise = from_samples(gaussian_draws(measured, NOISE_SD, 200, 1))
+    assert isinstance(noise, GaussianNoise)
+    np.testing.assert_allclose(w, measured, atol=0.5)
+    assert excess(w, noise) < exact + 0.02
+
+
+def test_few_draws_cost_little_and_their_moments_much(measured, exact):
+    draws = gaussian_draws(measured, NOISE_SD, 8, 2)
+    with pytest.warns(FewDrawsWarning, match=r"4000 of 4000 rows.*fewer than 30.*8 of 8"):
+        w, noise = from_samples(draws)
+    assert excess(w, noise) < exact + 0.05
+    assert excess(w, gaussian(covariance=scatter(draws) / 7)) > exact + 0.1
+
+
+def test_caution_at_five_draws_a_row(measured):
+    with pytest.warns(FewDrawsWarning, match="5 of 5.*Draw more") as told:
+        from_samples(gaussian_draws(measured[:50], NOISE_SD, 5, 2))
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+
+
+def test_covariances_that_differ_keep_their_own():
+    rng = np.random.default_rng(0)
+    sd = np.exp(rng.normal(size=(3000, 1, 1)))
+    draws = sd * rng.normal(size=(3000, 20, 1))
+    ratio = predictive_covariance(scatter(draws), np.full(3000, 20.0))[:, 0, 0] / sd[:, 0, 0] ** 2
+    # 19 degrees of freedom: a standard error of 0.32 in logarithms; pooled, it would be 2
+    assert np.log(ratio).std() < 0.4
+    assert abs(np.log(ratio).mean()) < 0.15
+
+
+def test_covariances_that_are_alike_become_one():
+    draws = np.random.default_rng(0).normal(size=(3000, 20, 2))
+    found = predictive_covariance(scatter(draws), np.full(3000, 20.0))
+    np.testing.assert_allclose(found, np.broadcast_to(1.05 * np.eye(2), found.shape), atol=0.1)
+
+
+def test_covariances_of_equal_size_and_other_orientation_are_not_alike():
+    sd = np.where(np.arange(1000)[:, None] % 2, [0.3, 1.0], [1.0, 0.3])
+    draws = sd[:, None] * np.random.default_rng(0).normal(size=(1000, 20, 2))
+    found = np.diagonal(predictive_covariance(scatter(draws), np.full(1000, 20.0)), 0, 1, 2)
+    assert np.abs(np.log(found / sd**2).mean(0)).max() < 0.3
+
+
+def skewed(n, n_draws, seed):
+    """Truths with two humps, errors in their logarithm, and draws under a prior flat in that."""
+    rng = np.random.default_rng(seed)
+    v = rng.choice([2.0, 4.0], n) + 0.3 * rng.normal(size=n)
+    x = np.log(v) + 0.25 * rng.normal(size=n)
+    return v, np.exp(x[:, None] + 0.25 * rng.normal(size=(n, n_draws)))[..., None]
+
+
+@pytest.fixture(scope="module")
+def two_humps():
+    return skewed(2000, 200, 0)
+
+
+def humps_excess(w, noise):
+    test = skewed(20_000, 1, 5)[0]
+    law = [stats.norm(m, 0.3).pdf(test) / 2 for m in (2.0, 4.0)]
+    model = XDGMM(2, random_state=0, n_jobs=1).fit(w, noise=noise)
+    return np.log(np.sum(law, 0)).mean() - model.score_samples(test[:, None]).mean()
+
+
+def test_skewed_posteriors_are_more_than_their_moments(two_humps):
+    """The prior has density 1 / v: forgetting it is wrong, too."""
+    draws = two_humps[1]
+    w, noise = from_samples(draws, lambda v: -np.log(v[:, 0]))
+    weight = draws / draws.sum(1, keepdims=True)
+    mean = (weight * draws).sum(1)
+    np.testing.assert_allclose(w, mean)
+    sd = np.sqrt((weight * (draws - mean[:, None]) ** 2).sum(1))
+    found = humps_excess(w, noise)
+    assert found < 0.15
+    assert humps_excess(mean, gaussian(sd=sd)) > found + 0.2
+    assert humps_excess(*from_samples(draws)) > found + 0.05
+
+
+def test_two_humps_of_a_posterior_are_kept():
+    rng = np.random.default_rng(0)
+    side = 3 * rng.choice([-1.0, 1.0], size=(100, 200, 1))
+    _, noise = from_samples(rng.normal(size=(100, 200, 2)) + side * [1.0, 0.0])
+    centre, hump = (torch.tensor([[x, 0.0]]).double().expand(100, 2) for x in (0.0, 3.0))
+    gap = noise.log_prob(hump) - noise.log_prob(centre)
+    assert (gap > 2).float().mean() > 0.95  # the true one is 3.8
+    weights = noise.parameters["weights"]
+    assert ((weights > 0).sum(1) == 2).all()
+
+
+def under_a_prior(n=3000, n_draws=200, seed=0):
+    """Truths N(0, 1), errors 1, and draws of posteriors under the prior N(0, 2.5^2)."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=n) * np.sqrt(2)
+    spread = 1 / (1 + 1 / 2.5**2)
+    return (w[:, None] * spread + np.sqrt(spread) * rng.normal(size=(n, n_draws)))[..., None]
+
+
+def test_a_prior_is_divided_out_and_forgetting_it_is_wrong():
+    draws = under_a_prior()
+    found = {}
+    log_prior = stats.norm(0, 2.5).logpdf(draws[..., 0])
+    for name, prior in {"divided": log_prior, "forgotten": None}.items():
+        w, noise = from_samples(draws, prior)
+        model = XDGMM(1, random_state=0).fit(w, noise=noise)
+        found[name] = model.sample(50_000, random_state=0).std()
+    assert abs(found["divided"] - 1) < 0.06  # its error is 0.03
+    assert found["forgotten"] < 0.85  # (2 .86^2 - .86)^.5 = .79
+
+
+def test_lists_of_different_lengths_and_forms_of_the_prior_are_the_same():
+    draws = under_a_prior(40, 100)
+    prior = stats.norm(0, 2).logpdf
+    by_array = from_samples(draws, prior(draws[..., 0]))
+    by_function = from_samples(list(draws), lambda v: prior(v[:, 0]))
+    for one, other in zip(by_array, by_function, strict=True):
+        one, other = (x if isinstance(x, np.ndarray) else x.variance() for x in (one, other))
+        np.testing.assert_allclose(one, other)
+    shorter = [row[: 60 + i] for i, row in enumerate(draws)]
+    w, noise = from_samples(shorter)
+    np.testing.assert_allclose(w, [row.mean(0) for row in shorter])
+    assert len(noise) == 40
+    assert noise[3:7].kept.weights.shape == (4, 64)
+    assert (noise.kept.weights[0] > 0).sum() == 60
+
+
+@pytest.fixture(scope="module")
+def covered():
+    """Certificates of truths as wide as the errors, and of truths that are far narrower."""
+
+    def certificate(truth_sd):
+        rng = np.random.default_rng(0)
+        w = np.sqrt(truth_sd**2 + 1) * rng.normal(size=(1000, 1))
+        w, noise = from_samples(gaussian_draws(w, 1.0, 50, 1))
+        model = XDGMM(1, random_state=0, n_jobs=1).fit(w, noise=noise)
+        return model.certify(w, noise=noise)
+
+    return certificate(1.0), certificate(0.02)
+
+
+def test_samples_that_do_not_cover_the_density_are_told(covered):
+    wide, narrow = covered
+    assert narrow.finding("coverage").p == 0
+    assert "of 50 posterior samples lie where the fitted density is" in narrow.in_words()
+    assert wide.finding("coverage").p == 1
+    assert "too few in 0." in wide.in_words()
+    assert "CAUTION: in" not in wide.in_words()
+
+
+def test_other_noise_knows_of_no_samples():
+    w = np.random.default_rng(0).normal(size=(300, 1))
+    found = XDGMM(1).fit(w, noise=0.3).certify(w, noise=0.3)
+    assert found.finding("coverage") is None
+
+
+def some(n=20, k=30, dim=2):
+    return np.random.default_rng(0).normal(size=(n, k, dim))
+
+
+def with_value(values, cell, value):
+    values = values.copy()
+    values[cell] = value
+    return values
+
+
+FLAT = np.zeros((20, 30))
+BAD = {
+    "two axes": (lambda: from_samples(some()[:, :, 0]), r"\(N, K, D\).*got \(20, 30\).*None\]"),
+    "no rows": (lambda: from_samples([]), "one row or more"),
+    "other D": (lambda: from_samples([*some(), some()[0][:, :1]]), "2 columns.*got 1 in row 20"),
+    "one axis in a row": (lambda: from_samples([*some(), some()[0, :, 0]]),
+                          r"\(K, D\); got \(30,\) in row 20"),
+    "NaN": (lambda: from_samples(with_value(some(), (3, 4, 1), np.nan)), "NaN or inf in row 3"),
+    "text": (lambda: from_samples([["a"]]), "numbers in draws of row 0.*'a'"),
+    "few": (lambda: from_samples([*some(), some()[0][:3]]), "at least 4 draws.*got 3 in row 20"),
+    "vanishing prior": (lambda: from_samples(some(), with_value(FLAT, (7, 2), -np.inf)),
+                        "positive at every draw.*-inf in row 7"),
+    "prior NaN": (lambda: from_samples(some(), with_value(FLAT, (7, 2), np.nan)),
+                  "finite values of log_prior.*row 7"),
+    "prior of other length": (lambda: from_samples(some(), np.zeros((20, 29))),
+                              "log_prior of 30 draws in row 0; got 29"),
+    "prior of other rows": (lambda: from_samples(some(), np.zeros((19, 30))),
+                            "log_prior of 20 rows.*got 19"),
+    "prior of other shape": (lambda: from_samples(some(), np.zeros(20)),
+                             r"log_prior of shape \(N, K\).*got \(20,\)"),
+    "unequal weights": (lambda: from_samples(some(), np.where(np.arange(600).reshape(20, 30) % 30,
+                                                              9.0, 0.0)),
+                        "4 draws that count.*got 1.0 of 30 in row 0.*wider prior"),
+    "equal draws": (lambda: from_samples(with_value(some(), (5, slice(None), 1), 2.0)),
+                    "got equal ones at row 5, column 1"),
+    "draws on a line": (lambda: from_samples(np.repeat(some(dim=1), 2, -1)), "line.*row 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    make, words = BAD[name]
+    with pytest.raises(ValueError, match=words) as error:
+        make()
+    assert "\n" not in str(error.value)
