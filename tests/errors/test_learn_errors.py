@@ -164,6 +164,18 @@ def test_units_weights_and_missing_values():
     assert scale_of(w, sd).scale == pytest.approx(2, rel=0.15)
 
 
+def test_rows_that_belong_together_count_once():
+    """Copies in groups are no more rows than there were; on their own they would be."""
+    rng = np.random.default_rng(9)
+    v, sd = truth("Gaussian", 500, rng), sizes(500, rng)
+    w, which = v + 2 * sd * rng.normal(size=sd.shape), np.repeat(np.arange(500), 4)
+    once = scale_of(w, sd)
+    together = scale_of(w[which], sd[which], groups=which)
+    alone = scale_of(w[which], sd[which])
+    assert together.scale_error == pytest.approx(once.scale_error, rel=0.02)
+    assert alone.scale_error == pytest.approx(once.scale_error / 2, rel=0.02)
+
+
 def test_of_many_rows_some_are_taken(monkeypatch):
     monkeypatch.setattr("deconflow.errors.learn.MOST_ROWS", 1000)
     w, sd, which = repeated(2, n=1500)

@@ -53,9 +53,12 @@ FITS = {
         800,
     ),
 }  # fmt: skip
+SLOW = ("deconvolver", "flow")
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FITS]
+)
 def test_a_rate_has_its_mean_and_spread(name, counts):
     estimator, rows = FITS[name]
     w = counts[:rows]
@@ -149,6 +152,11 @@ def test_any_likelihood_is_as_good_as_its_ready_made_twin():
     twin = XDGMM(1, random_state=0).fit(w / 2.0, noise=[0.25])
     np.testing.assert_allclose(mean_and_sd(model), mean_and_sd(twin), atol=2e-3)
     assert model.known_ == []
+    bounded = XDGMM(1, bounds=(4.0, None), random_state=0).fit(np.abs(w - 8) + 8, noise=reading)
+    v = np.linspace(4.0, 9.0, 20_001)
+    p = np.exp(bounded.score_samples(v[:, None]) + log_prob(8.5, v, 2.0))
+    mean = bounded.posterior([[8.5]], noise=reading).mean[0, 0]
+    assert abs(mean - (p * v).sum() / p.sum()) < 0.01  # what is folded is the likelihood
 
 
 def test_two_columns_with_missing_values():
@@ -161,6 +169,8 @@ def test_two_columns_with_missing_values():
     np.testing.assert_allclose(drawn.mean(0), v.mean(0), atol=0.2)
     assert abs(np.corrcoef(drawn.T)[0, 1] - np.corrcoef(v.T)[0, 1]) < 0.1
     assert np.isfinite(model.posterior(w[:5], noise=noise.poisson()).mean).all()
+    low, high = model.condition([[0.0], [9.0]], [0], noise=noise.poisson()).mean[:, 0]
+    assert high > low + 2
 
 
 def test_bounds_within_those_of_the_noise(counts):
@@ -179,6 +189,18 @@ def test_checks_compare_counts_with_simulated_counts(counts, model):
     assert found["factor"].reason == found["copies"].reason == "likelihood"
     p = model.p_values(counts, noise=noise.poisson())
     assert abs((p <= 0.1).mean() - 0.1) < 0.04  # counts repeat: at most so many
+
+
+def test_an_atom_beside_counts(counts):
+    w = np.where(np.random.default_rng(5).random((N, 1)) < 0.3, 0.0, counts)
+    model = XDGMM(2, atoms=[[0.0]], random_state=0).fit(w, noise=noise.poisson())
+    assert abs(model.atom_weights_[0] - 0.3) < 0.06
+
+
+def test_a_self_test_simulates_counts(counts, model):
+    found = model.self_test(counts[:300], noise=noise.poisson(), n_tables=2, random_state=0)
+    ranks = sum(np.array(refit.ranks[0]) for refit in found.refits)
+    assert stats.chisquare(ranks).pvalue > 1e-4  # posteriors hold the truth as often as they say
 
 
 def test_checks_see_a_wrong_model(counts, model):
@@ -201,6 +223,18 @@ REFUSED = {
 def test_refused(message, counts):
     with pytest.raises(ValueError, match=message):
         REFUSED[message].fit(counts[:100], noise=noise.poisson())
+
+
+def test_the_errors_of_counts_are_no_covariates(counts):
+    with pytest.raises(ValueError, match='added to the truth with given="noise"'):
+        XDGMM(1).fit(counts, noise=noise.poisson(), given="noise")
+
+
+def test_selections_and_limits_of_counts_are_refused(counts):
+    with pytest.raises(ValueError, match="beside a selection; got values with a likelihood"):
+        XDGMM(1).fit(counts, noise=noise.poisson(), selection="w0<5")
+    with pytest.raises(TypeError, match="Gaussian noise of independent values for limits"):
+        XDGMM(1).fit(counts, noise=noise.poisson(), limits=0 * counts)
 
 
 def test_a_model_without_ends_is_not_asked_about_counts(counts):

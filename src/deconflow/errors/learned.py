@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -165,19 +165,9 @@ class LearnedErrors:
 
     def finding(self) -> Finding:
         """Say what can hardly be told, for the certificate."""
-        told: list[tuple[str, list[str], Array, Array]] = []
-        for kind in ("scale", "jitter"):
-            error = getattr(self, f"{kind}_error")
-            told.append((kind, list(self.names), getattr(self, kind), error))
-        both = self._of_pairs(self.correlation), self._of_pairs(self.correlation_error)
-        told.append(("correlation", self._pairs(), *both))
         numbers: dict[str, float] = {}
-        for kind, names, values, error in told:
-            if kind in self.kinds:
-                numbers |= {f"{kind} of {each}": float(values[j]) for j, each in enumerate(names)}
-                numbers |= {
-                    f"error of {kind} of {each}": float(error[j]) for j, each in enumerate(names)
-                }
+        for name, value, error in self._told():
+            numbers |= {name: float(value), f"error of {name}": float(error)}
         if self.groups:
             numbers["groups"] = float(len(self.groups))
             numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
@@ -187,6 +177,18 @@ class LearnedErrors:
         return Finding(
             "learned", 0.0 if doubtful else 1.0, columns=tuple(doubtful), numbers=numbers
         )
+
+    def _told(self) -> Iterator[tuple[str, float, float]]:
+        """Walk through names, values and errors of what has one number for each column or pair."""
+        for kind in ("scale", "jitter", "correlation"):
+            names, values, errors = self.names, getattr(self, kind), getattr(self, f"{kind}_error")
+            if kind == "correlation":
+                names, values, errors = (
+                    tuple(self._pairs()), self._of_pairs(values), self._of_pairs(errors),
+                )  # fmt: skip
+            if kind in self.kinds:
+                for each, value, error in zip(names, values, errors, strict=True):
+                    yield f"{kind} of {each}", value, error
 
     def doubtful(self) -> list[str]:
         """Name what can hardly be told from the rows."""

@@ -146,9 +146,10 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         noise
             Standard deviations ``(M,)`` or ``(N, M)``, covariances ``(M, M)`` or ``(N, M, M)``,
             0.0 for exact rows, a :class:`~deconflow.noise.Noise`, or a torch distribution over
-            ``M`` values. Errors in a table find the columns of a table ``w`` by their names, as
-            ``x_err``, and are converted to their units. Gaussian errors that are not quite known
-            are learned: ``noise.gaussian(sd=..., scale="fit")``.
+            ``M`` values; or a likelihood, as ``noise.poisson()`` for counts. Errors in a table find
+            the columns of a table ``w`` by their names, as ``x_err``, and are converted to their
+            units. Gaussian errors that are not quite known are learned:
+            ``noise.gaussian(sd=..., scale="fit")``.
         projection
             ``(N, M, D)`` or ``(M, D)``, if what is measured is ``R v + n``.
         sample_weight
@@ -650,6 +651,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             if of != "measured":
                 raise ValueError(f"Expected a selection beside selection_of={of!r}; got none.")
             return None
+        if not data.noise.additive:
+            raise ValueError(
+                "Expected noise that is added to the truth beside a selection; got values with a "
+                "likelihood, as counts. Leave out the selection."
+            )
         rule = as_rule(selection, of, self._measured_names, data)
         return rule if data.weights is None else rule.take((data.weights > 0).numpy())
 
@@ -704,12 +710,19 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
     def _within_bounds(self, data: Observations, bounds: Bounds | None) -> Observations:
         """Tell noise whose law depends on them where the truth ends."""
         ends = data.noise.truth_ends
-        if ends is None:
+        if data.noise.additive or (bounds is None and ends is None):
             return data
-        if bounds is None or (bounds.lower < ends[0]).any() or (bounds.upper > ends[1]).any():
+        if bounds is not None and data.projection is not None:
+            raise ValueError(
+                "Expected no projection of values with a likelihood, where the truth has bounds; "
+                "got one. Leave out the bounds."
+            )
+        free = np.full(data.dim, np.inf)
+        low, high = (-free, free) if ends is None else ends
+        if bounds is None or (bounds.lower < low).any() or (bounds.upper > high).any():
             raise ValueError(
                 "Expected a model whose truth ends where that of what was measured does, at "
-                f"{ends[0]} and {ends[1]}; got one that goes on. Fit with such rows, or bounds=."
+                f"{low} and {high}; got one that goes on. Fit with such rows, or bounds=."
             )
         return replace(data, noise=data.noise.within(bounds.lower, bounds.upper))
 

@@ -95,6 +95,10 @@ def likelihood(
         What else both depend on, for every value, row or column, or one number: passed on by
         keyword, in the shape of ``v``.
 
+    Notes
+    -----
+    To be sent to another process, as by ``n_jobs``, both must be named functions, not lambdas.
+
     Examples
     --------
     >>> def log_prob(w, v, gain):

@@ -209,6 +209,12 @@ def _parts(given: Any) -> tuple[bool, Any]:
 
 def _log_errors(data: Observations) -> Array:
     """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
+    if not data.noise.additive:
+        raise ValueError(
+            'Expected noise that is added to the truth with given="noise"; got values with a '
+            "likelihood, as counts, whose errors depend on what was measured. Give what they were "
+            "measured with instead, as the exposures."
+        )
     sd = data.noise.variance().sqrt().double().numpy()
     sd = np.array(np.broadcast_to(sd, data.w.shape))
     seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
