@@ -1,5 +1,6 @@
 """How rows were measured, by options: each kind gives the model that Python gives."""
 
+import json
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from program.running import ONE_FIT, run, succeed
 
 import deconflow
 from deconflow import XDGMM, noise
-from deconflow.tables import open_table
+from deconflow.tables import find_columns, open_table
 
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
 SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
@@ -365,6 +366,8 @@ BAD = {
     (*FIT, "--select", "x<9", "--efficiency", "g.npz"): "Expected one of --select and "
     "--efficiency; got both.",
     (*FIT, "--efficiency", "none.npz"): "Expected a grid of chances in none.npz",
+    (*FIT, "--efficiency", "t.csv"): "Expected a grid of chances in t.csv, made by numpy.savez; "
+    "got another file.",
     (*FIT, "--limits", "x=z"): "Expected the column 'z'",
     (*FIT, "--limits", "z=x_err"): "Expected --limits as NAME=COLUMN, with NAME one of x, or none; "
     "got 'z=x_err'.",
@@ -407,3 +410,19 @@ def test_methods_are_compared_by_rows_of_all_kinds(here):
     said = succeed("compare", "t.csv", "-c", "x", "--methods", "xd", "-q")
     assert "upper limits of x" in said
     assert "held-out log p(w)" in said
+
+
+DAMAGES = ([], 3, {"limits": 3}, {"limits": ["a", "b"]}, {"covariance": [[1.0, 2.0]]}, None)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_damaged_descriptions(here, damage):
+    w, sd, flags = with_limits()
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
+    columns = find_columns(["x", "x_err"], ["x"]).as_dict()
+    about = {"format": 1, "columns": columns | {"how": damage}}
+    made("x", rows=w, noise=sd).save("m", extra_files={"table.json": json.dumps(about)})
+    result = run("denoise", "m", "t.csv", "-o", "out.csv", "-q")
+    assert result.exit_code == (0 if damage == [] else 2), result.output
+    if damage != []:
+        assert result.output.startswith("deconflow: Expected a ")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,6 +59,10 @@ class Efficiency:
     def from_npz(cls, path: str | Path) -> Self:
         """Read what ``numpy.savez(path, values=..., edges_0=..., edges_1=...)`` wrote."""
         path = as_path(path, "efficiency")
+        if path.is_file() and not is_zipfile(path):
+            raise ValueError(
+                f"Expected a grid of chances in {path}, made by numpy.savez; got another file."
+            )
         try:
             with np.load(path, allow_pickle=False) as found:
                 names = list(found)
@@ -68,7 +73,7 @@ class Efficiency:
                         f"got {', '.join(names) or 'nothing'}."
                     )
                 return cls([found[name] for name in wanted], found["values"])
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, BadZipFile) as error:
             raise ValueError(
                 f"Expected a grid of chances in {path}, made by numpy.savez; got: {error}"
             ) from error

@@ -208,7 +208,7 @@ def load(path: Path) -> ModelFolder:
     columns = about.pop("columns", None)
     known = None if columns is None else Columns.from_dict(columns)
     if known is not None:
-        of_each = (known.names, known.errors, known.units or known.names)
+        of_each = (known.names, known.errors, known.units or known.names, *known.how.of_each)
         if any(len(values) != files.description["n_features_in"] for values in of_each):
             raise ValueError(
                 f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "

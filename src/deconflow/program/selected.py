@@ -83,7 +83,7 @@ class Selected:
         return self.select is None and self.efficiency is None
 
     def _grid(self) -> Any:
-        from deconflow import Efficiency
+        from deconflow.measuring import Efficiency
 
         assert self.efficiency is not None
         return Efficiency.from_npz(self.efficiency)

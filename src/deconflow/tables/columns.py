@@ -146,7 +146,7 @@ class Columns:
                 df=float(values["df"]),
                 units=tuple(None if unit is None else str(unit) for unit in values["units"]),
                 missing=tuple(map(float, values.get("missing", ()))),
-                how=How.from_dict(values.get("how", {})),
+                how=How.from_dict(dict(values.get("how", {}))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"Expected a description of columns; got a part: {error}") from error

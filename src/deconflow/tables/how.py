@@ -60,6 +60,12 @@ class How:
         """Name the column that says which values of measured column ``d`` are limits."""
         return self.limits[d] if self.limits else None
 
+    @property
+    def of_each(self) -> list[tuple[Any, ...]]:
+        """What has an entry for each measured column, of what is there."""
+        each = (self.limits, self.replicates, self.covariance, *self.covariance)
+        return [entries for entries in each if entries]
+
     def needed(self, wanted: Sequence[int]) -> list[str]:
         """Columns that a table must have beside those measured and their errors."""
         found = [column for d in wanted if (column := self.flags(d))]
