@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from deconflow._limits import threads_at_most
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.certifying import certified
+from deconflow.estimators.observing import ObservesRows
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
@@ -27,28 +28,8 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
 
-class FittedRowsQuestions(ABC):
+class FittedRowsQuestions(ObservesRows):
     """What every estimator answers with the help of its rows: is it right, and how far off."""
-
-    @abstractmethod
-    def _observe(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        given: Any = None,
-        limits: Any = None,
-    ) -> Observations:
-        """Check rows, as those of the fit were."""
-
-    density_: Any
-    _selected: Any
-
-    @abstractmethod
-    def _rule(self, selection: Any, of: str, data: Observations) -> Any:
-        """Check a selection of rows."""
 
     @abstractmethod
     def _refuse_covariates(self, what: str) -> None:
