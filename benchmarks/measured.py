@@ -180,8 +180,11 @@ sd = rng.uniform(.3, 1., v.shape)
 w = v + sd * rng.normal(size=v.shape)
 make = lambda: XDGMM(10, random_state=0, n_jobs=1)
 make().fit(w[:500], noise=sd[:500]).posterior(w[:500], noise=sd[:500])  # compiles
-begin = clocks(); model = make().fit(w, noise=sd); found["fit"] = since(begin)
-begin = clocks(); model.posterior(w, noise=sd); found["posterior"] = since(begin)
+fits, posteriors = [], []
+for _ in range(15):
+    begin = clocks(); model = make().fit(w, noise=sd); fits.append(since(begin))
+    begin = clocks(); model.posterior(w, noise=sd); posteriors.append(since(begin))
+found["fit"], found["posterior"] = (np.min(each, 0).tolist() for each in (fits, posteriors))
 found["source"] = deconflow.__file__
 found["answer"] = float(model.score_samples(v).mean())
 print(json.dumps(found))
@@ -189,7 +192,10 @@ print(json.dumps(found))
 
 
 def timed(source: Path) -> Run:
-    """Time a source in a process of its own: wall and processor seconds of each step."""
+    """Time a source in a process of its own: wall and processor seconds of each step.
+
+    Of fits and posteriors the least of 15, which other processes disturb least.
+    """
     settings = {**os.environ, "PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", _TIMED]
     # elsewhere than here, so that no folder of this checkout is in the way of the other
@@ -291,6 +297,8 @@ def _of_selection(runs: list[Run]) -> Run:
         ]  # fmt: skip
         if more:
             here["seen: selected more than unselected, by seed"] = [round(m, 4) for m in more]
+        reach = [round(run["reach"], 4) for run in cases.get("selected", [])]
+        here["reach: selected, by seed"] = reach
     return found
 
 
