@@ -154,7 +154,7 @@ def _completed(
     effective = len(data) / (share * (1.0 / np.maximum(chance, LEAST_CHANCE * share)).mean())
     unseen = len(data) * (1.0 - share) / share
     count = min(round(unseen), max(FEWEST, MOST_UNSEEN * len(data)))
-    completed = _Simulation(rule, data, shares, rng).appended(truths, count, unseen)
+    completed = _Simulation(rule, data, shares, rng).beside(truths, count, unseen)
     return completed, share, float(effective)
 
 
@@ -207,8 +207,8 @@ class _Simulation:
     ) -> None:
         self.rule, self.data, self.shares, self.rng = rule, data, shares, rng
 
-    def appended(self, truths: Array, count: int, stands_for: float) -> Observations:
-        """Append ``count`` unseen rows that stand for as many or more."""
+    def beside(self, truths: Array, count: int, stands_for: float) -> Observations:
+        """Put ``count`` unseen rows, that stand for as many or more, among the seen."""
         rows, measured, sds = self._unseen(truths, count)
         data, n = self.data, len(self.data)
         index = torch.from_numpy(np.concatenate([np.arange(n), rows]))
@@ -225,7 +225,18 @@ class _Simulation:
         if self.rule.errors is not None:
             completed = replace(completed, noise=_with_errors(data, sds))
         plain = data.weights is None and abs(stands_for - count) < 1
-        return replace(completed, weights=None) if plain else completed
+        completed = replace(completed, weights=None) if plain else completed
+        return completed[torch.from_numpy(self._places(n, count))]
+
+    def _places(self, n: int, count: int) -> Rows:
+        """Order rows so that unseen ones are among the seen, which stay in their own order.
+
+        At the end of the table they would be neighbours that are alike, as a drift is.
+        """
+        unseen = self.rng.permutation(np.r_[np.zeros(n), np.ones(count)])
+        found = np.empty(n + count, np.int64)
+        found[np.argsort(unseen, kind="stable")] = np.arange(n + count)
+        return found
 
     def _unseen(self, truths: Array, count: int) -> tuple[Rows, Array, Array]:
         rows: list[Rows] = [np.empty(0, np.int64)]

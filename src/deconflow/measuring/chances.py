@@ -24,10 +24,9 @@ LAWS = 16
 """Rows whose laws stand for all."""
 LAWS_PER_CLASS, CLASSES = 4, 4
 """Classes of rows by the size of their noise, each with a chance of its own."""
-DRAWS, WIDER = 256, 1.6
-"""Where there is no closed form: draws of all laws together, which lie wider than the noise
-and are weighed, so that a chance is small, not zero, where only large noise lets a truth be
-seen."""
+DRAWS_PER_LAW, WIDER = 16, 1.6
+"""Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
+a chance is small, not zero, where only large noise lets a truth be seen."""
 POINTS_AT_ONCE = 200_000
 
 
@@ -41,8 +40,7 @@ class Chances:
         self.rows = _standing_for_all(data, shares, laws)
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
-        # Points in a row of Sobol's are spread evenly, so each law has some; every 16th are not.
-        self.law = np.repeat(np.arange(laws), DRAWS // laws)
+        self.law = np.tile(np.arange(laws), DRAWS_PER_LAW)
         sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.law))
         self.white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
         logs = -0.5 * np.square(self.white).sum(1) * (1 - WIDER**-2)
@@ -51,14 +49,13 @@ class Chances:
 
     def _draws(self, seed: int) -> Array:
         """Draws of the laws' noise, ``(J, D)``, whose shares are theirs."""
-        number = DRAWS // len(self.laws)
-        uniform = ndtr(self.white).reshape(len(self.laws), number, -1).swapaxes(0, 1)
-        drawn = self.laws.from_uniform(uniform)
-        if drawn is None:  # a law that can only be drawn from
-            self.shares = np.full(len(self.law), 1 / len(self.law))
-            with isolated_rng(seed):
-                drawn = self.laws.sample(number).double().numpy()
-        return drawn.swapaxes(0, 1).reshape(len(self.law), -1)
+        if isinstance(self.laws, GaussianNoise):
+            factors = self.laws.cholesky().double().numpy()
+            factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
+            return np.einsum("jab,jb->ja", factors[self.law], self.white)
+        self.shares = np.full(len(self.law), 1 / len(self.law))
+        with isolated_rng(seed):
+            return self.laws.sample(DRAWS_PER_LAW).double().numpy().reshape(len(self.law), -1)
 
     def __call__(self, v: Array) -> Array:
         """Chance ``(N,)`` of each truth ``(N, D)``."""
@@ -86,16 +83,13 @@ class Chances:
 
     def _by_draws(self, v: Array) -> Array:
         total = np.zeros(len(v))
-        own = None if self.rule.errors is None else said_errors(self.rule, v)
-        size = max(1, POINTS_AT_ONCE // max(len(v), 1))
-        for first in range(0, len(self.law), size):
-            some = slice(first, first + size)
-            law, shape = self.law[some], (*self.law[some].shape, *v.shape)
-            sd = np.broadcast_to(self.sd[law][:, None] if own is None else own, shape)
-            w = v + (self.noise[some][:, None] if own is None else own * self.white[some][:, None])
-            rows = np.repeat(self.rows[law], len(v))
-            seen = self.rule(w.reshape(-1, v.shape[1]), rows, sd.reshape(-1, v.shape[1]))
-            total += self.shares[some] @ seen.reshape(shape[:2])
+        own = self.rule.errors is None
+        for law, noise, white, share in zip(
+            self.law, self.noise, self.white, self.shares, strict=True
+        ):
+            sd = np.broadcast_to(self.sd[law], v.shape) if own else said_errors(self.rule, v)
+            w = v + (noise if own else sd * white)
+            total += share * self.rule(w, np.full(len(v), self.rows[law]), sd)
         return total
 
 
