@@ -30,6 +30,7 @@ from deconflow.xd import (
     Stopping,
     fit_exact,
     fit_selected,
+    row_weights,
 )
 
 Rows = NDArray[np.int64]
@@ -138,14 +139,23 @@ def _completed(
 ) -> tuple[Observations, float, float]:
     """Put unseen rows of these truths beside rows; the share that is seen, and what it rests on."""
     found = _Simulation(rule, data, rng).appended(truths)
-    unseen = float(found.weights[len(data) :].sum()) if found.weights is not None else 0.0
-    own = float(found.weights[: len(data)].sum()) if found.weights is not None else 1.0
-    share = own / (own + unseen)
+    weights = row_weights(found)
+    share = float(weights[: len(data)].sum() / weights.sum())
     chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
     usual = max(float(chance.mean()), 1e-300)
     effective = len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean())
-    mixed = torch.from_numpy(rng.permutation(len(found)))  # no drift from seen to unseen rows
-    return found[mixed], share, float(effective)
+    return found[torch.from_numpy(_among(len(data), len(found), rng))], share, float(effective)
+
+
+def _among(seen: int, count: int, rng: np.random.RandomState) -> Rows:
+    """Order rows so that unseen ones are among the seen, which stay in their own order.
+
+    At the end of the table they would be neighbours that are alike, as a drift is.
+    """
+    unseen = rng.permutation(np.arange(count) >= seen)
+    found = np.empty(count, np.int64)
+    found[np.argsort(unseen, kind="stable")] = np.arange(count)
+    return found
 
 
 class _Search:
@@ -214,7 +224,8 @@ class _Simulation:
             completed = replace(completed, groups=torch.cat([data.groups, new]))
         if self.rule.errors is not None:
             completed = replace(completed, noise=_with_errors(data, sds))
-        return completed
+        plain = data.weights is None and len(some) == n
+        return replace(completed, weights=None) if plain else completed
 
     def _rows_to_try(self, truths: Array) -> tuple[Rows, float]:
         """Choose rows whose unseen companions are not too many; and a rough share of seen ones."""
