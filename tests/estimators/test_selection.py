@@ -41,7 +41,7 @@ def test_a_cut_is_undone(selection):
     mean, width = moments(model)
     assert abs(mean - 0.5) < 0.2
     assert abs(width - 1.0) < 0.15
-    assert abs(model.seen_share_ - share) < 0.06
+    assert abs(model.seen_share_ - share) < 0.1  # follows mean and sd
     twin = XDGMM(1, random_state=0).fit(w, noise=sd)
     assert moments(twin)[0] > 0.8
     assert twin.seen_share_ == 1.0
