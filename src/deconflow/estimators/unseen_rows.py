@@ -120,7 +120,8 @@ def with_unseen_rows(
 
 def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
     """Draw truths from those of seen rows, by the inverse of their chances."""
-    odds = np.where(chances > 0, 1.0 / np.maximum(chances, least * np.median(chances)), 0.0)
+    floor = np.maximum(least * np.median(chances), 1e-300)
+    odds = np.where(chances > 0, 1.0 / np.maximum(chances, floor), 0.0)
     if not odds.any():
         raise ValueError(
             "Expected a selection by which the truths of the rows can be seen; got chances of "
