@@ -38,11 +38,7 @@ EXACT = 0.001
 """Errors of logarithms that are as good as none."""
 BOX = ((200.0, 400.0), (1.0, 2.0))
 """Days, and Earth radii."""
-ESTIMATORS = ("bayes", "xd", "quick", "spline")
-NAMES = {
-    "bayes": "BayesianXDGMM()", "xd": 'XDGMM("auto")', "quick": "Deconvolver(quick=True)",
-    "spline": "LogSplineDeconvolver()",
-}  # fmt: skip
+NAMES = {"bayes": "BayesianXDGMM()", "xd": 'XDGMM("auto")', "spline": "LogSplineDeconvolver()"}
 PUBLISHED = {
     ("gamma", "known"): (0.019, 0.010, 0.019),
     ("gamma", "ignored"): (0.040, 0.019, 0.031),
@@ -98,14 +94,12 @@ def completeness(
 
 def make(estimator: str, seed: int) -> Any:
     """Return an estimator that was not fitted."""
-    from deconflow import XDGMM, BayesianXDGMM, Deconvolver, LogSplineDeconvolver
+    from deconflow import XDGMM, BayesianXDGMM, LogSplineDeconvolver
 
     if estimator == "spline":
         return LogSplineDeconvolver()
     if estimator == "xd":
         return XDGMM("auto", random_state=seed, n_jobs=1)
-    if estimator == "quick":
-        return Deconvolver(quick=True, random_state=seed, n_jobs=1)
     return BayesianXDGMM(random_state=seed, n_jobs=1)
 
 
@@ -169,7 +163,8 @@ def _points(runs: list[Run]) -> dict[str, Any]:
 def wanted(seeds: int, tables: int) -> list[Run]:
     """Return all fits: every estimator, a few seeds and tables of the first, another curve."""
     both = ("known", "ignored")
-    tasks = [(e, n, "bent", 0, 0) for e in ESTIMATORS for n in both]
+    tasks = [("bayes", n, "bent", 0, 0) for n in both]
+    tasks += [(e, "known", "bent", 0, 0) for e in ("xd", "spline")]
     tasks += [("bayes", n, "straight", 0, 0) for n in both]
     tasks += [("bayes", n, "bent", seed, 0) for seed in range(1, seeds) for n in both]
     tasks += [("bayes", n, "bent", 0, table) for table in range(1, tables + 1) for n in both]
@@ -223,36 +218,40 @@ def _draw_rate(figure: Any, ax: Any) -> None:
 
 
 def _draw_intervals(ax: Any, runs: list[Run]) -> None:
-    by_key = {
+    by_kind = {
         (each["estimator"], each["errors"], each["curve"], each["drawn"]): each
         for each in summary(runs)
     }
     titles = {
-        ("gamma", "known"): "rate density at the star",
-        ("gamma", "ignored"): "... errors of radii ignored",
-        ("box", "known"): "planets per star in the box",
-        ("box", "ignored"): "... errors of radii ignored",
+        ("gamma", "known"): "rate density\nat the star",
+        ("gamma", "ignored"): "the same, errors\nof radii ignored",
+        ("box", "known"): "planets per star\nin the box",
+        ("box", "ignored"): "the same, errors\nof radii ignored",
     }
-    others = {"xd": "s", "quick": "^", "spline": "D"}
+    ours = "#1f6fb4"
     for place, (name, errors) in enumerate(titles):
         if (name, errors) in PUBLISHED:
             value, below, above = PUBLISHED[name, errors]
-            ax.errorbar(
-                value, place - 0.14, xerr=[[below], [above]], fmt="o", color="0.35", capsize=3,
-                label="published" if place == 0 else None,
-            )  # fmt: skip
-        low, _, high = by_key["bayes", errors, "bent", True][name]
-        value = by_key["bayes", errors, "bent", False][name][1]
-        ax.plot([low, high], [place + 0.1] * 2, color="#1f6fb4", lw=1.5)
-        label = NAMES["bayes"] if place == 0 else None
-        ax.plot(value, place + 0.1, "o", color="#1f6fb4", label=label)
-        for estimator, marker in others.items():
-            value = by_key[estimator, errors, "bent", False][name][1]
-            label = NAMES[estimator] if place == 0 else None
-            ax.plot(value, place + 0.28, marker, ms=4.5, mfc="none", color="#1f6fb4", label=label)
+            bar = {"xerr": [[below], [above]], "capsize": 3}
+            ax.errorbar(value, place - 0.15, fmt="o", color="0.35", label="published", **bar)
+        others = [
+            ("xd", "bent", "s", NAMES["xd"]),
+            ("spline", "bent", "D", NAMES["spline"]),
+            ("bayes", "straight", "v", "completeness without a bend"),
+        ]
+        low, _, high = by_kind["bayes", errors, "bent", True][name]
+        ax.plot([low, high], [place + 0.08] * 2, color=ours, lw=1.5)
+        value = by_kind["bayes", errors, "bent", False][name][1]
+        ax.plot(value, place + 0.08, "o", color=ours, label=NAMES["bayes"])
+        for estimator, curve, marker, label in others:
+            if (estimator, errors, curve, False) in by_kind:
+                value = by_kind[estimator, errors, curve, False][name][1]
+                ax.plot(value, place + 0.27, marker, ms=4.5, mfc="none", color=ours, label=label)
     ax.set_yticks(range(len(titles)), list(titles.values()))
     ax.set(ylim=(len(titles) - 0.4, -0.5), xlim=(0, None), title="published, and ours")
-    ax.legend(frameon=False, fontsize=8, loc="best")
+    handles, labels = ax.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    ax.legend(once.values(), once.keys(), frameon=False, fontsize=7.5, loc="lower right")
 
 
 def main() -> None:
