@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
-from deconflow.mixtures import GaussianMixture
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
@@ -28,6 +28,7 @@ from deconflow.xd import (
     PreparedData,
     SelectedFit,
     Stopping,
+    fit_averaged,
     fit_exact,
     fit_selected,
     row_weights,
@@ -46,6 +47,7 @@ LEAST_CHANCE, LEAST_OF_TRUTH = 0.02, 1e-4
 second where the chance itself is known, and not only through noise."""
 SMALLEST_SHARE = 1e-6
 COMPONENTS, ROWS_PER_COMPONENT, FLOOR = (1, 2, 4, 8, 12, 16, 24), 20, 0.1
+REFINEMENTS = 4
 START = Stopping(tol=1e-4, max_iter=100, accelerate=True)
 MOST_UNSEEN = 4
 """Unseen rows that are simulated, for each that was seen; more are stood for by weights."""
@@ -193,7 +195,17 @@ class _Search:
                 break
             best = found
         assert best is not None
-        return best.mixture.sample(DRAWS, self.rng)
+        truths = best.mixture.sample(DRAWS, self.rng)
+        return truths if best.mixture.n_components == 1 else self._refined(truths)
+
+    def _refined(self, truths: Array) -> Array:
+        """Let averages of mixtures, of any shape, follow: each from the unseen rows of the last."""
+        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=self.threads)
+        for _ in range(REFINEMENTS):
+            rows = _completed(self.rule, self.data, truths, self.rng)[0]
+            found = fit_averaged(rows, FitSettings(1, stopping=stopping), self.rng, starts=1)
+            truths = mix(found.mixtures, found.shares).sample(DRAWS, self.rng)
+        return truths
 
     def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
         """Make a mixture of all truths from one of those that were seen."""
