@@ -23,7 +23,7 @@ from deconflow.randomness import isolated_rng
 LAWS, LAWS_BY_THEMSELVES, DRAWS_PER_LAW = 128, 32, 16
 """Rows whose laws stand for all together, or each for its own kind; and draws of each of these."""
 WIDER = 1.6
-"""Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
+"""Where there is no closed form: draws lie wider than the noise and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
 POINTS_AT_ONCE = 20_000
 
@@ -46,13 +46,12 @@ class Chances:
 
     def _draws(self, seed: int) -> Array:
         """Draws of the laws' noise, ``(J, D)``, whose shares are theirs."""
-        if isinstance(self.laws, GaussianNoise):
-            factors = self.laws.cholesky().double().numpy()
-            factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
-            return np.einsum("jab,jb->ja", factors, self.white)
-        self.shares = np.full(len(self.rows), 1 / len(self.rows))
-        with isolated_rng(seed):
-            return self.laws.sample(1)[0].double().numpy()
+        drawn = self.laws.from_uniform(ndtr(self.white)[None])
+        if drawn is None:  # a law that can only be drawn from
+            self.shares = np.full(len(self.rows), 1 / len(self.rows))
+            with isolated_rng(seed):
+                drawn = self.laws.sample(1).double().numpy()
+        return drawn[0]
 
     def __call__(self, v: Array) -> Array:
         """Chance ``(N,)`` of each truth ``(N, D)``."""
@@ -77,7 +76,9 @@ class Chances:
         found = np.ones(len(v))
         for d, each in self.rule.ranges:
             size = max(sd[d], 1e-300)
-            found *= ndtr((each.upper - v[:, d]) / size) - ndtr((each.lower - v[:, d]) / size)
+            with np.errstate(over="ignore"):  # exact values are inside, or are not
+                ends = [ndtr((end - v[:, d]) / size) for end in (each.lower, each.upper)]
+            found *= ends[1] - ends[0]
         return found
 
     def _by_draws(self, v: Array) -> Array:
