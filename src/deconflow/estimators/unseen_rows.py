@@ -133,15 +133,8 @@ def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomSt
 def completed_by(
     density: FittedDensity, rule: Rule, data: Observations, rng: np.random.RandomState
 ) -> Observations:
-    """Put unseen rows as a fitted density has them between rows, which keep their order.
-
-    Behind them they would look like a drift.
-    """
-    completed = _completed(rule, data, density.sample(DRAWS, rng), rng)[0]
-    seen = rng.permutation(len(completed)) < len(data)
-    order = np.empty(len(completed), np.int64)
-    order[seen], order[~seen] = np.arange(len(data)), np.arange(len(data), len(completed))
-    return completed[torch.from_numpy(order)]
+    """Put unseen rows as a fitted density has them among rows."""
+    return _completed(rule, data, density.sample(DRAWS, rng), rng)[0]
 
 
 def _completed(
