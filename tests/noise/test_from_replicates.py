@@ -187,3 +187,26 @@ def test_single_replicates_are_allowed_where_others_say_the_error():
         w, noise = from_replicates(x, how)
         assert len(noise) == len(w) == 200
         assert noise.variance()[5] > 1.5 * noise.variance()[7]
+
+
+@pytest.mark.parametrize(
+    ("covariance", "how", "message"),
+    [
+        (np.eye(3), "pooled", r"Expected covariance of shape \(1, 1\); got \(3, 3\)"),
+        ([[-1.0]], "pooled", "without negative eigenvalues"),
+        ([[np.nan]], "pooled", "Expected a finite, symmetric covariance"),
+        ([[1.0]], "rows", "only beside how=\"pooled\"; got how='rows'"),
+    ],
+)
+def test_a_covariance_of_other_rows_is_checked(covariance, how, message):
+    values = np.random.default_rng(0).normal(size=(20, 3, 1))
+    with pytest.raises(ValueError, match=message):
+        from_replicates(values, how=how, covariance=covariance)
+
+
+@pytest.mark.parametrize("how", ["pooled", "mean", "rows"])
+def test_equal_replicates_do_not_differ_by_rounding(how):
+    """The mean of three equal numbers is not always that number."""
+    values = np.repeat(np.random.default_rng(0).normal(size=(50, 1, 1)), 3, axis=1)
+    with pytest.raises(ValueError, match=r"Expected (replicates|rows).* that differ"):
+        from_replicates(values, how=how)

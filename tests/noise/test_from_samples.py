@@ -1,6 +1,7 @@
 """Noise from draws of posteriors: what a fit makes of them, and what is refused or told."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import toy
@@ -239,3 +240,12 @@ def test_bad_input(name):
     with pytest.raises(ValueError, match=words) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_tables_of_rows_have_their_columns_in_one_order():
+    draws = np.random.default_rng(0).normal(size=(4, 60, 2))
+    tables = [pd.DataFrame(row, columns=["x", "y"]) for row in draws]
+    from_samples(tables)
+    tables[3] = tables[3][["y", "x"]]
+    with pytest.raises(ValueError, match="with the columns x, y, as in row 0; got y, x in row 3"):
+        from_samples(tables)

@@ -23,7 +23,7 @@ from deconflow.randomness import isolated_rng
 LAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 32, 8, 128
 """Rows whose laws stand for all; and draws of each of these, or of the only one."""
 WIDER = 1.6
-"""Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
+"""Where there is no closed form: draws lie wider than the noise and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
 NUMBERS_AT_ONCE = 2_000_000
 
@@ -53,13 +53,13 @@ class Chances:
 
     def _draws(self, count: int, seed: int) -> Array:
         """Draws of each law's noise, ``(L, J, D)``, whose shares are ``shares``."""
-        if isinstance(self.laws, GaussianNoise):
-            factors = self.laws.cholesky().double().numpy()
-            factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
-            return np.einsum("lab,jb->lja", factors, self.white)
-        self.shares = np.full(count, 1 / count)
-        with isolated_rng(seed):
-            return self.laws.sample(count).double().numpy().transpose(1, 0, 2)
+        shape = (count, len(self.laws), self.white.shape[1])
+        drawn = self.laws.from_uniform(np.broadcast_to(ndtr(self.white)[:, None], shape))
+        if drawn is None:  # a law that can only be drawn from
+            self.shares = np.full(count, 1 / count)
+            with isolated_rng(seed):
+                drawn = self.laws.sample(count).double().numpy()
+        return drawn.transpose(1, 0, 2)
 
     def __call__(self, v: Array) -> Array:
         """Chance ``(N,)`` of each truth ``(N, D)``, over all laws."""
@@ -84,8 +84,9 @@ class Chances:
         found = np.ones((len(self.sd), len(v)))
         for d, each in self.rule.ranges:
             size = np.maximum(self.sd[:, d, None], 1e-300)
-            upper = ndtr((each.upper - v[:, d]) / size)
-            found *= upper - ndtr((each.lower - v[:, d]) / size)
+            with np.errstate(over="ignore"):  # exact values are inside, or are not
+                ends = [ndtr((end - v[:, d]) / size) for end in (each.lower, each.upper)]
+            found *= ends[1] - ends[0]
         return found
 
     def _by_draws(self, v: Array) -> Array:

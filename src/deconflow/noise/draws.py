@@ -102,6 +102,7 @@ def _rows(values: Any, name: str, ndim: int) -> Sequence[Array]:
                 f"Expected {name} of shape {shape}, or a list of N arrays; got {array.shape}.{hint}"
             )
         return [*array]
+    _refuse_other_columns(values, name)
     rows = [as_floats(row, f"{name} of row {i}") for i, row in enumerate(values)]
     for i, row in enumerate(rows):
         if row.ndim != ndim:
@@ -110,6 +111,17 @@ def _rows(values: Any, name: str, ndim: int) -> Sequence[Array]:
                 f"Expected {name} of each row of shape {shape}; got {row.shape} in row {i}."
             )
     return rows
+
+
+def _refuse_other_columns(values: Sequence[Any], name: str) -> None:
+    """Raise for tables of rows whose columns are not the same, in the same order."""
+    columns = [[*map(str, getattr(row, "columns", []))] for row in values]
+    for i, names in enumerate(columns):
+        if names and names != columns[0]:
+            raise ValueError(
+                f"Expected {name} of every row with the columns {', '.join(columns[0]) or 'none'}, "
+                f"as in row 0; got {', '.join(names)} in row {i}."
+            )
 
 
 def _checked_prior(

@@ -26,6 +26,8 @@ REACH, POINTS = 8.0, 161
 """Its table goes so many standard errors to both sides of the mean, with so many points."""
 NODES = 100
 """So many means have tables of their own."""
+ROUNDING = 1e-14
+"""A smaller difference of replicates, relative to their mean, is none."""
 
 
 def from_replicates(
@@ -74,11 +76,11 @@ def from_replicates(
     seen = ~np.isnan(x)
     count = seen.sum(1)
     w = _mean(x, count)
-    residual = np.where(seen, x - w[:, None], 0.0)
+    residual = _residual(x, w, seen)
+    if covariance is not None:
+        return w, _pooled(seen, _checked_covariance(covariance, how, x.shape[2]))
     if how == "pooled":
-        if covariance is None:
-            return w, _pooled(seen, _pooled_covariance(residual, seen))
-        return w, _pooled(seen, np.asarray(covariance, dtype=float))
+        return w, _pooled(seen, _pooled_covariance(residual, seen))
     squares = np.square(residual).sum(1)
     if how == "rows":
         return w, _of_rows(squares, count)
@@ -92,7 +94,7 @@ def replicate_covariance(values: ArrayLike | Tensor) -> Array:
     """
     x = _checked(values)
     seen = ~np.isnan(x)
-    return _pooled_covariance(np.where(seen, x - _mean(x, seen.sum(1))[:, None], 0.0), seen)
+    return _pooled_covariance(_residual(x, _mean(x, seen.sum(1)), seen), seen)
 
 
 def _checked(values: Any) -> Array:
@@ -113,6 +115,26 @@ def _checked(values: Any) -> Array:
     if empty is not None:
         raise ValueError(f"Expected a replicate or more in every row; got none in {place(empty)}.")
     return x
+
+
+def _checked_covariance(covariance: Any, how: str, dim: int) -> Array:
+    """Check a covariance that other rows have told."""
+    if how != "pooled":
+        raise ValueError(f'Expected a covariance only beside how="pooled"; got how={how!r}.')
+    found = as_floats(covariance, "covariance")
+    if found.shape != (dim, dim):
+        raise ValueError(f"Expected covariance of shape {(dim, dim)}; got {found.shape}.")
+    if not np.isfinite(found).all() or not np.allclose(found, found.T):
+        raise ValueError("Expected a finite, symmetric covariance; got another.")
+    if np.linalg.eigvalsh(found)[0] < 0:
+        raise ValueError("Expected a covariance without negative eigenvalues; got one with some.")
+    return found
+
+
+def _residual(x: Array, mean: Array, seen: NDArray[np.bool_]) -> Array:
+    """Return what replicates differ from their mean by; rounding is no difference."""
+    residual = np.where(seen, x - mean[:, None], 0.0)
+    return np.where(np.abs(residual) > ROUNDING * np.abs(mean[:, None]), residual, 0.0)
 
 
 def _mean(x: Array, count: NDArray[np.int64]) -> Array:
