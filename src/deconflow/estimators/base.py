@@ -177,7 +177,6 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 data = self._with_unseen(data, rule)
             self._fit_knowing(data)
             self._finish(data)
-            self.parameters_ = self.get_params()
         return self
 
     def _fit_knowing(self, data: Observations) -> None:
@@ -186,6 +185,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._fit(data)
         else:
             self._knowledge.fit(self, data)
+        self.parameters_ = self.get_params()
 
     @property
     def density_(self) -> FittedDensity:

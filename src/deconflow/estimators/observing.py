@@ -60,6 +60,10 @@ class ObservesRows(ABC):
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""
 
+    @abstractmethod
+    def _mark_fitted(self) -> None:
+        """Let questions be asked."""
+
     def _observe_to_fit(
         self,
         w: ArrayLike,
@@ -221,7 +225,7 @@ class ObservesRows(ABC):
         truths = None
         if rule.of_truth:
             self._fit_knowing(data)
-            self.parameters_ = self.get_params()  # answers are those of a fitted estimator
+            self._mark_fitted()
             truths = self.density_.sample(DRAWS, rng)
             self._knowledge = Knowledge.of(self, None, data)
         data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)

@@ -1,9 +1,9 @@
 r"""The chance of a truth to be seen, over the laws of noise that rows have.
 
-.. math:: F(v) = \sum_i g_i \int f(v + n) \, p_i(n) \, dn
+.. math:: F_i(v) = \int f(v + n) \, p_i(n) \, dn
 
-with the probability ``f`` to be seen, the laws :math:`p_i` of the rows, and the share
-:math:`g_i` of all rows, seen or not, that have such a law. Where the truth decides, it is ``f(v)``.
+with the probability ``f`` to be seen and the law :math:`p_i` of a row, or the mean of that over
+rows. Where the truth decides, it is ``f(v)``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,25 @@ from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
-LAWS = 16
-"""Rows whose laws stand for all."""
-LAWS_PER_CLASS, CLASSES = 4, 4
-"""Classes of rows by the size of their noise, each with a chance of its own."""
-DRAWS_PER_LAW, WIDER = 16, 1.6
+LAWS, LAWS_BY_THEMSELVES, DRAWS_PER_LAW = 128, 32, 16
+"""Rows whose laws stand for all together, or each for its own kind; and draws of each of these."""
+WIDER = 1.6
 """Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
-POINTS_AT_ONCE = 200_000
+POINTS_AT_ONCE = 20_000
 
 
 class Chances:
     """``F(v)`` of truths, for one rule, some rows, and the shares of their laws."""
 
     def __init__(
-        self, rule: Rule, data: Observations, shares: Array, seed: int, laws: int = LAWS
+        self, rule: Rule, data: Observations, seed: int, rows: NDArray[np.int64] | None = None
     ) -> None:
         self.rule = rule
-        self.rows = _standing_for_all(data, shares, laws)
+        self.rows = standing_for_all(data, LAWS) if rows is None else rows
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
-        self.law = np.tile(np.arange(laws), DRAWS_PER_LAW)
-        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.law))
+        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.rows))
         self.white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
         logs = -0.5 * np.square(self.white).sum(1) * (1 - WIDER**-2)
         self.shares = np.exp(logs - np.logaddexp.reduce(logs))
@@ -52,10 +49,10 @@ class Chances:
         if isinstance(self.laws, GaussianNoise):
             factors = self.laws.cholesky().double().numpy()
             factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
-            return np.einsum("jab,jb->ja", factors[self.law], self.white)
-        self.shares = np.full(len(self.law), 1 / len(self.law))
+            return np.einsum("jab,jb->ja", factors, self.white)
+        self.shares = np.full(len(self.rows), 1 / len(self.rows))
         with isolated_rng(seed):
-            return self.laws.sample(DRAWS_PER_LAW).double().numpy().reshape(len(self.law), -1)
+            return self.laws.sample(1)[0].double().numpy()
 
     def __call__(self, v: Array) -> Array:
         """Chance ``(N,)`` of each truth ``(N, D)``."""
@@ -66,7 +63,9 @@ class Chances:
         if self.rule.of_truth:
             return self.rule(v)
         if self.rule.errors is None and self.rule.seen is None and self._closed_form:
-            return np.mean([self._in_ranges(v, sd) for sd in self.sd], axis=0)
+            sizes, counts = np.unique(self.sd, axis=0, return_counts=True)
+            found = [self._in_ranges(v, sd) for sd in sizes]
+            return np.average(found, axis=0, weights=counts)
         return self._by_draws(v)
 
     @property
@@ -82,15 +81,17 @@ class Chances:
         return found
 
     def _by_draws(self, v: Array) -> Array:
-        total = np.zeros(len(v))
-        own = self.rule.errors is None
-        for law, noise, white, share in zip(
-            self.law, self.noise, self.white, self.shares, strict=True
-        ):
-            sd = np.broadcast_to(self.sd[law], v.shape) if own else said_errors(self.rule, v)
-            w = v + (noise if own else sd * white)
-            total += share * self.rule(w, np.full(len(v), self.rows[law]), sd)
-        return total
+        """Average over all draws at once: a user's function is called seldom."""
+        draws, count = len(self.rows), len(v)
+        if self.rule.errors is None:
+            sd = np.repeat(self.sd, count, axis=0)
+            w = (self.noise[:, None] + v).reshape(-1, v.shape[1])
+        else:
+            said = said_errors(self.rule, v)
+            sd = np.tile(said, (draws, 1))
+            w = (v + self.white[:, None] * said).reshape(-1, v.shape[1])
+        seen = self.rule(w, np.repeat(self.rows, count), sd)
+        return self.shares @ seen.reshape(draws, count)
 
 
 def said_errors(rule: Rule, v: Array) -> Array:
@@ -105,58 +106,33 @@ def said_errors(rule: Rule, v: Array) -> Array:
     return sd
 
 
-class ChancesByClass:
-    """Chances ``(B, N)`` of truths ``(N, D)``, for each class of rows by the size of their noise.
+class ChancesByLaw:
+    """Chances ``(L, N)`` of truths ``(N, D)`` with each of some laws of noise.
 
     Attributes
     ----------
-    classes : array
-        ``(N,)``: the class of each row.
+    rows : array
+        ``(L,)`` rows whose laws these are; each stands for as many rows as any other.
     """
 
     def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
-        own = _weights(data)
-        self.classes = np.zeros(len(data), np.int64)
-        if not (rule.of_truth or rule.errors is not None or data.noise.shared):
-            self.classes = _classes(data)
-        self.each = [
-            Chances(rule, data, own * (self.classes == b), seed, LAWS_PER_CLASS)
-            for b in range(self.classes.max() + 1)
-        ]
+        alike = rule.of_truth or rule.errors is not None
+        alike = alike or (data.noise.shared and rule.columns is None)
+        self.rows = standing_for_all(data, 1 if alike else LAWS_BY_THEMSELVES)
+        count = LAWS if alike else DRAWS_PER_LAW
+        self.each = [Chances(rule, data, seed, np.full(count, row)) for row in self.rows]
 
     def __call__(self, v: Array) -> Array:
-        """Chance of each truth, with the noise of each class."""
+        """Chance of each truth, with each law."""
         return np.stack([chances(v) for chances in self.each])
 
 
-def shares_of_laws(data: Observations, chances: ChancesByClass, truths: Array) -> Array:
-    """Share ``(N,)`` of each row's law among all rows, seen or not, for truths ``(S, D)``.
-
-    Of the laws with which few are seen there are more than were seen.
-    """
-    chance = chances(truths).mean(1)[chances.classes]
-    shares = _weights(data) / np.maximum(chance, 1e-6)
-    return shares / shares.sum()
-
-
-def _weights(data: Observations) -> Array:
-    return np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
-
-
-def _classes(data: Observations) -> NDArray[np.int64]:
-    """Put rows in classes by the size of their noise, as large as each other, none empty."""
-    size = np.log(np.maximum(_sd(data.noise), 1e-300)).sum(1)
-    edges = np.quantile(size, np.linspace(0, 1, CLASSES + 1)[1:-1])
-    return np.unique(np.searchsorted(edges, size), return_inverse=True)[1].astype(np.int64)
-
-
-def _standing_for_all(data: Observations, shares: Array, laws: int) -> NDArray[np.int64]:
-    """Choose rows at even steps of their shares, in the order of the size of their noise."""
-    if data.noise.shared:
-        return np.zeros(laws, np.int64)
+def standing_for_all(data: Observations, count: int) -> NDArray[np.int64]:
+    """Choose rows at even steps of their weights, in the order of the size of their noise."""
     order = np.argsort(_sd(data.noise).prod(1), kind="stable")
-    reached = np.cumsum(shares[order])
-    steps = (np.arange(laws) + 0.5) / laws * reached[-1]
+    weights = np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
+    reached = np.cumsum(weights[order])
+    steps = (np.arange(count) + 0.5) / count * reached[-1]
     return order[np.searchsorted(reached, steps).clip(0, len(order) - 1)]
 
 
