@@ -17,8 +17,9 @@ from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.knowledge import Knowledge, bounds_of
 from deconflow.estimators.unseen_rows import DRAWS, SeenShare, with_unseen_rows
 from deconflow.estimators.validation import observe
+from deconflow.frames import refuse_other_rows
 from deconflow.guests import as_guest
-from deconflow.measuring import Rule, as_rule
+from deconflow.measuring import Rule, Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
 from deconflow.truth import Bounds, Covariates, check_rows
@@ -60,10 +61,6 @@ class ObservesRows(ABC):
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""
 
-    @abstractmethod
-    def _mark_fitted(self) -> None:
-        """Let questions be asked."""
-
     def _observe_to_fit(
         self,
         w: ArrayLike,
@@ -97,10 +94,15 @@ class ObservesRows(ABC):
             refuse_limits(data, "beside covariates", "Leave out given")
             covariates = Covariates.fit(given, data, self._measured_names)
             data = replace(data, given=covariates.encode(given, data))
-        rule = self._rule(selection, selection_of, data)
+        if selection is not None and self._errors is not None:
+            raise ValueError(
+                "Expected errors that are known beside a selection, because it changes the scatter "
+                f"that they are learned from; got {noise.as_said()}. Say sd alone."
+            )
+        rule = self._rule(selection, selection_of, data, w)
         return keep_copies_together(data.with_weight()), covariates, rule
 
-    def _rule(self, selection: Any, of: str, data: Observations) -> Rule | None:
+    def _rule(self, selection: Any, of: str, data: Observations, w: Any) -> Rule | None:
         """Check a selection of rows, for those that have weight."""
         if selection is None:
             if of != "measured":
@@ -111,8 +113,10 @@ class ObservesRows(ABC):
                 "Expected noise that is added to the truth beside a selection; got values with a "
                 "likelihood, as counts. Leave out the selection."
             )
-        rule = as_rule(selection, of, self._measured_names, data)
-        return rule if data.weights is None else rule.take((data.weights > 0).numpy())
+        refuse_limits(data, "beside a selection", "Leave out limits, or the selection")
+        if isinstance(selection, Selection) and hasattr(selection.columns, "iloc"):
+            refuse_other_rows(w, selection.columns, "columns")
+        return as_rule(selection, of, self._measured_names, data)
 
     def _learn_errors(self, free: FreeErrors, data: Observations, given: Any) -> Observations:
         """Learn what is open of the errors, and return the rows with what was learned."""
@@ -225,7 +229,7 @@ class ObservesRows(ABC):
         truths = None
         if rule.of_truth:
             self._fit_knowing(data)
-            self._mark_fitted()
+            self.parameters_ = self.get_params()  # answers are those of a fitted estimator
             truths = self.density_.sample(DRAWS, rng)
             self._knowledge = Knowledge.of(self, None, data)
         data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)
