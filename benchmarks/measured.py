@@ -235,7 +235,7 @@ REPLICATE_CASES = ("known errors", "pooled", "mean", "variance components", "err
 SECTIONS: dict[str, tuple[Callable[[Run], Run], list[Run]]] = {
     "selection": (run_selection, [
         *tasks("selection", ["moons"], 5000, SELECTION_CASES, 3),
-        *tasks("selection", ["moons"], 20_000, SELECTION_CASES, 2),
+        *tasks("selection", ["moons"], 20_000, SELECTION_CASES, 3),
     ]),
     "cost": (run_cost, tasks("cost", ["three clumps"], 20_000, [OLD], REPEATS)),
     "samples": (run_samples, tasks("samples", ["toy", "moons"], 5000, SAMPLE_CASES, 3)),

@@ -65,7 +65,7 @@ class FittedRowsQuestions(ObservesRows):
         check_seed(random_state)
         rows = (w, noise, projection, sample_weight, groups, given, limits)
         data = self._observe(*rows)
-        rule = self._rule(selection, selection_of, data)
+        rule = self._rule(selection, selection_of, data, w)
         data = data.with_weight()
         if (rule is None) != (self._selected is None):
             had, got = ("no selection", "one") if rule is not None else ("selection", "none")
@@ -117,6 +117,7 @@ class FittedRowsQuestions(ObservesRows):
         self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         _refuse_limits(data, "a self-test")
+        self._refuse_selection("a self-test")
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
             return run_self_test(self, data, n_tables, random_state, tell)
@@ -154,6 +155,7 @@ class FittedRowsQuestions(ObservesRows):
         self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         _refuse_limits(data, "sensitivity")
+        self._refuse_selection("sensitivity")
         with as_guest():
             return sensitivity(self, data, random_state)
 
@@ -197,6 +199,7 @@ class FittedRowsQuestions(ObservesRows):
         data = None
         if w is not None:
             self._refuse_covariates("a regression with refits to w")
+            self._refuse_selection("a regression with refits to w")
             data = self._observe(w, noise, projection, sample_weight, limits=limits).with_weight()
         elif any(each is not None for each in (noise, projection, sample_weight, limits)):
             raise ValueError(
@@ -204,6 +207,14 @@ class FittedRowsQuestions(ObservesRows):
             )
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return regression_of(self, target, on, data, n_refits, random_state)
+
+    def _refuse_selection(self, what: str) -> None:
+        """Raise where refits would take the rows that were seen for all there are."""
+        if self._selected is not None:
+            raise ValueError(
+                f"Expected a model of rows that were all seen for {what}; got one with a "
+                "selection, which refits know nothing of. Use certify, which does."
+            )
 
 
 def _refuse_limits(data: Observations, what: str) -> None:

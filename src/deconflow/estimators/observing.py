@@ -229,7 +229,6 @@ class ObservesRows(ABC):
         truths = None
         if rule.of_truth:
             self._fit_knowing(data)
-            self.parameters_ = self.get_params()  # answers are those of a fitted estimator
             truths = self.density_.sample(DRAWS, rng)
             self._knowledge = Knowledge.of(self, None, data)
         data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.estimators.fitted import FittedDensity
-from deconflow.measuring import Chances, ChancesByLaw, Rule, said_errors, seen_rows
+from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
@@ -37,8 +37,10 @@ Rows = NDArray[np.int64]
 
 MOST_ROWS = 5_000
 """Rows that tell what was not seen, of very many."""
-DRAWS, START_ROWS = 50_000, 8_000
-"""Truths that are drawn, and those that EM starts from."""
+DRAWS = 50_000
+"""Truths that are drawn."""
+START_ROWS, START_DRAWS = 1_500, 8_000
+"""Rows and truths that EM starts from."""
 LEAST_CHANCE, LEAST_OF_TRUTH = 0.02, 1e-4
 """Truths that are seen less often than this, for each that usually is, are not divided by it; the
 second where the chance itself is known, and not only through noise."""
@@ -118,7 +120,8 @@ def with_unseen_rows(
 
 def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
     """Draw truths from those of seen rows, by the inverse of their chances."""
-    odds = np.where(chances > 0, 1.0 / np.maximum(chances, least * np.median(chances)), 0.0)
+    floor = np.maximum(least * np.median(chances), 1e-300)
+    odds = np.where(chances > 0, 1.0 / np.maximum(chances, floor), 0.0)
     if not odds.any():
         raise ValueError(
             "Expected a selection by which the truths of the rows can be seen; got chances of "
@@ -130,7 +133,7 @@ def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomSt
 def completed_by(
     density: FittedDensity, rule: Rule, data: Observations, rng: np.random.RandomState
 ) -> Observations:
-    """Put unseen rows as a fitted density has them beside rows."""
+    """Put unseen rows as a fitted density has them among rows."""
     return _completed(rule, data, density.sample(DRAWS, rng), rng)[0]
 
 
@@ -141,7 +144,7 @@ def _completed(
     found = _Simulation(rule, data, rng).appended(truths)
     weights = row_weights(found)
     share = float(weights[: len(data)].sum() / weights.sum())
-    chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
+    chance = Chances(rule, data, int(rng.randint(2**30)))(truths[:START_DRAWS])
     usual = max(float(chance.mean()), 1e-300)
     effective = len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean())
     return found[torch.from_numpy(_among(len(data), len(found), rng))], share, float(effective)
@@ -176,15 +179,16 @@ class _Search:
     def all_truths(self) -> Array:
         """Draw truths, by a mixture of as many components as BIC wants."""
         chances = Chances(self.rule, self.data, self.seed)
-        rows, prepared = PreparedData(seen_rows(self.data, chances)), PreparedData(self.data)
-        by_law = ChancesByLaw(self.rule, self.data, self.seed)
+        some = np.sort(self.rng.permutation(len(self.data))[:START_ROWS])
+        rows = PreparedData(seen_rows(self.data[torch.from_numpy(some)], chances))
+        prepared = PreparedData(self.data)
         best: SelectedFit | None = None
         for count in COMPONENTS:
             if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
                 break
             seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
             start = self._start(seen, chances)
-            found = fit_selected(prepared, start, by_law, self.threads)
+            found = fit_selected(prepared, start, chances.by_law, self.threads)
             if best is not None and found.worth <= best.worth:
                 break
             best = found
@@ -193,8 +197,8 @@ class _Search:
 
     def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
         """Make a mixture of all truths from one of those that were seen."""
-        truths = seen.sample(DRAWS, self.rng)
-        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)[:START_ROWS]
+        truths = seen.sample(START_DRAWS, self.rng)
+        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)
         return fit_exact(found, seen.n_components, self.seed)
 
 

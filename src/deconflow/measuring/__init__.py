@@ -1,13 +1,12 @@
 """How rows came to be measured: what makes a row be seen."""
 
-from deconflow.measuring.chances import Chances, ChancesByLaw, said_errors
+from deconflow.measuring.chances import Chances, said_errors
 from deconflow.measuring.efficiency import Efficiency
 from deconflow.measuring.seen_truths import seen_rows
 from deconflow.measuring.selection import Rule, Selection, as_rule
 
 __all__ = [
     "Chances",
-    "ChancesByLaw",
     "Efficiency",
     "Rule",
     "Selection",

@@ -20,78 +20,89 @@ from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
-LAWS, LAWS_BY_THEMSELVES, DRAWS_PER_LAW = 128, 32, 16
-"""Rows whose laws stand for all together, or each for its own kind; and draws of each of these."""
+LAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 32, 8, 128
+"""Rows whose laws stand for all; and draws of each of these, or of the only one."""
 WIDER = 1.6
 """Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
-POINTS_AT_ONCE = 20_000
+NUMBERS_AT_ONCE = 2_000_000
 
 
 class Chances:
-    """``F(v)`` of truths, for one rule, some rows, and the shares of their laws."""
+    """Chances of truths to be seen, for one rule and the laws of some rows.
 
-    def __init__(
-        self, rule: Rule, data: Observations, seed: int, rows: NDArray[np.int64] | None = None
-    ) -> None:
+    Attributes
+    ----------
+    rows : array
+        ``(L,)`` rows whose laws stand for all, each for as many as any other.
+    """
+
+    def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
         self.rule = rule
-        self.rows = standing_for_all(data, LAWS) if rows is None else rows
+        alike = rule.of_truth or rule.errors is not None
+        alike = alike or (data.noise.shared and rule.columns is None)
+        self.rows = _standing_for_all(data, 1 if alike else LAWS)
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
-        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.rows))
+        count = DRAWS_OF_ONE if alike else DRAWS_PER_LAW
+        sobol = qmc.Sobol(data.dim, seed=seed).random(count)
         self.white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
         logs = -0.5 * np.square(self.white).sum(1) * (1 - WIDER**-2)
         self.shares = np.exp(logs - np.logaddexp.reduce(logs))
-        self.noise = self._draws(seed)
+        self.noise = self._draws(count, seed)
 
-    def _draws(self, seed: int) -> Array:
-        """Draws of the laws' noise, ``(J, D)``, whose shares are theirs."""
+    def _draws(self, count: int, seed: int) -> Array:
+        """Draws of each law's noise, ``(L, J, D)``, whose shares are ``shares``."""
         if isinstance(self.laws, GaussianNoise):
             factors = self.laws.cholesky().double().numpy()
             factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
-            return np.einsum("jab,jb->ja", factors, self.white)
-        self.shares = np.full(len(self.rows), 1 / len(self.rows))
+            return np.einsum("lab,jb->lja", factors, self.white)
+        self.shares = np.full(count, 1 / count)
         with isolated_rng(seed):
-            return self.laws.sample(1)[0].double().numpy()
+            return self.laws.sample(count).double().numpy().transpose(1, 0, 2)
 
     def __call__(self, v: Array) -> Array:
-        """Chance ``(N,)`` of each truth ``(N, D)``."""
-        parts = [v[i : i + POINTS_AT_ONCE] for i in range(0, len(v), POINTS_AT_ONCE)]
-        return np.concatenate([self._of(part) for part in parts]) if parts else np.empty(0)
+        """Chance ``(N,)`` of each truth ``(N, D)``, over all laws."""
+        return self.by_law(v).mean(0)
+
+    def by_law(self, v: Array) -> Array:
+        """Chance ``(L, N)`` of each truth ``(N, D)``, with each law."""
+        size = max(1, NUMBERS_AT_ONCE // (self.noise.size or 1))
+        parts = [self._of(v[i : i + size]) for i in range(0, len(v), size)]
+        return np.concatenate(parts, axis=1)
 
     def _of(self, v: Array) -> Array:
         if self.rule.of_truth:
-            return self.rule(v)
-        if self.rule.errors is None and self.rule.seen is None and self._closed_form:
-            sizes, counts = np.unique(self.sd, axis=0, return_counts=True)
-            found = [self._in_ranges(v, sd) for sd in sizes]
-            return np.average(found, axis=0, weights=counts)
+            return self.rule(v)[None]
+        gaussian = isinstance(self.laws, GaussianNoise) and self.laws.independent
+        if self.rule.errors is None and self.rule.seen is None and gaussian:
+            return self._in_ranges(v)
         return self._by_draws(v)
 
-    @property
-    def _closed_form(self) -> bool:
-        return isinstance(self.laws, GaussianNoise) and self.laws.independent
-
-    def _in_ranges(self, v: Array, sd: Array) -> Array:
+    def _in_ranges(self, v: Array) -> Array:
         """Probability that Gaussian noise leaves a value in all ranges."""
-        found = np.ones(len(v))
+        found = np.ones((len(self.sd), len(v)))
         for d, each in self.rule.ranges:
-            size = max(sd[d], 1e-300)
-            found *= ndtr((each.upper - v[:, d]) / size) - ndtr((each.lower - v[:, d]) / size)
+            size = np.maximum(self.sd[:, d, None], 1e-300)
+            upper = ndtr((each.upper - v[:, d]) / size)
+            found *= upper - ndtr((each.lower - v[:, d]) / size)
         return found
 
     def _by_draws(self, v: Array) -> Array:
         """Average over all draws at once: a user's function is called seldom."""
-        draws, count = len(self.rows), len(v)
+        laws, draws = self.noise.shape[:2]
+        shape = (laws, draws, *v.shape)
         if self.rule.errors is None:
-            sd = np.repeat(self.sd, count, axis=0)
-            w = (self.noise[:, None] + v).reshape(-1, v.shape[1])
+            sd = np.broadcast_to(self.sd[:, None, None], shape)
+            w = v + self.noise[:, :, None]
         else:
             said = said_errors(self.rule, v)
-            sd = np.tile(said, (draws, 1))
-            w = (v + self.white[:, None] * said).reshape(-1, v.shape[1])
-        seen = self.rule(w, np.repeat(self.rows, count), sd)
-        return self.shares @ seen.reshape(draws, count)
+            sd = np.broadcast_to(said, shape)
+            w = v + self.white[None, :, None] * said
+        rows = np.broadcast_to(self.rows[:, None, None], shape[:-1])
+        dim = v.shape[1]
+        seen = self.rule(w.reshape(-1, dim), rows.ravel(), sd.reshape(-1, dim))
+        return np.einsum("j,ljn->ln", self.shares, seen.reshape(shape[:-1]))
 
 
 def said_errors(rule: Rule, v: Array) -> Array:
@@ -106,28 +117,7 @@ def said_errors(rule: Rule, v: Array) -> Array:
     return sd
 
 
-class ChancesByLaw:
-    """Chances ``(L, N)`` of truths ``(N, D)`` with each of some laws of noise.
-
-    Attributes
-    ----------
-    rows : array
-        ``(L,)`` rows whose laws these are; each stands for as many rows as any other.
-    """
-
-    def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
-        alike = rule.of_truth or rule.errors is not None
-        alike = alike or (data.noise.shared and rule.columns is None)
-        self.rows = standing_for_all(data, 1 if alike else LAWS_BY_THEMSELVES)
-        count = LAWS if alike else DRAWS_PER_LAW
-        self.each = [Chances(rule, data, seed, np.full(count, row)) for row in self.rows]
-
-    def __call__(self, v: Array) -> Array:
-        """Chance of each truth, with each law."""
-        return np.stack([chances(v) for chances in self.each])
-
-
-def standing_for_all(data: Observations, count: int) -> NDArray[np.int64]:
+def _standing_for_all(data: Observations, count: int) -> NDArray[np.int64]:
     """Choose rows at even steps of their weights, in the order of the size of their noise."""
     order = np.argsort(_sd(data.noise).prod(1), kind="stable")
     weights = np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
