@@ -45,18 +45,19 @@ class Chances:
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
         count = DRAWS_OF_ONE if alike else DRAWS_PER_LAW
-        sobol = qmc.Sobol(data.dim, seed=seed).random(count)
-        self.white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
-        logs = -0.5 * np.square(self.white).sum(1) * (1 - WIDER**-2)
-        self.shares = np.exp(logs - np.logaddexp.reduce(logs))
-        self.noise = self._draws(count, seed)
+        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.rows) * count)
+        white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
+        self.white = white.reshape(len(self.rows), count, -1)  # each law has even points of its own
+        logs = -0.5 * np.square(self.white).sum(2) * (1 - WIDER**-2)
+        self.shares = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        self.noise = self._draws(seed)
 
-    def _draws(self, count: int, seed: int) -> Array:
+    def _draws(self, seed: int) -> Array:
         """Draws of each law's noise, ``(L, J, D)``, whose shares are ``shares``."""
-        shape = (count, len(self.laws), self.white.shape[1])
-        drawn = self.laws.from_uniform(np.broadcast_to(ndtr(self.white)[:, None], shape))
+        laws, count, _ = self.white.shape
+        drawn = self.laws.from_uniform(ndtr(self.white).transpose(1, 0, 2))
         if drawn is None:  # a law that can only be drawn from
-            self.shares = np.full(count, 1 / count)
+            self.shares = np.full((laws, count), 1 / count)
             with isolated_rng(seed):
                 drawn = self.laws.sample(count).double().numpy()
         return drawn.transpose(1, 0, 2)
@@ -99,11 +100,11 @@ class Chances:
         else:
             said = said_errors(self.rule, v)
             sd = np.broadcast_to(said, shape)
-            w = v + self.white[None, :, None] * said
+            w = v + self.white[:, :, None] * said
         rows = np.broadcast_to(self.rows[:, None, None], shape[:-1])
         dim = v.shape[1]
         seen = self.rule(w.reshape(-1, dim), rows.ravel(), sd.reshape(-1, dim))
-        return np.einsum("j,ljn->ln", self.shares, seen.reshape(shape[:-1]))
+        return np.einsum("lj,ljn->ln", self.shares, seen.reshape(shape[:-1]))
 
 
 def said_errors(rule: Rule, v: Array) -> Array:

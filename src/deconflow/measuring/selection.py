@@ -101,7 +101,9 @@ class Rule:
     def in_words(self) -> str:
         """Say what is looked at."""
         if self.seen is None:
-            return " and ".join(_in_words(each) for _, each in self.ranges)
+            return " and ".join(f"{each.name} {each.ending}" for _, each in self.ranges).replace(
+                "_", " "
+            )
         return "an efficiency on a grid" if isinstance(self.seen, Efficiency) else "a function"
 
 
@@ -236,11 +238,3 @@ def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:
             f"Expected rows that the selection lets through; got row {int(bad[0])}, with "
             "probability zero to be seen. Leave such rows out, or change the selection."
         )
-
-
-def _in_words(each: Range) -> str:
-    if np.isinf(each.lower):
-        return f"{each.name} below {each.upper:g}"
-    if np.isinf(each.upper):
-        return f"{each.name} above {each.lower:g}"
-    return f"{each.name} from {each.lower:g} to {each.upper:g}"

@@ -26,8 +26,9 @@ from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.maximisation import maximisation
 
-FLOOR, POINTS = 0.1, 128
-FEWEST_STEPS, STEPS_OF_ONE, PRECISE = 150, 1200, 1e-8
+FLOOR, POINTS, FEWEST_POINTS = 0.1, 1024, 128
+"""Points are shared out among components: the error of their integral counts once per row."""
+FEWEST_STEPS, STEPS_OF_ONE, PRECISE = 150, 1200, 1e-7
 """Few steps of many components on purpose: more of them fit chance where little is seen. A single
 one has no such freedom, and may take many."""
 
@@ -68,8 +69,8 @@ def fit_selected(
     threads
         How many to use at most.
     """
-    step = _Step(prepared, chances, threads)
     count = start.n_components
+    step = _Step(prepared, chances, count, threads)
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
     mixture = prepared.begin(start, constraints)
     value, rows = -np.inf, len(prepared.data)
@@ -90,11 +91,13 @@ class _Step:
         self,
         prepared: PreparedData,
         chances: Callable[[Array], Array],
+        count: int,
         threads: int | None,
     ) -> None:
         self.rows, self.chances, self.threads = prepared.rows, chances, threads
         self.weights = row_weights(prepared.data)
-        self.white = _white(prepared.rows.dim)
+        each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
+        self.white = _white(prepared.rows.dim, each)
 
     def __call__(self, mixture: GaussianMixture) -> tuple[float, Sums]:
         seen = expectation(mixture, self.rows, threads=self.threads)
@@ -105,7 +108,8 @@ class _Step:
         share, count = np.maximum(share, 1e-300), self.weights.sum() / len(share)
         value = self.weights @ seen.log_p - count * np.log(share).sum()
         odds = count / share
-        unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None] / POINTS
+        unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None]
+        unseen /= len(self.white)
         return float(value), seen + _sums(unseen, offsets, mixture.covariances)
 
     def _chances(self, standard: Array) -> Array:
@@ -124,9 +128,9 @@ def _sums(weights: Array, offsets: Array, covariances: Array) -> Sums:
     return Sums(np.empty(0), q0, vu, scatter - q0[:, None, None] * covariances)
 
 
-def _white(dim: int) -> Array:
+def _white(dim: int, count: int) -> Array:
     """Quasi-random normal points, with mean zero and unit covariance exactly."""
-    points = ndtri(qmc.Sobol(dim, seed=0).random(POINTS).clip(1e-9, 1 - 1e-9))
+    points = ndtri(qmc.Sobol(dim, seed=0).random(count).clip(1e-9, 1 - 1e-9))
     points = points - points.mean(0)
-    factor = np.linalg.cholesky(points.T @ points / POINTS)
+    factor = np.linalg.cholesky(points.T @ points / count)
     return points @ np.linalg.inv(factor).T
