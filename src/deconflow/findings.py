@@ -193,8 +193,8 @@ def _edges_caution(finding: Finding) -> str:
     return (
         f"the values of {_listed(finding)} end at {finding.numbers['edge']:.4g}, where the model "
         f"expects {finding.numbers['expected']:.0f} more rows {side}: the sample looks cut off, "
-        "and the answer is that of the rows which are left. Use a complete sample; or, if the "
-        "truth itself ends by nature, say where by bounds= and fit again"
+        "and the answer is that of the rows which are left. Say what was seen by selection= and "
+        "fit again; or, if the truth itself ends by nature, say where by bounds="
     )
 
 

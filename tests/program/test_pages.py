@@ -134,6 +134,55 @@ def test_other_names_on_real_data(request, folder, page, capsys, file):
         assert max(totals.values()) < 994.194  # that of the NPMLE
 
 
+MEASURED = ("exoplanets.csv", "framingham.csv", "surgery.csv")
+
+
+@pytest.mark.slow
+def test_measured(folder, page, capsys):
+    text = page("measured")
+    names = run_and_compare(text, capsys, but=MEASURED)
+    assert names["own"].sample(100, random_state=0).min() >= 0  # bounds of a likelihood
+    run_all(commands(text))
+
+
+def shared(request, folder, *files):
+    data = request.config.rootpath.parent / "shared" / "data"
+    for file in files:
+        if not (data / file).exists():
+            pytest.skip(f"needs {file}, which is not part of the repository")
+        shutil.copy(data / file, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", MEASURED[1:])
+def test_measured_on_real_data(request, folder, page, capsys, file):
+    shared(request, folder, file)
+    run_and_compare(page("measured"), capsys, only=file)
+
+
+def test_planets(request, folder, page, capsys):
+    """With a mixture that is quick: it finds about as many planets as the slow ones."""
+    shared(request, folder, "exoplanets.csv", "exoplanet_completeness.npz")
+    text = page("measured").replace("BayesianXDGMM(random_state=0)", "XDGMM(3, random_state=0)")
+    start = text.index("```python", text.index("## Worked case"))
+    names = run_python(text[start : text.index("## Limits")].replace("import Bayesian", "import "))
+    assert "planets per star" in capsys.readouterr().out
+    assert len(names["w"]) == 552
+    assert 0.005 < names["number"] * names["box"].mean() < 0.04
+
+
+def test_figures_about_planets_are_those_of_the_record(request, page):
+    record = json.loads((request.config.rootpath / "results" / "planets.json").read_text())
+    text = page("measured")
+    told = text[text.index("## Worked case") : text.index("## Limits")]
+    quoted = set(re.findall(r"(?<![\w.])\.\d{3,4}", told))
+    kept = [each[name] for each in record["summary"] for name in ("gamma", "box")]
+    assert len(quoted) > 10
+    for each in kept:
+        if each[1] > 0.001:
+            assert f"{each[1]:.3f}".lstrip("0") in quoted
+
+
 @pytest.mark.parametrize("name", ["missing", "certificate", "regression"])
 def test_commands(folder, page, name):
     run_all(commands(page(name)))

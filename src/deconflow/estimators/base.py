@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,22 +18,21 @@ from torch import Tensor
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed
-from deconflow.copies import keep_copies_together
-from deconflow.errors import LearnedErrors, learn_errors
+from deconflow.errors import LearnedErrors
 from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
-from deconflow.estimators.knowledge import Knowledge, bounds_of
+from deconflow.estimators.knowledge import Knowledge
+from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
-from deconflow.estimators.unseen_rows import DRAWS, SeenShare, with_unseen_rows
+from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
-    observe,
     refuse_noise_as_y,
     true_values,
     unchanged_on_failure,
@@ -48,16 +46,13 @@ from deconflow.frames import (
     refuse_other_units,
 )
 from deconflow.guests import as_guest
-from deconflow.measuring import Rule, as_rule
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
-from deconflow.noise import FreeErrors
-from deconflow.observations import Observations, check_groups, check_measured
+from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.truth import Bounds, Covariates, as_bounds, check_rows
+from deconflow.truth import as_bounds
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
-NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
 
 
 class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
@@ -88,13 +83,6 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
 
     _column_names: list[str] | None = None
     _units: Units | None = None
-    _knowledge: Knowledge | None = None
-    _selected: SeenShare | None = None
-    _errors: LearnedErrors | None = None
-    _takes_missing_values = True
-    _takes_projections = True
-    _takes_covariates = False
-    _takes_limits = True
     _takes_context = False
     _takes_parts = False
     _bounds_itself = False
@@ -189,30 +177,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 data = self._with_unseen(data, rule)
             self._fit_knowing(data)
             self._finish(data)
-            self.parameters_ = self.get_params()
         return self
-
-    def _with_unseen(self, data: Observations, rule: Rule) -> Observations:
-        """Put simulated rows beside those that a selection let through."""
-        known = self._knowledge
-        if known is not None and (known.covariates is not None or known.has_parts):
-            raise ValueError(
-                "Expected no covariates, atoms or background with a selection; got some. Leave "
-                "them out, or the selection."
-            )
-        bounds = as_bounds(getattr(self, "bounds", None), self._names)
-        rng = np.random.RandomState(
-            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
-        )
-        threads = getattr(self, "n_jobs", None)
-        threads = None if threads is None or threads < 0 else threads
-        truths = None
-        if rule.of_truth:
-            self._fit_knowing(data)
-            truths = self.density_.sample(DRAWS, rng)
-            self._knowledge = Knowledge.of(self, None, data)
-        data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)
-        return data
 
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""
@@ -220,6 +185,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._fit(data)
         else:
             self._knowledge.fit(self, data)
+        self.parameters_ = self.get_params()
 
     @property
     def density_(self) -> FittedDensity:
@@ -491,7 +457,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             data = Observations.from_arrays(check_measured(known, "values"), noise)
             bounds = None if self._bounds is None else self._bounds.marginal(given)
             data = self._within_bounds(data, bounds)
-        _refuse_limits(data, "to condition on")
+        refuse_limits(data, "to condition on")
         return self.density_.condition(data, given, n_samples, random_state)
 
     def marginal(self, columns: Any) -> FittedDensity:
@@ -617,160 +583,3 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         if given is None or len(given) != self.n_latent_:
             return [f"v{d}" for d in range(self.n_latent_)]
         return [str(name) for name in given]
-
-    def _observe_to_fit(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        given: Any = None,
-        limits: Any = None,
-        selection: Any = None,
-        selection_of: str = "measured",
-    ) -> tuple[Observations, Covariates | None, Rule | None]:
-        """Check rows to learn from, what their covariates are, and by what rule they were seen.
-
-        Rows without weight are left out, and copies kept together. What is open of the errors is
-        learned first, so that nothing after this knows that it was.
-        """
-        said = noise.said if isinstance(noise, FreeErrors) else noise
-        data = self._rows(w, said, projection, sample_weight, groups, limits, reset=True)
-        self._errors = None
-        if isinstance(noise, FreeErrors):
-            data = self._learn_errors(noise, data, given)
-        covariates = None
-        if given is not None:
-            check_rows(w, given)
-            if not self._takes_covariates:
-                raise ValueError(
-                    f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
-                    "BayesianXDGMM, FlowDeconvolver or Deconvolver."
-                )
-            _refuse_limits(data, "beside covariates", "Leave out given")
-            covariates = Covariates.fit(given, data, self._measured_names)
-            data = replace(data, given=covariates.encode(given, data))
-        rule = self._rule(selection, selection_of, data)
-        return keep_copies_together(data.with_weight()), covariates, rule
-
-    def _rule(self, selection: Any, of: str, data: Observations) -> Rule | None:
-        """Check a selection of rows, for those that have weight."""
-        if selection is None:
-            if of != "measured":
-                raise ValueError(f"Expected a selection beside selection_of={of!r}; got none.")
-            return None
-        if not data.noise.additive:
-            raise ValueError(
-                "Expected noise that is added to the truth beside a selection; got values with a "
-                "likelihood, as counts. Leave out the selection."
-            )
-        rule = as_rule(selection, of, self._measured_names, data)
-        return rule if data.weights is None else rule.take((data.weights > 0).numpy())
-
-    def _learn_errors(self, free: FreeErrors, data: Observations, given: Any) -> Observations:
-        """Learn what is open of the errors, and return the rows with what was learned."""
-        if free.kinds != ("groups",) and _by_noise(given):
-            raise ValueError(
-                f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
-                "are learned from rows whose truth does not depend on its error."
-            )
-        rng = np.random.RandomState(
-            check_random_state(getattr(self, "random_state", 0)).randint(2**30)
-        )
-        jobs = getattr(self, "n_jobs", None)
-        threads = None if jobs is None or jobs < 0 else jobs
-        self._errors = learn_errors(free, data, self._measured_names, rng, threads)
-        if data.groups is None and free.replicates is not None:
-            data = replace(data, groups=check_groups(data.w, free.replicates, "replicates"))
-        return self._errors.applied(free, data)
-
-    def _observe(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        given: Any = None,
-        limits: Any = None,
-    ) -> Observations:
-        """Check rows to ask about, with the covariates that the fit had."""
-        check_is_fitted(self)
-        said = noise.said if isinstance(noise, FreeErrors) and self._errors is not None else noise
-        data = self._rows(w, said, projection, sample_weight, groups, limits)
-        if self._errors is not None:
-            if not isinstance(noise, FreeErrors):
-                raise ValueError(self._errors.missing())
-            data = self._errors.applied(noise, data)
-        covariates = None if self._knowledge is None else self._knowledge.covariates
-        if (covariates is None) != (given is None):
-            raise ValueError(NO_COVARIATES if covariates is None else covariates.missing())
-        if covariates is None:
-            return data
-        check_rows(w, given)
-        return replace(data, given=covariates.encode(given, data))
-
-    @property
-    def _bounds(self) -> Bounds | None:
-        """Bounds of the truth, as fitted."""
-        return None if self._knowledge is None else self._knowledge.bounds
-
-    def _within_bounds(self, data: Observations, bounds: Bounds | None) -> Observations:
-        """Tell noise whose law depends on them where the truth ends."""
-        ends = data.noise.truth_ends
-        if data.noise.additive or (bounds is None and ends is None):
-            return data
-        if bounds is not None and data.projection is not None:
-            raise ValueError(
-                "Expected no projection of values with a likelihood, where the truth has bounds; "
-                "got one. Leave out the bounds."
-            )
-        free = np.full(data.dim, np.inf)
-        low, high = (-free, free) if ends is None else ends
-        if bounds is None or (bounds.lower < low).any() or (bounds.upper > high).any():
-            raise ValueError(
-                "Expected a model whose truth ends where that of what was measured does, at "
-                f"{low} and {high}; got one that goes on. Fit with such rows, or bounds=."
-            )
-        return replace(data, noise=data.noise.within(bounds.lower, bounds.upper))
-
-    def _rows(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        limits: Any = None,
-        *,
-        reset: bool = False,
-    ) -> Observations:
-        """Check rows that the estimator can take; ``reset`` is for a fit, which learns names."""
-        name = type(self).__name__
-        if projection is not None and not self._takes_projections:
-            raise ValueError(
-                f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."
-            )
-        with as_guest():
-            data = observe(self, w, noise, projection, sample_weight, groups, limits, reset=reset)
-            data = self._within_bounds(data, bounds_of(self, data) if reset else self._bounds)
-        if not self._takes_limits:
-            _refuse_limits(data, f"with {name}", "Use XDGMM, or another that takes them")
-        if data.observed is not None and not self._takes_missing_values:
-            raise ValueError(
-                f"Expected complete rows in w with {name}; got NaN. Drop those rows, or use XDGMM, "
-                "which takes missing values."
-            )
-        return data
-
-
-def _by_noise(given: Any) -> bool:
-    """Whether the truth is to depend on the size of its errors."""
-    first = given[0] if isinstance(given, tuple) and given else given
-    return isinstance(first, str) and first == "noise"
-
-
-def _refuse_limits(data: Observations, what: str, fix: str = "Leave those rows out") -> None:
-    if data.noise.flags is not None:
-        raise ValueError(f"Expected values without limits {what}; got limits. {fix}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from deconflow._limits import threads_at_most
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.certifying import certified
+from deconflow.estimators.observing import ObservesRows
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
@@ -27,28 +28,8 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
 
-class FittedRowsQuestions(ABC):
+class FittedRowsQuestions(ObservesRows):
     """What every estimator answers with the help of its rows: is it right, and how far off."""
-
-    @abstractmethod
-    def _observe(
-        self,
-        w: ArrayLike,
-        noise: Any,
-        projection: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-        given: Any = None,
-        limits: Any = None,
-    ) -> Observations:
-        """Check rows, as those of the fit were."""
-
-    density_: Any
-    _selected: Any
-
-    @abstractmethod
-    def _rule(self, selection: Any, of: str, data: Observations) -> Any:
-        """Check a selection of rows."""
 
     @abstractmethod
     def _refuse_covariates(self, what: str) -> None:
@@ -84,7 +65,7 @@ class FittedRowsQuestions(ABC):
         check_seed(random_state)
         rows = (w, noise, projection, sample_weight, groups, given, limits)
         data = self._observe(*rows)
-        rule = self._rule(selection, selection_of, data)
+        rule = self._rule(selection, selection_of, data, w)
         data = data.with_weight()
         if (rule is None) != (self._selected is None):
             had, got = ("no selection", "one") if rule is not None else ("selection", "none")
@@ -136,6 +117,7 @@ class FittedRowsQuestions(ABC):
         self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         _refuse_limits(data, "a self-test")
+        self._refuse_selection("a self-test")
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
             return run_self_test(self, data, n_tables, random_state, tell)
@@ -173,6 +155,7 @@ class FittedRowsQuestions(ABC):
         self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         _refuse_limits(data, "sensitivity")
+        self._refuse_selection("sensitivity")
         with as_guest():
             return sensitivity(self, data, random_state)
 
@@ -216,6 +199,7 @@ class FittedRowsQuestions(ABC):
         data = None
         if w is not None:
             self._refuse_covariates("a regression with refits to w")
+            self._refuse_selection("a regression with refits to w")
             data = self._observe(w, noise, projection, sample_weight, limits=limits).with_weight()
         elif any(each is not None for each in (noise, projection, sample_weight, limits)):
             raise ValueError(
@@ -223,6 +207,14 @@ class FittedRowsQuestions(ABC):
             )
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return regression_of(self, target, on, data, n_refits, random_state)
+
+    def _refuse_selection(self, what: str) -> None:
+        """Raise where refits would take the rows that were seen for all there are."""
+        if self._selected is not None:
+            raise ValueError(
+                f"Expected a model of rows that were all seen for {what}; got one with a "
+                "selection, which refits know nothing of. Use certify, which does."
+            )
 
 
 def _refuse_limits(data: Observations, what: str) -> None:

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.estimators.fitted import FittedDensity
-from deconflow.measuring import (
-    Chances,
-    ChancesByClass,
-    Rule,
-    said_errors,
-    seen_rows,
-    shares_of_laws,
-)
+from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
@@ -37,14 +30,17 @@ from deconflow.xd import (
     Stopping,
     fit_exact,
     fit_selected,
+    row_weights,
 )
 
 Rows = NDArray[np.int64]
 
 MOST_ROWS = 5_000
 """Rows that tell what was not seen, of very many."""
-DRAWS, START_ROWS = 50_000, 8_000
-"""Truths that are drawn, and those that EM starts from."""
+DRAWS = 50_000
+"""Truths that are drawn."""
+START_ROWS, START_DRAWS = 1_500, 8_000
+"""Rows and truths that EM starts from."""
 LEAST_CHANCE, LEAST_OF_TRUTH = 0.02, 1e-4
 """Truths that are seen less often than this, for each that usually is, are not divided by it; the
 second where the chance itself is known, and not only through noise."""
@@ -55,6 +51,8 @@ MOST_UNSEEN = 4
 """Unseen rows that are simulated, for each that was seen; more are stood for by weights."""
 FEWEST = 20_000
 """But so many are simulated in any case, if there are so many."""
+LONGEST = 20
+"""A row is tried so many times as often as it takes on average, and then let be."""
 FEW_EFFECTIVE = 50
 
 
@@ -122,7 +120,8 @@ def with_unseen_rows(
 
 def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
     """Draw truths from those of seen rows, by the inverse of their chances."""
-    odds = np.where(chances > 0, 1.0 / np.maximum(chances, least * np.median(chances)), 0.0)
+    floor = np.maximum(least * np.median(chances), 1e-300)
+    odds = np.where(chances > 0, 1.0 / np.maximum(chances, floor), 0.0)
     if not odds.any():
         raise ValueError(
             "Expected a selection by which the truths of the rows can be seen; got chances of "
@@ -134,7 +133,7 @@ def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomSt
 def completed_by(
     density: FittedDensity, rule: Rule, data: Observations, rng: np.random.RandomState
 ) -> Observations:
-    """Put unseen rows as a fitted density has them beside rows."""
+    """Put unseen rows as a fitted density has them among rows."""
     return _completed(rule, data, density.sample(DRAWS, rng), rng)[0]
 
 
@@ -142,20 +141,24 @@ def _completed(
     rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState
 ) -> tuple[Observations, float, float]:
     """Put unseen rows of these truths beside rows; the share that is seen, and what it rests on."""
-    seed = int(rng.randint(2**30))
-    shares = shares_of_laws(data, ChancesByClass(rule, data, seed), truths[: DRAWS // 10])
-    chance = Chances(rule, data, shares, seed)(truths)
-    share = float(chance.mean())
-    if share < SMALLEST_SHARE:
-        raise ValueError(
-            "Expected a selection by which the truths of the rows can be seen; got a chance of "
-            f"{share:g}. Check the selection and the noise."
-        )
-    effective = len(data) / (share * (1.0 / np.maximum(chance, LEAST_CHANCE * share)).mean())
-    unseen = len(data) * (1.0 - share) / share
-    count = min(round(unseen), max(FEWEST, MOST_UNSEEN * len(data)))
-    completed = _Simulation(rule, data, shares, rng).appended(truths, count, unseen)
-    return completed, share, float(effective)
+    found = _Simulation(rule, data, rng).appended(truths)
+    weights = row_weights(found)
+    share = float(weights[: len(data)].sum() / weights.sum())
+    chance = Chances(rule, data, int(rng.randint(2**30)))(truths[:START_DRAWS])
+    usual = max(float(chance.mean()), 1e-300)
+    effective = len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean())
+    return found[torch.from_numpy(_among(len(data), len(found), rng))], share, float(effective)
+
+
+def _among(seen: int, count: int, rng: np.random.RandomState) -> Rows:
+    """Order rows so that unseen ones are among the seen, which stay in their own order.
+
+    At the end of the table they would be neighbours that are alike, as a drift is.
+    """
+    unseen = rng.permutation(np.arange(count) >= seen)
+    found = np.empty(count, np.int64)
+    found[np.argsort(unseen, kind="stable")] = np.arange(count)
+    return found
 
 
 class _Search:
@@ -175,17 +178,17 @@ class _Search:
 
     def all_truths(self) -> Array:
         """Draw truths, by a mixture of as many components as BIC wants."""
-        own = np.ones(len(self.data)) if self.data.weights is None else self.data.weights.numpy()
-        chances = Chances(self.rule, self.data, own, self.seed)
-        rows, prepared = PreparedData(seen_rows(self.data, chances)), PreparedData(self.data)
-        by_class = ChancesByClass(self.rule, self.data, self.seed)
+        chances = Chances(self.rule, self.data, self.seed)
+        some = np.sort(self.rng.permutation(len(self.data))[:START_ROWS])
+        rows = PreparedData(seen_rows(self.data[torch.from_numpy(some)], chances))
+        prepared = PreparedData(self.data)
         best: SelectedFit | None = None
         for count in COMPONENTS:
             if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
                 break
             seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
             start = self._start(seen, chances)
-            found = fit_selected(prepared, start, by_class.classes, by_class, self.threads)
+            found = fit_selected(prepared, start, chances.by_law, self.threads)
             if best is not None and found.worth <= best.worth:
                 break
             best = found
@@ -194,69 +197,85 @@ class _Search:
 
     def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
         """Make a mixture of all truths from one of those that were seen."""
-        truths = seen.sample(DRAWS, self.rng)
-        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)[:START_ROWS]
+        truths = seen.sample(START_DRAWS, self.rng)
+        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)
         return fit_exact(found, seen.n_components, self.seed)
 
 
 class _Simulation:
-    """Measures truths as the rows were, until enough were not seen."""
+    """Measures truths as each row was, until one is seen: those before it were not.
 
-    def __init__(
-        self, rule: Rule, data: Observations, shares: Array, rng: np.random.RandomState
-    ) -> None:
-        self.rule, self.data, self.shares, self.rng = rule, data, shares, rng
+    So each row has as many unseen ones of its own law as there should be, on average.
+    """
 
-    def appended(self, truths: Array, count: int, stands_for: float) -> Observations:
-        """Append ``count`` unseen rows that stand for as many or more."""
-        rows, measured, sds = self._unseen(truths, count)
+    def __init__(self, rule: Rule, data: Observations, rng: np.random.RandomState) -> None:
+        self.rule, self.data, self.rng = rule, data, rng
+
+    def appended(self, truths: Array) -> Observations:
+        """Append unseen rows, each of the weight of its row, or more where only some have any."""
         data, n = self.data, len(self.data)
-        index = torch.from_numpy(np.concatenate([np.arange(n), rows]))
+        some, share = self._rows_to_try(truths)
+        rows, measured, sds = self._unseen(truths, some, share)
         own = np.ones(n) if data.weights is None else data.weights.numpy()
-        weights = np.concatenate([own, np.full(count, stands_for / max(count, 1))])
+        weights = np.concatenate([own, own[rows] * n / len(some)])
         completed = replace(
-            data[index],
+            data[torch.from_numpy(np.concatenate([np.arange(n), rows]))],
             w=torch.cat([data.w, torch.from_numpy(measured)]),
             weights=torch.from_numpy(weights / weights.mean()),
         )
         if data.groups is not None:
-            new = data.groups.max() + 1 + torch.arange(count)
+            new = data.groups.max() + 1 + torch.arange(len(rows))
             completed = replace(completed, groups=torch.cat([data.groups, new]))
         if self.rule.errors is not None:
             completed = replace(completed, noise=_with_errors(data, sds))
-        plain = data.weights is None and abs(stands_for - count) < 1
+        plain = data.weights is None and len(some) == n
         return replace(completed, weights=None) if plain else completed
 
-    def _unseen(self, truths: Array, count: int) -> tuple[Rows, Array, Array]:
+    def _rows_to_try(self, truths: Array) -> tuple[Rows, float]:
+        """Choose rows whose unseen companions are not too many; and a rough share of seen ones."""
+        rows = np.arange(len(self.data))
+        tried = rows[self.rng.choice(len(rows), max(len(rows), FEWEST))]
+        v, w, sd = self._measured(truths, tried)
+        share = float(self._seen(v, w, tried, sd).mean())
+        if share < SMALLEST_SHARE:
+            raise ValueError(
+                "Expected a selection by which the truths of the rows can be seen; got a chance "
+                f"of {share:g}. Check the selection and the noise."
+            )
+        most = max(FEWEST, MOST_UNSEEN * len(rows)) * share
+        some = np.sort(self.rng.permutation(rows)[: max(1, int(most))])
+        return some, share
+
+    def _unseen(self, truths: Array, some: Rows, share: float) -> tuple[Rows, Array, Array]:
         rows: list[Rows] = [np.empty(0, np.int64)]
         measured: list[Array] = [np.empty((0, self.data.dim))]
         sds: list[Array] = [np.empty((0, self.data.dim))]
-        found = 0
-        while found < count:
-            v = truths[self.rng.choice(len(truths), 2 * (count - found) + 100)]
-            law, w, sd = self._measured(v)
-            missed = self.rng.uniform(size=len(v)) >= self._seen(v, w, law, sd)
-            missed &= np.cumsum(missed) <= count - found
-            found += int(missed.sum())
-            rows.append(law[missed])
+        active = some
+        for _ in range(int(np.ceil(LONGEST / share))):
+            v, w, sd = self._measured(truths, active)
+            missed = self.rng.uniform(size=len(v)) >= self._seen(v, w, active, sd)
+            rows.append(active[missed])
             measured.append(w[missed])
             sds.append(sd[missed])
+            active = active[missed]
+            if not len(active):
+                break
         return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
 
-    def _measured(self, v: Array) -> tuple[Rows, Array, Array]:
-        """Measure truths with laws of the rows: which, what, and with which errors."""
-        law = self.rng.choice(len(self.data), len(v), p=self.shares)
-        noise = self.data.noise[torch.from_numpy(law)]
+    def _measured(self, truths: Array, rows: Rows) -> tuple[Array, Array, Array]:
+        """Measure a truth for each of some rows, with its law: the truth, the value, its errors."""
+        v = truths[self.rng.randint(len(truths), size=len(rows))]
         if self.rule.errors is not None:
             sd = said_errors(self.rule, v)
-            return law, v + sd * self.rng.normal(size=v.shape), sd
+            return v, v + sd * self.rng.normal(size=v.shape), sd
+        noise = self.data.noise[torch.from_numpy(rows)]
         with isolated_rng(int(self.rng.randint(2**30))):
             drawn = noise.sample(1)[0].double().numpy()
         sd = noise.variance().sqrt().double().expand(len(v), -1).numpy()
-        return law, v + drawn, sd
+        return v, v + drawn, sd
 
-    def _seen(self, v: Array, w: Array, law: Rows, sd: Array) -> Array:
-        return self.rule(v) if self.rule.of_truth else self.rule(w, law, sd)
+    def _seen(self, v: Array, w: Array, rows: Rows, sd: Array) -> Array:
+        return self.rule(v) if self.rule.of_truth else self.rule(w, rows, sd)
 
 
 def _with_errors(data: Observations, sds: Array) -> GaussianNoise:

@@ -1,9 +1,9 @@
 r"""The chance of a truth to be seen, over the laws of noise that rows have.
 
-.. math:: F(v) = \sum_i g_i \int f(v + n) \, p_i(n) \, dn
+.. math:: F_i(v) = \int f(v + n) \, p_i(n) \, dn
 
-with the probability ``f`` to be seen, the laws :math:`p_i` of the rows, and the share
-:math:`g_i` of all rows, seen or not, that have such a law. Where the truth decides, it is ``f(v)``.
+with the probability ``f`` to be seen and the law :math:`p_i` of a row, or the mean of that over
+rows. Where the truth decides, it is ``f(v)``.
 """
 
 from __future__ import annotations
@@ -20,77 +20,89 @@ from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
-LAWS = 16
-"""Rows whose laws stand for all."""
-LAWS_PER_CLASS, CLASSES = 4, 4
-"""Classes of rows by the size of their noise, each with a chance of its own."""
-DRAWS_PER_LAW, WIDER = 16, 1.6
+LAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 32, 8, 128
+"""Rows whose laws stand for all; and draws of each of these, or of the only one."""
+WIDER = 1.6
 """Where there is no closed form: draws of Gaussian noise lie wider than it and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
-POINTS_AT_ONCE = 200_000
+NUMBERS_AT_ONCE = 2_000_000
 
 
 class Chances:
-    """``F(v)`` of truths, for one rule, some rows, and the shares of their laws."""
+    """Chances of truths to be seen, for one rule and the laws of some rows.
 
-    def __init__(
-        self, rule: Rule, data: Observations, shares: Array, seed: int, laws: int = LAWS
-    ) -> None:
+    Attributes
+    ----------
+    rows : array
+        ``(L,)`` rows whose laws stand for all, each for as many as any other.
+    """
+
+    def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
         self.rule = rule
-        self.rows = _standing_for_all(data, shares, laws)
+        alike = rule.of_truth or rule.errors is not None
+        alike = alike or (data.noise.shared and rule.columns is None)
+        self.rows = _standing_for_all(data, 1 if alike else LAWS)
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
-        self.law = np.tile(np.arange(laws), DRAWS_PER_LAW)
-        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.law))
+        count = DRAWS_OF_ONE if alike else DRAWS_PER_LAW
+        sobol = qmc.Sobol(data.dim, seed=seed).random(count)
         self.white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
         logs = -0.5 * np.square(self.white).sum(1) * (1 - WIDER**-2)
         self.shares = np.exp(logs - np.logaddexp.reduce(logs))
-        self.noise = self._draws(seed)
+        self.noise = self._draws(count, seed)
 
-    def _draws(self, seed: int) -> Array:
-        """Draws of the laws' noise, ``(J, D)``, whose shares are theirs."""
+    def _draws(self, count: int, seed: int) -> Array:
+        """Draws of each law's noise, ``(L, J, D)``, whose shares are ``shares``."""
         if isinstance(self.laws, GaussianNoise):
             factors = self.laws.cholesky().double().numpy()
             factors = np.broadcast_to(factors, (len(self.laws), *factors.shape[1:]))
-            return np.einsum("jab,jb->ja", factors[self.law], self.white)
-        self.shares = np.full(len(self.law), 1 / len(self.law))
+            return np.einsum("lab,jb->lja", factors, self.white)
+        self.shares = np.full(count, 1 / count)
         with isolated_rng(seed):
-            return self.laws.sample(DRAWS_PER_LAW).double().numpy().reshape(len(self.law), -1)
+            return self.laws.sample(count).double().numpy().transpose(1, 0, 2)
 
     def __call__(self, v: Array) -> Array:
-        """Chance ``(N,)`` of each truth ``(N, D)``."""
-        parts = [v[i : i + POINTS_AT_ONCE] for i in range(0, len(v), POINTS_AT_ONCE)]
-        return np.concatenate([self._of(part) for part in parts]) if parts else np.empty(0)
+        """Chance ``(N,)`` of each truth ``(N, D)``, over all laws."""
+        return self.by_law(v).mean(0)
+
+    def by_law(self, v: Array) -> Array:
+        """Chance ``(L, N)`` of each truth ``(N, D)``, with each law."""
+        size = max(1, NUMBERS_AT_ONCE // (self.noise.size or 1))
+        parts = [self._of(v[i : i + size]) for i in range(0, len(v), size)]
+        return np.concatenate(parts, axis=1)
 
     def _of(self, v: Array) -> Array:
         if self.rule.of_truth:
-            return self.rule(v)
-        if self.rule.errors is None and self.rule.seen is None and self._closed_form:
-            return np.mean([self._in_ranges(v, sd) for sd in self.sd], axis=0)
+            return self.rule(v)[None]
+        gaussian = isinstance(self.laws, GaussianNoise) and self.laws.independent
+        if self.rule.errors is None and self.rule.seen is None and gaussian:
+            return self._in_ranges(v)
         return self._by_draws(v)
 
-    @property
-    def _closed_form(self) -> bool:
-        return isinstance(self.laws, GaussianNoise) and self.laws.independent
-
-    def _in_ranges(self, v: Array, sd: Array) -> Array:
+    def _in_ranges(self, v: Array) -> Array:
         """Probability that Gaussian noise leaves a value in all ranges."""
-        found = np.ones(len(v))
+        found = np.ones((len(self.sd), len(v)))
         for d, each in self.rule.ranges:
-            size = max(sd[d], 1e-300)
-            found *= ndtr((each.upper - v[:, d]) / size) - ndtr((each.lower - v[:, d]) / size)
+            size = np.maximum(self.sd[:, d, None], 1e-300)
+            upper = ndtr((each.upper - v[:, d]) / size)
+            found *= upper - ndtr((each.lower - v[:, d]) / size)
         return found
 
     def _by_draws(self, v: Array) -> Array:
-        total = np.zeros(len(v))
-        own = self.rule.errors is None
-        for law, noise, white, share in zip(
-            self.law, self.noise, self.white, self.shares, strict=True
-        ):
-            sd = np.broadcast_to(self.sd[law], v.shape) if own else said_errors(self.rule, v)
-            w = v + (noise if own else sd * white)
-            total += share * self.rule(w, np.full(len(v), self.rows[law]), sd)
-        return total
+        """Average over all draws at once: a user's function is called seldom."""
+        laws, draws = self.noise.shape[:2]
+        shape = (laws, draws, *v.shape)
+        if self.rule.errors is None:
+            sd = np.broadcast_to(self.sd[:, None, None], shape)
+            w = v + self.noise[:, :, None]
+        else:
+            said = said_errors(self.rule, v)
+            sd = np.broadcast_to(said, shape)
+            w = v + self.white[None, :, None] * said
+        rows = np.broadcast_to(self.rows[:, None, None], shape[:-1])
+        dim = v.shape[1]
+        seen = self.rule(w.reshape(-1, dim), rows.ravel(), sd.reshape(-1, dim))
+        return np.einsum("j,ljn->ln", self.shares, seen.reshape(shape[:-1]))
 
 
 def said_errors(rule: Rule, v: Array) -> Array:
@@ -105,58 +117,12 @@ def said_errors(rule: Rule, v: Array) -> Array:
     return sd
 
 
-class ChancesByClass:
-    """Chances ``(B, N)`` of truths ``(N, D)``, for each class of rows by the size of their noise.
-
-    Attributes
-    ----------
-    classes : array
-        ``(N,)``: the class of each row.
-    """
-
-    def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
-        own = _weights(data)
-        self.classes = np.zeros(len(data), np.int64)
-        if not (rule.of_truth or rule.errors is not None or data.noise.shared):
-            self.classes = _classes(data)
-        self.each = [
-            Chances(rule, data, own * (self.classes == b), seed, LAWS_PER_CLASS)
-            for b in range(self.classes.max() + 1)
-        ]
-
-    def __call__(self, v: Array) -> Array:
-        """Chance of each truth, with the noise of each class."""
-        return np.stack([chances(v) for chances in self.each])
-
-
-def shares_of_laws(data: Observations, chances: ChancesByClass, truths: Array) -> Array:
-    """Share ``(N,)`` of each row's law among all rows, seen or not, for truths ``(S, D)``.
-
-    Of the laws with which few are seen there are more than were seen.
-    """
-    chance = chances(truths).mean(1)[chances.classes]
-    shares = _weights(data) / np.maximum(chance, 1e-6)
-    return shares / shares.sum()
-
-
-def _weights(data: Observations) -> Array:
-    return np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
-
-
-def _classes(data: Observations) -> NDArray[np.int64]:
-    """Put rows in classes by the size of their noise, as large as each other, none empty."""
-    size = np.log(np.maximum(_sd(data.noise), 1e-300)).sum(1)
-    edges = np.quantile(size, np.linspace(0, 1, CLASSES + 1)[1:-1])
-    return np.unique(np.searchsorted(edges, size), return_inverse=True)[1].astype(np.int64)
-
-
-def _standing_for_all(data: Observations, shares: Array, laws: int) -> NDArray[np.int64]:
-    """Choose rows at even steps of their shares, in the order of the size of their noise."""
-    if data.noise.shared:
-        return np.zeros(laws, np.int64)
+def _standing_for_all(data: Observations, count: int) -> NDArray[np.int64]:
+    """Choose rows at even steps of their weights, in the order of the size of their noise."""
     order = np.argsort(_sd(data.noise).prod(1), kind="stable")
-    reached = np.cumsum(shares[order])
-    steps = (np.arange(laws) + 0.5) / laws * reached[-1]
+    weights = np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
+    reached = np.cumsum(weights[order])
+    steps = (np.arange(count) + 0.5) / count * reached[-1]
     return order[np.searchsorted(reached, steps).clip(0, len(order) - 1)]
 
 

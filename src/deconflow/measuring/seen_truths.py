@@ -25,7 +25,7 @@ from deconflow.observations import Observations
 
 POINTS, WIDER, ROUNDS = 64, 1.5, 2
 """Points per row, how much wider than the likelihood they lie, and how often they move to it."""
-LEAST_CHANCE = 1e-3
+LEAST_CHANCE, LEAST_WIDTH = 1e-3, 1e-5
 NUMBERS_AT_ONCE = 4_000_000
 
 
@@ -34,21 +34,26 @@ def seen_rows(data: Observations, chances: Callable[[Array], Array]) -> Observat
     half = ndtri(qmc.Sobol(data.dim, seed=0).random(POINTS // 2).clip(1e-9, 1 - 1e-9))
     white = np.concatenate([half, -half])
     size = max(1, NUMBERS_AT_ONCE // (POINTS * data.dim))
-    pieces = [_leaning(piece, chances, white) for piece in data.chunks(size)]
+    pieces = [_leaning(piece, chances, white, _least(data)) for piece in data.chunks(size)]
     means, covariances = (np.concatenate(each) for each in zip(*pieces, strict=True))
     noise = gaussian(covariance=torch.from_numpy(covariances))
     return replace(data, w=torch.from_numpy(means), noise=noise)
 
 
+def _least(data: Observations) -> Array:
+    """Give rows that are exact a width, too: a covariance that is small beside the data's."""
+    spread = data.w.double().var(0, correction=0) + data.noise.variance().double().mean(0)
+    return np.diag(np.maximum(LEAST_WIDTH**2 * spread.numpy(), 1e-300))
+
+
 def _leaning(
-    data: Observations, chances: Callable[[Array], Array], white: Array
+    data: Observations, chances: Callable[[Array], Array], white: Array, least: Array
 ) -> tuple[Array, Array]:
     """Mean ``(N, D)`` and covariance ``(N, D, D)`` of ``p(w - v) / F(v)`` over ``v``."""
     count, dim = len(data), data.dim
     centre = (data.w - data.noise.mean()).double().numpy()
     covariance = np.broadcast_to(data.noise.covariance().double().numpy(), (count, dim, dim))
-    tiny = 1e-12 * (1 + np.square(centre).max()) * np.eye(dim)  # exact rows have a width, too
-    own = _factor(covariance + tiny)
+    own = _factor(covariance + least)
     mean, factor = centre, own
     for _ in range(ROUNDS):
         v = mean[:, None] + WIDER * np.einsum("nij,pj->npi", factor, white)
@@ -61,7 +66,7 @@ def _leaning(
         mean = np.einsum("np,npi->ni", share, v)
         offset = v - mean[:, None]
         covariance = np.einsum("np,npi,npj->nij", share, offset, offset)
-        factor = _factor(covariance + tiny)
+        factor = _factor(covariance + least)
     return mean, covariance
 
 

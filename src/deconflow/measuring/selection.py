@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import first_bad
+from deconflow.checks import as_floats, first_bad
 from deconflow.frames import refuse_other_rows
 from deconflow.measuring.efficiency import Efficiency
 from deconflow.observations import Observations
@@ -106,16 +106,22 @@ class Rule:
 
 
 def as_rule(selection: Any, of: str, names: Sequence[str], data: Observations) -> Rule:
-    """Check what users say of a selection, and that it can have let these rows through."""
+    """Check what users say of a selection, and that it can have let these rows through.
+
+    The rule is one for the rows that have weight.
+    """
     said = selection if isinstance(selection, Selection) else Selection(selection, of)
-    if of not in OF or said.of not in OF:
-        raise ValueError(f'Expected selection_of="measured" or "truth"; got {of!r}.')
+    for word in (of, said.of):
+        if word not in OF:
+            raise ValueError(f'Expected selection_of="measured" or "truth"; got {word!r}.')
     if isinstance(selection, Selection) and of != OF[0] and said.of != of:
         raise ValueError(
             f"Expected one word on what is selected by; got {said.of!r} in the Selection and "
             f"selection_of={of!r}."
         )
     rule = _rule(said, names, data)
+    if data.weights is not None:
+        rule, data = rule.take((data.weights > 0).numpy()), data.with_weight()
     _refuse_unseen_rows(rule, data)
     return rule
 
@@ -126,9 +132,9 @@ def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
         raise TypeError(f"Expected errors as a function of truths; got {said.errors!r}.")
     if isinstance(said.seen, str):
         items = re.split(r"\s*(?:&|,|\band\b)\s*", said.seen.strip())
-        found = parse_ranges(items, names, "selection")
-        ranges = tuple((list(names).index(each.name), each) for each in found)
-        return Rule(None, ranges, of_truth, errors=said.errors)
+        ranges = _one_for_each_column(parse_ranges(items, names, "selection"), said.seen)
+        numbered = tuple((list(names).index(each.name), each) for each in ranges)
+        return Rule(None, numbered, of_truth, errors=said.errors)
     if not callable(said.seen):
         raise TypeError(
             "Expected selection as a function of points, an Efficiency, or text such as "
@@ -138,7 +144,12 @@ def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
         raise ValueError(
             f"Expected an efficiency of {len(names)} columns, as w has; got {len(said.seen.edges)}."
         )
-    takes = frozenset() if of_truth else _asked(said.seen)
+    takes = _asked(said.seen)
+    if takes and of_truth:
+        raise ValueError(
+            "Expected a function of points alone for a selection by the truth; got one that asks "
+            f"for {' and '.join(sorted(takes))}, which only rows that were measured have."
+        )
     rule = Rule(said.seen, (), of_truth, takes, errors=said.errors)
     if said.columns is not None:
         refuse_other_rows(data.w, said.columns, "columns")
@@ -154,6 +165,21 @@ def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
             "got none."
         )
     return rule
+
+
+def _one_for_each_column(ranges: Sequence[Range], text: str) -> list[Range]:
+    """Put ranges of one column together: what lies in all of them."""
+    found: dict[str, Range] = {}
+    for each in ranges:
+        known = found.get(each.name, each)
+        lower, upper = max(known.lower, each.lower), min(known.upper, each.upper)
+        if lower > upper:
+            raise ValueError(
+                f"Expected a selection that lets some {each.name} through; got {text!r}, which "
+                "lets none."
+            )
+        found[each.name] = replace(each, lower=lower, upper=upper)
+    return list(found.values())
 
 
 def _asked(function: Callable[..., Any]) -> frozenset[str]:
@@ -172,7 +198,7 @@ def _rows_of(table: Any, rows: NDArray[Any] | None) -> Any:
 
 
 def _checked(chances: Any, count: int) -> Array:
-    found = np.asarray(chances, np.float64)
+    found = as_floats(_numbers(chances), "what selection returns")
     if found.shape != (count,):
         raise ValueError(
             f"Expected selection to return shape ({count},), one probability per point; "
@@ -184,6 +210,12 @@ def _checked(chances: Any, count: int) -> Array:
             f"Expected selection to return probabilities between 0 and 1; got {found[bad]:g}."
         )
     return found
+
+
+def _numbers(chances: Any) -> Any:
+    """Take flags, seen or not, for chances of one and zero."""
+    array = np.asarray(chances)
+    return array.astype(np.float64) if array.dtype == bool else chances
 
 
 def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:

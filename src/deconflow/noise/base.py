@@ -259,6 +259,24 @@ class Reading(ABC):
 
     truth_ends: tuple[float | None, float | None] = (None, None)
     """Where the truth of every column ends, because of what is measured: a rate at zero."""
+    n_rows: int | None = None
+    """Number of rows that it says something of; None if the same of any."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Shape ``(N,)``, by which scikit-learn's splitters know what has rows."""
+        return (self.n_rows or 1,)
+
+    def __getitem__(self, rows: Any) -> Self:
+        if isinstance(rows, tuple):  # array[rows, ...], the form scikit-learn's splitters use
+            rows = rows[0]
+        return self if self.n_rows is None else self._take(as_index(rows, self.n_rows))
+
+    __iter__ = None  # rows by index, but no sequence, as for a Noise
+
+    @abstractmethod
+    def _take(self, rows: RowIndex) -> Self:
+        """Return what is said of some rows; asked only where it is not the same for all."""
 
     @abstractmethod
     def read(self, w: Tensor) -> tuple[Tensor, Noise]:

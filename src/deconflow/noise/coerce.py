@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from deconflow.checks import as_tensor
-from deconflow.noise.base import Noise, Reading
+from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.free_errors import FreeErrors
 from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.ready_made import same_for_all
@@ -88,3 +89,18 @@ def _from_array(array: Tensor, n_rows: int, dim: int, observed: Tensor | None) -
 def _fill_missing(array: Tensor, observed: Tensor | None, idle: Tensor) -> Tensor:
     """Put idle values where nothing was observed, whatever stands there."""
     return array if observed is None else torch.where(observed, array, idle)
+
+
+def rows_in_law(noise: Any) -> int | None:
+    """Count the rows of what :func:`as_noise` takes; None if it is for any number of them."""
+    if isinstance(noise, Noise):
+        return noise.n_rows
+    shape = np.shape(noise) if isinstance(noise, Tensor | np.ndarray | list | tuple) else ()
+    return shape[0] if len(shape) > 1 else None
+
+
+def rows_of_law(noise: Any, rows: RowIndex, n_rows: int | None) -> Any:
+    """Take some of ``n_rows`` rows of what :func:`as_noise` takes; one law for all stays it."""
+    if n_rows is None or rows_in_law(noise) != n_rows:
+        return noise
+    return noise[rows] if isinstance(noise, Noise) else as_tensor(noise, "noise")[rows]

@@ -8,8 +8,8 @@ the row but for a number that depends on what was measured alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 from torch import Tensor
 
-from deconflow.checks import as_floats, first_bad, place
-from deconflow.noise.base import Reading
+from deconflow.checks import as_floats, as_parameter, first_bad, place
+from deconflow.noise.base import Reading, RowIndex
 from deconflow.noise.catalogue import Array
-from deconflow.noise.coerce import as_noise
+from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.law_noise import Law, LawNoise
 from deconflow.noise.likelihood_noise import LikelihoodNoise
@@ -50,9 +50,22 @@ class LikelihoodReading(Reading):
     """
 
     measuring: Measuring
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Tensor]
     truth_ends: tuple[float | None, float | None] = (None, None)
     check: Check | None = None
+
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """Number of rows whose parameters these are; None if these are for any."""
+        most = max((len(x) for x in self.parameters.values() if x.dim()), default=1)
+        return most if most > 1 else None
+
+    def _take(self, rows: RowIndex) -> Self:
+        own = {
+            name: x[rows] if x.dim() and len(x) == self.n_rows else x
+            for name, x in self.parameters.items()
+        }
+        return replace(self, parameters=own)
 
     def read(self, w: Tensor) -> tuple[Tensor, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
@@ -112,7 +125,8 @@ def likelihood(
     for name, function in (("log_prob", log_prob), ("simulate", simulate)):
         if not callable(function):
             raise TypeError(f"Expected a function as {name}; got {function!r}.")
-    return LikelihoodReading(Measuring(log_prob, simulate), parameters, _checked_ends(ends))
+    own = {name: as_parameter(x, name) for name, x in parameters.items()}
+    return LikelihoodReading(Measuring(log_prob, simulate), own, _checked_ends(ends))
 
 
 def poisson(exposure: ArrayLike = 1.0) -> LikelihoodReading:
@@ -131,7 +145,8 @@ def poisson(exposure: ArrayLike = 1.0) -> LikelihoodReading:
     2.0
     """
     measuring = Measuring(_poisson, _simulate_poisson)
-    return LikelihoodReading(measuring, {"exposure": exposure}, (0.0, None), _check_poisson)
+    own = {"exposure": as_parameter(exposure, "exposure")}
+    return LikelihoodReading(measuring, own, (0.0, None), _check_poisson)
 
 
 def binomial(n: ArrayLike) -> LikelihoodReading:
@@ -149,7 +164,8 @@ def binomial(n: ArrayLike) -> LikelihoodReading:
     0.4
     """
     measuring = Measuring(_binomial, _simulate_binomial)
-    return LikelihoodReading(measuring, {"n": n}, (0.0, 1.0), _check_binomial)
+    own = {"n": as_parameter(n, "n")}
+    return LikelihoodReading(measuring, own, (0.0, 1.0), _check_binomial)
 
 
 def multiplicative(law: Any) -> MultiplicativeReading:
@@ -169,7 +185,7 @@ def multiplicative(law: Any) -> MultiplicativeReading:
     >>> float(w.round(decimals=3))
     2.03
     """
-    return MultiplicativeReading(law)
+    return MultiplicativeReading(as_parameter(law, "law") if hasattr(law, "columns") else law)
 
 
 # -- counts and shares ----------------------------------------------------------------------------
@@ -228,6 +244,14 @@ class MultiplicativeReading(Reading):
     law: Any
     truth_ends = (0.0, None)
 
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """Number of rows whose errors these are; None if these are for any."""
+        return rows_in_law(self.law)
+
+    def _take(self, rows: RowIndex) -> Self:
+        return replace(self, law=rows_of_law(self.law, rows, self.n_rows))
+
     def read(self, w: Tensor) -> tuple[Tensor, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
         bad = first_bad(w <= 0)
@@ -242,7 +266,8 @@ class MultiplicativeReading(Reading):
             _LogProbOfRatio(law), _SimulateRatio(law),
             "Fit numpy.log(w) with the law itself, and take the exponential of the truth.",
         )  # fmt: skip
-        return LikelihoodReading(measuring, parameters, self.truth_ends).read(w)
+        own = {name: torch.from_numpy(x) for name, x in parameters.items()}
+        return LikelihoodReading(measuring, own, self.truth_ends).read(w)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri_exp
 from torch import Tensor
 
-from deconflow.checks import as_tensor, first_bad, place
+from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.catalogue import Array, Complex, as_array
-from deconflow.noise.coerce import as_noise
+from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.limit_parts import LimitMixture
 from deconflow.randomness import own_generator
@@ -208,6 +208,10 @@ class Limited(Reading):
 
     def __init__(self, noise: Any, flags: Tensor) -> None:
         self.noise, self.flags = noise, flags
+        self.n_rows = len(flags) if flags.dim() else None
+
+    def _take(self, rows: RowIndex) -> Limited:
+        return Limited(rows_of_law(self.noise, rows, self.n_rows), self.flags[rows])
 
     def read(self, w: Tensor) -> tuple[Tensor, Noise]:
         """Return the same values, and their noise; without limits that which was given."""
@@ -250,7 +254,8 @@ def limited(noise: Any, flags: ArrayLike | Tensor) -> Limited:
             "Expected Gaussian noise of independent values for limits; got "
             f"{type(noise).__name__}. Drop the limits, or give standard deviations."
         )
-    return Limited(noise, as_tensor(flags, "limits"))
+    noise = as_parameter(noise, "noise") if hasattr(noise, "columns") else noise
+    return Limited(noise, as_parameter(flags, "limits"))
 
 
 def _check_flags(flags: Tensor, w: Tensor) -> None:

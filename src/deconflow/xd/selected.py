@@ -1,12 +1,13 @@
 r"""A mixture of all truths, from rows of which only some were seen.
 
 EM where the unseen rows are missing data: beside the sums of the seen rows stand those of the
-unseen ones, as the mixture has them. With the chance :math:`f_b(v)` to be seen, for the laws of
-noise of class ``b``, the log-likelihood of the seen rows is
+unseen ones, as the mixture has them. With the chance :math:`F_i(v)` to be seen under the law of
+row ``i``, the log-likelihood of the seen rows is
 
-.. math:: \sum_i \log p(w_i) - \sum_b N_b \log \int p(v) f_b(v) \, dv
+.. math:: \sum_i \log p(w_i) - \sum_i \log \int p(v) F_i(v) \, dv
 
-with integrals by quasi-random points of each component, that move with it.
+The second sum is over some laws that stand for all; its integrals are by quasi-random points of
+each component, that move with it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -26,8 +26,10 @@ from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.maximisation import maximisation
 
-FLOOR, STEPS, POINTS = 0.1, 150, 128
-"""Few steps on purpose: more of them fit chance where little is seen."""
+FLOOR, POINTS = 0.1, 128
+FEWEST_STEPS, STEPS_OF_ONE, PRECISE = 150, 1200, 1e-8
+"""Few steps of many components on purpose: more of them fit chance where little is seen. A single
+one has no such freedom, and may take many."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,6 @@ class SelectedFit:
 def fit_selected(
     prepared: PreparedData,
     start: GaussianMixture,
-    classes: NDArray[np.int64],
     chances: Callable[[Array], Array],
     threads: int | None = None,
 ) -> SelectedFit:
@@ -61,22 +62,24 @@ def fit_selected(
         The rows that were seen.
     start
         A mixture in the user's units.
-    classes
-        ``(N,)``: the class of each row's noise, from zero.
     chances
-        Gives the chance ``(B, P)`` of truths ``(P, D)`` to be seen, with the noise of each class.
+        Gives the chance ``(L, P)`` of truths ``(P, D)`` to be seen, with each of ``L`` laws of
+        noise that stand for as many rows each.
     threads
         How many to use at most.
     """
-    step = _Step(prepared, classes, chances, threads)
+    step = _Step(prepared, chances, threads)
     count = start.n_components
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
     mixture = prepared.begin(start, constraints)
-    value = -np.inf
-    for _ in range(STEPS):
+    value, rows = -np.inf, len(prepared.data)
+    for _ in range(max(FEWEST_STEPS, STEPS_OF_ONE // count)):
+        before = value
         value, sums = step(mixture)
         mixture = maximisation(mixture, sums, constraints)
-    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(len(classes))
+        if abs(value - before) < PRECISE * rows:
+            break
+    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(rows)
     return SelectedFit(prepared.rows.units.mixture_from_standard(mixture), value - cost)
 
 
@@ -86,13 +89,11 @@ class _Step:
     def __init__(
         self,
         prepared: PreparedData,
-        classes: NDArray[np.int64],
         chances: Callable[[Array], Array],
         threads: int | None,
     ) -> None:
         self.rows, self.chances, self.threads = prepared.rows, chances, threads
         self.weights = row_weights(prepared.data)
-        self.counts = np.bincount(classes, weights=self.weights)
         self.white = _white(prepared.rows.dim)
 
     def __call__(self, mixture: GaussianMixture) -> tuple[float, Sums]:
@@ -101,13 +102,14 @@ class _Step:
         offsets = np.einsum("kij,pj->kpi", factors, self.white)
         chance = self._chances(mixture.means[:, None] + offsets)
         share = chance.mean(2) @ mixture.weights
-        value = self.weights @ seen.log_p - self.counts @ np.log(np.maximum(share, 1e-300))
-        odds = self.counts / np.maximum(share, 1e-300)
-        unseen = np.einsum("b,bkp->kp", odds, 1.0 - chance) * mixture.weights[:, None] / POINTS
+        share, count = np.maximum(share, 1e-300), self.weights.sum() / len(share)
+        value = self.weights @ seen.log_p - count * np.log(share).sum()
+        odds = count / share
+        unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None] / POINTS
         return float(value), seen + _sums(unseen, offsets, mixture.covariances)
 
     def _chances(self, standard: Array) -> Array:
-        """Chance ``(B, K, P)`` of points in the units of the rows."""
+        """Chance ``(L, K, P)`` of points in the units of the rows."""
         units = self.rows.units
         v = standard * units.scale.numpy() + units.location.numpy()
         found = self.chances(v.reshape(-1, v.shape[-1]))

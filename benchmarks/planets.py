@@ -1,0 +1,287 @@
+"""Planets of Sun-like stars: how many are like Earth, from those that were detected.
+
+    python -m benchmarks.planets [--seeds 3] [--tables 10] [--keep]
+    python -m benchmarks.planets --picture
+
+The catalogue of Petigura et al. (2013) has 603 planets with their errors, and the share of planets
+that its search finds, on a grid of period and radius. Which planet is seen is taken to depend on
+its true period and radius. Every fit goes to ``results/planets.json`` as soon as it is done, and an
+interrupted run goes on; ``--picture`` draws ``docs/images/measured_planets.png`` from it.
+
+The published grid has no efficiency at all at one year and one Earth radius, so its completeness is
+made smooth here: what it says there is the end of a curve, and another curve ("straight", without
+a bend over the period) says how much hangs on it. Rows that are drawn with replacement ("tables")
+say how far chance goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import curve_fit
+from scipy.special import ndtr
+from tqdm.auto import tqdm
+
+from benchmarks.record import RESULTS
+from benchmarks.runs import DATA, ROOT, Run, Runs
+
+Array = NDArray[np.float64]
+KEYS = ("estimator", "errors", "curve", "seed", "table")
+STARS, YEAR = 42_557, 365.25
+EXACT = 0.001
+"""Errors of logarithms that are as good as none."""
+BOX = ((200.0, 400.0), (1.0, 2.0))
+"""Days, and Earth radii."""
+NAMES = {"bayes": "BayesianXDGMM()", "xd": 'XDGMM("auto")', "spline": "LogSplineDeconvolver()"}
+PUBLISHED = {
+    ("gamma", "known"): (0.019, 0.010, 0.019),
+    ("gamma", "ignored"): (0.040, 0.019, 0.031),
+    ("box", "known"): (0.019, 0.008, 0.010),
+}
+"""Value, and how far its interval goes below and above: Foreman-Mackey, Hogg, Morton (2014)."""
+
+
+def rows() -> tuple[Array, Array]:
+    """Return logarithms of period and radius ``(N, 2)`` within the grid, and their errors."""
+    table, (periods, radii, _) = pd.read_csv(DATA / "exoplanets.csv"), grid()
+    w = np.log(table[["period", "radius"]].to_numpy())
+    sd = np.column_stack([np.full(len(w), EXACT), table.radius_err / table.radius])
+    inside = ((w > [periods[0], radii[0]]) & (w < [periods[-1], radii[-1]])).all(1)
+    return w[inside], sd[inside]
+
+
+def grid() -> tuple[Array, Array, dict[str, Array]]:
+    """Return edges of logarithms of period and radius, and the chances in the cells."""
+    with np.load(DATA / "exoplanet_completeness.npz") as found:
+        cells = {
+            name: np.exp(found[f"ln_{name}"][1:-1, 1:-1]) for name in ("completeness", "detect_eff")
+        }
+        return found["ln_period_bin_edges"], found["ln_radius_bin_edges"], cells
+
+
+def efficiency(shape: str = "bent") -> Callable[[Array], Array]:
+    """Return the chance of planets ``(N, 2)`` to be seen, as a smooth function.
+
+    The chance to transit is a power of the period; that to be found then is a curve which rises
+    with the radius.
+    """
+    periods, radii, cells = grid()
+    p, r = ((edges[1:] + edges[:-1]) / 2 for edges in (periods, radii))
+    found, both = cells["completeness"], cells["detect_eff"]
+    transits = np.nanmean(
+        np.divide(both, found, out=np.full_like(both, np.nan), where=found > 0), 1
+    )
+    power = np.polyfit(p, np.log(transits), 1)
+    points = np.stack(np.meshgrid(p, r, indexing="ij")).reshape(2, -1)
+    start = [0.95, 0.0, 1.5, -0.5, 0.0][: 5 if shape == "bent" else 4]
+    curve, _ = curve_fit(completeness, points, found.ravel(), start)
+    return lambda v: np.exp(np.polyval(power, v[:, 0])) * completeness(v.T, *curve)
+
+
+def completeness(
+    v: Array, most: float, at: float, radius: float, period: float, bend: float = 0.0
+) -> Array:
+    """Return the share of transiting planets that is found, for points ``(2, N)``."""
+    p, r = v
+    return most * ndtr(at + radius * r + period * p + bend * p**2)
+
+
+def make(estimator: str, seed: int) -> Any:
+    """Return an estimator that was not fitted."""
+    from deconflow import XDGMM, BayesianXDGMM, LogSplineDeconvolver
+
+    if estimator == "spline":
+        return LogSplineDeconvolver()
+    if estimator == "xd":
+        return XDGMM("auto", random_state=seed, n_jobs=1)
+    return BayesianXDGMM(random_state=seed, n_jobs=1)
+
+
+def rate(model: Any, planets: int, v: Array) -> Array:
+    """Return planets per star and unit of the logarithms of period and radius."""
+    return planets / model.seen_share_ / STARS * np.exp(model.score_samples(v))
+
+
+def box_points(n: int = 128) -> Array:
+    """Return points that fill the box of periods and radii evenly, in logarithms."""
+    steps = (np.arange(n) + 0.5) / n
+    sides = [np.log(low) + steps * np.log(high / low) for low, high in BOX]
+    return np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
+
+
+def fitted(estimator: str, errors: str, curve: str, seed: int, table: int) -> tuple[Any, int]:
+    """Fit the planets, or a table drawn from them with replacement; return how many there are."""
+    w, sd = rows()
+    if table:
+        chosen = np.random.default_rng(table).integers(len(w), size=len(w))
+        w, sd = w[chosen], sd[chosen]
+    noise = sd if errors == "known" else np.full_like(sd, EXACT)
+    model = make(estimator, seed).name_columns(["ln period", "ln radius"])
+    return model.fit(w, noise=noise, selection=efficiency(curve), selection_of="truth"), len(w)
+
+
+def run(estimator: str, errors: str, curve: str, seed: int, table: int) -> Run:
+    """Fit once, and say how many planets are like Earth."""
+    begin = time.perf_counter()
+    model, planets = fitted(estimator, errors, curve, seed, table)
+    earth = np.array([[np.log(YEAR), 0.0]])
+    area = np.prod([np.log(high / low) for low, high in BOX])
+    return {
+        "estimator": estimator, "errors": errors, "curve": curve, "seed": seed, "table": table,
+        "planets": planets,
+        "seen_share": model.seen_share_,
+        "gamma": rate(model, planets, earth)[0],
+        "box": rate(model, planets, box_points()).mean() * area,
+        "seconds": time.perf_counter() - begin,
+    }  # fmt: skip
+
+
+def summary(runs: list[Run]) -> list[dict[str, Any]]:
+    """Return the 16, 50 and 84 % points over seeds, and over drawn tables, of each kind of fit."""
+    kinds: dict[tuple[Any, ...], list[Run]] = {}
+    for each in runs:
+        kind = (each["estimator"], each["errors"], each["curve"], each["table"] > 0)
+        kinds.setdefault(kind, []).append(each)
+    names = ("estimator", "errors", "curve", "drawn")
+    return [dict(zip(names, kind, strict=True)) | _points(mine) for kind, mine in kinds.items()]
+
+
+def _points(runs: list[Run]) -> dict[str, Any]:
+    found: dict[str, Any] = {"runs": len(runs)}
+    for name in ("gamma", "box"):
+        points = np.quantile([each[name] for each in runs], [0.16, 0.5, 0.84])
+        found[name] = [round(float(each), 5) for each in points]
+    return found
+
+
+def wanted(seeds: int, tables: int) -> list[Run]:
+    """Return all fits: every estimator, a few seeds and tables of the first, another curve."""
+    both = ("known", "ignored")
+    tasks = [("bayes", n, "bent", 0, 0) for n in both]
+    tasks += [(e, "known", "bent", 0, 0) for e in ("xd", "spline")]
+    tasks += [("bayes", n, "straight", 0, 0) for n in both]
+    tasks += [("bayes", n, "bent", seed, 0) for seed in range(1, seeds) for n in both]
+    tasks += [("bayes", n, "bent", 0, table) for table in range(1, tables + 1) for n in both]
+    return [dict(zip(KEYS, each, strict=True)) for each in tasks]
+
+
+def draw(runs: list[Run]) -> None:
+    """Draw the planets with the rate that follows, and the published intervals beside ours."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(9.6, 3.9), layout="constrained", width_ratios=[1.15, 1]
+    )
+    _draw_rate(figure, left)
+    _draw_intervals(right, runs)
+    for ax in (left, right):
+        ax.title.set_fontsize(10)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(ROOT / "docs" / "images" / "measured_planets.png", dpi=110)
+
+
+def _draw_rate(figure: Any, ax: Any) -> None:
+    model, planets = fitted("bayes", "known", "bent", 0, 0)
+    w, _ = rows()
+    days, radii = np.geomspace(5, 400, 120), np.geomspace(0.5, 16, 120)
+    points = np.stack(np.meshgrid(np.log(days), np.log(radii), indexing="ij"), -1).reshape(-1, 2)
+    shape = (len(days), len(radii))
+    found = rate(model, planets, points).reshape(shape).T
+    levels = [0.003, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1]
+    filled = ax.contourf(days, radii, found, levels, cmap="Blues", extend="both")
+    figure.colorbar(filled, ax=ax, label="planets per star, per ln period and ln radius")
+    seen = efficiency()(points).reshape(shape).T
+    lines = ax.contour(
+        days, radii, seen, [1e-5, 1e-4, 1e-3, 1e-2], colors="0.45", linewidths=0.8,
+        linestyles="--",
+    )  # fmt: skip
+    ax.clabel(lines, fmt="%g seen", fontsize=7)
+    ax.plot(*np.exp(w).T, ".", ms=2.5, color="0.15")
+    (left, right), (low, high) = BOX
+    ax.plot([left, right, right, left, left], [low, low, high, high, low], color="#d1495b", lw=1.2)
+    ax.plot(YEAR, 1.0, "*", color="#d1495b", ms=11, mec="white", clip_on=False, zorder=5)
+    ax.set(xscale="log", yscale="log", xlim=(5, 400), ylim=(0.5, 16))
+    ax.set_xticks([10, 30, 100, 300], ["10", "30", "100", "300"])
+    ax.set_yticks([0.5, 1, 2, 4, 8, 16], ["0.5", "1", "2", "4", "8", "16"])
+    ax.minorticks_off()
+    ax.set(xlabel="period in days", ylabel="radius in Earth radii")
+    ax.set_title("detected planets, and the rate of all")
+
+
+def _draw_intervals(ax: Any, runs: list[Run]) -> None:
+    by_kind = {
+        (each["estimator"], each["errors"], each["curve"], each["drawn"]): each
+        for each in summary(runs)
+    }
+    titles = {
+        ("gamma", "known"): "rate density\nat the star",
+        ("gamma", "ignored"): "the same, errors\nof radii ignored",
+        ("box", "known"): "planets per star\nin the box",
+        ("box", "ignored"): "the same, errors\nof radii ignored",
+    }
+    ours = "#1f6fb4"
+    for place, (name, errors) in enumerate(titles):
+        if (name, errors) in PUBLISHED:
+            value, below, above = PUBLISHED[name, errors]
+            bar = {"xerr": [[below], [above]], "capsize": 3}
+            ax.errorbar(value, place - 0.15, fmt="o", color="0.35", label="published", **bar)
+        others = [
+            ("xd", "bent", "s", NAMES["xd"]),
+            ("spline", "bent", "D", NAMES["spline"]),
+            ("bayes", "straight", "v", "completeness without a bend"),
+        ]
+        low, _, high = by_kind["bayes", errors, "bent", True][name]
+        ax.plot([low, high], [place + 0.08] * 2, color=ours, lw=1.5)
+        value = by_kind["bayes", errors, "bent", False][name][1]
+        ax.plot(value, place + 0.08, "o", color=ours, label=NAMES["bayes"])
+        for estimator, curve, marker, label in others:
+            if (estimator, errors, curve, False) in by_kind:
+                value = by_kind[estimator, errors, curve, False][name][1]
+                ax.plot(value, place + 0.27, marker, ms=4.5, mfc="none", color=ours, label=label)
+    ax.set_yticks(range(len(titles)), list(titles.values()))
+    ax.set(ylim=(len(titles) - 0.4, -0.5), xlim=(0, None), title="published, and ours")
+    handles, labels = ax.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    ax.legend(once.values(), once.keys(), frameon=False, fontsize=7.5, loc="lower right")
+
+
+def main() -> None:
+    """Run what is missing of the record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3, help="fits of each estimator")
+    parser.add_argument("--tables", type=int, default=10, help="tables drawn with replacement")
+    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
+    parser.add_argument("--picture", action="store_true", help="draw the picture, run nothing")
+    arguments = parser.parse_args()
+    runs = Runs(RESULTS / "planets.json", KEYS, keep=arguments.keep or arguments.picture)
+    runs.content |= {
+        "command": "python -m benchmarks.planets",
+        "stars": STARS,
+        "published": [
+            {"what": what, "errors": errors, "value": value, "below": below, "above": above}
+            for (what, errors), (value, below, above) in PUBLISHED.items()
+        ],
+    }
+    if arguments.picture:
+        draw(runs.current())
+        return
+    todo = [each for each in wanted(arguments.seeds, arguments.tables) if not runs.done(each)]
+    for each in tqdm(todo, "planets", unit="fit"):
+        new = run(**each)
+        runs.content["summary"] = summary([*runs.current(), new])
+        runs.add(new)
+    for line in summary(runs.current()):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
