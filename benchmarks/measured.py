@@ -54,7 +54,8 @@ ERROR, RING_SD = 0.15, 0.05
 """Middle size of the errors of moons, which is the noise's reach, and the width of the rings."""
 UNDERSTATED, LOWEST, HIGHEST = 2.0, 0.1, 1.0
 OLD = "dfef39f"
-REPEATS = 5
+REPEATS, ROUNDS = 5, 20
+IMPORTS = ("import deconflow", "import XDGMM")
 BUSY = 1.5
 """Timings at a higher load of the machine are marked."""
 
@@ -166,7 +167,7 @@ def run_replicates(task: Run) -> Run:
     return {"sd": fitted(w, law, 0).sample(MASS_ROWS, random_state=0).std()}
 
 
-_TIMED = """
+_WORKER = """
 import json, sys, time
 def clocks(): return time.perf_counter(), time.process_time()
 def since(begin): return [after - before for after, before in zip(clocks(), begin)]
@@ -179,43 +180,65 @@ v = rng.normal(size=(n, 3)) + 4 * rng.integers(3, size=(n, 1))
 sd = rng.uniform(.3, 1., v.shape)
 w = v + sd * rng.normal(size=v.shape)
 make = lambda: XDGMM(10, random_state=0, n_jobs=1)
-make().fit(w[:500], noise=sd[:500]).posterior(w[:500], noise=sd[:500])  # compiles
-fits, posteriors = [], []
-for _ in range(15):
-    begin = clocks(); model = make().fit(w, noise=sd); fits.append(since(begin))
-    begin = clocks(); model.posterior(w, noise=sd); posteriors.append(since(begin))
-found["fit"], found["posterior"] = (np.min(each, 0).tolist() for each in (fits, posteriors))
-found["source"] = deconflow.__file__
+model = make().fit(w, noise=sd)  # compiles
+model.posterior(w, noise=sd)
 found["answer"] = float(model.score_samples(v).mean())
-print(json.dumps(found))
+found["source"] = deconflow.__file__
+print(json.dumps(found), flush=True)
+for _ in sys.stdin:
+    begin = clocks(); model = make().fit(w, noise=sd); fit = since(begin)
+    begin = clocks(); model.posterior(w, noise=sd); posterior = since(begin)
+    print(json.dumps({"fit": fit, "posterior": posterior}), flush=True)
 """
 
 
-def timed(source: Path) -> Run:
-    """Time a source in a process of its own: wall and processor seconds of each step.
+class Worker:
+    """A process with the package of one source, which fits when it is told to."""
 
-    Of fits and posteriors the least of 15, which other processes disturb least.
-    """
-    settings = {**os.environ, "PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", _TIMED]
-    # elsewhere than here, so that no folder of this checkout is in the way of the other
-    done = subprocess.run(
-        command, env=settings, cwd=source, capture_output=True, text=True, check=True
-    )
-    found: Run = json.loads(done.stdout)
-    if Path(found["source"]).parents[2] != source.resolve():
-        raise RuntimeError(f"Expected the package of {source}; got {found['source']}.")
-    return found
+    def __init__(self, source: Path) -> None:
+        settings = {**os.environ, "PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-W", "ignore", "-c", _WORKER]
+        pipe = subprocess.PIPE
+        # there, so that no folder of this checkout is in the way of the other
+        self.process = subprocess.Popen(
+            command, env=settings, cwd=source, stdin=pipe, stdout=pipe, text=True
+        )
+        self.first = self._answer()
+        if Path(self.first["source"]).parents[2] != source.resolve():
+            raise RuntimeError(f"Expected the package of {source}; got {self.first['source']}.")
+
+    def fit(self) -> Run:
+        """Return wall and processor seconds of a fit and of a posterior."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("fit\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Run:
+        assert self.process.stdout is not None
+        found: Run = json.loads(self.process.stdout.readline())
+        return found
 
 
 def run_cost(task: Run) -> Run:
-    """Time both sources, the older one first in every second run."""
+    """Time both sources in turn, so that what else the machine does meets both alike."""
     places = {"old": task["old"], "now": ROOT}
     order = list(places) if task["seed"] % 2 else list(places)[::-1]
-    found = {name: timed(places[name]) for name in order}
-    answers = [found[name].pop("answer") for name in ("old", "now")]
-    for each in found.values():
-        each.pop("source")
+    workers = {name: Worker(places[name]) for name in order}
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append({name: workers[name].fit() for name in order})
+        order = order[::-1]
+    found: Run = {}
+    for name in places:
+        workers[name].process.communicate()  # ends it
+        found[name] = {step: workers[name].first[step] for step in IMPORTS}
+        for step in ("fit", "posterior"):
+            found[name][step] = np.median([each[name][step] for each in rounds], axis=0)
+    for step in ("fit", "posterior"):
+        ratios = [np.divide(each["now"][step], each["old"][step]) for each in rounds]
+        found[f"{step} ratio"] = np.median(ratios, axis=0)
+    answers = [workers[name].first["answer"] for name in places]
     return {**found, "same_answer": answers[0] == answers[1]}
 
 
@@ -327,14 +350,19 @@ def _of_replicates(runs: list[Run]) -> Run:
 
 def _of_cost(runs: list[Run]) -> Run:
     found: Run = {"same answer": all(run["same_answer"] for run in runs)}
-    for step in ("import deconflow", "import XDGMM", "fit", "posterior"):
-        for which, name in enumerate(("wall", "processor")):
-            old, now = (np.array([run[key][step][which] for run in runs]) for key in ("old", "now"))
-            found[f"{step}, {name} seconds"] = {
-                "old": round(float(np.median(old)), 4), "now": round(float(np.median(now)), 4),
-                "ratio": round(float(np.median(now) / np.median(old)), 4),
-                "ratios of pairs": sorted(np.round(now / old, 3).tolist()),
-            }  # fmt: skip
+    for step, (which, name) in product(
+        (*IMPORTS, "fit", "posterior"), enumerate(("wall", "processor"))
+    ):
+        old, now = (np.array([run[key][step][which] for run in runs]) for key in ("old", "now"))
+        # imports once in a process; else the median of neighbouring pairs
+        ratios = now / old
+        if step not in IMPORTS:
+            ratios = np.array([run[f"{step} ratio"][which] for run in runs])
+        found[f"{step}, {name} seconds"] = {
+            "old": round(float(np.median(old)), 4), "now": round(float(np.median(now)), 4),
+            "ratio": round(float(np.median(ratios)), 4),
+            "ratios of runs": sorted(np.round(ratios, 3).tolist()),
+        }  # fmt: skip
     busy = sum(run["busy"] for run in runs)
     return found | {"under load": f"{busy} of {len(runs)} runs"}
 
