@@ -123,8 +123,8 @@ def test_errors_of_unseen_rows_by_a_function():
 def test_a_rule_may_look_at_errors_and_other_columns():
     """Rows are seen if they lie five of their errors above a threshold of their own."""
     rng = np.random.default_rng(4)
-    v, sd = 2 + rng.normal(size=(6000, 1)), rng.uniform(0.2, 0.5, (6000, 1))
-    threshold = rng.uniform(0, 1, 6000)
+    v, sd = 2 + rng.normal(size=(3000, 1)), rng.uniform(0.2, 0.5, (3000, 1))
+    threshold = rng.uniform(0, 1, 3000)
     w = v + sd * rng.normal(size=v.shape)
 
     def seen(w, errors, columns):
@@ -134,9 +134,9 @@ def test_a_rule_may_look_at_errors_and_other_columns():
     keep = seen(w, sd, columns) > 0
     selection = Selection(seen, columns=columns[keep].reset_index(drop=True))
     model = XDGMM(1, random_state=0).fit(w[keep], noise=sd[keep], selection=selection)
-    assert abs(moments(model)[0] - 2) < 0.22  # .16 here; rows with small thresholds tell little
+    assert abs(moments(model)[0] - 2) < 0.25  # its standard error is about .08
     twin = XDGMM(1, random_state=0).fit(w[keep], noise=sd[keep])
-    assert moments(twin)[0] > 2.3
+    assert moments(twin)[0] > 2.6
 
 
 def test_rows_without_weight_take_their_columns_with_them():
@@ -183,14 +183,21 @@ def test_efficiency_from_a_file(tmp_path):
 
 
 def test_bounds_beside_a_selection():
-    """No truth below zero is drawn, although the selection would have some."""
+    """No truth below zero is drawn, although the selection would have some.
+
+    An exponential rises where it is not seen, and half of what is missing is found: means of 1.15
+    and 1.17 with two seeds, 1.38 and 1.37 without the selection, 1 in truth.
+    """
     rng = np.random.default_rng(7)
     v = rng.exponential(size=(3000, 1))
     w = v + 0.4 * rng.normal(size=v.shape)
-    w = w[w[:, 0] > 0.5]
-    model = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=[0.4], selection="w0 > 0.5")
-    assert model.sample(5000, random_state=0).min() >= 0
-    assert abs(model.sample(50_000, random_state=0).mean() - 1) < 0.2
+    w = w[w[:, 0] > 0.3]
+    model = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=[0.4], selection="w0 > 0.3")
+    drawn = model.sample(50_000, random_state=0)
+    assert drawn.min() >= 0
+    assert drawn.mean() < 1.25
+    twin = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=[0.4])
+    assert moments(twin)[0] > 1.3
 
 
 def test_a_saved_model_knows_its_selection(tmp_path):

@@ -190,7 +190,7 @@ class _Search:
                 break
             seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
             start = self._start(seen, chances)
-            found = fit_selected(prepared, start, chances.by_law, self.threads)
+            found = fit_selected(prepared, start, chances.by_law, chances.counts, self.threads)
             if best is not None and found.worth <= best.worth:
                 break
             best = found

@@ -20,8 +20,9 @@ from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
-LAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 32, 8, 128
-"""Rows whose laws stand for all; and draws of each of these, or of the only one."""
+LAWS, LAWS_WITH_DRAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 256, 128, 8, 128
+"""Rows whose laws stand for all, where there is a closed form and where there are draws; and draws
+of each of these, or of the only one."""
 WIDER = 1.6
 """Where there is no closed form: draws lie wider than the noise and are weighed, so that
 a chance is small, not zero, where only large noise lets a truth be seen."""
@@ -33,19 +34,24 @@ class Chances:
 
     Attributes
     ----------
-    rows : array
-        ``(L,)`` rows whose laws stand for all, each for as many as any other.
+    rows, counts : array
+        ``(L,)`` rows whose laws stand for all, and for what share of these.
     """
 
     def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
         self.rule = rule
         alike = rule.of_truth or rule.errors is not None
         alike = alike or (data.noise.shared and rule.columns is None)
-        self.rows = _standing_for_all(data, 1 if alike else LAWS)
+        plain = isinstance(data.noise, GaussianNoise) and data.noise.independent
+        self.closed_form = rule.errors is None and rule.seen is None and plain
+        most = 1 if alike else LAWS if self.closed_form else LAWS_WITH_DRAWS
+        columns = [d for d, _ in rule.ranges] or list(range(data.dim))
+        self.rows, self.counts = _standing_for_all(data, most, columns)
         self.laws = data[torch.from_numpy(self.rows)].noise
         self.sd = _sd(self.laws)
-        count = DRAWS_OF_ONE if alike else DRAWS_PER_LAW
-        sobol = qmc.Sobol(data.dim, seed=seed).random(len(self.rows) * count)
+        count = DRAWS_OF_ONE if len(self.rows) == 1 else DRAWS_PER_LAW
+        bits = int(np.ceil(np.log2(len(self.rows) * count)))  # Sobol's points come in such numbers
+        sobol = qmc.Sobol(data.dim, seed=seed).random_base2(bits)[: len(self.rows) * count]
         white = WIDER * ndtri(sobol.clip(1e-6, 1 - 1e-6))
         self.white = white.reshape(len(self.rows), count, -1)  # each law has even points of its own
         logs = -0.5 * np.square(self.white).sum(2) * (1 - WIDER**-2)
@@ -64,7 +70,7 @@ class Chances:
 
     def __call__(self, v: Array) -> Array:
         """Chance ``(N,)`` of each truth ``(N, D)``, over all laws."""
-        return self.by_law(v).mean(0)
+        return self.counts @ self.by_law(v)
 
     def by_law(self, v: Array) -> Array:
         """Chance ``(L, N)`` of each truth ``(N, D)``, with each law."""
@@ -75,10 +81,7 @@ class Chances:
     def _of(self, v: Array) -> Array:
         if self.rule.of_truth:
             return self.rule(v)[None]
-        gaussian = isinstance(self.laws, GaussianNoise) and self.laws.independent
-        if self.rule.errors is None and self.rule.seen is None and gaussian:
-            return self._in_ranges(v)
-        return self._by_draws(v)
+        return self._in_ranges(v) if self.closed_form else self._by_draws(v)
 
     def _in_ranges(self, v: Array) -> Array:
         """Probability that Gaussian noise leaves a value in all ranges."""
@@ -119,13 +122,24 @@ def said_errors(rule: Rule, v: Array) -> Array:
     return sd
 
 
-def _standing_for_all(data: Observations, count: int) -> NDArray[np.int64]:
-    """Choose rows at even steps of their weights, in the order of the size of their noise."""
-    order = np.argsort(_sd(data.noise).prod(1), kind="stable")
+def _standing_for_all(
+    data: Observations, most: int, columns: list[int]
+) -> tuple[NDArray[np.int64], Array]:
+    """Choose rows whose laws stand for all, by the size of the noise in some columns, with shares.
+
+    Few different sizes are all there; of many, each row stands for neighbours in their order.
+    """
+    sizes = _sd(data.noise)[:, columns].prod(1)
     weights = np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
-    reached = np.cumsum(weights[order])
-    steps = (np.arange(count) + 0.5) / count * reached[-1]
-    return order[np.searchsorted(reached, steps).clip(0, len(order) - 1)]
+    different, first, which = np.unique(sizes, return_index=True, return_inverse=True)
+    if most == 1 or len(different) > most:
+        order = np.argsort(sizes, kind="stable")
+        parts = np.array_split(order, min(most, len(order)))
+        rows = np.array([part[len(part) // 2] for part in parts])
+        counts = np.array([weights[part].sum() for part in parts])
+    else:
+        rows, counts = first, np.bincount(which, weights=weights)
+    return rows.astype(np.int64), counts / counts.sum()
 
 
 def _sd(noise: Noise) -> Array:

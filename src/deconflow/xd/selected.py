@@ -21,6 +21,7 @@ from scipy.stats import qmc
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
+from deconflow.xd.acceleration import Anderson
 from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
@@ -28,9 +29,11 @@ from deconflow.xd.maximisation import maximisation
 
 FLOOR, POINTS, FEWEST_POINTS = 0.1, 1024, 128
 """Points are shared out among components: the error of their integral counts once per row."""
-FEWEST_STEPS, STEPS_OF_ONE, PRECISE = 150, 1200, 1e-7
-"""Few steps of many components on purpose: more of them fit chance where little is seen. A single
-one has no such freedom, and may take many."""
+FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
+"""Few steps of many components on purpose: more of them fit chance where little is seen. One or two
+have no such freedom, and go on to the end."""
+PRECISE, ENOUGH = 1e-9, 3
+"""The end: so many steps in a row that gain less than this per row."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ def fit_selected(
     prepared: PreparedData,
     start: GaussianMixture,
     chances: Callable[[Array], Array],
+    shares: Array,
     threads: int | None = None,
 ) -> SelectedFit:
     """Fit a mixture of all truths, from one that is near.
@@ -65,21 +69,29 @@ def fit_selected(
         A mixture in the user's units.
     chances
         Gives the chance ``(L, P)`` of truths ``(P, D)`` to be seen, with each of ``L`` laws of
-        noise that stand for as many rows each.
+        noise.
+    shares
+        ``(L,)``: the share of the rows that each law stands for.
     threads
         How many to use at most.
     """
     count = start.n_components
-    step = _Step(prepared, chances, count, threads)
+    step = _Step(prepared, chances, shares, count, threads)
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
-    mixture = prepared.begin(start, constraints)
-    value, rows = -np.inf, len(prepared.data)
-    for _ in range(max(FEWEST_STEPS, STEPS_OF_ONE // count)):
-        before = value
-        value, sums = step(mixture)
-        mixture = maximisation(mixture, sums, constraints)
-        if abs(value - before) < PRECISE * rows:
+    proposal = mixture = prepared.begin(start, constraints)
+    anderson = Anderson(constraints) if count <= MOST_ACCELERATED else None
+    value, small_steps, rows = -np.inf, 0, len(prepared.data)
+    for _ in range(FEW_STEPS if anderson is None else MANY_STEPS):
+        new, sums = step(proposal)
+        if anderson is not None and proposal is not mixture and not new >= value:
+            anderson.forget()
+            proposal = mixture
+            continue
+        small_steps = small_steps + 1 if new - value < PRECISE * rows else 0
+        value, mixture = new, maximisation(proposal, sums, constraints)
+        if small_steps == ENOUGH:
             break
+        proposal = mixture if anderson is None else anderson.propose(proposal, mixture)
     cost = 0.5 * n_parameters(count, mixture.dim) * np.log(rows)
     return SelectedFit(prepared.rows.units.mixture_from_standard(mixture), value - cost)
 
@@ -91,11 +103,13 @@ class _Step:
         self,
         prepared: PreparedData,
         chances: Callable[[Array], Array],
+        shares: Array,
         count: int,
         threads: int | None,
     ) -> None:
         self.rows, self.chances, self.threads = prepared.rows, chances, threads
         self.weights = row_weights(prepared.data)
+        self.counts = shares * self.weights.sum()
         each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
         self.white = _white(prepared.rows.dim, each)
 
@@ -105,9 +119,9 @@ class _Step:
         offsets = np.einsum("kij,pj->kpi", factors, self.white)
         chance = self._chances(mixture.means[:, None] + offsets)
         share = chance.mean(2) @ mixture.weights
-        share, count = np.maximum(share, 1e-300), self.weights.sum() / len(share)
-        value = self.weights @ seen.log_p - count * np.log(share).sum()
-        odds = count / share
+        share = np.maximum(share, 1e-300)
+        value = self.weights @ seen.log_p - self.counts @ np.log(share)
+        odds = self.counts / share
         unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None]
         unseen /= len(self.white)
         return float(value), seen + _sums(unseen, offsets, mixture.covariances)
