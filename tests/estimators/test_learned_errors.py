@@ -122,11 +122,11 @@ def test_replicates_are_kept_together():
     w, sd, _ = rows()
     which = np.repeat(np.arange(N // 2), 2)
     model = XDGMM(1, random_state=0)
-    data, _ = model._observe_to_fit(w, noise.gaussian(sd=sd, scale="fit", replicates=which), None)
+    data, *_ = model._observe_to_fit(w, noise.gaussian(sd=sd, scale="fit", replicates=which), None)
     assert (data.group_codes() == which).all()
     own = np.arange(N)
     free = noise.gaussian(sd=sd, scale="fit", replicates=which)
-    data, _ = model._observe_to_fit(w, free, None, groups=own)
+    data, *_ = model._observe_to_fit(w, free, None, groups=own)
     assert data.group_codes() is None  # as the caller says
 
 
