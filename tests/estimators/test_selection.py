@@ -210,6 +210,9 @@ def test_a_saved_model_knows_its_selection(tmp_path):
     np.testing.assert_array_equal(again.score_samples(w), model.score_samples(w))
     with pytest.raises(ValueError, match="Expected selection, as in the fit; got none"):
         again.certify(w, noise=sd)
+    damaged = {**model._selected.as_dict(), "share": 2.0}
+    with pytest.raises(ValueError, match="what a selection let through"):
+        type(model._selected).from_dict(damaged)
 
 
 def test_the_certificate_sees_rows_as_selected():

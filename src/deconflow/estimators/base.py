@@ -531,7 +531,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             self._knowledge = saved_knowledge(self, known, arrays)
         selected = details.pop("selected", None)
         if selected is not None:
-            self._selected = SeenShare(**selected)
+            self._selected = SeenShare.from_dict(selected)
         if errors is not None:
             self._errors = saved_errors(self._measured_names, errors, arrays)
         beside = (f"{KNOWN}.", f"{ERRORS}.")

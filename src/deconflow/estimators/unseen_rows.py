@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.saved_values import refuse
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
@@ -82,6 +83,14 @@ class SeenShare:
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON holds."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> SeenShare:
+        """Take what :meth:`as_dict` gave."""
+        kinds = {"share": float, "effective": float, "simulated": int, "words": str}
+        wrong = not isinstance(values, dict) or {n: type(v) for n, v in values.items()} != kinds
+        refuse("selected", wrong or not 0 < values["share"] <= 1, "what a selection let through")
+        return cls(**values)
 
     def in_words(self) -> list[str]:
         """Say what was seen, and what that rests on."""
