@@ -55,7 +55,7 @@ MOST_UNSEEN = 4
 FEWEST = 20_000
 """But so many are simulated in any case, if there are so many."""
 LONGEST = 20
-"""A row is tried so many times as often as it takes on average, and then let be."""
+"""A row is tried so many times as often as rows take on average, and then let be."""
 FEW_EFFECTIVE = 50
 
 
@@ -124,7 +124,8 @@ def with_unseen_rows(
     else:
         truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
     truths = truths if bounds is None else bounds.fold(truths)
-    completed, share, effective = _completed(rule, data, truths, rng)
+    completed, share = _completed(rule, data, truths, rng)
+    effective = _rests_on(rule, data, truths[:START_DRAWS], rng)
     count = len(completed) - len(data)
     return completed, SeenShare(share, effective, count, rule.in_words())
 
@@ -150,15 +151,19 @@ def completed_by(
 
 def _completed(
     rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState
-) -> tuple[Observations, float, float]:
-    """Put unseen rows of these truths beside rows; the share that is seen, and what it rests on."""
+) -> tuple[Observations, float]:
+    """Put unseen rows of these truths among rows, and say what share of all is seen."""
     found = _Simulation(rule, data, rng).appended(truths)
     weights = row_weights(found)
     share = float(weights[: len(data)].sum() / weights.sum())
-    chance = Chances(rule, data, int(rng.randint(2**30)))(truths[:START_DRAWS])
+    return found[torch.from_numpy(_among(len(data), len(found), rng))], share
+
+
+def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState) -> float:
+    """Return the effective number of rows that tell of all truths, by how unequal chances are."""
+    chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
     usual = max(float(chance.mean()), 1e-300)
-    effective = len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean())
-    return found[torch.from_numpy(_among(len(data), len(found), rng))], share, float(effective)
+    return float(len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()))
 
 
 def _among(seen: int, count: int, rng: np.random.RandomState) -> Rows:
@@ -271,14 +276,17 @@ class _Simulation:
         rows: list[Rows] = [np.empty(0, np.int64)]
         measured: list[Array] = [np.empty((0, self.data.dim))]
         sds: list[Array] = [np.empty((0, self.data.dim))]
-        active = some
-        for _ in range(int(np.ceil(LONGEST / share))):
-            v, w, sd = self._measured(truths, active)
-            missed = self.rng.uniform(size=len(v)) >= self._seen(v, w, active, sd)
-            rows.append(active[missed])
+        active, at_once = some, int(np.ceil(1 / share))
+        for _ in range(LONGEST):
+            tried = np.repeat(active, at_once)
+            v, w, sd = self._measured(truths, tried)
+            seen = self.rng.uniform(size=len(v)) < self._seen(v, w, tried, sd)
+            seen = seen.reshape(-1, at_once)
+            missed = ~np.logical_or.accumulate(seen, axis=1).ravel()
+            rows.append(tried[missed])
             measured.append(w[missed])
             sds.append(sd[missed])
-            active = active[missed]
+            active = active[~seen.any(1)]
             if not len(active):
                 break
         return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
