@@ -17,15 +17,16 @@ from deconflow._limits import threads_at_most
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.certifying import certified
-from deconflow.estimators.observing import ObservesRows
+from deconflow.estimators.observing import ObservesRows, refuse_limits
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
 from deconflow.estimators.unseen_rows import completed_by
 from deconflow.evaluation import Sensitivity, sensitivity
 from deconflow.guests import as_guest
-from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+
+NOT_SIMULATED = "Nobody has said how limits come about. Use certify, which takes them"
 
 
 class FittedRowsQuestions(ObservesRows):
@@ -116,7 +117,7 @@ class FittedRowsQuestions(ObservesRows):
         check_seed(random_state)
         self._refuse_covariates("a self-test")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
-        _refuse_limits(data, "a self-test")
+        refuse_limits(data, "for a self-test", NOT_SIMULATED)
         self._refuse_selection("a self-test")
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
@@ -154,7 +155,7 @@ class FittedRowsQuestions(ObservesRows):
         check_seed(random_state)
         self._refuse_covariates("sensitivity")
         data = self._observe(w, noise, projection, sample_weight).with_weight()
-        _refuse_limits(data, "sensitivity")
+        refuse_limits(data, "for sensitivity", NOT_SIMULATED)
         self._refuse_selection("sensitivity")
         with as_guest():
             return sensitivity(self, data, random_state)
@@ -215,12 +216,3 @@ class FittedRowsQuestions(ObservesRows):
                 f"Expected a model of rows that were all seen for {what}; got one with a "
                 "selection, which refits know nothing of. Use certify, which does."
             )
-
-
-def _refuse_limits(data: Observations, what: str) -> None:
-    """Raise where rows would be simulated: nobody has said how limits come about."""
-    if data.noise.flags is not None:
-        raise ValueError(
-            f"Expected rows without limits for {what}, because it is not known how limits come "
-            "about; got some. Use certify, which takes them."
-        )

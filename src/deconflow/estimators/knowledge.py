@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.auto import stack
@@ -155,11 +154,7 @@ class Knowledge:
 
     def fit(self, model: Any, data: Observations) -> None:
         """Fit an estimator to rows, with what is known."""
-        rng = np.random.RandomState(
-            check_random_state(getattr(model, "random_state", 0)).randint(2**30)
-        )
-        threads = getattr(model, "n_jobs", None)
-        threads = None if threads is None or threads < 0 else threads
+        rng, threads = model._means()
         self._refuse_starts(model)
         rows = self._weighted(data, rng, threads) if self.has_parts else data
         if self.covariates is not None:
