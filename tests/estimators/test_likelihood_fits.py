@@ -212,7 +212,7 @@ def test_checks_see_a_wrong_model(counts, model):
 
 
 REFUSED = {
-    "added to the truth; got values with a likelihood.*Use XDGMM": DeconvolvingKDE(),
+    "a characteristic function; got values with a likelihood.*Use XDGMM": DeconvolvingKDE(),
     "added to the truth with LogSplineDeconvolver": LogSplineDeconvolver(),
     "bounds of v0 within 0 and inf, .* got -1 to inf": XDGMM(1, bounds=(-1, None)),
     "no background beside values with a likelihood": XDGMM(1, background="uniform"),

@@ -140,7 +140,7 @@ def test_unseen_rows_are_no_drift(model):
     def order(found):
         return next(each.p for each in found.findings if each.check == "order")
 
-    assert model.seen_share_ < 0.8
+    assert model.seen_share_ < 0.9  # at least one row in ten was not seen
     assert order(model.certify(W, noise=SD, selection=chance, selection_of="truth")) > 1e-3
     everything = np.concatenate([W, W - [0, 2]])
     twin = XDGMM(2, random_state=0).fit(everything, noise=np.concatenate([SD, SD]))

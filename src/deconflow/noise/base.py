@@ -52,6 +52,8 @@ class Noise(ABC):
     observed: Tensor | None
     independent: bool
     kept: KeptDraws | None = None
+    without_waves = "values"
+    """What rows are called whose law has no characteristic function."""
     flags: Tensor | None = None
     additive: bool = True
     """Whether the law is that of something added to the truth, whatever comes of it; else it
@@ -173,16 +175,22 @@ class Noise(ABC):
             return self.value_characteristics(t).prod(-1)
         return self._row_characteristics(t)
 
-    @abstractmethod
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic function of each value of a row by itself, for independent values.
 
         ``t`` is ``(T, dim)``, frequencies for each value; the answer is ``(N or 1, T, dim)``.
         """
+        self._refuse_waves()
 
-    @abstractmethod
     def _row_characteristics(self, t: Array) -> Complex:
         """Characteristic function ``(N or 1, T)`` of rows whose values are not independent."""
+        self._refuse_waves()
+
+    def _refuse_waves(self) -> NoReturn:
+        raise ValueError(
+            f"Expected noise with a characteristic function; got {self.without_waves}, which have "
+            "none. Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
+        )
 
     @abstractmethod
     def restrict(self, observed: Tensor) -> Noise:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from deconflow.noise.base import Ends, Noise, RowIndex
-from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.catalogue import Array, as_array
 from deconflow.noise.gaussian_parts import IndependentMixture
 from deconflow.noise.value_likelihoods import Index, Measuring, ValueLikelihoods, different
 from deconflow.randomness import own_generator
@@ -58,6 +58,7 @@ class LikelihoodNoise(Noise):
     additive = False
     shared = False  # type: ignore[assignment]
     independent = True  # type: ignore[assignment]
+    without_waves = "values with a likelihood, as counts"
 
     @classmethod
     def of(
@@ -183,19 +184,6 @@ class LikelihoodNoise(Noise):
         location = as_array(self._residual(mode))
         scale = -as_array(self._signed(torch.from_numpy(grids.width[which]))) / unit
         return IndependentMixture(shapes, shape_of[which], location, scale)
-
-    def value_characteristics(self, t: Array) -> Complex:
-        """Refuse: there is no noise that is the same whatever the truth."""
-        self._refuse_waves()
-
-    def _row_characteristics(self, t: Array) -> Complex:
-        self._refuse_waves()
-
-    def _refuse_waves(self) -> NoReturn:
-        raise ValueError(
-            "Expected noise that is added to the truth; got values with a likelihood, as counts. "
-            "Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
-        )
 
     def restrict(self, observed: Tensor) -> LikelihoodNoise:
         """Return the law of the observed values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise.base import Noise, Reading, RowIndex
-from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.catalogue import Array, as_array
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.limit_parts import LimitMixture
@@ -62,6 +62,7 @@ class LimitedNoise(Noise):
     observed: Tensor | None = None
     shared = False
     independent = True
+    without_waves = "limits"
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -133,19 +134,6 @@ class LimitedNoise(Noise):
         """Write the likelihood as a mixture of Gaussians."""
         arrays = (self.sd, self.flags, self.reach, self.unit)
         return LimitMixture(*(as_array(each) for each in arrays))
-
-    def value_characteristics(self, t: Array) -> Complex:
-        """Raise: a limit has no characteristic function."""
-        self._refuse_waves()
-
-    def _row_characteristics(self, t: Array) -> Complex:
-        self._refuse_waves()
-
-    def _refuse_waves(self) -> NoReturn:
-        raise ValueError(
-            "Expected noise with a characteristic function; got limits, which have none. "
-            "Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
-        )
 
     def restrict(self, observed: Tensor) -> LimitedNoise:
         """Return the law of the observed values; the others get an idle unit variance."""
