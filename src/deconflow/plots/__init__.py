@@ -7,3 +7,7 @@ from deconflow.plots.regression import regression
 from deconflow.plots.training import history
 
 __all__ = ["corner_figure", "diagnostics", "history", "marginals", "regression"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
