@@ -122,10 +122,16 @@ def test_ends_go_with_their_columns():
     assert [end.tolist() for end in JOINT.ends] == [[-np.inf] * 2, [np.inf] * 2]
 
 
-def test_atoms_are_steps_and_refused_by_scipy():
-    w = np.where(RNG.uniform(size=(300, 1)) < 0.4, 0.0, RNG.normal(2.0, 1.0, size=(300, 1)))
-    model = XDGMM(1, atoms=[0.0]).fit(w + 0.1 * RNG.normal(size=w.shape), noise=[0.1])
-    density, share = model.density_, model.atom_weights_[0]
+@pytest.fixture(scope="module")
+def with_atoms():
+    rng = np.random.default_rng(1)
+    v = np.where(rng.uniform(size=(300, 1)) < 0.4, 0.0, rng.normal(2.0, 1.0, size=(300, 1)))
+    model = XDGMM(1, n_average=5, average_over="folds", atoms=[0.0], random_state=0)
+    return model.fit(v + 0.1 * rng.normal(size=v.shape), noise=[0.1])
+
+
+def test_atoms_are_steps_and_refused_by_scipy(with_atoms):
+    density, share = with_atoms.density_, with_atoms.atom_weights_[0]
     under, upto = density.cdf([-1e-12, 0.0])
     assert upto - under == pytest.approx(share)
     assert density.quantile(0.5 * (under + upto)) == 0.0
@@ -143,6 +149,13 @@ def test_atoms_are_steps_and_refused_by_scipy():
     assert isinstance(column, OneColumn)
     assert column.mean == pytest.approx(draws.mean(), abs=5 * draws.std() / 20_000**0.5)
     assert column.sd == pytest.approx(draws.std(), rel=0.03)
+
+
+def test_bands_of_quantiles_know_atoms(with_atoms):
+    density, q = with_atoms.density_, [0.02, 0.2, 0.5, 0.9]
+    found = with_atoms.band(0, quantiles=q).value
+    np.testing.assert_allclose(found, density.quantile(q), atol=0.02)  # a coarser table
+    assert np.abs(density.inner.quantile(q) - found).max() > 0.5  # the twin
 
 
 BAD = {

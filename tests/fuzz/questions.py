@@ -49,6 +49,8 @@ QUESTIONS = (
     ),
     ("posterior[rows]", ANSWERS + "[{rows}].mean", ""),
     ("posterior.to_frame", ANSWERS + ".to_frame({share})", ""),
+    ("posterior.to_xarray", ANSWERS + ".to_xarray({count}, {state}).to_dataframe()", ""),
+    ("posterior.to_uncertainties", ANSWERS + "\nanswer = len(answers.to_uncertainties())", ""),
     ("posterior.marginal", ANSWERS + ".marginal({columns}).mean", ""),
     ("posterior", "answer = model.posterior({given}, " + SEEDED + ").mean", ROWS),
     (
@@ -70,6 +72,7 @@ QUESTIONS = (
     ),
     ("marginal", "answer = model.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
     ("marginal", "answer = model.marginal({columns}).sample({count}, {state})", ""),
+    ("marginal", "answer = model.marginal({columns}).quantile({share})", ""),
 )
 """What is asked, the lines that ask it, and the shape of the answer as an expression."""
 

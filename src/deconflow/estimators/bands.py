@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
-from deconflow.estimators.one_column import DRAWS, PAD, TabulatedColumn, fine_grid
+from deconflow.estimators.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import column_numbers
 from deconflow.estimators.replicates import Answer, Replicates
 from deconflow.extras import need
@@ -186,6 +186,9 @@ def _root_density(density: Answer, v: Array) -> Array:
     return np.exp(0.5 * density.log_prob(v))
 
 
-def _quantiles(density: Answer, shares: Array, grid: Array) -> Array:
+def _quantiles(density: Any, shares: Array, grid: Array) -> Array:
     """Quantiles of a density of one column, by the trapezoid rule."""
-    return TabulatedColumn.of(density, grid).quantile(shares)
+    column, atoms = TabulatedColumn.of(density, grid), getattr(density, "atoms", ())
+    if not len(atoms):
+        return column.quantile(shares)
+    return ColumnWithAtoms(column, atoms[:, 0], density.atom_weights).quantile(shares)
