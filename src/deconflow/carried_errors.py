@@ -85,13 +85,16 @@ def _samples(column: Any) -> Array | None:
 
 def _uncertain(w: Any) -> NDArray[np.object_] | None:
     """Cells of something in which there are numbers of uncertainties; None if there are none."""
-    if "uncertainties" not in sys.modules:
+    table = hasattr(w, "to_numpy")
+    if "uncertainties" not in sys.modules or not (
+        table or isinstance(w, np.ndarray | list | tuple)
+    ):
         return None
     from uncertainties import UFloat
 
     try:
-        cells = np.asarray(w.to_numpy() if hasattr(w, "to_numpy") else w)
-    except (TypeError, ValueError):  # ragged, or no numbers: refused later
+        cells = w.to_numpy() if table else np.asarray(w)
+    except (TypeError, ValueError, RuntimeError):  # ragged, or no numbers: refused later
         return None
     if cells.dtype.kind != "O" or not any(isinstance(cell, UFloat) for cell in cells.flat):
         return None

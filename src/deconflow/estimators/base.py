@@ -411,7 +411,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_seed(random_state)
         data = self._observe(w, noise, projection, given=given, limits=limits)
         found = self.density_.posterior(data, n_samples, n_proposals, random_state)
-        found.origin = Origin.of(w, self._units_of_truth)
+        found._origin = Origin.of(w, self._units_of_truth)
         return found
 
     def condition(
@@ -466,7 +466,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         refuse_limits(data, "to condition on")
         found = self.density_.condition(data, given, n_samples, random_state)
         others = np.setdiff1d(np.arange(self.density_.dim), given)
-        found.origin = Origin.of(rows, self._units_of_truth).columns(others)
+        found._origin = Origin.of(rows, self._units_of_truth).columns(others)
         return found
 
     def marginal(self, columns: Any) -> FittedDensity:

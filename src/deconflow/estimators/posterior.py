@@ -54,14 +54,14 @@ class Posterior(ToOtherTools):
         """Take some rows; a single number gives a posterior of one row."""
         chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
         part = self._take(chosen)
-        part.origin = self.origin.rows(chosen)
+        part._origin = self._origin.rows(chosen)
         return part
 
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
         part = self._marginal(keep)
-        part.origin = self.origin.columns(keep)
+        part._origin = self._origin.columns(keep)
         return part
 
     @abstractmethod

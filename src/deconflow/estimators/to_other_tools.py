@@ -25,12 +25,10 @@ class ToOtherTools(ABC):
     ----------
     names : list of str
         Names of the dimensions.
-    origin : Origin
-        What table the rows came in.
     """
 
     names: list[str]
-    origin = Origin()
+    _origin = Origin()
     _exact = False
 
     @property
@@ -84,11 +82,11 @@ class ToOtherTools(ABC):
             sample size, where the answer is made of draws.
         """
         columns, units = self._table_columns(q)
-        return self.origin.table(columns, units)
+        return self._origin.table(columns, units)
 
     def to_pandas(self, q: float | Sequence[float] = ()) -> Any:
         """Return a data frame of pandas, as :meth:`to_frame`, wherever the rows came from."""
-        return self.origin.pandas_table(self._table_columns(q)[0])
+        return self._origin.pandas_table(self._table_columns(q)[0])
 
     def to_polars(self, q: float | Sequence[float] = ()) -> Any:
         """Return a data frame of polars, as :meth:`to_frame`, wherever the rows came from."""
@@ -129,7 +127,9 @@ class ToOtherTools(ABC):
             for name, values in zip(self.names, drawn, strict=True)
         }
         numbers = {"chain": [0], "draw": np.arange(drawn.shape[2])}
-        return xarray.Dataset(data, numbers).assign_coords(_row_labels(self.origin, drawn.shape[3]))
+        return xarray.Dataset(data, numbers).assign_coords(
+            _row_labels(self._origin, drawn.shape[3])
+        )
 
     def to_arviz(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
         """Return draws for ArviZ, in a group called ``posterior``.
@@ -187,7 +187,7 @@ class ToOtherTools(ABC):
 
     @property
     def _units_by_name(self) -> dict[str, str | None]:
-        return dict(zip(self.names, self.origin.units or [None] * len(self.names), strict=True))
+        return dict(zip(self.names, self._origin.units or [None] * len(self.names), strict=True))
 
     def _drawn(self, n_samples: int | None, random_state: RandomState) -> Array:
         return self.samples if n_samples is None else self.sample(n_samples, random_state)
