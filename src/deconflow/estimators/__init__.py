@@ -14,7 +14,7 @@ from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.log_spline import LogSplineDeconvolver
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
-from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression
 from deconflow.estimators.replicates import Blend, Replicates
@@ -80,6 +80,7 @@ __all__ = [
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",
+    "column_numbers",
     "load",
     "of_files",
     "run_self_test",

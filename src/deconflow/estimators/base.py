@@ -26,6 +26,7 @@ from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
 from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.picturing import Pictured
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
@@ -55,7 +56,7 @@ from deconflow.truth import as_bounds
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
-class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
+class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimator):
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
