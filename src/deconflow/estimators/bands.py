@@ -14,7 +14,7 @@ from scipy.integrate import cumulative_trapezoid
 from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
 from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Replicates
+from deconflow.estimators.replicates import Answer, Blend, Replicates
 from deconflow.frames import plain_table, refuse_other_names
 
 DRAWS, POINTS, FINE_POINTS = 20_000, 200, 400
@@ -150,7 +150,7 @@ def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: floa
         raise ValueError(
             f"Expected quantiles as shares between {ENDS:g} and {1 - ENDS:g}; got {quantiles!r}."
         )
-    find = partial(_quantiles, shares=shares, grid=_fine_grid(density))
+    find = partial(quantiles_of, shares=shares, grid=fine_grid(density))
     value = find(density)
     half = _replicates(density).half_width(value, find, level)
     words = [f"share of {density.names[0]}"]
@@ -187,7 +187,7 @@ def _root_density(density: Answer, v: Array) -> Array:
     return np.exp(0.5 * density.log_prob(v))
 
 
-def _fine_grid(density: Banded) -> Array:
+def fine_grid(density: Banded) -> Array:
     """Points ``(N, 1)`` to integrate over: even ones, and more where the density is high."""
     draws = density.sample(DRAWS, 0)[:, 0]
     pad = PAD * (draws.max() - draws.min())
@@ -196,7 +196,28 @@ def _fine_grid(density: Banded) -> Array:
     return np.unique(np.concatenate([even, dense]))[:, None]
 
 
-def _quantiles(density: Answer, shares: Array, grid: Array) -> Array:
-    """Quantiles of a density of one column, by the trapezoid rule."""
-    below = cumulative_trapezoid(np.exp(density.log_prob(grid)), grid[:, 0], initial=0.0)
-    return np.interp(shares, below / below[-1], grid[:, 0])
+def quantiles_of(density: Answer, shares: Array, grid: Array) -> Array:
+    """Quantiles of a density of one column, by the trapezoid rule, with the steps of its atoms."""
+    points = grid[:, 0]
+    below = cumulative_trapezoid(np.exp(density.log_prob(grid)), points, initial=0.0)
+    below /= below[-1]
+    places, weights = _steps(density)
+    if not len(places):
+        return np.interp(shares, below, points)
+    every = np.concatenate([points, places, places])  # an atom is a step: from below it to above
+    passed = np.where(np.arange(len(every)) < len(points) + len(places), places[:, None] < every,
+                      places[:, None] <= every)  # fmt: skip
+    share = (1 - weights.sum()) * np.interp(every, points, below) + weights @ passed
+    order = np.lexsort([share, every])
+    return np.interp(shares, share[order], every[order])
+
+
+def _steps(density: Any) -> tuple[Array, Array]:
+    """Places and shares of the atoms of a density of one column, each ``(A,)``."""
+    if hasattr(density, "atoms"):
+        return density.atoms[:, 0], density.atom_weights
+    if isinstance(density, Blend):
+        each = [_steps(part) for part in density.densities]
+        scaled = [share * own for share, (_, own) in zip(density.shares, each, strict=True)]
+        return np.concatenate([places for places, _ in each]), np.concatenate(scaled)
+    return np.empty(0), np.empty(0)
