@@ -14,7 +14,7 @@ from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
 from deconflow.estimators.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Replicates
+from deconflow.estimators.replicates import Answer, Blend, Replicates
 from deconflow.extras import need
 from deconflow.frames import plain_table, refuse_other_names
 
@@ -149,7 +149,7 @@ def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: floa
         raise ValueError(
             f"Expected quantiles as shares between {ENDS:g} and {1 - ENDS:g}; got {quantiles!r}."
         )
-    find = partial(_quantiles, shares=shares, grid=fine_grid(density, POINTS, FINE_POINTS))
+    find = partial(quantiles_of, shares=shares, grid=fine_grid(density, POINTS, FINE_POINTS))
     value = find(density)
     half = _replicates(density).half_width(value, find, level)
     words = [f"share of {density.names[0]}"]
@@ -186,9 +186,18 @@ def _root_density(density: Answer, v: Array) -> Array:
     return np.exp(0.5 * density.log_prob(v))
 
 
-def _quantiles(density: Any, shares: Array, grid: Array) -> Array:
-    """Quantiles of a density of one column, by the trapezoid rule."""
-    column, atoms = TabulatedColumn.of(density, grid), getattr(density, "atoms", ())
-    if not len(atoms):
-        return column.quantile(shares)
-    return ColumnWithAtoms(column, atoms[:, 0], density.atom_weights).quantile(shares)
+def quantiles_of(density: Answer, shares: Array, grid: Array) -> Array:
+    """Quantiles of a density of one column, by the trapezoid rule, with the steps of its atoms."""
+    column, (places, weights) = TabulatedColumn.of(density, grid), _steps(density)
+    return (ColumnWithAtoms(column, places, weights) if len(places) else column).quantile(shares)
+
+
+def _steps(density: Any) -> tuple[Array, Array]:
+    """Places and shares of the atoms of a density of one column, each ``(A,)``."""
+    if hasattr(density, "atoms"):
+        return density.atoms[:, 0], density.atom_weights
+    if isinstance(density, Blend):
+        each = [_steps(part) for part in density.densities]
+        scaled = [share * own for share, (_, own) in zip(density.shares, each, strict=True)]
+        return np.concatenate([places for places, _ in each]), np.concatenate(scaled)
+    return np.empty(0), np.empty(0)

@@ -27,12 +27,14 @@ from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
 from deconflow.estimators.origin import Origin
 from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.picturing import Pictured
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.routing import refuse_search_without_routing
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
+from deconflow.estimators.statistics import Statistics, statistics_of
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,
@@ -43,6 +45,8 @@ from deconflow.evaluation import Estimate
 from deconflow.frames import (
     Units,
     column_units,
+    limit_flags,
+    plain_table,
     plain_tables,
     refuse_other_names,
     refuse_other_units,
@@ -57,7 +61,7 @@ from deconflow.truth import as_bounds
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
-class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
+class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimator):
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -504,6 +508,53 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
             asked = range(len(names)) if column is None else column_numbers(column, names)
             refuse_other_units(units, [known[d] for d in asked], [names[d] for d in asked])
         return self.density_.band(points, column=column, level=level, quantiles=quantiles)
+
+    def statistics(self, w: Any = None, *, limits: Any = None) -> Statistics:
+        """Put the answer in a few numbers: mean, spread, quantiles and correlations of the truth.
+
+        With standard errors where the model has replicates (see :meth:`band`), and beside those of
+        the measurements, if these are given. ``print`` shows a table. With covariates the numbers
+        are those of the mix of these that the fitted rows have; with atoms, of all truths.
+
+        Parameters
+        ----------
+        w
+            ``(N, D)`` measurements, NaN where a value is missing.
+        limits
+            As for :meth:`fit`: which values are limits. What was measured there is not known, and
+            is left out.
+        """
+        check_is_fitted(self)
+        if w is None and limits is not None:
+            raise ValueError("Expected w beside limits; got none.")
+        measured = None if w is None else self._measured_values(w, limits)
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return statistics_of(self.density_, measured)
+
+    def _measured_values(self, w: Any, limits: Any) -> Array:
+        """Check measurements that need no noise, and take the limits out."""
+        if self.n_latent_ != self.n_features_in_:
+            raise ValueError(
+                "Expected a model without a projection to put measurements beside the truth; got "
+                f"one of {self.n_latent_} columns from {self.n_features_in_}. Leave out w."
+            )
+        refuse_other_units(column_units(w), self._units, self._names)
+        w = plain_table(w, "w")
+        refuse_other_names(w, self._names)
+        values = check_measured(w, "w").double().numpy()
+        if values.shape[1] != self.n_latent_:
+            raise ValueError(
+                f"Expected w with {self.n_latent_} columns, as in the fit; got {values.shape[1]}."
+            )
+        if limits is None:
+            return values
+        flags = limit_flags(w, limits)
+        if flags.shape != values.shape or not np.isin(flags, (-1, 0, 1)).all():
+            raise ValueError(
+                f"Expected limits of -1, 0 and 1 with shape {values.shape}, as w has; "
+                f"got shape {flags.shape}."
+            )
+        return np.where(flags == 0, values, np.nan)
 
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""
