@@ -134,7 +134,8 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
         ----------
         w
             ``(N, M)`` measurements; NaN or a masked cell marks a missing value, where the
-            estimator takes these.
+            estimator takes these. Or, without ``noise``, values that carry their errors: numbers
+            of uncertainties, distributions of astropy (:doc:`/other_tools`).
         y
             Ignored.
         noise

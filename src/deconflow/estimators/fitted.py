@@ -178,7 +178,7 @@ class FittedDensity(ABC):
         """Probability of a truth up to ``x``, of the shape of ``x``, if there is one column.
 
         Closed forms for mixtures of Gaussians. Other densities are tabulated, at 2,000 points
-        that reach a little farther than 20,000 draws: errors are about 1e-4.
+        that reach a little farther than 20,000 draws: errors are below 1e-4.
         """
         points = as_floats(x, "x")
         if np.isnan(points).any():
