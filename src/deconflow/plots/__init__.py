@@ -22,3 +22,7 @@ __all__ = [
     "regression",
     "row",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
