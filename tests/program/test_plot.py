@@ -5,10 +5,10 @@ from signing import sign
 
 from deconflow import plots
 from deconflow.program.model_folder import load
-from deconflow.program.plot import ALL_KINDS, draw, measured_rows
+from deconflow.program.plot import KINDS, draw, measured_rows
 
 
-@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(folder, kind):
     rows = ("--rows", "17") if kind == "row" else ()
     succeed("plot", "model", "-k", kind, "-o", "picture.png", *rows)
