@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from deconflow import XDGMM
 from deconflow.plots.axis import Axis, span
-from deconflow.plots.style import COLOURS, DATA, DENSITY, MARKERS, SECOND
+from deconflow.plots.style import COLOURS, DATA, DENSITY, MARKERS, OF_BANDS, OF_BARS, SECOND
 from deconflow.plots.words import bare, typeset
 
 
@@ -179,8 +179,9 @@ def linear(rgb):
 
 def test_colours_can_be_told_apart_in_grey():
     """Lightness runs from 0 to 100; a difference of 10 is seen at once."""
-    together = [lightness(DATA, alpha=0.5), lightness(DENSITY), lightness(SECOND)]
-    assert min(abs(a - b) for a, b in itertools.combinations(together, 2)) > 20
+    surfaces = [lightness(DATA, OF_BARS), lightness(DENSITY, OF_BANDS)]
+    together = [*surfaces, lightness(DENSITY), lightness(SECOND)]
+    assert min(abs(a - b) for a, b in itertools.combinations(together, 2)) > 12
     rows = [lightness(colour) for colour in COLOURS]
     assert min(abs(a - b) for a, b in itertools.pairwise(rows)) > 10
     assert max(rows) < 80  # and all of them from the paper

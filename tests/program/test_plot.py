@@ -17,12 +17,6 @@ def test_every_kind(folder, kind):
     assert picture.std() > 0.05
 
 
-def test_rows_and_formats(folder):
-    succeed("plot", "model", "stars.csv", "-o", "a.pdf", "--rows", "3,5")
-    succeed("plot", "model", "stars.csv", "-o", "a.svg", "-k", "history")
-    assert (folder / "a.pdf").read_bytes().startswith(b"%PDF")
-
-
 LOOK = (
     "--columns", "y,x", "--range", "x=-3:", "--bins", "25", "--invert", "y", "--dpi", "50",
     "--size", "6x3", "--title", "Two columns",

@@ -152,6 +152,7 @@ def _share_axes(grid: NDArray[Any], shown: Sequence[Axis]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     last = len(shown) - 1
+    grid[0, 0].figure.align_labels(grid.ravel())
     for i, j in np.ndindex(grid.shape):
         if j > i:
             continue

@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter1d, median_filter
 from deconflow._types import Array
 from deconflow.estimators import Band, FittedDensity, Posterior
 from deconflow.plots.axis import Axis, are_whole
-from deconflow.plots.style import AGAIN, DATA, DENSITY, SECOND
+from deconflow.plots.style import AGAIN, DATA, DENSITY, OF_BANDS, OF_BARS, SECOND
 
 POINTS_OF_BANDS, LEVEL = 200, 0.9
 DRAWS = 20_000
@@ -32,7 +32,7 @@ def draw_measured(ax: Any, values: Array, axis: Axis, label: str = "measured") -
         ax.plot(seen, np.full(len(seen), 0.03), "|", transform=below, label=label, **style)
         return
     heights, edges = axis.histogram(seen)
-    style = {"color": DATA, "alpha": 0.5, "lw": 0, "zorder": 0.5}
+    style = {"color": DATA, "alpha": OF_BARS, "lw": 0, "zorder": 0.5}
     ax.stairs(heights, edges, fill=True, label=label, **style)
 
 
@@ -103,7 +103,7 @@ def band_of_column(density: FittedDensity, axis: Axis) -> Band | None:
 
 def draw_band(ax: Any, band: Band) -> None:
     """Shade what lies between the ends of a band, and name it for a legend."""
-    style = {"color": DENSITY, "alpha": 0.25, "lw": 0, "label": band_words(band.level)}
+    style = {"color": DENSITY, "alpha": OF_BANDS, "lw": 0, "label": band_words(band.level)}
     ax.fill_between(band.points, band.lower, band.upper, zorder=1.5, **style)
 
 
