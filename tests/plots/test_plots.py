@@ -218,6 +218,8 @@ def test_many_dimensions_are_wrapped():
 def test_history(averaged, flow):
     bounds = plots.history(averaged[0]).lines[0].get_ydata()
     assert np.array_equal(bounds, averaged[0].lower_bounds_)
+    label = plots.history(averaged[0]).get_xlabel()
+    assert label == "step of EM (one of the 3 fits averaged)"
     ax = plots.history(flow[0])
     assert len(ax.lines[0].get_ydata()) == 3
     with pytest.raises(ValueError, match="trained step by step; got a object"):

@@ -16,14 +16,13 @@ Ends = tuple[float, float]
 POINTS = 400
 LARGEST = 1e100
 """Values beyond this are not drawn: squares of them are no numbers."""
-OUTERMOST, SPREADS = 0.002, 3.0
-"""An axis leaves out this share at each end, and of a long tail what is this many spreads out."""
-CUT_OF_TRUTH, CUT_OF_DATA = 0.005, 0.025
-"""But of a tail never more than this share of the truth, or of measurements."""
+OUTERMOST, LONGEST_TAIL, MOST_OF_A_TAIL = 0.002, 6.0, 0.025
+"""An axis leaves out the first share of the values at each end; of a tail that is longer than so
+many widths of that half, more, but no more than the last share."""
 BEYOND = 1.5
 """Widths of the truth that an axis goes beyond it at most, to show measurements."""
 PAD = 0.04
-FEWEST_BINS, MOST_BINS = 8, 100
+FEWEST_BINS, MOST_BINS = 8, 200
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,24 @@ class Axis:
         """Turn densities per unit of the column into those per unit of the axis."""
         return density * x * np.log(10) if self.log else density
 
-    def histogram(self, values: Array) -> tuple[Array, Array]:
-        """Return densities and edges of bins; what lies beyond the ends counts as there."""
-        seen = _coordinates(values, self.log)
-        low, high = _coordinates(np.asarray(self.ends), self.log)
-        inside = seen[(seen >= low) & (seen <= high)]
-        edges = np.linspace(low, high, (self.bins or _suitable_bins(inside, high - low)) + 1)
-        counts = np.histogram(inside, edges)[0]
+    def histogram(self, values: Array, like: Array | None = None) -> tuple[Array, Array]:
+        """Return densities and edges of bins, which suit the values, or others that they are like.
+
+        What lies beyond the ends counts as there.
+        """
+        edges = self._edges(values if like is None else like)
+        counts = np.histogram(_coordinates(values, self.log), edges)[0]
         heights = counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0]))
         return heights, 10**edges if self.log else edges
+
+    def _edges(self, values: Array) -> Array:
+        """Return edges of bins on paper: around each number, if all of them are whole."""
+        low, high = _coordinates(np.asarray(self.ends), self.log)
+        if not self.log and self.bins is None and are_whole(values) and high - low < MOST_BINS:
+            return np.arange(np.floor(low + 0.5) - 0.5, high + 1.0)
+        seen = _coordinates(values, self.log)
+        inside = seen[(seen >= low) & (seen <= high)]
+        return np.linspace(low, high, (self.bins or _suitable_bins(inside, high - low)) + 1)
 
     def curve_of_draws(self, draws: Array) -> tuple[Array, Array]:
         """Return values along the axis, and a smooth density of draws there."""
@@ -138,11 +146,11 @@ def ends_of(
 
 def span(truth: ArrayLike, *others: ArrayLike) -> Ends:
     """Range that holds almost all of the truth, and of other values what is near it."""
-    low, high = _span_of(truth, CUT_OF_TRUTH)
+    low, high = _span_of(truth)
     beyond = BEYOND * (high - low) or np.inf
     for other in others:
         if len(np.asarray(other)):
-            theirs = _span_of(other, CUT_OF_DATA)
+            theirs = _span_of(other)
             low, high = (
                 min(low, max(theirs[0], low - beyond)),
                 max(high, min(theirs[1], high + beyond)),
@@ -151,16 +159,23 @@ def span(truth: ArrayLike, *others: ArrayLike) -> Ends:
     return float(low - pad), float(high + pad)
 
 
-def _span_of(values: ArrayLike, cut: float) -> Ends:
+def _span_of(values: ArrayLike) -> Ends:
     """Range of most values: without the far parts of long tails, which would hide the rest."""
     seen = np.asarray(values, dtype=float)
     seen = seen[np.abs(seen) <= LARGEST]
-    shares = [OUTERMOST, cut, 0.16, 0.5, 0.84, 1 - cut, 1 - OUTERMOST]
-    least, low, below, middle, above, high, most = np.quantile(seen, shares)
+    shares = np.array([OUTERMOST, MOST_OF_A_TAIL, 0.16, 0.5])
+    least, low, below, middle = np.quantile(seen, shares)
+    most, high, above, _ = np.quantile(seen, 1 - shares)
     return (
-        float(np.clip(below - SPREADS * (middle - below), least, low)),
-        float(np.clip(above + SPREADS * (above - middle), high, most)),
+        float(np.clip(below - LONGEST_TAIL * (middle - below), least, low)),
+        float(np.clip(above + LONGEST_TAIL * (above - middle), high, most)),
     )
+
+
+def are_whole(values: Array) -> bool:
+    """Whether values are whole numbers, as counts are, but for the rounding of what read them."""
+    seen = values[np.isfinite(values)]
+    return len(seen) > 0 and bool((np.abs(seen - np.round(seen)) < 1e-4).all())
 
 
 def _coordinates(values: Array, log: bool) -> Array:
@@ -171,11 +186,13 @@ def _coordinates(values: Array, log: bool) -> Array:
 
 
 def _suitable_bins(values: Array, width: float) -> int:
-    """Number of bins, finer than by the rule of Freedman and Diaconis (1981): the eye smooths."""
+    """Number of bins: their width goes down with the number of values as that of Scott (1979).
+
+    But it is that for the narrowest peak, and finer, because the eye smooths by itself.
+    """
     if len(values) < 2:
         return FEWEST_BINS
-    low, high = np.quantile(values, [0.25, 0.75])
-    each = 1.2 * (high - low) * len(values) ** (-1 / 3)
+    each = 2.0 * _narrowest_spread(values) * len(values) ** (-1 / 3)
     return int(np.clip(np.ceil(width / each), FEWEST_BINS, MOST_BINS)) if each > 0 else 40
 
 

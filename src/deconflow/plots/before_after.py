@@ -12,11 +12,10 @@ from deconflow._types import Array
 from deconflow.evaluation import simulate_like
 from deconflow.noise import Noise
 from deconflow.plots.axis import Axis
-from deconflow.plots.curves import draw_density, draw_measured
+from deconflow.plots.curves import draw_again, draw_density, draw_measured
 from deconflow.plots.look import Look
 from deconflow.plots.marginals import DRAWS, finish, room_for_legend
 from deconflow.plots.style import (
-    AGAIN,
     DATA,
     DENSITY,
     MOST_AS_VECTORS,
@@ -78,13 +77,13 @@ def before_after(
     shown = wanted.axes(labels_of(model, names), draws, values)
     if len(shown) == 2:
         again = simulate_like(model, values, noise, random_state)
-        return _draw_plane(axes, shown, wanted, (values, draws[: len(values)], again))
+        pairs = np.isfinite(values[:, [axis.number for axis in shown]]).all(1).sum()
+        return _draw_plane(axes, shown, wanted, (values, draws[:pairs], again))
     again = _simulated(model, values, noise, random_state)
     row = wrapped(axes, len(shown), wanted, (4.8, 3.4) if len(shown) == 1 else (3.6, 2.9))
     for ax, axis in zip(row, shown, strict=True):
         draw_density(ax, model.density_, axis)
-        style = {"color": SECOND, "lw": 1.8, "ls": AGAIN, "zorder": 3, "label": AGAIN_WORDS}
-        ax.plot(*axis.curve_of_draws(_finite(again[:, axis.number])), **style)
+        draw_again(ax, again[:, axis.number], values[:, axis.number], axis, AGAIN_WORDS)
         draw_measured(ax, values[:, axis.number], axis)
         finish(ax, axis)
     row[0].set_ylabel(shown[0].density_label)
@@ -120,7 +119,3 @@ def _simulated(model: Any, w: Array, noise: Noise, random_state: int) -> Array:
     """Measure draws of the truth with the noise of the rows, often enough for a smooth curve."""
     times = max(1, -(-REPEATS // len(w)))
     return np.concatenate([simulate_like(model, w, noise, random_state + i) for i in range(times)])
-
-
-def _finite(values: Array) -> Array:
-    return values[np.isfinite(values)]

@@ -14,9 +14,9 @@ from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
 from deconflow.noise import Reading, as_noise
 from deconflow.plots.axis import Axis
-from deconflow.plots.curves import draw_measured
+from deconflow.plots.curves import draw_again, draw_measured
 from deconflow.plots.look import Look
-from deconflow.plots.style import AGAIN, DATA, DENSITY, SECOND, columns, panels, refuse_no_model
+from deconflow.plots.style import DATA, DENSITY, SECOND, columns, panels, refuse_no_model
 from deconflow.plots.words import labels_of
 
 RANK_BINS = 20
@@ -87,8 +87,7 @@ def diagnostics(
 
 def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, axis: Axis) -> None:
     draw_measured(ax, measured, axis)
-    x, y = axis.curve_of_draws(simulated[np.isfinite(simulated)])
-    ax.plot(x, y, color=SECOND, lw=1.6, ls=AGAIN, label="simulated")
+    draw_again(ax, simulated, measured, axis, "simulated")
     axis.along_x(ax)
     ax.set(ylim=(0, None), yticks=[])
 

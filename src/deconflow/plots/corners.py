@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from deconflow._types import Array
 from deconflow.estimators import Posterior
 from deconflow.plots.axis import Axis
-from deconflow.plots.curves import draw_density, draw_measured, posterior_curve
+from deconflow.plots.curves import draw_density, draw_measured, draw_posterior
 from deconflow.plots.look import Look
 from deconflow.plots.marginals import finish
 from deconflow.plots.marked import MarkedRow, draw_value, marked_rows
@@ -40,6 +40,7 @@ def corner_figure(
     posterior: Posterior | None = None,
     rows: Sequence[int] = (),
     errors: ArrayLike | None = None,
+    limits: ArrayLike | None = None,
     model: Any = None,
     row_names: Sequence[Any] | None = None,
     axes: Any = None,
@@ -61,6 +62,8 @@ def corner_figure(
         Which rows of ``w`` those are.
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
+    limits
+        ``(len(rows), D)``: -1 for an upper limit, 1 for a lower one, 0 for what was measured.
     model
         The fitted estimator, whose own densities with their 90 % bands, where it has replicates,
         then are the curves on the diagonal; without it they are made of the draws.
@@ -77,7 +80,7 @@ def corner_figure(
     marked = []
     if posterior is not None:
         called = rows if row_names is None else row_names
-        marked = marked_rows(called, w[np.asarray(rows, dtype=int)], errors, posterior)
+        marked = marked_rows(called, w[np.asarray(rows, dtype=int)], errors, posterior, limits)
     words = labels_of(model, names) if model is not None else labels(names, dim)
     wanted = Look.of(look)
     shown = wanted.axes(words, samples, w)
@@ -135,13 +138,11 @@ def _draw_row(ax: Any, x: Axis, y: Axis, row: MarkedRow) -> None:
 
 def _draw_only_dimension(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:
     """Draw posteriors of rows on the one panel there is, as curves, and a legend beside it."""
-    top = ax.get_ylim()[1]
+    first = top = ax.get_ylim()[1]
     for row in marked:
-        x, y = posterior_curve(row.posterior, axis)
-        label = f"{row.name}, with its posterior"
-        ax.plot(x, y, color=row.colour, lw=1.4, zorder=3)
-        draw_value(ax, row, axis.number, label=label)
-        top = max(top, min(1.05 * y.max(), 3 * top))  # a sharp posterior may leave the panel
+        height = draw_posterior(ax, row.posterior, axis, row.colour)
+        draw_value(ax, row, axis.number, label=f"{row.name}, with its posterior")
+        top = max(top, min(1.05 * height, 10 * first))  # a sharp posterior may leave the panel
     ax.set(ylim=(0, top), ylabel=axis.density_label)
     ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
@@ -151,6 +152,7 @@ def _share_axes(grid: NDArray[Any], shown: Sequence[Axis]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     last = len(shown) - 1
+    grid[0, 0].figure.align_labels(grid.ravel())
     for i, j in np.ndindex(grid.shape):
         if j > i:
             continue

@@ -68,9 +68,11 @@ class Wanted:
         """Return posteriors, errors and names of the rows to show one by one."""
         part = self.observed()[self.rows]
         sd = part.noise.variance().sqrt().double().numpy()
+        flags = part.noise.flags
         return {
             "posterior": self.model.density_.posterior(part, POSTERIOR_DRAWS, 4000, self.seed),
             "errors": np.broadcast_to(sd, (len(self.rows), self.measured().shape[1])),
+            "limits": None if flags is None else flags.numpy(),
             "row_names": self.row_names,
         }
 

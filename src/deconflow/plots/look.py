@@ -84,7 +84,7 @@ class Look:
     def refuse(self, where: str, *names: str) -> None:
         """Raise if some of it is said where it would do nothing."""
         for name in names:
-            if getattr(self, name) not in (None, (), []):
+            if _is_said(getattr(self, name)):
                 raise ValueError(f"Expected no {name}= {where}; got {getattr(self, name)!r}.")
 
     def axes(self, labels: Sequence[str], truth: Any, *others: Any) -> list[Axis]:
@@ -94,11 +94,11 @@ class Look:
         such as measurements, which may be None.
         """
         names = [bare(label) for label in labels]
-        shown = [*np.arange(len(names))]
-        if self.columns is not None:
-            shown = [*self._numbers("columns", self.columns, names)]
-        log, inverted = (self._among(shown, what, names) for what in ("log", "invert"))
-        said = self._ranges(shown, names)
+        shown = list(range(len(names)))
+        if _is_said(self.columns):
+            shown = self._numbers("columns", self.columns, labels)
+        log, inverted = (self._among(shown, what, labels) for what in ("log", "invert"))
+        said = self._ranges(shown, labels)
         found = []
         for d in shown:
             values = [table[:, d] for table in (truth, *others) if table is not None]
@@ -110,31 +110,37 @@ class Look:
             found.append(Axis(int(d), label, ends, d in log, d in inverted, self.bins, fixed))
         return found
 
-    def _numbers(self, what: str, columns: Any, names: Sequence[str]) -> list[int]:
-        return column_numbers(columns, names, f"{what}=").tolist()
+    def _numbers(self, what: str, columns: Any, labels: Sequence[str]) -> list[int]:
+        """Numbers of columns; a name may be that of a label, with its unit or without."""
+        given = np.atleast_1d(np.asarray(columns, dtype=object))
+        called = [bare(each) if each in labels else each for each in given.ravel()]
+        return column_numbers(called, [bare(label) for label in labels], f"{what}=").tolist()
 
-    def _among(self, shown: Sequence[int], what: str, names: Sequence[str]) -> set[int]:
+    def _among(self, shown: Sequence[int], what: str, labels: Sequence[str]) -> set[int]:
         """Numbers of the columns that something is said of, all of which are shown."""
         said = getattr(self, what)
-        if said is None or (not isinstance(said, str) and np.size(said) == 0):
-            return set()
-        found = set(self._numbers(what, said, names))
+        found = set(self._numbers(what, said, labels)) if _is_said(said) else set()
         for d in found.difference(shown):
             raise ValueError(
-                f"Expected {what}= of columns that are shown; got {names[d]!r}, which is not."
+                f"Expected {what}= of columns that are shown; got {labels[d]!r}, which is not."
             )
         return found
 
-    def _ranges(self, shown: Sequence[int], names: Sequence[str]) -> dict[int, Range]:
+    def _ranges(self, shown: Sequence[int], labels: Sequence[str]) -> dict[int, Range]:
         found: dict[int, Range] = {}
         for column, ends in (self.range or {}).items():
-            (d,) = self._numbers("range", [column], names)
+            (d,) = self._numbers("range", [column], labels)
             if d not in shown:
                 raise ValueError(
-                    f"Expected range= of columns that are shown; got {names[d]!r}, which is not."
+                    f"Expected range= of columns that are shown; got {labels[d]!r}, which is not."
                 )
-            found[d] = _checked_ends(names[d], ends)
+            found[d] = _checked_ends(bare(labels[d]), ends)
         return found
+
+
+def _is_said(value: Any) -> bool:
+    """Whether something is there: not None, and not empty."""
+    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)
 
 
 def _checked_ends(name: str, ends: Any) -> Range:

@@ -16,28 +16,38 @@ from deconflow.plots.style import COLOURS, MARKERS
 
 @dataclass(frozen=True)
 class MarkedRow:
-    """A row to show: its name, what was measured ``(D,)``, with which error, and its posterior."""
+    """A row to show: its name, what was measured ``(D,)``, with which error, and its posterior.
+
+    ``limits`` are -1 or 1 where only an upper or a lower limit is known, which has no error bar.
+    """
 
     name: str
     w: Array
     errors: Array
     posterior: Posterior
+    limits: Array
     colour: str
     marker: str
 
+    def words(self, d: int) -> str:
+        """Say what is known of a value."""
+        return {-1: "an upper limit", 1: "a lower limit"}.get(int(self.limits[d]), "measured")
+
 
 def marked_rows(
-    names: Sequence[Any], w: Array, errors: Any, posterior: Posterior
+    names: Sequence[Any], w: Array, errors: Any, posterior: Posterior, limits: Any = None
 ) -> list[MarkedRow]:
     """Give rows their colours and marks; without errors they have no error bars."""
     bars = np.zeros(w.shape) if errors is None else as_floats(errors, "errors")
     for what, found in (("errors", bars.shape), ("posterior", (len(posterior), w.shape[1]))):
         if found != w.shape:
             raise ValueError(f"Expected {what} of rows as many as rows, {w.shape}; got {found}.")
-    bars = np.where(np.isfinite(bars), bars, 0.0)  # laws without a variance have no error bars
+    flags = np.zeros(w.shape) if limits is None else as_floats(limits, "limits")
+    # laws without a variance have no error bars
+    bars = np.where(np.isfinite(bars) & (flags == 0), bars, 0.0)
     return [
         MarkedRow(
-            f"row {name}", w[i], bars[i], posterior[i],
+            f"row {name}", w[i], bars[i], posterior[i], flags[i],
             COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)],
         )
         for i, name in enumerate(names)
@@ -49,8 +59,9 @@ def draw_value(ax: Any, row: MarkedRow, x: int, y: int | None = None, **style: A
     across: dict[str, Any] = {}
     if y is None:
         across = {"transform": ax.get_xaxis_transform()}  # heights in shares of the panel
+    marker = {-1: "<", 1: ">"}.get(int(row.limits[x]), row.marker)
     height, bar = (0.06, 0.0) if y is None else (row.w[y], row.errors[y])
     ax.errorbar(
-        row.w[x], height, xerr=row.errors[x], yerr=bar or None, fmt=row.marker, color=row.colour,
+        row.w[x], height, xerr=row.errors[x], yerr=bar or None, fmt=marker, color=row.colour,
         mec="white", mew=0.6, ms=8, elinewidth=1.4, capsize=2.5, zorder=5, **across, **style,
     )  # fmt: skip

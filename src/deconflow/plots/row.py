@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deconflow._types import Array
 from deconflow.estimators import Posterior
 from deconflow.plots.axis import Axis
-from deconflow.plots.curves import draw_density, posterior_curve
+from deconflow.plots.curves import draw_density, draw_posterior
 from deconflow.plots.look import Look
 from deconflow.plots.marginals import DRAWS, finish, room_for_legend
 from deconflow.plots.marked import MarkedRow, draw_value, marked_rows
@@ -28,6 +27,7 @@ def row(
     posterior: Posterior,
     *,
     errors: ArrayLike | None = None,
+    limits: ArrayLike | None = None,
     row_names: Sequence[Any] | None = None,
     names: Sequence[str] | None = None,
     axes: Any = None,
@@ -46,6 +46,8 @@ def row(
         Their posteriors, as ``model.posterior`` returns them.
     errors
         ``(R, D)``: standard deviations of their noise, drawn as error bars.
+    limits
+        ``(R, D)``: -1 for an upper limit, 1 for a lower one, 0 for what was measured.
     row_names
         What the rows are called; None for their numbers, from 0.
     names
@@ -60,14 +62,14 @@ def row(
     Returns
     -------
     array of Axes
-        ``(R, D)``: a line of panels for each row. Dashed the density of the truth, which is what
-        was known before the measurement; filled the posterior; below it the measurement.
+        ``(R, D)``: a line of panels for each row. Dashed the prior, which is the deconvolved
+        density; filled the posterior; below it the measurement.
     """
     refuse_no_model(model)
     wanted = Look.of(look)
     values = np.asarray(w, dtype=float)
     called = range(len(values)) if row_names is None else row_names
-    marked = marked_rows(called, values, errors, posterior)
+    marked = marked_rows(called, values, errors, posterior, limits)
     draws = model.sample(DRAWS, random_state=random_state)
     shown = wanted.axes(labels_of(model, names), draws)
     grid = panels(axes, len(marked), len(shown), wanted, (4.2, 3.1))
@@ -86,14 +88,8 @@ def _around(axis: Axis, row: MarkedRow) -> Axis:
 
 
 def _draw(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
-    draw_density(ax, model.density_, axis, "prior: deconvolved density", ls=AGAIN, lw=1.5)
-    x, y = posterior_curve(row.posterior, axis)
-    _fill(ax, x, y, row)
+    draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
+    draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
     if np.isfinite(row.w[axis.number]):
-        draw_value(ax, row, axis.number, label="measured, with its error")
+        draw_value(ax, row, axis.number, label=row.words(axis.number))
     finish(ax, axis)
-
-
-def _fill(ax: Any, x: Array, y: Array, row: MarkedRow) -> None:
-    ax.plot(x, y, color=row.colour, lw=1.8, zorder=3, label="posterior")
-    ax.fill_between(x, 0, y, color=row.colour, alpha=0.15, lw=0, zorder=1)

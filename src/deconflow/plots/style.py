@@ -18,6 +18,8 @@ DATA, DENSITY, SECOND = "#999999", "#004488", "#d55e00"
 
 They differ in lightness, too, so that they can be told apart in grey and by the colour-blind.
 """
+OF_BARS, OF_BANDS = 0.4, 0.38
+"""How strong bars of measurements and bands of densities are."""
 COLOURS = (SECOND, "#56b4e9", "#00714f", "#e69f00", "#6b3000", "#cc79a7")
 """Those of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too."""
 MARKERS = ("X", "o", "s", "^", "D", "P", "v")

@@ -46,7 +46,7 @@ def history(model: Any, *, axes: Any = None, **look: Any) -> Any:
             _draw_epochs(ax, record)
         _draw_legend(ax)
     elif "lower_bounds_" in known:
-        _draw_steps(ax, np.asarray(model.lower_bounds_))
+        _draw_steps(ax, np.asarray(model.lower_bounds_), len(model.density_.averaged()))
     else:
         _draw_choice(ax, model.selection_)
     return ax
@@ -59,9 +59,11 @@ def _records(model: Any) -> list[dict[str, Any]]:
     return [model.history_.as_dict()] if hasattr(model, "history_") else []
 
 
-def _draw_steps(ax: Any, bounds: NDArray[np.float64]) -> None:
+def _draw_steps(ax: Any, bounds: NDArray[np.float64], averaged: int) -> None:
+    """Draw the steps of a fit: the only one, or that which is kept of those averaged."""
     ax.plot(np.arange(1, len(bounds) + 1), bounds, color=DENSITY, marker=".", ms=3)
-    ax.set(xlabel="step of EM", ylabel="mean log-likelihood of the rows")
+    words = f"step of EM (one of the {averaged} fits averaged)" if averaged else "step of EM"
+    ax.set(xlabel=words, ylabel="mean log-likelihood of the rows")
 
 
 def _draw_choice(ax: Any, selection: dict[str, NDArray[Any]]) -> None:

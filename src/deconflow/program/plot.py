@@ -25,9 +25,7 @@ from deconflow.tables import (
     split_part,
 )
 
-KINDS = ("corner", "marginals", "history", "diagnostics")
-"""Pictures of a model as a whole, as its report shows them."""
-ALL_KINDS = ("corner", "marginals", "row", "before_after", "diagnostics", "history")
+KINDS = ("corner", "marginals", "row", "before_after", "diagnostics", "history")
 DPI = 200
 """Dots per inch, where nothing else is said."""
 
@@ -38,7 +36,7 @@ def plot(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Picture to write: .png, .pdf or .svg.")
     ] = Path("deconvolved.png"),
-    kind: Annotated[str, typer.Option("--kind", "-k", help=f"{', '.join(ALL_KINDS)}.")] = "corner",
+    kind: Annotated[str, typer.Option("--kind", "-k", help=f"{', '.join(KINDS)}.")] = "corner",
     rows: Annotated[
         str,
         typer.Option("--rows", help="Rows whose posteriors to show, in a corner or a row: 0,17."),
@@ -187,8 +185,8 @@ def need_plots() -> None:
 
 
 def _check(output: Path, kind: str) -> None:
-    if kind not in ALL_KINDS:
-        raise ValueError(f"Expected --kind as one of {', '.join(ALL_KINDS)}; got {kind!r}.")
+    if kind not in KINDS:
+        raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
     check_picture(output)
 
 

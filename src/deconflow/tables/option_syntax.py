@@ -113,7 +113,7 @@ def parse_bounds(
                 f"{', '.join(names)}; got {part!r}."
             )
         if name in found:
-            raise ValueError(f"Expected {argument}= once for column {name!r}; got it twice.")
+            raise ValueError(f"Expected {argument}= once for column {name!r}; got them twice.")
         found[name] = (ends[0], ends[1])
     return found
 
