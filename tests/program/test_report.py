@@ -44,7 +44,7 @@ def test_report(folder):
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert "link" not in page.tags
     words = " ".join(page.words)
-    for wanted in ("250 of 250 rows", "Mean log p(w)", "deconflow.load('model')", "floor", "x_err"):
+    for wanted in ("250 of 250 rows", "Mean log p(w)", "load('model')", "floor", "x_err"):
         assert wanted in words
 
 
