@@ -15,7 +15,7 @@ from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.log_spline import LogSplineDeconvolver
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
-from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression
 from deconflow.estimators.replicates import Blend, Replicates
@@ -85,6 +85,7 @@ __all__ = [
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",
+    "column_numbers",
     "components_of",
     "load",
     "of_files",

@@ -9,9 +9,10 @@ from itertools import combinations
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.estimators.bands import fine_grid, quantiles_of
+from deconflow.estimators.bands import FINE_POINTS, POINTS, quantiles_of
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.moments import Points
+from deconflow.estimators.one_column import fine_grid
 from deconflow.estimators.parts_fit import PartsFit
 from deconflow.estimators.regression import told
 from deconflow.estimators.replicates import Answer
@@ -161,7 +162,7 @@ class Statistics:
 def statistics_of(density: FittedDensity, w: Array | None) -> Statistics:
     """Put a density in a few numbers; see :meth:`DensityEstimator.statistics`."""
     points, shares = Points(density), np.array(SHARES)
-    grids = [fine_grid(density.marginal([d])) for d in range(density.dim)]
+    grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
 
     def figures(answer: Answer) -> Array:
         columns = ((answer.marginal([d]), grid) for d, grid in enumerate(grids))
