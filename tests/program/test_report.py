@@ -107,6 +107,23 @@ def test_every_figure_of_a_certificate_is_explained():
     assert "No reason for doubt" not in doubtful
 
 
+@pytest.mark.parametrize(("gap", "k", "words"), [
+    (0.01, 0.0, None), (0.5, 0.0, "There is a reason for doubt"),
+    (0.5, 0.5, "There are 2 reasons for doubt"),
+])  # fmt: skip
+def test_doubts_are_told_at_the_beginning(gap, k, words):
+    from deconflow.model_files import ModelFiles
+    from deconflow.program.model_folder import ModelFolder
+    from deconflow.program.report import _beginning
+
+    doubtful = {"gap": gap, "pareto_k": (0.1, k), "efficiency": (0.05, 0.6)}
+    about = {"certificate": Certificate(**GOOD | doubtful).as_dict(), "date": "2020-02-20 20:20"}
+    files = ModelFiles(Path("model"), {}, {"class": "XDGMM"})
+    first, *more = _beginning(ModelFolder(files, None, about))
+    assert "method xd, on 2020-02-20." in first
+    assert (words in "".join(more)) if words else not more
+
+
 def test_sentences_of_version_0_1_are_shown():
     page = trust(["Average of Gaussian mixtures.", "Pareto k       -0.40 (median)"])
     assert page == "<p>Average of Gaussian mixtures.</p><p>Pareto k       -0.40 (median)</p>"

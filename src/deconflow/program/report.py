@@ -97,18 +97,23 @@ def page(
     python = code(python_code(parts.values(), path, table))
     sections = [section(title, *part.content) for title, part in parts.items()]
     sections.append(section("The same in Python", python))
-    return document(title, [f"<h1>{safe(title)}</h1>", paragraph(_made(saved)), *sections])
+    return document(title, [f"<h1>{safe(title)}</h1>", *_beginning(saved), *sections])
 
 
-def _made(saved: ModelFolder) -> str:
-    """Say in one line what the page is about."""
+def _beginning(saved: ModelFolder) -> list[str]:
+    """Say what the page is about, and that there is reason for doubt, if there is."""
     words = f"Deconvolved by deconflow {__version__}, method {saved.method}"
     about = saved.about.get("table")
     if about is not None:
         words += f", from {about['used']} rows of {Path(about['path']).name}"
     if "date" in saved.about:
         words += f", on {saved.about['date'][:10]}"
-    return f"{words}."
+    doubts = 0 if saved.certificate is None else len(saved.certificate.warnings)
+    if not doubts:
+        return [paragraph(f"{words}.")]
+    count = "is a reason" if doubts == 1 else f"are {doubts} reasons"
+    said = f"There {count} for doubt: see how far to trust it, below, before you use the answer."
+    return [paragraph(f"{words}."), paragraph(said, "caution")]
 
 
 def _trust(saved: ModelFolder) -> list[str]:
