@@ -1,7 +1,7 @@
 """What the commands print and write, word by word, as ``tests/golden/program`` has it.
 
-Seconds, paths and the version are taken out; numbers may differ by their last digit. Where a text
-is meant to change, see ``test_golden.py`` for how to record it anew.
+Seconds, paths, dates and versions are taken out; numbers may differ by their last digit. Where a
+text is meant to change, see ``test_golden.py`` for how to record it anew.
 """
 
 import os
@@ -126,6 +126,8 @@ def _normal(text, folder):
     for path in {str(folder), str(folder.resolve()), os.path.realpath(folder)}:
         text = text.replace(path, "<folder>")
     text = text.replace(deconflow.__version__, "<version>")
+    text = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d[+-]\d\d:\d\d)?", "<date>", text)
+    text = re.sub(r"(?<=, )([\w-]+) \d+\.\d+[\w.+]*(?=[,:])", r"\1 <version>", text)
     text = re.sub(r"(after|in|took) [\d.]+ (s\b|seconds)", r"\1 <time> \2", text)
     return re.sub(r"^(seconds\s+)[\d.]+$", r"\1<time>", text, flags=re.MULTILINE)
 

@@ -44,7 +44,7 @@ def test_report(folder):
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert "link" not in page.tags
     words = " ".join(page.words)
-    for wanted in ("250 of 250 rows", "Mean log p(w)", "deconflow.load('model')", "floor", "x_err"):
+    for wanted in ("250 of 250 rows", "Mean log p(w)", "load('model')", "floor", "x_err"):
         assert wanted in words
 
 
@@ -105,6 +105,23 @@ def test_every_figure_of_a_certificate_is_explained():
     doubtful = trust(Certificate(**GOOD | {"gap": 0.5}).as_dict())
     assert '<p class="caution">CAUTION: lower and upper bound' in doubtful
     assert "No reason for doubt" not in doubtful
+
+
+@pytest.mark.parametrize(("gap", "k", "words"), [
+    (0.01, 0.0, None), (0.5, 0.0, "There is a reason for doubt"),
+    (0.5, 0.5, "There are 2 reasons for doubt"),
+])  # fmt: skip
+def test_doubts_are_told_at_the_beginning(gap, k, words):
+    from deconflow.model_files import ModelFiles
+    from deconflow.program.model_folder import ModelFolder
+    from deconflow.program.report import _beginning
+
+    doubtful = {"gap": gap, "pareto_k": (0.1, k), "efficiency": (0.05, 0.6)}
+    about = {"certificate": Certificate(**GOOD | doubtful).as_dict(), "date": "2020-02-20 20:20"}
+    files = ModelFiles(Path("model"), {}, {"class": "XDGMM"})
+    first, *more = _beginning(ModelFolder(files, None, about))
+    assert "method xd, on 2020-02-20." in first
+    assert (words in "".join(more)) if words else not more
 
 
 def test_sentences_of_version_0_1_are_shown():

@@ -95,8 +95,8 @@ class Statistics:
     """The truth in a few numbers, with standard errors, beside what was measured.
 
     Means, spreads and correlations are closed forms where the density is a mixture of Gaussians;
-    else they come from 20,000 draws, and the atoms with their shares. Quantiles are those of
-    :meth:`band`.
+    else they come from 20,000 draws, and the atoms with their shares. Quantiles are those that
+    ``band`` gives.
 
     Attributes
     ----------

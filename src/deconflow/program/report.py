@@ -45,10 +45,11 @@ def report(
     ),
     seed: Seed = 0,
 ) -> None:
-    """Write one page about a model: the answer, and how far to trust it.
+    """Write one page with a model's answer, to keep or to send.
 
-    It holds figures of the truth with their errors, pictures, certificate, components, the oddest
-    rows, data, settings, and the Python that gives its numbers again. It needs no network.
+    Figures of the truth with their errors beside the measured ones, pictures, certificate, what was
+    chosen, components, the oddest rows, settings, the command that made the model, and Python that
+    prints the numbers again. The page needs no network.
 
     Example: deconflow report model -o report.html
     """
@@ -75,7 +76,6 @@ def page(
     ``table`` is where the rows come from, if not from the table that was fitted.
     """
     title = f"Density of {', '.join(saved.names)}"
-    made = f"Deconvolved by deconflow {__version__}, method {saved.method}."
     marginals, corner, history, diagnostics = (
         _picture(saved, kind, data, seed) for kind in CAPTIONS
     )
@@ -97,7 +97,23 @@ def page(
     python = code(python_code(parts.values(), path, table))
     sections = [section(title, *part.content) for title, part in parts.items()]
     sections.append(section("The same in Python", python))
-    return document(title, [f"<h1>{safe(title)}</h1>", paragraph(made), *sections])
+    return document(title, [f"<h1>{safe(title)}</h1>", *_beginning(saved), *sections])
+
+
+def _beginning(saved: ModelFolder) -> list[str]:
+    """Say what the page is about, and that there is reason for doubt, if there is."""
+    words = f"Deconvolved by deconflow {__version__}, method {saved.method}"
+    about = saved.about.get("table")
+    if about is not None:
+        words += f", from {about['used']} rows of {Path(about['path']).name}"
+    if "date" in saved.about:
+        words += f", on {saved.about['date'][:10]}"
+    doubts = 0 if saved.certificate is None else len(saved.certificate.warnings)
+    if not doubts:
+        return [paragraph(f"{words}.")]
+    count = "is a reason" if doubts == 1 else f"are {doubts} reasons"
+    said = f"There {count} for doubt: see how far to trust it, below, before you use the answer."
+    return [paragraph(f"{words}."), paragraph(said, "caution")]
 
 
 def _trust(saved: ModelFolder) -> list[str]:

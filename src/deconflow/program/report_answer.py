@@ -92,7 +92,7 @@ def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> Itera
     yield errors
     if covariates_of(model) is not None:
         yield "The truth depends on covariates: its figures are over those of the fitted rows."
-    if model.seen_share_ < 1:
+    if model._selected is not None:
         yield "The truth is that of all rows, seen or not; measured were those that were seen."
     if model.background_share_ > 0:
         yield "Rows that are background are among the measured ones, but have no truth."
@@ -200,5 +200,5 @@ def _about_p_values(saved: ModelFolder, some: Measured, data: Measured) -> Itera
     )
     if len(some.places) < len(data.places):
         yield f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random."
-    if saved.estimator.seen_share_ < 1:
+    if saved.estimator._selected is not None:
         yield "These p-values know nothing of the selection, and are rough near its edge."

@@ -1,0 +1,254 @@
+"""The report holds the answer, of every kind of model, and Python that gives it again."""
+
+import json
+import re
+import shlex
+from contextlib import chdir
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from program.running import ONE_FIT, succeed
+from signing import sign
+
+from deconflow import XDGMM
+from deconflow.program import report, report_answer
+from deconflow.program.origin import versions
+
+STORED = ("1/deconvolver_flow", "1/deconvolver_xd", "1/wavelet", "1/xdgmm_projected", "2/xdgmm")
+ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
+SECTION = r"<h2>{}</h2>(.*?)</section>"
+
+
+def section(page, title):
+    return re.search(SECTION.format(re.escape(title)), page, re.DOTALL).group(1)
+
+
+def cells(page, title):
+    """Rows of the tables of a section, without their heads."""
+    rows = re.findall(r"<tr>(<td.*?)</tr>", section(page, title), re.DOTALL)
+    return [[unescape(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row)] for row in rows]
+
+
+def python(page):
+    return unescape(re.search("<pre>(.*?)</pre>", section(page, "The same in Python"), re.S)[1])
+
+
+def written(path):
+    return Path(path).read_text()
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pictures of all kinds of models are drawn elsewhere, and take long."""
+    monkeypatch.setattr(report, "_picture", lambda saved, kind, data, seed: f"<p>{kind}</p>")
+
+
+# -- Python that prints the page's numbers --------------------------------------------------------
+
+
+def test_the_code_prints_the_numbers_of_the_page(folder, no_pictures, capsys):
+    succeed("report", "model", "-o", "page.html", "--seed", 3)
+    page = written("page.html")
+    capsys.readouterr()
+    exec(python(page), {})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    answer, odd = cells(page, "The answer"), cells(page, "The oddest rows")
+    changes = cells(page, "If the errors were 20 % smaller or larger")
+    assert len(answer) == 2 * 7 + 1
+    assert len(odd) == 10
+    assert len(changes) == 2 * 5 + 1
+    for row in [*answer, *changes, *(row[:3] for row in odd)]:
+        assert " ".join(row).split() in lines
+    printed = " ".join(" ".join(line) for line in lines)
+    for row in cells(page, "Components"):
+        assert all(cell in printed for cell in row)
+    assert "p-values: " in printed
+    assert unescape(section(page, "The oddest rows")).count(
+        re.search("p-values:.*?0\\)", printed)[0]
+    )
+    assert ["x", "mean", "0", "0"] not in lines  # the twin: not everything is found
+
+
+def test_the_code_of_a_table_of_many_rows(folder, no_pictures, monkeypatch, capsys):
+    monkeypatch.setattr(report_answer, "MOST_ROWS", 40)
+    succeed("report", "model", "-o", "page.html")
+    page = written("page.html")
+    assert "Of 250 rows 40 were looked at, taken at random." in page
+    exec(python(page), {})
+    printed = capsys.readouterr().out
+    assert "of 40 rows at 0.01" in printed
+    for row, p, *_ in cells(page, "The oddest rows"):
+        assert f"{row} {p} " in printed
+
+
+def test_p_values_are_those_of_score(folder, no_pictures):
+    succeed("report", "model", "-o", "page.html")
+    last = succeed("score", "model", "stars.csv", "-q").splitlines()[-1]
+    assert last in unescape(written("page.html"))
+
+
+def test_without_a_table(folder, no_pictures, capsys):
+    (folder / "stars.csv").unlink()
+    about = json.loads((folder / "model" / "table.json").read_text())
+    about["table"]["path"] = "gone.csv"
+    (folder / "model" / "table.json").write_text(json.dumps(about))
+    sign(folder / "model")
+    succeed("report", "model", "-o", "page.html")
+    page = written("page.html")
+    assert "There is no table" in section(page, "The answer")
+    assert "Not shown: Expected a table" in section(page, "The oddest rows")
+    exec(python(page), {})
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert all(" ".join(row).split() in printed for row in cells(page, "The answer"))
+
+
+# -- where it comes from --------------------------------------------------------------------------
+
+
+def test_what_was_typed_is_shown(folder, no_pictures):
+    command = ("fit", "stars.csv", "-c", "x", "--errors", "x=x_err", "-o", "it's new", *ONE)
+    succeed(*command)
+    succeed("report", "it's new", "-o", "page.html")
+    about = json.loads((folder / "it's new" / "table.json").read_text())
+    assert about["command"] == shlex.join(["deconflow", *command])
+    where = unescape(section(written("page.html"), "Where it comes from"))
+    assert f"<pre>{about['command']}</pre>" in where
+    assert "<pre>deconflow report 'it'\"'\"'s new' -o page.html</pre>" in where
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", about["date"])
+    assert about["date"] in where
+    assert versions() in where
+    assert "numpy " in versions()
+
+
+def test_old_models_have_no_command(folder, no_pictures):
+    about = json.loads((folder / "model" / "table.json").read_text())
+    for name in ("command", "date"):
+        del about[name]
+    (folder / "model" / "table.json").write_text(json.dumps(about))
+    sign(folder / "model")
+    succeed("report", "model", "-o", "page.html")
+    where = section(written("page.html"), "Where it comes from")
+    assert "on a date that was not kept" in where
+    assert "The command was not kept" in where
+
+
+# -- every kind of model --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_models(name, tmp_path, no_pictures):
+    path = Path(__file__).parents[1] / "data" / f"model_format_{name}"
+    succeed("report", path, "-o", tmp_path / "page.html")
+    page = written(tmp_path / "page.html")
+    assert len(cells(page, "The answer")) >= 7
+    if "deconvolver" in name:
+        candidates = {row[0]: float(row[1]) for row in cells(page, "What was chosen")}
+        assert candidates["mixtures"] + candidates.get("flows", 0.0) > 0.3
+        assert "Candidates" in page
+    assert bool(cells(page, "Components")) == ("xd" in name)
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    """A folder with a table that holds something for every option."""
+    folder = tmp_path_factory.mktemp("kinds")
+    rng = np.random.default_rng(0)
+    n, age = 60, rng.normal(size=60)
+    v = np.where(rng.uniform(size=n) < 0.3, 0.0, 2 + age + 0.5 * rng.normal(size=n))
+    columns = {
+        "x": v + 0.3 * rng.normal(size=n), "x_err": 0.3 * np.ones(n), "age": age,
+        "low": np.maximum(v, 0.5), "low_err": 0.3 * np.ones(n),
+        "low_limit": np.where(v < 0.5, -1, 0), "n": rng.poisson(np.abs(v) + 3),
+        "star": np.repeat(np.arange(12), 5), "y": rng.normal(size=n), "y_err": 0.2 * np.ones(n),
+    }  # fmt: skip
+    table = np.column_stack([np.asarray(column) for column in columns.values()]).round(4)
+    lines = [",".join(columns), *(",".join(f"{cell:g}" for cell in row) for row in table)]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+KINDS = {
+    "limits": (
+        ("-c", "low", *ONE), "The answer", "only a limit is known are left out",
+        "If the errors were 20 % smaller or larger", "without limits",
+    ),
+    "selection": (
+        ("-c", "x", "--select", "x>-3", *ONE), "The answer", "of all rows, seen or not",
+        "If the errors were 20 % smaller or larger", "one with a selection",
+    ),
+    "covariates": (
+        ("-c", "x", "--given", "age", *ONE), "The answer", "The truth depends on covariates",
+        "Components", "Not shown: Expected a mixture of Gaussians, .* given covariates",
+    ),
+    "atoms": (
+        ("-c", "x", "--atoms", "0", "--background", "uniform", *ONE), "The answer",
+        "Rows that are background", "Components", "at no atom",
+    ),
+    "counts": (
+        ("-c", "n", "--noise", "poisson", *ONE), "The answer", "What was measured are counts",
+        "If the errors were 20 % smaller or larger", "Not shown: .*as counts",
+    ),
+    "learned errors": (
+        ("-c", "x", "--fit-errors", "scale", "--replicates-by", "star", *ONE),
+        "The answer", "deconvolved", "The oddest rows", "of 60 rows",
+    ),
+    "folds": (
+        ("-c", "x,y", "--method", "xd", "--set", "n_components=[1,2]", "--set", "n_average=3",
+         "--set", "average_over=folds", "-q"),
+        "The answer", "3 fits without a fold each", "What was chosen", "Numbers of components",
+    ),
+    "kde": (
+        ("-c", "x", "--method", "kde"), "The answer", "No standard errors",
+        "Components", "Not shown: Expected a mixture of Gaussians",
+    ),
+}  # fmt: skip
+
+
+RUN = ("limits", "counts", "learned errors", "covariates")
+"""Of these the code is run: they tell estimators more than values and errors."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind, kinds, no_pictures, capsys):
+    options, first, words, second, others = KINDS[kind]
+    with chdir(kinds):
+        succeed("fit", "t.csv", *options, "-o", kind)
+        succeed("report", kind, "-o", "page.html")
+        page = written("page.html")
+        if kind in RUN:
+            exec(python(page), {})
+    assert re.search(words, section(page, first))
+    assert re.search(others, unescape(section(page, second)))
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    answer, odd = cells(page, "The answer"), cells(page, "The oddest rows")
+    assert len(answer) in (7, 15)
+    assert len(odd) == 10
+    for row in [*answer, *(row[:3] for row in odd)] if kind in RUN else ():
+        assert " ".join(row).split() in printed
+
+
+def test_saved_from_python(kinds, no_pictures):
+    with chdir(kinds):
+        table = np.genfromtxt("t.csv", delimiter=",", names=True)
+        w, sd = (np.column_stack([table[n] for n in names]) for names in (["x"], ["x_err"]))
+        XDGMM(1).name_columns(["x"]).fit(w, noise=sd).save("mine")
+        succeed("report", "mine", "t.csv", "-o", "page.html")
+        page = written("page.html")
+    assert len(cells(page, "The answer")) == 7
+    assert "The command was not kept: it was made in Python" in page
+    assert "saved.measurements('t.csv')" in python(page)
+
+
+def test_only_the_largest_correlations_are_shown():
+    count = 8
+    correlation = np.eye(count)
+    rows = np.triu_indices(count, 1)
+    correlation[rows] = np.linspace(-0.9, 0.9, len(rows[0]))
+    pairs = [[f"{a}, {b}", "correlation"] for a, b in zip(*rows, strict=True)]
+    shown = report_answer._largest(pairs, correlation)
+    assert len(shown) == report_answer.MOST_PAIRS
+    assert shown[0] == pairs[0]
+    assert shown[-1] == pairs[-1]
+    assert report_answer._largest(pairs[:3], np.eye(3)) == pairs[:3]
