@@ -90,7 +90,7 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
         table = Path(saved.about.get("table", {}).get("path", ""))
         if not split_part(table)[0].is_file():
             return None
-    rows = read_rows(saved.reader(open_table(table, typed=False)))
+    rows = read_rows(saved.reader(open_table(table, typed=False), weighted=True))
     return Measured(rows.rows, np.flatnonzero(rows.usable), len(rows))
 
 

@@ -114,7 +114,9 @@ def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) ->
 def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
     try:
         refuse_simulation(saved.estimator, data.rows, "what other errors would change")
-        found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
+        found = saved.estimator.sensitivity(
+            data.w, sample_weight=data.rows.weights, **data.rows.arguments, random_state=seed
+        )
     except ValueError as error:  # a table of other rows, which the model cannot reach
         return [paragraph(f"Not computed: {error}")]
     return [
