@@ -426,6 +426,7 @@ def test_a_long_fit_says_so_and_what_is_quicker(folder, monkeypatch):
         raise ValueError("stopped")
 
     monkeypatch.setattr(deconflow.Deconvolver, "_fit", stop)
+    monkeypatch.setattr("deconflow.progress.WORTH_A_CHOICE", 1.0)
     for option, said in ((), True), (("--quick",), False), (("-q",), False):
         output = run("fit", "stars.csv", "-c", "x", "-o", "auto", *option).output
         assert "stopped" in output
