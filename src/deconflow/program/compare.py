@@ -26,6 +26,7 @@ SHOWN_BIAS = 5e-5
 
 @with_option_groups
 def compare(
+    *,
     said: TableSaid,
     how: HowSaid,
     known: Known,

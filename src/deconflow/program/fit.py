@@ -23,6 +23,7 @@ from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.option_groups import with_option_groups
 from deconflow.program.options import Quiet, Seed, Settings
+from deconflow.program.origin import of_this_run
 from deconflow.program.reading import TableSaid, read_table
 from deconflow.program.selected import Selected
 from deconflow.program.waiting import waiting, watched
@@ -35,7 +36,7 @@ MethodName = Annotated[
     str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="A first answer of auto: one flow and fewer mixtures.")
+    bool, typer.Option("--quick", help="A first answer of auto: no flows, and fewer fits.")
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a fit to the same output that was interrupted.")
@@ -44,12 +45,13 @@ Resume = Annotated[
 
 @with_option_groups
 def fit(
+    *,
+    output: ModelOutput,
+    method: MethodName = "auto",
     said: TableSaid,
     how: HowSaid,
     known: Known,
     seen: Selected,
-    output: ModelOutput,
-    method: MethodName = "auto",
     settings: Settings = None,
     quick: Quick = False,
     seed: Seed = 0,
@@ -78,6 +80,7 @@ def fit(
             model.name_columns(found.names)
             seconds, certificate = _fit(model, rows, selection, progress)
             about = _about(model, said, found, rows) | {"method": method, "seconds": seconds}
+            about |= of_this_run()
             save(model, output, found, about | {"certificate": certificate.as_dict()})
         words = as_options(certificate.in_words())
         say(model.describe(), *model.known_, *words.splitlines())

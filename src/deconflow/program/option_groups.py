@@ -12,6 +12,8 @@ from typing import Any, get_type_hints
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that takes dataclasses have an option for each of their fields.
 
+    Its parameters are all taken by name.
+
     Examples
     --------
     >>> from dataclasses import dataclass
@@ -20,7 +22,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     ...     width: int
     ...     height: int = 1
     >>> @with_option_groups
-    ... def draw(size: Size, colour: str = "blue") -> None:
+    ... def draw(*, size: Size, colour: str = "blue") -> None:
     ...     print(size, colour)
     >>> str(inspect.signature(draw))
     '(*, width: int, height: int = 1, colour: str = 'blue') -> None'
@@ -31,7 +33,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     kinds = {n: p.annotation for n, p in whole.parameters.items() if is_dataclass(p.annotation)}
     options: list[inspect.Parameter] = []
     for name, parameter in whole.parameters.items():
-        options += _options(kinds[name]) if name in kinds else [_keyword(parameter)]
+        options += _options(kinds[name]) if name in kinds else [parameter]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -54,8 +56,3 @@ def _options(kind: Any) -> list[inspect.Parameter]:
         )
         for each in fields(kind)
     ]  # fmt: skip
-
-
-def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Take a parameter by its name: then one without a default may follow one with."""
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
