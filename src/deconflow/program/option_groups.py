@@ -24,13 +24,14 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     >>> @with_option_groups
     ... def draw(*, size: Size, colour: str = "blue") -> None:
     ...     print(size, colour)
-    >>> str(inspect.signature(draw))
-    '(*, width: int, height: int = 1, colour: str = 'blue') -> None'
+    >>> print(inspect.signature(draw))
+    (*, width: int, height: int = 1, colour: str = 'blue') -> None
     >>> draw(width=2, height=3, colour="red")
     Size(width=2, height=3) red
     """
     whole = inspect.signature(command, eval_str=True)
-    kinds = {n: p.annotation for n, p in whole.parameters.items() if is_dataclass(p.annotation)}
+    annotations = {name: each.annotation for name, each in whole.parameters.items()}
+    kinds: dict[str, Any] = {n: kind for n, kind in annotations.items() if is_dataclass(kind)}
     options: list[inspect.Parameter] = []
     for name, parameter in whole.parameters.items():
         options += _options(kinds[name]) if name in kinds else [parameter]
