@@ -69,6 +69,18 @@ def test_more_than_was_expected_is_said_so(progress, clock):
     assert progress.status() == "checks; 7 s so far"
 
 
+def test_the_bar_never_shrinks_and_is_not_full_before_a_plan(clock):
+    with Progress(tell=lambda line: None) as found:
+        found.begin("reading")  # nobody knows how long that takes
+        clock.seconds = 5.0
+        assert found._grown_fraction() == 0
+        found.plan("This fit", {"mixtures": [5.0, 5.0]})
+        found.begin("mixtures")
+        assert found._grown_fraction() == pytest.approx(1 / 3)
+        found.expect([100.0])
+        assert found._grown_fraction() == pytest.approx(1 / 3)
+
+
 def test_the_first_line_says_a_range_and_what_is_quicker():
     lines = []
     with Progress(tell=lines.append) as found:

@@ -171,9 +171,10 @@ class Progress:
 
     def _grown_fraction(self) -> float:
         """Return the share of the time that has gone; a bar that shrinks helps nobody."""
-        gone = time.monotonic() - self._start
-        self._fraction = max(self._fraction, gone / (gone + self.seconds_left() + 1e-9))
-        return min(self._fraction, 1.0)
+        gone, left = time.monotonic() - self._start, self.seconds_left()
+        if left > 0:  # else nobody knows how much there is
+            self._fraction = max(self._fraction, gone / (gone + left))
+        return self._fraction
 
 
 def in_words(seconds: float) -> str:
