@@ -43,7 +43,7 @@ def start(signals: Iterable[int]) -> None:
     """Run the program, which these signals end in order."""
     for number in signals:
         signal.signal(number, interrupt)
-    app()
+    app(prog_name="deconflow")  # also as python -m deconflow, whose name no shell could complete
 
 
 def _show_version(wanted: bool) -> None:

@@ -179,7 +179,7 @@ def test_time_is_told(rows, capsys):
     assert capsys.readouterr().err == ""
     said = []
     refits.run_self_test(model, model._observe(w, sd, None), 2, 0, said.append, seconds=60.0)
-    assert said == ["about 2 minutes for 2 refits"]
+    assert said == ["about 2 min for 2 refits"]
 
 
 def test_json_round_trip(found):

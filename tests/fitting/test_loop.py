@@ -13,6 +13,7 @@ from deconflow.fitting.checkpoint import Checkpoint, FullDiskWarning
 from deconflow.fitting.loop import POINTS_AT_ONCE, paired_error
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
+from deconflow.progress import Progress
 
 
 def clean(rng, n=400, weights=None):
@@ -314,8 +315,12 @@ def test_evaluation_uses_the_same_random_numbers(rng):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_progress_bar_is_shown_on_request_only(rng, capfd):
+def test_every_epoch_is_told_of_on_request_only(rng, capfd):
     fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1))
     assert capfd.readouterr().err == ""
-    fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1), progress=True)
-    assert "epoch" in capfd.readouterr().err
+    with Progress(tell=print) as progress:
+        progress.begin("training", "epochs")
+        progress.expect([1.0] * 3)
+        fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=2), progress=progress)
+        assert "training, 3 of 3 epochs; about" in progress.status()
+        assert "left; train -" in progress.status()

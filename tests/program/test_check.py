@@ -35,7 +35,7 @@ def test_the_time_is_told_beforehand(folder):
     (folder / "model" / "table.json").write_text(json.dumps(about | {"seconds": 60.0}))
     sign(folder / "model")
     output = succeed("check", "model", "-n", "2")
-    assert output.index("about 2 minutes for 2 refits") < output.index("simulated rows")
+    assert output.index("about 2 min for 2 refits") < output.index("simulated rows")
     assert "minutes" not in succeed("check", "model", "-n", "1", "-q")
 
 

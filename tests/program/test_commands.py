@@ -56,6 +56,20 @@ def test_patterns_and_one_error_for_all_columns(folder):
     output = succeed(*fit, "-c", "f*,g", "--errors", "f*=0.3,g=0.1")
     assert "f2 with error 0.3" in output
     assert "g with error 0.1" in output
+    output = succeed(*fit, "-c", "f?", "--errors", "*=0.3", "--errors", "f2=0.2")
+    assert "f1 with error 0.3" in output
+    assert "f2 with error 0.2" in output
+
+
+def test_patterns_that_match_nothing_are_refused(folder):
+    fit = ("fit", "stars.csv", "-o", "no", *XD)
+    for options, message in {
+        ("-c", "q*"): "Expected measured columns that match 'q*'; got none in the table.",
+        ("-c", "x,y", "--errors", "q*=0.3"): "that matches some of x, y; got 'q*'.",
+    }.items():
+        result = run(*fit, *options)
+        assert result.exit_code == 2
+        assert message in result.output
 
 
 def test_all_rows_are_scored_where_that_is_exact(folder, monkeypatch):
@@ -412,6 +426,7 @@ def test_a_long_fit_says_so_and_what_is_quicker(folder, monkeypatch):
         raise ValueError("stopped")
 
     monkeypatch.setattr(deconflow.Deconvolver, "_fit", stop)
+    monkeypatch.setattr("deconflow.progress.WORTH_A_CHOICE", 1.0)
     for option, said in ((), True), (("--quick",), False), (("-q",), False):
         output = run("fit", "stars.csv", "-c", "x", "-o", "auto", *option).output
         assert "stopped" in output

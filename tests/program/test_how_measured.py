@@ -377,8 +377,8 @@ BAD = {
     "samples, replicates or counts, which say how sure they are themselves; got 'x=0.1'.",
     (*FIT, "--log-prior", "x_err"): "Expected --log-prior with posterior samples only",
     (*FIT, "--id", "star"): "Expected the column 'star' in t.csv",
-    (*FIT, "--id", "x_err", "--groups", "x_err"): "Expected no --groups or --given with --id; got "
-    "one. Leave it out.",
+    (*FIT, "--id", "x_err", "--groups", "x_err"): "Expected no --groups, --weights or --given "
+    "with --id; got one. Leave it out.",
     (*FIT, "--noise", "binomial"): "Expected --trials with a column, for --noise binomial; got "
     "none.",
     (*FIT, "--trials", "x"): "Expected --trials with --noise binomial only; got it with "

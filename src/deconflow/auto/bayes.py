@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Task, score_folds
+from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture, mix
+from deconflow.observations import Observations
 from deconflow.xd import (
     FLOORS,
     ChainSettings,
+    KernelRows,
     PreparedData,
+    lay_out,
     sample_chains,
     single_rows,
     starts_of_chains,
     telling_rows,
 )
 
-NAME = "bayes"
+NAME, STAGE = "bayes", "sampling Bayesian mixtures"
 CHAINS = 2
 """Chains without each fold: one alone does not find its way about."""
 MOST_WORK, MOST_WORK_IF_QUICK = 4e9, 1e9
@@ -32,16 +34,15 @@ def fit_chains(task: Task) -> Candidate | None:
         return None
     folds, rows = len(task.averaged.folds), _telling(task, 0).rows
     settings = ChainSettings.plan(rows, quick=task.plan.quick)
-    work = settings.pairs(rows) * settings.sweeps * CHAINS * folds
-    if work > (MOST_WORK_IF_QUICK if task.plan.quick else MOST_WORK):
+    if _too_long(settings, rows, task.plan):
         task.notes.append(
             "There are no Bayesian mixtures: so many rows would take them too long, and say "
             "enough without them. Use BayesianXDGMM for these."
         )
         return None
     try:
-        with task.progress("Bayesian mixtures", CHAINS * folds * settings.sweeps, "sweep") as bar:
-            mixtures = [_sampled(task, f, settings, bar) for f in range(folds)]
+        task.resources.progress.begin(STAGE, "sweeps")
+        mixtures = [_sampled(task, f, settings) for f in range(folds)]
     except np.linalg.LinAlgError:
         task.notes.append(
             "There are no Bayesian mixtures: some rows lie too far from all others for them. "
@@ -49,6 +50,23 @@ def fit_chains(task: Task) -> Candidate | None:
         )
         return None
     return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
+
+
+def seconds_of_sweeps(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
+    """Return what every sweep should take; none if there will be no chains."""
+    if data.latent_dim < FEWEST_COLUMNS:
+        return []
+    rows = lay_out(data)
+    settings = ChainSettings.plan(rows, quick=plan.quick)
+    if _too_long(settings, rows, plan):
+        return []
+    each = settings.seconds(rows) / min(n_jobs, CHAINS)
+    return [each] * (settings.sweeps * CHAINS * plan.folds)
+
+
+def _too_long(settings: ChainSettings, rows: KernelRows, plan: Plan) -> bool:
+    work = settings.pairs(rows) * settings.sweeps * CHAINS * plan.folds
+    return work > (MOST_WORK_IF_QUICK if plan.quick else MOST_WORK)
 
 
 def _telling(task: Task, fold: int) -> PreparedData:
@@ -60,13 +78,13 @@ def _telling(task: Task, fold: int) -> PreparedData:
     return PreparedData(single_rows(kept[torch.from_numpy(telling)].with_weight()))
 
 
-def _sampled(task: Task, fold: int, settings: ChainSettings, bar: Any) -> GaussianMixture:
+def _sampled(task: Task, fold: int, settings: ChainSettings) -> GaussianMixture:
     """Average the snapshots of the chains without a fold."""
     seeds = [task.seed + 2000 + CHAINS * fold + c for c in range(CHAINS)]
     floor, prepared = FLOORS[fold % len(FLOORS)], _telling(task, fold)
     starts = starts_of_chains(prepared, floor, settings, seeds)
     chains = sample_chains(
         prepared, starts, [floor] * CHAINS, settings, seeds,
-        threads=task.resources.n_jobs, progress=bar.update,
+        threads=task.resources.n_jobs, progress=task.resources.progress.advance,
     )  # fmt: skip
     return mix([snapshot for chain in chains for snapshot in chain.snapshots])

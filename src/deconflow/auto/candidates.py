@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from deconflow._types import Array
 from deconflow.auto.plan import Plan
@@ -17,6 +15,7 @@ from deconflow.auto.stacking import stack
 from deconflow.auto.training import Member
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
+from deconflow.progress import SILENT, Progress
 from deconflow.xd import AveragedFit, PreparedData, lay_out, log_p
 
 Part = GaussianMixture | list[Member]
@@ -25,11 +24,11 @@ Part = GaussianMixture | list[Member]
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use: processors, a folder for checkpoints, a progress bar."""
+    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps."""
 
     n_jobs: int
     checkpoint: Path | None = None
-    progress: bool = False
+    progress: Progress = SILENT
 
     def file(self, name: str) -> Path | None:
         """Name the checkpoint of a part of the fit."""
@@ -92,10 +91,6 @@ class Task:
     notes: list[str] = field(default_factory=list)
     _prepared: dict[int, PreparedData] = field(default_factory=dict)
     _singles: dict[int, GaussianMixture] = field(default_factory=dict)
-
-    def progress(self, what: str, total: int, unit: str) -> Any:
-        """Make a progress bar, shown if the user wants one."""
-        return tqdm(desc=what, total=total, unit=unit, disable=not self.resources.progress)
 
     def prepared(self, fold: int) -> PreparedData:
         """Return the rows but for a fold, laid out for mixtures."""

@@ -8,13 +8,17 @@ import torch
 from deconflow._types import Array
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Part, Task, weigh
 from deconflow.auto.parallel import train_all
+from deconflow.auto.plan import Plan
 from deconflow.auto.training import Job, Member
 from deconflow.densities import Architecture, Density, Ensemble
 from deconflow.evaluation import estimate_log_likelihood
+from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals
 from deconflow.xd import row_weights
 
-NAME = "flows"
+NAME, STAGE = "flows", "training flows"
+SECONDS_A_ROW = 1.5e-4
+"""What a row costs a flow in one epoch, for those who wait."""
 TRIED_FOLDS = 2
 """Folds after which flows that get no weight are given up."""
 
@@ -37,10 +41,9 @@ def fit_flows(task: Task) -> Candidate | None:
     jobs = _jobs(task)
     first, rest = jobs[:TRIED_FOLDS], jobs[TRIED_FOLDS:]
     held_out, parts = task.unscored(), list[Part]()
+    task.resources.progress.begin(STAGE, "epochs")
     for some in (first, rest):
-        trained = train_all(
-            some, task.resources.n_jobs, progress=task.resources.progress, what="flows"
-        )
+        trained = train_all(some, task.resources.n_jobs, task.resources.progress)
         for job, members in zip(some, trained, strict=True):
             _score(task, len(parts), job, members, held_out)
             parts.append(members)
@@ -48,6 +51,16 @@ def fit_flows(task: Task) -> Candidate | None:
         if not _wanted(task, candidate):
             return candidate
     return candidate
+
+
+def seconds_of_epochs(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
+    """Return what every epoch should take; none if there will be no flows."""
+    if data.latent_dim < FEWEST_COLUMNS:
+        return []
+    side_by_side = max(1, min(n_jobs, sum(count > 0 for count in plan.flows)))
+    row = SECONDS_A_ROW * len(data) / side_by_side
+    epochs = plan.training.epochs
+    return [count * row for count in plan.flows if count for _ in range(epochs)]
 
 
 def ensemble_of(members: list[Member], dim: int, size: Architecture) -> Density:

@@ -17,12 +17,12 @@ from tqdm.auto import tqdm
 
 from deconflow._limits import threads_at_most
 from deconflow.auto.training import Job, Member, train
+from deconflow.progress import SILENT, Progress
 
 
-def train_all(jobs: list[Job], n_jobs: int, *, progress: bool, what: str) -> list[list[Member]]:
+def train_all(jobs: list[Job], n_jobs: int, progress: Progress = SILENT) -> list[list[Member]]:
     """Train every job's flows, at most ``n_jobs`` jobs at a time."""
-    epochs = sum(job.plan.training.epochs for job in jobs)
-    with _counting(epochs, what, shown=progress) as ticks:
+    with _counting(progress) as ticks:
         if n_jobs == 1 or len(jobs) == 1:
             return [_train_alone(job, ticks) for job in jobs]
         parallel = Parallel(n_jobs, return_as="generator")
@@ -38,6 +38,10 @@ def _warned(answers: Iterable[tuple[list[Member], list[Warning]]]) -> Iterator[l
         yield members
 
 
+BEFORE, DONE = b"-", b"."
+"""An epoch of an interrupted fit that goes on, and one of this fit."""
+
+
 class Ticks:
     """Counts the epochs of one job in a file of all jobs, a byte for each, in any process."""
 
@@ -45,25 +49,22 @@ class Ticks:
         self.path, self.counted = path, 0
 
     def __call__(self, epoch: int, history: Any) -> None:
-        """Count the epochs so far; of a job that goes on from a checkpoint, also those before."""
+        """Count an epoch; of a job that goes on from a checkpoint, mark those before."""
         with self.path.open("ab") as file:
-            file.write(b"." * (epoch + 1 - self.counted))
+            file.write(BEFORE * (epoch - self.counted) + DONE)
         self.counted = epoch + 1
 
 
 @contextmanager
-def _counting(total: int, what: str, *, shown: bool) -> Iterator[Path | None]:
-    """Show how many epochs of all jobs are done, and how long the others will take."""
-    if not shown:
+def _counting(progress: Progress) -> Iterator[Path | None]:
+    """Tell how many epochs of all jobs are done."""
+    if not progress.shown:
         yield None
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="deconflow-") as folder,
-        tqdm(total=total, desc=what, unit="epoch") as bar,
-    ):
+    with tempfile.TemporaryDirectory(prefix="deconflow-") as folder:
         ticks, done = Path(folder) / "epochs", threading.Event()
         ticks.touch()
-        watch = threading.Thread(target=_follow, args=(bar, ticks, done), daemon=True)
+        watch = threading.Thread(target=_follow, args=(progress, ticks, done), daemon=True)
         watch.start()
         try:
             yield ticks
@@ -72,12 +73,14 @@ def _counting(total: int, what: str, *, shown: bool) -> Iterator[Path | None]:
             watch.join()
 
 
-def _follow(bar: tqdm, ticks: Path, done: threading.Event) -> None:
-    while True:
-        last = done.wait(0.5)
-        bar.update(ticks.stat().st_size - bar.n)
-        if last:
-            return
+def _follow(progress: Progress, ticks: Path, done: threading.Event) -> None:
+    with ticks.open("rb") as file:
+        last = False
+        while not last:
+            last = done.wait(0.5)
+            new = file.read()
+            progress.skip(new.count(BEFORE))
+            progress.advance(new.count(DONE))
 
 
 def _train_in_child(

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from deconflow.auto.candidates import Candidate, Task, score_folds
+from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
+from deconflow.observations import Observations
 from deconflow.splines import MOST_COLUMNS, fit_log_spline, work_of_fit
 from deconflow.xd import Fold
 
-NAME = "spline"
+NAME, STAGE = "spline", "fitting log-splines"
 MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
 """Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
+SECONDS_A_FIT, SECONDS_OF_WORK = 0.3, 1e-4
+"""What a fit should take, for those who wait."""
 MOST_WRITTEN = 400_000
 """Gaussians of all rows that are worth writing out to see how many bins there would be."""
 
 
 def fit_splines(task: Task) -> Candidate | None:
     """Fit a log-spline without each fold, as a mixture of Gaussians."""
-    if task.data.latent_dim > MOST_COLUMNS or task.data.projection is not None:
+    if _unsuited(task.data):
         return None
     try:
         mixtures = _without_each_fold(task)
@@ -35,30 +40,54 @@ def fit_splines(task: Task) -> Candidate | None:
 def _without_each_fold(task: Task) -> list[GaussianMixture]:
     """Fit without each fold, from one fit to all rows; raise ValueError where none can be had."""
     data, folds = task.data, task.averaged.folds
+    _checked_work(data, task.plan)
+    # One thread per fit: those of numpy's products would stand in the way of the folds'.
+    one = threadpool_limits(limits=1, user_api="blas")
+    progress = task.resources.progress
+    progress.begin(STAGE)
+    with one:
+        whole = fit_log_spline(data)
+        progress.advance()
+        if not whole.converged:
+            raise ValueError("Its fit did not converge: some rows may be too far from others.")
+
+        def without(fold: Fold) -> GaussianMixture:
+            found = fit_log_spline(data[torch.from_numpy(fold.kept)], start=whole).mixture
+            progress.advance()
+            return found
+
+        with ThreadPoolExecutor(task.resources.n_jobs) as pool:
+            return list(pool.map(without, folds))
+
+
+def seconds_of_splines(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
+    """Return what every fit should take; none if there will be no log-splines."""
+    if _unsuited(data):
+        return []
+    try:
+        each = SECONDS_A_FIT + SECONDS_OF_WORK * _checked_work(data, plan)
+    except ValueError:
+        return []
+    return [each, *[each / min(n_jobs, plan.folds)] * plan.folds]
+
+
+def _unsuited(data: Observations) -> bool:
+    return data.latent_dim > MOST_COLUMNS or data.projection is not None
+
+
+def _checked_work(data: Observations, plan: Plan) -> float:
+    """Return what a fit sums over; raise ValueError where none can be had."""
     if data.observed is not None:  # tried on rings and on the toy: nothing gained, .003 nat lost
         raise ValueError("Where values are missing it adds nothing to mixtures.")
     if data.noise.flags is not None:
         raise ValueError("Where values are limits, only mixtures and flows take these.")
     gaussians = len(data) * data.noise.as_mixture().n_parts
     not_gaussian = data.dim > 1 and not isinstance(data.noise, GaussianNoise)
-    most = MOST_WORK_IF_QUICK if task.plan.quick else MOST_WORK
-    if (not_gaussian and gaussians > MOST_WRITTEN) or work_of_fit(data) > most:
+    most = MOST_WORK_IF_QUICK if plan.quick else MOST_WORK
+    work = math.inf if not_gaussian and gaussians > MOST_WRITTEN else work_of_fit(data)
+    if work > most:
         raise ValueError(
             "So many rows with noise that differs by row, or is not Gaussian, would take it too "
             "long. Use LogSplineDeconvolver for these."
         )
-    # One thread per fit: those of numpy's products would stand in the way of the folds'.
-    one = threadpool_limits(limits=1, user_api="blas")
-    with one, task.progress("log-splines", 1 + len(folds), "fit") as bar:
-        whole = fit_log_spline(data)
-        bar.update()
-        if not whole.converged:
-            raise ValueError("Its fit did not converge: some rows may be too far from others.")
-
-        def without(fold: Fold) -> GaussianMixture:
-            found = fit_log_spline(data[torch.from_numpy(fold.kept)], start=whole).mixture
-            bar.update()
-            return found
-
-        with ThreadPoolExecutor(task.resources.n_jobs) as pool:
-            return list(pool.map(without, folds))
+    return work

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +56,7 @@ from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
+from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.truth import as_bounds
 
@@ -93,6 +95,10 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
     _takes_parts = False
     _bounds_itself = False
     _images = 1
+    _progress: Progress = SILENT
+    """Who is told how far a fit is, while it runs."""
+    _quicker = ""
+    """What to do if a fit takes too long, in words."""
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -176,16 +182,43 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
         refuse_noise_as_y(w, y, noise)
         refuse_search_without_routing(self, noise)
         n_jobs = getattr(self, "n_jobs", None)
-        with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
+        with (
+            as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self), self._watched(),
+        ):  # fmt: skip
             rows = (w, noise, projection, sample_weight, groups, given, limits)
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
             self._selected = None
+            self._announce(data)
             if rule is not None:
                 data = self._with_unseen(data, rule)
             self._fit_knowing(data)
             self._finish(data)
         return self
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Show how far the fit is, if that is wanted and nobody else does."""
+        if not getattr(self, "verbose", False) or self._progress is not SILENT:
+            yield
+            return
+        with Progress() as self._progress:
+            yield
+        del self._progress
+
+    def _announce(self, data: Observations) -> None:
+        """Tell who waits for the fit what is to come; only if there is someone."""
+        if not self._progress.shown:
+            return
+        with suppress(ValueError, ArithmeticError):  # rows that cannot be fitted: the fit says so
+            n, dim = data.w.shape
+            what, stages = f"Fitting {n} rows of {dim} column{'s' * (dim > 1)}", self._stages(data)
+            if stages:
+                self._progress.plan(what, stages, self._quicker)
+
+    def _stages(self, data: Observations) -> dict[str, list[float]]:
+        """Return the stages of a fit, with the seconds that each of their steps should take."""
+        return {}
 
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""

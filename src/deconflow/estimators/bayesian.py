@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from deconflow._limits import cpus
 from deconflow._types import Array
@@ -71,6 +70,9 @@ class _Part:
     numbers: NDArray[np.int64] | None = None
 
 
+SAMPLING = "sampling Bayesian mixtures"
+
+
 class BayesianXDGMM(DensityEstimator):
     r"""A Dirichlet mixture of Gaussians under noise, by Gibbs sampling: nothing to choose.
 
@@ -107,7 +109,7 @@ class BayesianXDGMM(DensityEstimator):
     checkpoint : path or None
         A file to keep finished chains in; an interrupted fit goes on from it.
     verbose : bool
-        Whether to show a progress bar.
+        Whether to show how far the fit is, and how long the rest takes.
 
     Attributes
     ----------
@@ -150,6 +152,7 @@ class BayesianXDGMM(DensityEstimator):
 
     _takes_covariates = True
     _takes_parts = True
+    _quicker = "XDGMM is quicker"
     _held_out: Array | None = None
 
     def __init__(
@@ -249,6 +252,11 @@ class BayesianXDGMM(DensityEstimator):
                 ConvergenceWarning,
             )
 
+    def _stages(self, data: Observations) -> dict[str, list[float]]:
+        rows, settings = lay_out(data), self._settings(data)
+        workers = min(cpus(threads(self)), self.n_chains)
+        return {SAMPLING: [settings.seconds(rows) / workers] * (settings.sweeps * self.n_chains)}
+
     def _settings(self, data: Observations) -> ChainSettings:
         most = None if self.n_components is None else int(self.n_components)
         settings = ChainSettings.plan(lay_out(data), most)
@@ -288,8 +296,7 @@ class BayesianXDGMM(DensityEstimator):
         own = [seeds[p :: len(parts)] for p in range(len(parts))]
         workers = cpus(threads(self))
         side_by_side = max(1, min(len(parts), workers // len(own[0])))
-        total = self.n_chains * settings.sweeps
-        bar = tqdm(total=total, desc="sweeps", disable=not self.verbose, smoothing=0)
+        self._progress.begin(SAMPLING, "sweeps")
 
         def sampled(p: int) -> list[Chain]:
             chains = finished.get(p)
@@ -300,14 +307,14 @@ class BayesianXDGMM(DensityEstimator):
                 starts = starts_of_chains(prepared, first, settings, own[p])
                 chains = sample_chains(
                     prepared, starts, each, settings, own[p],
-                    threads=-(-workers // side_by_side), progress=bar.update,
+                    threads=-(-workers // side_by_side), progress=self._progress.advance,
                 )  # fmt: skip
                 finished.add(p, chains)
             else:
-                bar.update(len(chains) * settings.sweeps)
+                self._progress.skip(len(chains) * settings.sweeps)
             return chains
 
-        with bar, ThreadPoolExecutor(side_by_side) as pool:
+        with ThreadPoolExecutor(side_by_side) as pool:
             return list(pool.map(sampled, range(len(parts))))
 
     def _judge(self, parts: list[_Part], chains: list[list[Chain]]) -> None:

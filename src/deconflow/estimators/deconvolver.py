@@ -13,13 +13,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import cpus
 from deconflow._types import Array
-from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, make_plan
+from deconflow.auto import (
+    Fitted,
+    Resources,
+    ensemble_of,
+    expected_stages,
+    fit_density,
+    make_plan,
+)
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.certifying import certified
+from deconflow.estimators.certifying import CHECKING, SECONDS_OF_CHECKS, certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.replicates import Blend, Replicates
@@ -82,7 +89,7 @@ class Deconvolver(DensityEstimator):
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
-        Whether to show progress bars.
+        Whether to show how far the fit is, and how long the rest takes.
 
     Attributes
     ----------
@@ -165,7 +172,16 @@ class Deconvolver(DensityEstimator):
     def _held_out_rows(self, data: Observations) -> Array | None:
         return self._held_out
 
+    @property
+    def _quicker(self) -> str:  # type: ignore[override]
+        return "XDGMM is quicker" if self.quick else "quick=True or XDGMM is quicker"
+
+    def _stages(self, data: Observations) -> dict[str, list[float]]:
+        plan = make_plan(len(data), self.n_members, quick=self.quick)
+        return expected_stages(data, plan, cpus(self.n_jobs)) | {CHECKING: [SECONDS_OF_CHECKS]}
+
     def _finish(self, data: Observations) -> None:
+        self._progress.begin(CHECKING)
         self._take_certificate(certified(self, data, self._seed))
         for warning in self.certificate_.warnings:
             warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
@@ -298,4 +314,4 @@ class Deconvolver(DensityEstimator):
 
     def _resources(self) -> Resources:
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        return Resources(cpus(self.n_jobs), folder, bool(self.verbose))
+        return Resources(cpus(self.n_jobs), folder, self._progress)

@@ -23,6 +23,7 @@ from deconflow._types import Array
 from deconflow.estimators.self_test import BAND_LEVEL, BINS, Refit, SelfTest
 from deconflow.estimators.validation import as_arguments
 from deconflow.observations import Observations
+from deconflow.progress import in_words
 from deconflow.randomness import RandomState, isolated_rng
 
 ROWS, FRESH, PLACES = 1000, 2000, 25
@@ -73,7 +74,7 @@ def run_self_test(
     drawn = check_random_state(random_state).randint(2**31 - 1, size=(n_tables, len(Seeds._fields)))
     tell_time = (lambda _: None) if tell is None else tell
     if seconds is not None:
-        tell_time(f"{in_time(n_tables * seconds)} for {_refits(n_tables)}")
+        tell_time(f"about {in_words(n_tables * seconds)} for {_refits(n_tables)}")
     done: list[Refit] = []
     with tqdm(total=n_tables, desc="self-test", unit="refit", disable=tell is None) as bar:
         try:
@@ -83,28 +84,11 @@ def run_self_test(
                 bar.update()
                 if seconds is None and n_tables > 1:
                     seconds, left = time.perf_counter() - start, n_tables - 1
-                    tell_time(f"{in_time(left * seconds)} for {_refits(left)} more")
+                    tell_time(f"about {in_words(left * seconds)} for {_refits(left)} more")
         except KeyboardInterrupt:
             if not done:
                 raise
     return SelfTest(tuple(model.density_.names), n_tables, tuple(done))
-
-
-def in_time(seconds: float) -> str:
-    """Say roughly how long something takes.
-
-    Examples
-    --------
-    >>> in_time(0.2), in_time(41), in_time(130), in_time(10_000)
-    ('a second or less', 'about 41 seconds', 'about 2 minutes', 'about 2.8 hours')
-    """
-    if seconds < 1.5:
-        return "about a second" if seconds > 1 else "a second or less"
-    if seconds < 90:
-        return f"about {seconds:.0f} seconds"
-    if seconds < 5400:
-        return f"about {seconds / 60:.0f} minutes"
-    return f"about {seconds / 3600:.1f} hours"
 
 
 def _refits(count: int) -> str:

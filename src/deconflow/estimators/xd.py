@@ -30,6 +30,7 @@ from deconflow.estimators.xd_settings import (
     check_counts,
     check_settings,
     describe_ladder,
+    expected_stages,
     given_start,
     is_auto,
     several,
@@ -42,6 +43,7 @@ from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import (
+    FITTING,
     Adam,
     CrossFits,
     EMResult,
@@ -129,7 +131,7 @@ class XDGMM(DensityEstimator):
         Threads; None or -1 for one per processor that the process was allowed. The answer does not
         depend on it.
     verbose : bool
-        Whether to show progress bars where several mixtures are fitted.
+        Whether to show how far the fit is, and how long the rest takes.
 
     Attributes
     ----------
@@ -431,6 +433,9 @@ class XDGMM(DensityEstimator):
     def _check_parameters(self) -> None:
         check_settings(self)
 
+    def _stages(self, data: Observations) -> dict[str, list[float]]:
+        return expected_stages(self, data)
+
     def _fit(self, data: Observations) -> None:
         refuse_unseen(data)
         self.__dict__.pop("selection_", None)
@@ -469,7 +474,7 @@ class XDGMM(DensityEstimator):
         lay_out(data)  # so that an error counts the rows of all data, not of a fold
         with clear_errors():
             fit = fit_averaged(
-                data, as_settings(self, 1, 0.0), rng, folds=self.n_folds, progress=self.verbose
+                data, as_settings(self, 1, 0.0), rng, folds=self.n_folds, progress=self._progress
             )
         self.__dict__.pop("_adam", None)
         self.selection_, self._held_out = fit.table, fit.held_out
@@ -543,7 +548,7 @@ class XDGMM(DensityEstimator):
         """Choose settings for every fit that is averaged."""
         chosen, self.selection_ = choose(
             data, settings, counts, floors, n_average=self.n_average, folds=self.n_folds, rng=rng,
-            progress=self.verbose,
+            progress=self._progress,
         )  # fmt: skip
         return chosen
 
@@ -559,11 +564,12 @@ class XDGMM(DensityEstimator):
             adam = Adam.start(data, settings, self.learning_rate, rng)
             return fit_minibatch(
                 adam, data, settings.stopping,
-                epochs=self.epochs, batch_size=self.batch_size, rng=rng,
+                epochs=self.epochs, batch_size=self.batch_size, rng=rng, progress=self._progress,
             )  # fmt: skip
         if self.n_average > 1:
-            return fit_average(data, each, self.average_over, self.n_init, rng, self.verbose)
+            return fit_average(data, each, self.average_over, self.n_init, rng, self._progress)
         n_init = 1 if start.whole else self.n_init
+        self._progress.begin(FITTING)
         return PreparedData(data).fit_best(each[0], n_init, rng)
 
     def _take(self, result: EMResult, component_counts: Sequence[int]) -> None:

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
-from tqdm.auto import tqdm
 
 from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.checkpoint import Checkpoint, identity_of
 from deconflow.fitting.settings import History, Training
 from deconflow.objectives import Objective, RowData
+from deconflow.progress import SILENT, Progress
 from deconflow.randomness import Draws, draws_in_use
 
 POINTS_AT_ONCE = 10_000
@@ -43,7 +43,7 @@ def fit(
     training: Training | None = None,
     *,
     checkpoint: str | Path | None = None,
-    progress: bool = False,
+    progress: Progress = SILENT,
     callbacks: Iterable[Callback] = (),
 ) -> History:
     """Train the models inside ``objective``, in place.
@@ -60,7 +60,7 @@ def fit(
     checkpoint
         A file to write after every epoch. If it is there already, the fit goes on from it.
     progress
-        Whether to show a progress bar.
+        Is told of every epoch; the steps of its stage are epochs.
     callbacks
         Functions called with the epoch's number and the history after every epoch.
 
@@ -121,24 +121,15 @@ class _Fit:
         state.update((name, weight.detach().clone()) for name, weight in averaged)
         return state
 
-    def run(self, progress: bool, callbacks: tuple[Callback, ...]) -> History:
+    def run(self, progress: Progress, callbacks: tuple[Callback, ...]) -> History:
         _settle_allocator()
         self._resume()
-        epochs = range(len(self.history), self.training.epochs)
-        bar = tqdm(
-            epochs,
-            desc="fit",
-            mininterval=0.5,
-            unit="epoch",
-            disable=not progress,
-            initial=len(self.history),
-            total=self.training.epochs,
-        )
-        for epoch in bar:
+        progress.skip(len(self.history))
+        for epoch in range(len(self.history), self.training.epochs):
             if self.history.stopped_early:
                 break
             self._epoch(epoch)
-            bar.set_postfix(self._summary(), refresh=False)
+            progress.advance(remark=self._summary())
             for callback in callbacks:
                 callback(epoch, self.history)
         if self.validation is not None and self.best is None:
@@ -251,9 +242,9 @@ class _Fit:
     def _moved(self, data: RowData) -> RowData:
         return data.to(dtype=self.like.dtype, device=self.like.device)
 
-    def _summary(self) -> dict[str, str]:
+    def _summary(self) -> str:
         shown = {"train": self.history.train, "validation": self.history.validation}
-        return {name: f"{values[-1]:.4f}" for name, values in shown.items() if values}
+        return ", ".join(f"{name} {values[-1]:.4f}" for name, values in shown.items() if values)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -51,7 +51,8 @@ def check(
         from deconflow.estimators import run_self_test
 
         refuse_simulation(saved.estimator, data.rows, "a self-test")
-        rows = saved.estimator._observe(data.w, data.rows.noise, None)
+        rows = saved.estimator._observe(data.w, data.rows.noise, None, data.rows.weights)
+        rows = rows.with_weight()
         found = run_self_test(
             saved.estimator, rows, n_tables, seed,
             tell=None if quiet else note, seconds=saved.about.get("seconds"),

@@ -11,65 +11,29 @@ import typer
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.program.how import (
-    Exposure,
-    FitErrors,
-    HowSaid,
-    Id,
-    Limits,
-    LogPrior,
-    Replicates,
-    ReplicatesBy,
-    Trials,
-)
-from deconflow.program.known import Atoms, Background, Bounds, Given, Known
+from deconflow.program.how import HowSaid
+from deconflow.program.known import Known
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator
-from deconflow.program.options import (
-    Correlations,
-    Covariances,
-    DegreesOfFreedom,
-    Errors,
-    Groups,
-    MeasuredColumns,
-    Missing,
-    Noise,
-    Quiet,
-    Seed,
-    Table,
-)
-from deconflow.program.reading import read_table
+from deconflow.program.option_groups import with_option_groups
+from deconflow.program.options import Quiet, Seed
+from deconflow.program.reading import TableSaid, read_table
+from deconflow.program.waiting import waiting, watched
 from deconflow.tables import Measurements, split_list
 
 SHOWN_BIAS = 5e-5
 
 
+@with_option_groups
 def compare(
-    table: Table,
-    columns: MeasuredColumns,
+    *,
+    said: TableSaid,
+    how: HowSaid,
+    known: Known,
     methods: Annotated[str, typer.Option("--methods", help="Methods to compare.")] = "xd,flow",
     held_out: Annotated[
         float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of rows not fitted.")
     ] = 0.2,
-    errors: Errors = None,
-    cov: Covariances = None,
-    corr: Correlations = None,
-    noise: Noise = "gaussian",
-    df: DegreesOfFreedom = 3.0,
-    missing: Missing = None,
-    groups: Groups = None,
-    limits: Limits = None,
-    replicates: Replicates = None,
-    id: Id = None,
-    log_prior: LogPrior = None,
-    trials: Trials = None,
-    exposure: Exposure = None,
-    fit_errors: FitErrors = None,
-    replicates_by: ReplicatesBy = None,
-    given: Given = None,
-    bounds: Bounds = None,
-    atoms: Atoms = None,
-    background: Background = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -77,43 +41,46 @@ def compare(
 
     Example: deconflow compare stars.csv -c x,y --methods xd
     """
-    with one_line_errors():
+    with one_line_errors(), waiting(quiet=quiet) as progress:
         names = _checked_methods(methods)
-        known = Known(given, bounds, atoms, background)
         for name in names:
             known.check_method(name)
-        how = HowSaid(
-            limits, replicates, id, log_prior, trials, exposure, fit_errors, replicates_by
-        )
-        found, rows = read_table(
-            table, columns, errors, cov, corr, noise, df, missing, groups, known, how
-        )
+        progress.begin(f"reading {said.table}")
+        found, rows = read_table(said, how, known)
         parts = _split(rows, held_out, seed)
         estimates = {}
         for name in names:
             model = make_estimator(
                 name, len(parts[0]), (), known.parameters(found.names),
-                random_state=seed, verbose=not quiet,
+                random_state=seed,
             )  # fmt: skip
-            estimates[name] = _held_out(name, model.name_columns(found.names), rows, *parts)
+            with watched(model.name_columns(found.names), progress):
+                estimates[name] = _held_out(name, model, rows, *parts)
         scores = {name: each.log_p for name, each in estimates.items()}
-        say(*verdict(scores), *about_errors(estimates))
+        say(*verdict(scores, rows.rows[parts[1]].weights), *about_errors(estimates))
 
 
-def verdict(scores: dict[str, Array]) -> Iterator[str]:
+def verdict(scores: dict[str, Array], weights: Array | None = None) -> Iterator[str]:
     """Say which method is best, and whether that is more than luck."""
-    best = max(scores, key=lambda name: scores[name].mean())
+    found = {name: _mean(values, weights) for name, values in scores.items()}
+    best = max(found, key=lambda name: found[name][0])
     width = max(map(len, scores))
-    for name, values in scores.items():
-        error = values.std() / np.sqrt(len(values))
-        yield f"{name:{width}} held-out log p(w) {values.mean():.4f} +- {error:.4f} per row"
+    for name, (mean, error) in found.items():
+        yield f"{name:{width}} held-out log p(w) {mean:.4f} +- {error:.4f} per row"
     for name, values in scores.items():
         if name == best:
             continue
-        gap = scores[best] - values
-        error = gap.std() / np.sqrt(len(gap))
-        sure = "clearly better than" if gap.mean() > 2 * error else "not clearly better than"
-        yield f"{best} is {sure} {name}: {gap.mean():.4f} +- {error:.4f} per row"
+        gap, error = _mean(scores[best] - values, weights)
+        sure = "clearly better than" if gap > 2 * error else "not clearly better than"
+        yield f"{best} is {sure} {name}: {gap:.4f} +- {error:.4f} per row"
+
+
+def _mean(values: Array, weights: Array | None) -> tuple[float, float]:
+    """Return the mean over rows, by their weights, and its standard error."""
+    shares = np.ones(len(values)) if weights is None else weights
+    shares = shares / shares.sum()
+    mean = float(shares @ values)
+    return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))
 
 
 def about_errors(estimates: dict[str, Any]) -> Iterator[str]:
@@ -145,7 +112,7 @@ def _held_out(
     fitted, held_out = rows.rows[train], rows.rows[test]
     start = time.perf_counter()
     groups = None if rows.groups is None else rows.groups[train]
-    model.fit(fitted.w, groups=groups, **fitted.arguments)
+    model.fit(fitted.w, groups=groups, sample_weight=fitted.weights, **fitted.arguments)
     note(f"{name}: fitted {len(train)} rows in {time.perf_counter() - start:.1f} s")
     return model.estimate_observations(held_out.w, **held_out.arguments)
 

@@ -16,84 +16,42 @@ import typer
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
-from deconflow.program.how import (
-    Exposure,
-    FitErrors,
-    HowSaid,
-    Id,
-    Limits,
-    LogPrior,
-    Replicates,
-    ReplicatesBy,
-    Trials,
-)
-from deconflow.program.known import Atoms, Background, Bounds, Given, Known
+from deconflow.program.how import HowSaid
+from deconflow.program.known import Known
 from deconflow.program.messages import as_options, note, one_line_errors, say
 from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
-from deconflow.program.options import (
-    Correlations,
-    Covariances,
-    DegreesOfFreedom,
-    Errors,
-    Groups,
-    MeasuredColumns,
-    Missing,
-    Noise,
-    Quiet,
-    Seed,
-    Settings,
-    Table,
-)
+from deconflow.program.option_groups import with_option_groups
+from deconflow.program.options import Quiet, Seed, Settings
 from deconflow.program.origin import of_this_run
-from deconflow.program.reading import read_table
-from deconflow.program.selected import EfficiencyFile, Select, Selected, SelectOf
-from deconflow.program.spinner import waiting
+from deconflow.program.reading import TableSaid, read_table
+from deconflow.program.selected import Selected
+from deconflow.program.waiting import waiting, watched
+from deconflow.progress import Progress
 from deconflow.tables import STANDARD, Columns, Measurements
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
-PATIENCE = (
-    "fitting mixtures, then flows: one to three minutes on two processors, longer for many "
-    "thousands of rows or many columns; --quick or --method xd is quicker"
-)
-"""What records of Deconvolver say, see docs/deconvolver.md."""
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
-MethodName = Annotated[str, typer.Option("--method", "-m", help=METHOD_HELP)]
+MethodName = Annotated[
+    str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
+]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="A first answer of auto: one flow and fewer mixtures.")
+    bool, typer.Option("--quick", help="A first answer of auto: no flows, and fewer fits.")
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a fit to the same output that was interrupted.")
 ]
 
 
+@with_option_groups
 def fit(
-    table: Table,
-    columns: MeasuredColumns,
+    *,
     output: ModelOutput,
     method: MethodName = "auto",
-    errors: Errors = None,
-    cov: Covariances = None,
-    corr: Correlations = None,
-    noise: Noise = "gaussian",
-    df: DegreesOfFreedom = 3.0,
-    missing: Missing = None,
-    groups: Groups = None,
-    limits: Limits = None,
-    replicates: Replicates = None,
-    id: Id = None,
-    log_prior: LogPrior = None,
-    trials: Trials = None,
-    exposure: Exposure = None,
-    fit_errors: FitErrors = None,
-    replicates_by: ReplicatesBy = None,
-    select: Select = None,
-    select_of: SelectOf = "measured",
-    efficiency: EfficiencyFile = None,
-    given: Given = None,
-    bounds: Bounds = None,
-    atoms: Atoms = None,
-    background: Background = None,
+    said: TableSaid,
+    how: HowSaid,
+    known: Known,
+    seen: Selected,
     settings: Settings = None,
     quick: Quick = False,
     seed: Seed = 0,
@@ -105,31 +63,23 @@ def fit(
     Example: deconflow fit stars.csv -c x,y -o model --method xd
     """
     resumable = method in METHODS and METHODS[method].resumable
-    with one_line_errors(" Go on with --resume." if resumable else " Start it again."):
-        said = settings_of(method, settings, quick=quick)
-        known = Known(given, bounds, atoms, background)
+    ending = " Go on with --resume." if resumable else " Start it again."
+    with one_line_errors(ending), waiting(quiet=quiet) as progress:
+        parameters = settings_of(method, settings, quick=quick)
         known.check_method(method)
-        seen = Selected(select, select_of, efficiency)
         seen.check()
-        how = HowSaid(
-            limits, replicates, id, log_prior, trials, exposure, fit_errors, replicates_by
-        )
         check_writable(output)
-        found, rows = read_table(
-            table, columns, errors, cov, corr, noise, df, missing, groups, known, how
-        )
+        progress.begin(f"reading {said.table}")
+        found, rows = read_table(said, how, known)
         selection = seen.arguments(found.names, rows)
         with _checkpoint(output, method, resume) as checkpoint:
             model = make_estimator(
-                method, len(rows.w), said, known.parameters(found.names),
-                random_state=seed, verbose=not quiet, checkpoint=checkpoint,
+                method, len(rows.w), parameters, known.parameters(found.names),
+                random_state=seed, checkpoint=checkpoint,
             )  # fmt: skip
             model.name_columns(found.names)
-            if method == "auto" and not (quiet or model.quick):
-                note(PATIENCE)
-            seconds = _fit(model, rows, selection, f"fitting {method}", quiet)
-            certificate = _certificate(model, rows, selection)
-            about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
+            seconds, certificate = _fit(model, rows, selection, progress)
+            about = _about(model, said, found, rows) | {"method": method, "seconds": seconds}
             about |= of_this_run()
             save(model, output, found, about | {"certificate": certificate.as_dict()})
         words = as_options(certificate.in_words())
@@ -138,35 +88,24 @@ def fit(
 
 
 def _fit(
-    model: Any, rows: Measurements, selection: dict[str, Any], what: str, quiet: bool
-) -> float:
-    """Fit, with a sign of life, and return the seconds that it took."""
-    start = time.perf_counter()
+    model: Any, rows: Measurements, selection: dict[str, Any], progress: Progress
+) -> tuple[float, Certificate]:
+    """Fit and check; return the seconds of the fit, and its certificate."""
     from deconflow.estimators import UntrustedFitWarning
 
-    with waiting(what, shown=not quiet and not _has_bars(model)), warnings.catch_warnings():
+    start = time.perf_counter()
+    with watched(model, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        model.fit(rows.w, groups=rows.groups, **rows.rows.arguments, **selection)
-    return round(time.perf_counter() - start, 1)
+        model.fit(rows.w, **rows.to_fit, **selection)
+        seconds = round(time.perf_counter() - start, 1)
+        own = getattr(model, "certificate_", None)
+        if own is None:
+            progress.begin("checking the fit")
+            own = model.certify(rows.w, **rows.to_fit, **selection)
+    return seconds, own
 
 
-def _has_bars(model: Any) -> bool:
-    """Whether a fit shows its progress itself; one of a single mixture does not."""
-    given = model.get_params()
-    single = given.get("n_average") == 1 and np.size(given["n_components"]) == 1
-    single = single and given["n_components"] != "auto"
-    return "verbose" in given and not single
-
-
-def _certificate(model: Any, rows: Measurements, selection: dict[str, Any]) -> Certificate:
-    """Return the certificate that the fit has made, or make one."""
-    own = getattr(model, "certificate_", None)
-    if own is not None:
-        return own
-    return model.certify(rows.w, groups=rows.groups, **rows.rows.arguments, **selection)
-
-
-def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
+def _about(model: Any, said: TableSaid, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Say what a model is kept with, as JSON can hold it."""
     settings = _settings(model)
     return {
@@ -174,7 +113,7 @@ def _about(model: Any, table: Path, columns: Columns, rows: Measurements) -> dic
         "known": model.known_,
         "settings": settings,
         "special_settings": special_settings(model, settings),
-        "table": _figures(table, columns, rows),
+        "table": _figures(said, columns, rows),
     }
 
 
@@ -183,11 +122,12 @@ def _settings(model: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
-def _figures(table: Path, columns: Columns, rows: Measurements) -> dict[str, Any]:
+def _figures(said: TableSaid, columns: Columns, rows: Measurements) -> dict[str, Any]:
     """Describe the rows in numbers that JSON can hold."""
     sd, seen = rows.rows.errors, ~np.isnan(rows.w)
     return {
-        "path": "standard input" if table == STANDARD else str(table.resolve()),
+        "path": "standard input" if said.table == STANDARD else str(said.table.resolve()),
+        **({} if said.weights is None else {"weights": said.weights}),
         "rows": len(rows),
         "used": len(rows.w),
         "columns": [

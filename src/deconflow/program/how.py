@@ -78,14 +78,14 @@ ReplicatesBy = Annotated[
 class HowSaid:
     """What was said of how rows were measured, as it was written."""
 
-    limits: Sequence[str] | None = None
-    replicates: Sequence[str] | None = None
-    id: str | None = None
-    log_prior: str | None = None
-    trials: str | None = None
-    exposure: str | None = None
-    fit_errors: str | None = None
-    replicates_by: str | None = None
+    limits: Limits = None
+    replicates: Replicates = None
+    id: Id = None
+    log_prior: LogPrior = None
+    trials: Trials = None
+    exposure: Exposure = None
+    fit_errors: FitErrors = None
+    replicates_by: ReplicatesBy = None
 
     def find(self, source: Source, names: Sequence[str], noise: str) -> How:
         """Find the columns that it is about."""

@@ -62,10 +62,10 @@ Background = Annotated[
 class Known:
     """What was said of the truth, as it was written."""
 
-    given: Sequence[str] | None = None
-    bounds: Sequence[str] | None = None
-    atoms: Sequence[str] | None = None
-    background: str | None = None
+    given: Given = None
+    bounds: Bounds = None
+    atoms: Atoms = None
+    background: Background = None
 
     def check_method(self, method: str) -> None:
         """Raise if a method does not take what was said, before a table is read."""

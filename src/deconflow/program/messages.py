@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +15,7 @@ from typing import NoReturn
 import typer
 
 from deconflow.program.methods import METHODS
+from deconflow.progress import beside_a_bar
 from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
@@ -61,13 +62,19 @@ def say(*lines: str, table: Path | None = None) -> None:
     if table == STANDARD:
         note(*lines)
     else:
-        typer.echo("\n".join(map(printable, lines)))
+        _echo(lines, err=False)
 
 
 def note(*lines: str) -> None:
     """Say something that is not a result; that it cannot be said does not end the work."""
     with suppress(OSError):
-        typer.echo("\n".join(map(printable, lines)), err=True)
+        _echo(lines, err=True)
+
+
+def _echo(lines: Sequence[str], *, err: bool) -> None:
+    """Print lines; a progress bar makes way for them."""
+    with beside_a_bar():
+        typer.echo("\n".join(map(printable, lines)), err=err)
 
 
 def printable(line: str) -> str:
@@ -99,6 +106,7 @@ def as_options(message: str) -> str:
     def option(found: re.Match[str]) -> str:
         return " ".join(filter(None, [OPTIONS[found["name"]], found["value"]]))
 
+    message = message.replace("quick=True", "--quick")
     message = re.sub(LEARNED, r"--fit-errors \1", re.sub(written, option, message))
     for name, method in METHODS.items():
         message = re.sub(rf"\b{method.class_name}\b", f"--method {name}", message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,8 +56,10 @@ SAVED_ABOUT = {
     "settings?": {str: str},
     "special_settings?": {str: str},
     "certificate?": (SAVED_CERTIFICATE, [str]),
-    "table?": {"path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN]},
-}
+    "table?": {
+        "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights?": str
+    },
+}  # fmt: skip
 """What ``fit`` has written of the table and the fit, in all versions."""
 
 
@@ -99,6 +102,11 @@ class ModelFolder:
     def method(self) -> str:
         """Name of the method."""
         return method_of_class(self.class_name)
+
+    @property
+    def weights(self) -> str | None:
+        """Column that said how much each row of the fit counts, if there was one."""
+        return self.about.get("table", {}).get("weights")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,11 +168,13 @@ class ModelFolder:
 
         return get_tags(self.estimator).input_tags.allow_nan
 
-    def reader(self, source: Source, only: list[str] | None = None) -> RowReader:
+    def reader(
+        self, source: Source, only: list[str] | None = None, *, weighted: bool = False
+    ) -> RowReader:
         """Return what reads this model's measurements from a table.
 
         Of ``only`` some columns, the others are missing, or left out where the estimator takes no
-        missing values.
+        missing values. ``weighted`` rows have the weights that the fit had.
         """
         columns = self.columns or find_columns(
             source.names, self.names, how=find_how(source, self.names)
@@ -172,11 +182,19 @@ class ModelFolder:
         source, given = gathered(source, columns), given_columns(self.estimator)
         if only is not None and not self.takes_missing_values:
             return RowReader(columns.part(only), source, given=given)
-        return RowReader(columns, source, only, given=given)
+        weights = self.weights if weighted else None
+        if weights is not None and weights not in source.names:
+            warnings.warn(
+                f"the model was fitted with weights in column {weights!r}, which {source.name} "
+                "does not have: its rows count equally",
+                stacklevel=2,
+            )
+            weights = None
+        return RowReader(columns, source, only, given=given, weights=weights)
 
     def measurements(self, table: str | Path) -> Measurements:
         """Read the measurements of a whole table, as ``fit`` has read them."""
-        return read_rows(self.reader(open_table(Path(table), typed=False)))
+        return read_rows(self.reader(open_table(Path(table), typed=False), weighted=True))
 
 
 def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:

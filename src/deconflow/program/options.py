@@ -67,6 +67,7 @@ Noise = Annotated[
     typer.Option(
         "--noise",
         help=as_options("; ".join(f"{name}: {words}" for name, words in NOISE_KINDS.items())) + ".",
+        autocompletion=lambda: list(NOISE_KINDS),
     ),
 ]
 DegreesOfFreedom = Annotated[
@@ -89,6 +90,14 @@ Groups = Annotated[
         "they are never split between a fit and the rows it is judged by.",
     ),
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="COLUMN",
+        help="How much each row counts: numbers of at least 0. A row of weight 2 counts as two.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -109,7 +118,7 @@ def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
     """
     names: list[str] = []
     for part in split_list(items, available):
-        names += _matching(part, available) if "*" in part and part not in available else [part]
+        names += _matching(part, available) if _is_pattern(part, available) else [part]
     return names
 
 
@@ -125,14 +134,29 @@ def expand_errors(items: Sequence[str], names: Sequence[str]) -> list[str]:
     """
     if len(items) == 1 and _is_number(items[0]):
         items = [f"*={items[0]}"]
-    parts = split_list(items, names=names) if any("*" in item for item in items) else list(items)
+    parts = split_list(items, names=names)
+    if not any(_is_pattern(part.partition("=")[0], names) for part in parts):
+        return list(items)
     said = [name for name in names if any(part.startswith(f"{name}=") for part in parts)]
     found: list[str] = []
     for part in parts:
         pattern, _, error = part.partition("=")
-        fits = [n for n in names if "*" in pattern and n not in said and fnmatchcase(n, pattern)]
-        found += [f"{name}={error}" for name in fits] or [part]
+        if _is_pattern(pattern, names):
+            fits = [name for name in names if fnmatchcase(name, pattern)]
+            if not fits:
+                raise ValueError(
+                    f"Expected a pattern in --errors that matches some of {', '.join(names)}; got "
+                    f"{pattern!r}."
+                )
+            found += [f"{name}={error}" for name in fits if name not in said]
+        else:
+            found.append(part)
     return found
+
+
+def _is_pattern(text: str, names: Sequence[str]) -> bool:
+    """Whether a text is a pattern, and no name that only looks like one."""
+    return any(sign in text for sign in "*?[") and text not in names
 
 
 def _matching(pattern: str, available: Sequence[str]) -> list[str]:
@@ -141,7 +165,8 @@ def _matching(pattern: str, available: Sequence[str]) -> list[str]:
     aside |= {correlation_column(available, a, b) or "" for a in fits for b in fits if a != b}
     found = [name for name in fits if name not in aside]
     if not found:
-        raise ValueError(f"Expected columns that match {pattern!r}; got none in the table.")
+        got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
+        raise ValueError(f"Expected measured columns that match {pattern!r}; got {got}.")
     return found
 
 

@@ -18,9 +18,7 @@ from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import (
     Rows,
     need,
-    open_table,
     parse_bounds,
-    read_rows,
     split_list,
     split_part,
 )
@@ -133,7 +131,7 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
         table = Path(saved.about.get("table", {}).get("path", ""))
         if not split_part(table)[0].is_file():
             return None
-    rows = read_rows(saved.reader(open_table(table, typed=False)))
+    rows = saved.measurements(table)
     return Measured(rows.rows, np.flatnonzero(rows.usable), len(rows))
 
 

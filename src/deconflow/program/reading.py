@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
 from deconflow.program.messages import note
-from deconflow.program.options import expand_columns, expand_errors
+from deconflow.program.options import (
+    Correlations,
+    Covariances,
+    DegreesOfFreedom,
+    Errors,
+    Groups,
+    MeasuredColumns,
+    Missing,
+    Noise,
+    Table,
+    Weights,
+    expand_columns,
+    expand_errors,
+)
 from deconflow.tables import (
     Columns,
     Measurements,
@@ -27,40 +39,46 @@ SUSPECTS = (-99.0, -999.0, -9999.0, -99999.0)
 """What many tables write for a missing value, and few measure."""
 
 
-def read_table(
-    table: Path,
-    columns: list[str],
-    errors: list[str] | None,
-    cov: list[str] | None,
-    corr: list[str] | None,
-    noise: str,
-    df: float,
-    missing: list[str] | None = None,
-    groups: str | None = None,
-    known: Known | None = None,
-    how: HowSaid | None = None,
-) -> tuple[Columns, Measurements]:
+@dataclass(frozen=True)
+class TableSaid:
+    """What was said of a table to fit, as it was written."""
+
+    table: Table
+    columns: MeasuredColumns
+    errors: Errors = None
+    cov: Covariances = None
+    corr: Correlations = None
+    noise: Noise = "gaussian"
+    df: DegreesOfFreedom = 3.0
+    missing: Missing = None
+    groups: Groups = None
+    weights: Weights = None
+
+
+def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Measurements]:
     """Find columns and errors, and read all rows; what is known of the truth is checked first."""
-    known, how = known or Known(), how or HowSaid()
-    source = open_table(table, typed=False)
-    names = expand_columns(columns, source.names)
+    source, groups, weights = open_table(said.table, typed=False), said.groups, said.weights
+    names = expand_columns(said.columns, source.names)
     found = find_columns(
-        source.names, names, errors=expand_errors(errors or (), names),
-        covariances=cov or (), correlations=corr or (), noise=noise, df=df,
-        missing=_numbers(missing or []), how=how.find(source, names, noise),
+        source.names, names, errors=expand_errors(said.errors or (), names),
+        covariances=said.cov or (), correlations=said.corr or (), noise=said.noise, df=said.df,
+        missing=_numbers(said.missing or []), how=how.find(source, names, said.noise),
     )  # fmt: skip
-    if how.id is not None and (groups or known.given) is not None:
-        raise ValueError("Expected no --groups or --given with --id; got one. Leave it out.")
+    if how.id is not None and (groups or weights or known.given) is not None:
+        raise ValueError(
+            "Expected no --groups, --weights or --given with --id; got one. Leave it out."
+        )
     source = gathered(source, found)
     found = replace(found, units=tuple(source.unit(found.place(name)) for name in names))
-    if groups in found.names:
-        raise ValueError(f"Expected --groups as a column that is not measured; got {groups!r}.")
+    for option, column in (("--groups", groups), ("--weights", weights)):
+        if column in found.names:
+            raise ValueError(f"Expected {option} as a column that is not measured; got {column!r}.")
     known.parameters(found.names)
     given = None if known.given is None else find_given(known.given, source, found.names)
-    reader = RowReader(found, source, groups=groups, given=given)
+    reader = RowReader(found, source, groups=groups, given=given, weights=weights)
     rows = read_rows(reader)
-    said = [] if rows.given is None else rows.given.describe()
-    note(*_describe(found, rows), *said, *_groups(rows, groups))
+    given_words = [] if rows.given is None else rows.given.describe()
+    note(*_describe(found, rows), *given_words, *_groups(rows, groups), *_weights(rows, weights))
     return _to_keep(reader.columns), rows
 
 
@@ -86,6 +104,15 @@ def _groups(rows: Measurements, column: str | None) -> list[str]:
     _, sizes = np.unique(rows.groups.astype(str), return_counts=True)
     most = f"the largest of {sizes.max()} rows"
     return [f"{len(sizes)} groups by {column}, {most}, that no split of the rows parts"]
+
+
+def _weights(rows: Measurements, column: str | None) -> list[str]:
+    """Say how far weights go."""
+    if rows.weights is None:
+        return []
+    without = int((rows.weights == 0).sum())
+    said = f"; {without} of them do not count" if without else ""
+    return [f"rows count by {column}, from {rows.weights.min():g} to {rows.weights.max():g}{said}"]
 
 
 def _limits(columns: Columns, rows: Measurements) -> list[str]:

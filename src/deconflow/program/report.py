@@ -33,7 +33,10 @@ CAPTIONS = {
 }
 """Pictures, in the order of the page, and what they show."""
 CODE_OF_CHANGES = """\
-print(model.sensitivity(rows.w, **rows.arguments, random_state={}).in_words())
+found = model.sensitivity(
+    rows.w, sample_weight=rows.weights, **rows.arguments, random_state={}
+)
+print(found.in_words())
 """
 
 
@@ -157,7 +160,9 @@ def _checks(saved: ModelFolder, data: Measured | None, seed: int) -> dict[str, P
 @or_why_not
 def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> Part:
     refuse_simulation(saved.estimator, data.rows, "what other errors would change")
-    found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
+    found = saved.estimator.sensitivity(
+        data.w, sample_weight=data.rows.weights, **data.rows.arguments, random_state=seed
+    )
     words = paragraph(
         "Figures of the truth, and by how much they would change if all errors in the table "
         f"were 20 % smaller or larger; by quick fits to {found.n_rows} rows. Where a change "

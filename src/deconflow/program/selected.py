@@ -40,19 +40,19 @@ EfficiencyFile = Annotated[
 class Selected:
     """What was said of the rows that were seen, as it was written."""
 
-    select: Sequence[str] | None = None
-    of: str = OF[0]
-    efficiency: Path | None = None
+    select: Select = None
+    select_of: SelectOf = OF[0]
+    efficiency: EfficiencyFile = None
 
     def check(self) -> None:
         """Raise where it makes no sense, before a table is read."""
-        if self.of not in OF:
-            raise ValueError(f"Expected --select-of {' or '.join(OF)}; got {self.of!r}.")
+        if self.select_of not in OF:
+            raise ValueError(f"Expected --select-of {' or '.join(OF)}; got {self.select_of!r}.")
         if self.select is not None and self.efficiency is not None:
             raise ValueError(
                 "Expected one of --select and --efficiency; got both. Put zeros into the grid."
             )
-        if self._nothing and self.of != OF[0]:
+        if self._nothing and self.select_of != OF[0]:
             raise ValueError("Expected --select or --efficiency with --select-of; got neither.")
         if self.efficiency is not None:
             self._grid()
@@ -61,7 +61,7 @@ class Selected:
         """Return arguments of ``fit``; rows that could not have been seen are refused by name."""
         if self._nothing:
             return {}
-        found: dict[str, Any] = {"selection_of": self.of} if self.of != OF[0] else {}
+        found: dict[str, Any] = {"selection_of": self.select_of} if self.select_of != OF[0] else {}
         if self.efficiency is not None:
             return found | {"selection": self._grid()}
         from deconflow.ranges import parse_ranges
@@ -69,7 +69,7 @@ class Selected:
         for each in parse_ranges(self.select or (), names, "--select"):
             values = rows.w[:, list(names).index(each.name)]
             outside = (values < each.lower) | (values > each.upper)
-            if outside.any() and self.of == OF[0]:
+            if outside.any() and self.select_of == OF[0]:
                 first = int(outside.argmax())
                 place = row_name(int(np.flatnonzero(rows.usable)[first]))
                 raise ValueError(

@@ -48,12 +48,15 @@ class Rows:
     limits : array of int or None
         ``(n, D)``: -1 for an upper limit, 1 for a lower one, 0 for what was measured; None if all
         of it was.
+    weights : array or None
+        ``(n,)``: how much each counts in a fit, if there is a column that says so.
     """
 
     w: Array
     noise: Noise | FreeErrors
     given: GivenValues | None = None
     limits: NDArray[np.int64] | None = None
+    weights: Array | None = None
 
     def __len__(self) -> int:
         return len(self.w)
@@ -64,6 +67,7 @@ class Rows:
             self._bound_noise()[rows],
             None if self.given is None else self.given.part(rows),
             None if self.limits is None else self.limits[rows],
+            None if self.weights is None else self.weights[rows],
         )
 
     def only(self, columns: Sequence[int]) -> Rows:
@@ -120,6 +124,8 @@ class Measurements:
         How many values had no error, and were counted as missing.
     groups : array or None
         ``(n,)``: what the usable rows say in the column of groups, if there is one.
+    weights : array or None
+        ``(n,)``: how much each usable row counts, if there is a column of weights.
     given : GivenValues or None
         What the usable rows say in columns that are known exactly, if there are any.
     limits : array of int or None
@@ -134,12 +140,18 @@ class Measurements:
     groups: NDArray[Any] | None = None
     given: GivenValues | None = None
     limits: NDArray[np.int64] | None = None
+    weights: Array | None = None
 
     @property
     def rows(self) -> Rows:
         """The usable rows, if there are any."""
         assert self.noise is not None
-        return Rows(self.w, self.noise, self.given, self.limits)
+        return Rows(self.w, self.noise, self.given, self.limits, self.weights)
+
+    @property
+    def to_fit(self) -> dict[str, Any]:
+        """What a fit is told of the usable rows beside ``w``."""
+        return {"groups": self.groups, "sample_weight": self.weights, **self.rows.arguments}
 
     def __len__(self) -> int:
         return len(self.usable)
@@ -166,6 +178,8 @@ class RowReader:
         Column that says which rows belong together, in text or whole numbers.
     given
         Columns that are known exactly; rows that say nothing in one of them cannot be used.
+    weights
+        Column that says how much each row counts, in numbers of at least zero.
     """
 
     def __init__(
@@ -175,10 +189,13 @@ class RowReader:
         only: Sequence[str] | None = None,
         groups: str | None = None,
         given: GivenColumns | None = None,
+        weights: str | None = None,
     ) -> None:
         self.columns, self.source, self.groups, self.given = columns, source, groups, given
+        self.weights = weights
         self.only = columns.names if only is None else tuple(only)
-        more = ([] if groups is None else [groups]) + ([] if given is None else given.names)
+        more = [name for name in (groups, weights) if name is not None]
+        more += [] if given is None else given.names
         self.needed = list(dict.fromkeys([*columns.needed(self.only), *more]))
         check_available(source.names, self.needed, source.name)
         self.factors = _factors(columns, source, self.only)
@@ -222,12 +239,13 @@ class _Chunk:
         w, noise = values.law()
         self.reader.columns = values.columns
         usable = self.cells.usable
-        limits = values.limits[usable]
+        limits, weights = values.limits[usable], self._weights()
         return Measurements(
             w, noise, usable, self.cells.reasons, values.without_error,
             groups=None if labels is None else labels[usable],
             given=None if given is None else self._given(given, covariates, usable),
             limits=limits if limits.any() else None,
+            weights=None if weights is None else weights[usable],
         )  # fmt: skip
 
     def _values(self) -> Values:
@@ -239,6 +257,24 @@ class _Chunk:
         if columns.noise in COUNTS:
             return Counts(self.cells, columns, only)
         return ErrorBars(self.cells, columns, only, self.reader.factors, self.reader.signs)
+
+    def _weights(self) -> Array | None:
+        """Read how much each row counts; all of them must say so."""
+        name = self.reader.weights
+        if name is None:
+            return None
+        values = self.cells.numbers(name)
+        bad = ~(values >= 0) | np.isinf(values)
+        if bad.any():
+            row = int(bad.argmax())
+            got = "none" if np.isnan(values[row]) else f"{values[row]:g}"
+            raise ValueError(
+                f"Expected weights of at least 0 in column {name!r}; got {got} in "
+                f"{self.cells.row(row)}. Correct it, or write 0 for rows that do not count."
+            )
+        if not values.any():
+            raise ValueError(f"Expected a weight above 0 in column {name!r}; got zeros only.")
+        return values
 
     def _given(
         self, given: GivenColumns, values: tuple[NDArray[Any], ...], usable: Mask

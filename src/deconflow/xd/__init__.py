@@ -16,11 +16,12 @@ from deconflow.xd.chains import (
     starts_of_chains,
     telling_rows,
 )
-from deconflow.xd.choose import choose, fit_average
+from deconflow.xd.choose import STARTS_TO_COMPARE, choose, fit_average
 from deconflow.xd.compare import compare
 from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, log_p, make_folds, row_weights
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.expected_time import CHOOSING, FITTING, seconds_of_fits, seconds_of_pair
 from deconflow.xd.fit import (
     COMPONENTS_TO_TRY,
     SMALLEST_VARIANCE,
@@ -36,7 +37,7 @@ from deconflow.xd.known_parts import (
     memberships,
     shares_of_parts,
 )
-from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged, fit_joint
+from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged, fit_joint, seconds_of_ladder
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
@@ -47,11 +48,14 @@ from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 
 __all__ = [
+    "CHOOSING",
     "CLEARLY",
     "COMPONENTS_TO_TRY",
+    "FITTING",
     "FLOORS",
     "SMALLEST_VARIANCE",
     "STARTS",
+    "STARTS_TO_COMPARE",
     "Adam",
     "AveragedFit",
     "Block",
@@ -93,6 +97,9 @@ __all__ = [
     "posterior_pieces",
     "row_weights",
     "sample_chains",
+    "seconds_of_fits",
+    "seconds_of_ladder",
+    "seconds_of_pair",
     "shares_of",
     "shares_of_parts",
     "single_rows",

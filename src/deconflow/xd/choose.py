@@ -15,11 +15,11 @@ from itertools import cycle, islice, product, repeat
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from deconflow._types import Array
 from deconflow.mixtures import mix
 from deconflow.observations import Observations
+from deconflow.progress import SILENT, Progress
 from deconflow.xd.cross_fits import (
     CrossFits,
     Table,
@@ -28,6 +28,7 @@ from deconflow.xd.cross_fits import (
     successful,
 )
 from deconflow.xd.em import EMResult
+from deconflow.xd.expected_time import CHOOSING, FITTING
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows
 
@@ -43,7 +44,7 @@ def choose(
     n_average: int,
     folds: int,
     rng: np.random.RandomState,
-    progress: bool = False,
+    progress: Progress = SILENT,
 ) -> tuple[list[FitSettings], Table]:
     """Choose settings for each of ``n_average`` fits by cross-validation on noisy rows.
 
@@ -56,13 +57,11 @@ def choose(
         cross.candidate(replace(settings, n_components=count, floor=floor))
         for count, floor in product(sorted(n_components), sorted(floors))
     ]
-    total = len(cross.folds) * len(candidates)
-    what = {"desc": "choosing components", "unit": "fit", "smoothing": 0}
-    with tqdm(total=total, disable=not progress, **what) as bar:
-        for fold in cross:
-            for candidate in candidates:
-                cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
-                bar.update()
+    progress.begin(CHOOSING)
+    for fold in cross:
+        for candidate in candidates:
+            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
+            progress.advance()
     behind, error = cross.behind(candidates)
     entropy = [each.entropy(20_000) for each in candidates]
     if n_average > 1:
@@ -89,7 +88,7 @@ def fit_average(
     over: str,
     n_init: int,
     rng: np.random.RandomState,
-    progress: bool = False,
+    progress: Progress = SILENT,
 ) -> EMResult:
     """Average the densities of several fits, one for each of the settings.
 
@@ -104,11 +103,11 @@ def fit_average(
     else:
         whole = PreparedData(data)
         parts = repeat(whole, len(settings))
-    each_part = tqdm(
-        zip(parts, settings, strict=True), "mixtures to average", len(settings),
-        unit="fit", disable=not progress,
-    )  # fmt: skip
-    results = [part.fit_best(each, n_init, rng) for part, each in each_part]
+    progress.begin(FITTING)
+    results = []
+    for part, each in zip(parts, settings, strict=True):
+        results.append(part.fit_best(each, n_init, rng))
+        progress.advance()
     best = max(results, key=lambda result: result.log_likelihood)
     good = results if over == "folds" else _not_stuck(results, settings, whole.rows)
     mixtures = [result.mixture for result in good]

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
+from deconflow.progress import SILENT, Progress
 from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table
+from deconflow.xd.expected_time import FITTING, PASSES_OF_LADDER, seconds_of_fits
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 
 ROWS_PER_COMPONENT = 4
@@ -44,6 +45,11 @@ have no such spikes, and go on until a step gains less than so much for each of 
 
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
+
+
+LIKELY_BEST, LIKELY_REFITS = 3, 3
+"""What is told to those who wait before the rows have spoken: which number of components is the
+best, by its place in the ladder, and how many times its fits go on with another floor."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def fit_averaged(
     *,
     folds: int | Sequence[Fold] = 5,
     starts: int = 2,
-    progress: bool = False,
+    progress: Progress = SILENT,
 ) -> AveragedFit:
     """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
 
@@ -118,13 +124,13 @@ def fit_averaged(
     starts
         Fits of each number of components without each fold.
     progress
-        Whether to show progress bars.
+        Is told which fits are to come, and which are done.
     """
     search = _Search(CrossFits(data, folds, rng), progress)
     first = replace(settings, floor=FIRST_FLOOR)
     tried = search.climb(first, COMPONENTS_TO_TRY, starts, [])
     best, plain = search.best_and_plain(tried)
-    tried += search.other_floors(best, 2.0) + search.other_floors(best, 0.5)
+    tried += search.other_floors(best, 2.0, later=2) + search.other_floors(best, 0.5, later=1)
     if plain is not best:
         tried += search.other_floors(plain, 0.5)
     tried += search.shrunken(best, starts)
@@ -138,7 +144,7 @@ def fit_joint(
     covariates: int,
     *,
     folds: int | Sequence[Fold] = 5,
-    progress: bool = False,
+    progress: Progress = SILENT,
 ) -> AveragedFit:
     """Fit an averaged mixture of the truth together with exact covariates, the last columns.
 
@@ -153,19 +159,23 @@ def fit_joint(
 class _Search:
     """The search of :func:`fit_averaged`, with all folds laid out once."""
 
-    def __init__(self, cross: CrossFits, progress: bool) -> None:
+    def __init__(self, cross: CrossFits, progress: Progress) -> None:
         self.cross, self.folds, self.progress = cross, list(cross), progress
+        progress.begin(FITTING)
 
-    def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
-        """Fit without each fold."""
+    def fit(
+        self, settings: FitSettings, starts: Iterable[Starts], later: Sequence[int]
+    ) -> Candidate:
+        """Fit without each fold; who waits is told which numbers of components may come later."""
         candidate = self.cross.candidate(_stopped(settings, self.cross.data))
-        what = f"mixtures of {settings.n_components}, floor {settings.floor:g}"
-        bar = tqdm(
-            zip(self.folds, starts, strict=False), what, len(self.folds),
-            unit="fold", leave=False, disable=not self.progress,
-        )  # fmt: skip
-        for fold, begin in bar:
+        counts = [settings.n_components, *later]
+        rows = self.folds[0].rest.rows
+        threads = settings.stopping.threads
+        costs = seconds_of_fits(rows.n_gaussians, rows.dim, counts, 2, threads, PASSES_OF_LADDER)
+        self.progress.expect([cost for cost in costs for _ in self.folds])
+        for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
+            self.progress.advance()
         return candidate
 
     def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
@@ -185,9 +195,11 @@ class _Search:
             starts = 1
         most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
         behind = 0
-        for count in [count for count in counts if count <= most]:
+        counts = [count for count in counts if count <= most]
+        for step, count in enumerate(counts):
             begin = [None] * (1 if count == 1 or behind else starts)
-            tried.append(self.fit(replace(settings, n_components=count), repeat(begin)))
+            later = rungs_ahead(counts, step, behind)
+            tried.append(self.fit(replace(settings, n_components=count), repeat(begin), later))
             best = max(tried, key=self.cross.mean)
             behind = len(tried) - 1 - tried.index(best)
             if behind == PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
@@ -203,12 +215,13 @@ class _Search:
         behind, error = self.cross.behind(tried)
         return tried[int(behind.argmin())], tried[int(np.argmax(behind <= CLEARLY * error))]
 
-    def other_floors(self, last: Candidate, factor: float) -> list[Candidate]:
+    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> list[Candidate]:
         """Change the floor by a factor for as long as that is clearly better."""
+        ahead = [last.settings.n_components] * later
         tried: list[Candidate] = []
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            tried.append(self.fit(changed, _ends(last)))
+            tried.append(self.fit(changed, _ends(last), ahead))
             if not self.better(tried[-1], last, CLEARLY):
                 break
             last = tried[-1]
@@ -223,7 +236,7 @@ class _Search:
         tried = [best]
         for rows in SHRINKAGES:
             settings = replace(best.settings, shrinkage=rows * (dim + 1), stopping=stopping)
-            tried.append(self.fit(settings, _ends(tried[-1])))
+            tried.append(self.fit(settings, _ends(tried[-1]), [count]))
             if not self.better(tried[-1], tried[-2], 0.0):
                 break
         winner = max(tried, key=self.cross.mean)
@@ -251,6 +264,31 @@ class _Search:
         return AveragedFit(
             mixtures, equal, held_out, cross.folds, settings, table, converged, n_iter
         )
+
+
+def seconds_of_ladder(
+    n_gaussians: int, dim: int, folds: int, starts: int, threads: int | None
+) -> float:
+    """Return the seconds that :func:`fit_averaged` should take, before any of it is done."""
+    most = max(1, n_gaussians // ROWS_PER_COMPONENT)
+    counts = [count for count in COMPONENTS_TO_TRY if count <= most]
+    fits = [counts[0], *rungs_ahead(counts, 0, 0)]
+    costs = seconds_of_fits(n_gaussians, dim, fits, starts, threads, PASSES_OF_LADDER)
+    return folds * sum(costs)
+
+
+def rungs_ahead(counts: Sequence[int], step: int, behind: int) -> list[int]:
+    """Numbers of components that may come after a step of the ladder, refits among them.
+
+    Examples
+    --------
+    >>> rungs_ahead([1, 2, 3, 4, 6, 8, 12], 0, 0)  # before anything is known
+    [2, 3, 4, 6, 8, 4, 4, 4]
+    >>> rungs_ahead([1, 2, 3, 4, 6, 8, 12], 6, 1)  # the last was behind that of 6
+    [6, 6, 6]
+    """
+    best = step - 1 - behind if behind else min(max(step, LIKELY_BEST), len(counts) - 1)
+    return [*counts[step + 1 : best + 1 + PATIENCE], *[counts[best]] * LIKELY_REFITS]
 
 
 def _stopped(settings: FitSettings, data: Observations) -> FitSettings:

@@ -19,9 +19,11 @@ import torch
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
+from deconflow.progress import SILENT, Progress
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import EMResult, Stopping, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.expected_time import FITTING
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
@@ -146,12 +148,14 @@ def fit_minibatch(
     epochs: int,
     batch_size: int,
     rng: np.random.RandomState,
+    progress: Progress = SILENT,
 ) -> EMResult:
     """Take some epochs of steps, with a learning rate that falls to zero along a cosine.
 
     The history has the mean log-likelihood of all rows in each epoch, each before the step of its
     batch: it may fall, as the gradients of batches are noisy.
     """
+    progress.begin(FITTING, "epochs")
     history: list[float] = []
     per_epoch = -(-len(data) // batch_size)
     for _ in range(epochs):
@@ -162,5 +166,6 @@ def fit_minibatch(
             rate = adam.learning_rate * 0.5 * (1 + np.cos(np.pi * min(share, 1.0)))
             total += len(batch) * step_on_batch(adam, data[batch], rate, stopping.threads)
         history.append(total / len(data))
+        progress.advance()
     settled = has_settled(history, stopping.tol)
     return EMResult(adam.restored, history[-1], history, settled, epochs)

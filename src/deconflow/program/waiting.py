@@ -1,0 +1,26 @@
+"""What is shown to people who wait for a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deconflow.program.messages import as_options, note
+from deconflow.progress import Progress
+
+
+def waiting(*, quiet: bool) -> Progress:
+    """Return what shows how far a command is, in the words of the program."""
+    return Progress(shown=not quiet, tell=lambda line: note(as_options(line)))
+
+
+@contextmanager
+def watched(model: Any, progress: Progress) -> Iterator[None]:
+    """Let a fit tell how far it is."""
+    progress.begin("fitting")
+    model._progress = progress
+    try:
+        yield
+    finally:
+        del model._progress
