@@ -119,6 +119,11 @@ class Replicates:
             alternatives=[(share, of(density)) for share, density in self.alternatives],
         )
 
+    def in_words(self) -> str:
+        """Say what they are."""
+        fits = "fits without a fold each" if self.kind == "folds" else "draws of the density"
+        return f"{len(self.densities)} {fits}"
+
     def answers(self) -> list[Answer]:
         """Return the replicates, of the columns that are left."""
         return [self._part(density) for density in self.densities]
