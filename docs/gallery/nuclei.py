@@ -21,7 +21,7 @@ model.fit(data.w, noise=data.sd)
 truth = model.sample(100_000, random_state=0)  # draws of the truth
 answer = model.posterior(data.w, noise=data.sd)  # what each row says of its own truth
 print("first row:", answer.mean[0].round(3), "+-", answer.sd[0].round(3))
-model.plot("corner", data.w, data.sd, rows=[562, 539, 477, 92])  # badly and well measured ones
+model.plot("corner", data.w, data.sd, rows=[562, 539, 477, 92])
 
 # %%
 # In grey what was measured, in blue the density of the truth. In colour four images with their

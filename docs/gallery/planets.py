@@ -4,7 +4,7 @@ Planets: how many are like Earth?
 
 How many planets like Earth does a star like the Sun have? Two things stand between the planets that
 the Kepler telescope found and the answer. Small planets far from their star are mostly missed; and
-a radius is known to a fifth only, so that many small planets look larger and a few large ones look
+most radii are known to 30 % only, so that many small planets look larger, and some large ones look
 small.
 """
 
@@ -36,10 +36,11 @@ from scipy.special import ndtr
 
 
 def chance(v):
-    """Return the chance of planets ``v``, logarithms of days and Earth radii, to be found."""
+    """Return the chance to be found, of logarithms of days and Earth radii."""
     period, radius = v.T
     transits = np.exp(-1.448 - 0.667 * period)
-    return 0.955 * transits * ndtr(-0.486 + 2.73 * radius + 0.387 * period - 0.129 * period**2)
+    curve = ndtr(-0.486 + 2.73 * radius + 0.387 * period - 0.129 * period**2)
+    return 0.955 * transits * curve
 
 
 # %%
@@ -58,6 +59,12 @@ models = [XDGMM(k, random_state=0) for k in (1, 2, 3, 4)]
 for model in models:
     model.fit(w, noise=sd, selection=chance, selection_of="truth")
 
+# %%
+# How many planets
+# ----------------
+# The density of all planets, times their number, is a rate per star. Where does it rest on
+# planets that were found? Models with one to four Gaussians tell, by how far they differ.
+
 
 def rate(model, v):
     """Return planets per star, per logarithm of period and radius."""
@@ -74,10 +81,12 @@ def grid(days, radii, n=60):
 
 print(f"{len(w)} planets; planets per star with 1 to 2 Earth radii")
 for model in models:
-    (near, near_area), (far, far_area) = (grid(d, (1, 2)) for d in ((6.25, 100), (200, 400)))
-    closer, like_earth = rate(model, near).mean() * near_area, rate(model, far).mean() * far_area
-    print(f"{model.n_components} Gaussians: {closer:.2f} up to 100 days", end=", ")
-    print(f"{like_earth:.3f} with 200 to 400 days")
+    numbers = []
+    for days in ((6.25, 100), (200, 400)):
+        v, area = grid(days, (1, 2))
+        numbers.append(rate(model, v).mean() * area)
+    k = model.n_components
+    print(f"K = {k}: {numbers[0]:.2f} up to 100 days, {numbers[1]:.3f} with 200 to 400 days")
 
 # %%
 # The answer
@@ -93,15 +102,12 @@ v, _ = grid((5, 450), (0.5, 16), 120)
 days, radii = np.exp(v).reshape(120, 120, 2).transpose(2, 0, 1)
 figure, panel = plt.subplots(figsize=(7, 4.6), layout="constrained")
 levels, norm = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3], LogNorm(0.001, 3)
-filled = panel.contourf(
-    days, radii, rate(model, v).reshape(120, 120), levels, cmap="Blues", norm=norm, extend="both"
-)
+rates, chances = rate(model, v).reshape(120, 120), chance(v).reshape(120, 120)
+filled = panel.contourf(days, radii, rates, levels, cmap="Blues", norm=norm, extend="both")
 label = "planets per star, per ln period and ln radius"
 figure.colorbar(filled, label=label, ticks=levels, format="%g")
-shares = panel.contour(
-    days, radii, chance(v).reshape(120, 120), [1e-4, 1e-3, 1e-2], colors="0.4", linestyles="--"
-)
-panel.clabel(shares, fmt="%g found")
+lines = panel.contour(days, radii, chances, [1e-4, 1e-3, 1e-2], colors="0.4", linestyles="--")
+panel.clabel(lines, fmt="%g found")
 panel.plot(inside.period, inside.radius, ".", ms=3, color="0.15")
 panel.plot([200, 400, 400, 200, 200], [1, 1, 2, 2, 1], color="#d1495b")
 panel.plot(365.25, 1, "*", ms=12, color="#d1495b", mec="white")

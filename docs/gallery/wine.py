@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 uci = "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/winequality-red.csv"
-columns = ["fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides"]
-columns += ["density", "pH", "sulphates", "alcohol"]
+columns = ["fixed acidity", "volatile acidity", "citric acid", "residual sugar"]
+columns += ["chlorides", "density", "pH", "sulphates", "alcohol"]
 wines = pd.read_csv(uci, sep=";")[columns]
 print(f"{len(wines)} wines")
 wines.head()
@@ -43,7 +43,8 @@ w = train + sd * rng.normal(size=train.shape)
 
 from deconflow import XDGMM
 
-model = XDGMM(10, floor=1.0, n_average=5, average_over="folds", random_state=0).fit(w, noise=sd)
+model = XDGMM(10, floor=1.0, n_average=5, average_over="folds", random_state=0)
+model.name_columns(columns).fit(w, noise=sd)
 single = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=sd)
 blurred = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=0.0)
 for name, each in (("average", model), ("single", single), ("noise ignored", blurred)):
@@ -82,7 +83,6 @@ panels[-1].legend(frameon=False)
 # What the certificate says
 # -------------------------
 
-model.name_columns(columns)
 certificate = model.certify(w[:600], noise=sd)  # of some of them, which is quicker
 for caution in certificate.warnings:
     print("-", caution)
