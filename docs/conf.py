@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "examples/backreferences",
     "filename_pattern": r"\.py$",  # all of them run
     "within_subsection_order": "FileNameSortKey",
+    "capture_repr": ("_repr_html_",),  # tables, not what pictures return
     "thumbnail_size": (400, 280),
     "download_all_examples": False,
     "show_signature": False,

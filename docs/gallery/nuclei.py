@@ -13,29 +13,27 @@ image, and the standard error of that mean.
 # %% [the lines]
 from deconflow import XDGMM
 from deconflow.demo import cell_nuclei
-from deconflow.plots import corner_figure
 
 data = cell_nuclei()  # values and their standard errors: 569 rows, 3 columns each
-model = XDGMM(3, random_state=0).name_columns(data.names).fit(data.w, noise=data.sd)
-rows = [562, 539, 477, 92]  # from well to badly measured
-answer = model.posterior(data.w[rows], noise=data.sd[rows], n_samples=300)
-samples = model.sample(20_000, random_state=0)
-errors = data.sd[rows]
-figure = corner_figure(
-    data.w, samples, names=data.names, posterior=answer, rows=rows, errors=errors
-)
+model = XDGMM(3, random_state=0).name_columns(data.names)
+model.fit(data.w, noise=data.sd)
+
+truth = model.sample(100_000, random_state=0)  # draws of the truth
+answer = model.posterior(data.w, noise=data.sd)  # what each row says of its own truth
+print("first row:", answer.mean[0].round(3), "+-", answer.sd[0].round(3))
+model.plot("corner", data.w, data.sd, rows=[562, 539, 477, 92])
 
 # %%
 # In grey what was measured, in blue the density of the truth. In colour four images with their
 # error bars, and draws of what they say of the truth. How much narrower is the truth?
 
-truth = model.sample(100_000, random_state=0)
 for name, measured, true in zip(data.names, data.w.std(0), truth.std(0), strict=True):
     print(f"{name}: measured values spread by {measured:.3f}, true ones by {true:.3f}")
 
 # %%
-# Symmetry is measured worst: its values spread by **0.027**, the truth by **0.019** only; the rest
-# is scatter within the images. Compactness has a second hump in truth, which noise had filled in.
+# Symmetry is measured worst: its values spread by **0.027**, the truth by **0.019** only; the
+# rest is scatter within the images. Compactness has a second hump in truth, which noise had
+# filled in.
 #
 # What the certificate says
 # -------------------------
