@@ -57,10 +57,10 @@ print("90 % interval {:.1f} to {:.1f}".format(*(end[top, 0] for end in answer.in
 
 # %%
 # **55** genes can be named if a tenth of them may be wrong, **28** of them as more active in
-# cancer. On that side the procedure of Benjamini and Hochberg, the usual way to such a list,
-# names 28 as well (Efron and Hastie, chapter 15). But only the density of the effects says how
-# large they are: gene **610** has the largest z-value, **5.29**, and an effect of about **3.50**.
-# The rest was luck.
+# cancer. The usual way to such a list is the procedure of Benjamini and Hochberg; with one-sided
+# tests it names 28 as more active (Efron and Hastie, chapter 15). But only the density of the
+# effects says how large they are: gene **610** has the largest z-value, **5.29**, and an effect
+# of about **3.50**. The rest was luck.
 #
 # The picture
 # -----------

@@ -80,9 +80,9 @@ for low, high in ((85, 115), (115, 145)):
 print(model.certify(w, noise=0.1).sentences()[0])
 
 # %%
-# The unfolded lines are broader than the true ones: how narrow they are, the detector cannot
-# show, and of all answers that fit the rows the smoothest is taken. The band says so.
+# The unfolded lines are broader than the true ones, and the band does not reach up to their full
+# height. No method can change that: how narrow a line is, a detector with a resolution of 10 keV
+# does not show. How many particles are in it, and where it is, it does.
 #
-# **What this does not show.** Here the relative resolution is the same at all energies. One that
-# changes with the true energy is a likelihood, and so are counts in channels; an efficiency that
-# changes with it is a selection. All of these can be told: :doc:`/measured`.
+# **What this does not show.** A relative resolution that changes with the energy, counts in
+# channels instead of single particles, and an efficiency: :doc:`/measured` tells how to say them.
