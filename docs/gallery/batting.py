@@ -11,8 +11,9 @@ is taken out?
 # ---------
 # 688 batters of Major League Baseball in 2022, from the R package `ebnm
 # <https://github.com/stephenslab/ebnm>`_: plate appearances ``PA``, weighted on-base average
-# ``x``, and its standard error ``s``. The file is R's, so it takes ``pip install rdata`` to read
-# it. It is sorted by ``x``; we shuffle the rows, so that neighbours have nothing in common.
+# (wOBA) ``x``, and its standard error ``s``. The file is R's, so it takes ``pip install rdata``
+# to read it. It is sorted by ``x``; we shuffle the rows, so that neighbours have nothing in
+# common.
 
 from urllib.request import urlopen
 
@@ -32,7 +33,7 @@ from deconflow import XDGMM
 
 batters = batters.sample(frac=1, random_state=0, ignore_index=True)
 x, s = batters[["x"]].to_numpy(), batters[["s"]].to_numpy()
-normal = XDGMM(1).fit(x, noise=s)
+normal = XDGMM(1).name_columns(["wOBA"]).fit(x, noise=s)
 first = normal.posterior(x, noise=s)
 print(f"log-likelihood {normal.score_observations(x, noise=s).sum():.2f}")
 judge = batters.index[batters.Name == "Aaron Judge"]

@@ -71,7 +71,7 @@ for low, high in ((85, 115), (115, 145)):
     print(f"{low} to {high} keV: a line at {place:.0f} keV; {words}")
 
 # %%
-# They are found at **99** and **130** keV, with **36.9** % and **25.0** % of the particles around
+# They are found at **99** and **130** keV, with **36.9** % and **25.1** % of the particles around
 # them; the histogram has too few in both ranges, because many have been blurred out of them.
 #
 # What the certificate says
@@ -81,8 +81,8 @@ print(model.certify(w, noise=0.1).sentences()[0])
 
 # %%
 # The unfolded lines are broader than the true ones, and the band does not reach up to their full
-# height. No method can change that: how narrow a line is, a detector with a resolution of 10 keV
-# does not show. How many particles are in it, and where it is, it does.
+# height. How narrow a line is, a detector with a resolution of 10 keV hardly shows; where it is,
+# and how many particles are in it, it does.
 #
 # **What this does not show.** A relative resolution that changes with the energy, counts in
 # channels instead of single particles, and an efficiency: :doc:`/measured` tells how to say them.
