@@ -34,8 +34,9 @@ for name, measured, true in zip(data.names, data.w.std(0), truth.std(0), strict=
     print(f"{name}: measured values spread by {measured:.3f}, true ones by {true:.3f}")
 
 # %%
-# Symmetry is measured worst: its values spread by **0.027**, the truth by **0.019** only; the rest
-# is scatter within the images. Compactness has a second hump in truth, which noise had filled in.
+# Symmetry is measured worst: its values spread by **0.027**, the truth by **0.019** only; the
+# rest is scatter within the images. Compactness has a second hump in truth, which noise had
+# filled in.
 #
 # What the certificate says
 # -------------------------

@@ -133,8 +133,12 @@ class XDGMM(DensityEstimator):
 
     Attributes
     ----------
-    weights_, means_, covariances_ : array
-        The mixture.
+    weights_ : array
+        ``(K,)`` shares of the Gaussians.
+    means_ : array
+        ``(K, D)``.
+    covariances_ : array
+        ``(K, D, D)``.
     n_components_ : int
         Number of Gaussians of a fit; of an average, the most frequent number of its fits.
     component_counts_ : array

@@ -1,0 +1,93 @@
+"""
+Wine: the flow paper's test
+===========================
+
+How well can the density of nine chemical attributes be told from noisy values? The answer can be
+checked on wines without noise. `Dockhorn, Ritchie, Yu and Murray
+<https://arxiv.org/abs/2006.09396>`_, who brought normalizing flows to deconvolution, tested them
+this way.
+"""
+
+# %%
+# The table
+# ---------
+# 1,599 red wines from `UCI <https://archive.ics.uci.edu/dataset/186/wine+quality>`_ (Cortez et
+# al. 2009). As in the paper, the two attributes that are whole numbers are left out, the others
+# are standardised, and noise of variance 0.1 is added. A tenth of the wines is set aside,
+# **without noise**, to check the answer.
+
+import numpy as np
+import pandas as pd
+
+uci = "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/winequality-red.csv"
+columns = ["fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides"]
+columns += ["density", "pH", "sulphates", "alcohol"]
+wines = pd.read_csv(uci, sep=";")[columns]
+print(f"{len(wines)} wines")
+wines.head()
+
+# %%
+
+rng = np.random.default_rng(0)
+v = ((wines - wines.mean()) / wines.std(ddof=0)).to_numpy()[rng.permutation(len(wines))]
+test, train = v[:160], v[160:]
+sd = np.sqrt(0.1)
+w = train + sd * rng.normal(size=train.shape)
+
+# %%
+# Three lines
+# -----------
+# An average of mixtures that leave out a fifth of the rows each. ``floor=1`` keeps every Gaussian
+# as wide as the noise: what is narrower the noisy rows cannot tell. Beside it stands one mixture
+# with hardly a floor, and one that is not told of the noise.
+
+from deconflow import XDGMM
+
+model = XDGMM(10, floor=1.0, n_average=5, average_over="folds", random_state=0).fit(w, noise=sd)
+single = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=sd)
+blurred = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=0.0)
+for name, each in (("average", model), ("single", single), ("noise ignored", blurred)):
+    print(f"{name}: -log p(v) of the clean wines {-each.score_samples(test).mean():.2f}")
+
+# %%
+# The answer
+# ----------
+
+import matplotlib.pyplot as plt
+
+figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+x = np.linspace(-3, 4, 300)
+for panel, name in zip(panels, ["citric acid", "residual sugar", "alcohol"], strict=True):
+    d = columns.index(name)
+    bins = {"bins": 50, "range": (-3, 4), "density": True}
+    panel.hist(w[:, d], color="0.8", label="with noise", **bins)
+    panel.hist(v[:, d], color="#d1495b", histtype="step", label="without noise", **bins)
+    density = np.exp(model.marginal([d]).log_prob(x[:, None]))
+    panel.plot(x, density, color="#1f4e79", lw=2, label="deconvolved")
+    panel.set(xlabel=f"{name}, standardised", yticks=[])
+panels[-1].legend(frameon=False)
+
+# %%
+# The clean wines have ``-log p(v)`` of **8.58** nats per row by the average; lower is better.
+#
+# **Published**: 8.775 ± 0.152 for a mixture (Extreme Deconvolution) and 8.083 ± 0.128 for the
+# paper's flow; how the paper split the wines is not known. ``Deconvolver()``, which averages
+# flows and Bayesian mixtures as well, has 7.680 as the mean of five splits, in a minute each
+# (:doc:`/records`).
+#
+# The one mixture is a warning: **10.82**, worse than the **8.95** of a fit that ignores the
+# noise. With a low floor its Gaussians shrink onto single wines, and noisy rows hardly see that.
+# So take an average with a floor, ``XDGMM("auto")``, or ``Deconvolver()``.
+#
+# What the certificate says
+# -------------------------
+
+model.name_columns(columns)
+certificate = model.certify(w[:600], noise=sd)  # of some of them, which is quicker
+for caution in certificate.warnings:
+    print("-", caution)
+
+# %%
+# True: hardly a wine has less than one gram of sugar in a litre, while a few have ten times as
+# much, and Gaussians make a softer edge than that. The picture shows it, and the same where
+# citric acid ends at none. ``bounds=`` says where a truth ends (:doc:`/truth`).
