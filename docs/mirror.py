@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import email
 import io
+import tempfile
 import urllib.request
 import urllib.response
 from collections.abc import Callable
@@ -73,10 +74,52 @@ def _wine(path: Path) -> bytes:
     return table.to_csv(index=False, sep=";").encode()
 
 
+BATTERS = {  # by row; the file has no names
+    0: "Khalil Lee",
+    1: "Chadwick Tromp",
+    2: "Otto Lopez",
+    3: "James Outman",
+    4: "Matt Carpenter",
+    5: "Aaron Judge",
+    9: "Yordan Alvarez",
+    12: "Paul Goldschmidt",
+    13: "Mike Trout",
+    16: "Jose Altuve",
+    20: "Freddie Freeman",
+}
+
+
+def _batters(path: Path) -> bytes:
+    """Return the table as R saves it, with the names of those whom the gallery names."""
+    import pandas as pd
+    import rdata
+
+    table = pd.read_csv(path)
+    names = [BATTERS.get(row, f"batter {row}") for row in table.index]
+    table.insert(0, "Name", pd.Series(names, dtype=object))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "wOBA.rda"
+        rdata.write_rda(file, {"wOBA": table})
+        return file.read_bytes()
+
+
+def _exams(path: Path) -> bytes:
+    """Return the mean of the two readings at each exam, with blanks between the columns."""
+    import pandas as pd
+
+    men = pd.read_csv(path)
+    columns = {"obs": men.index + 1, "age": men.AGE}
+    for exam in (2, 3):
+        columns[f"sbp{exam}"] = (men[f"SBP{exam}1"] + men[f"SBP{exam}2"]) / 2
+    return pd.DataFrame(columns).to_csv(sep=" ", index=False).encode()
+
+
 TABLES: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     f"{EMPIRIKOS}/Neighborhoods/neighborhoods.csv": ("neighborhoods.csv", _as_it_is),
     f"{EMPIRIKOS}/Prostate/prostz.txt": ("prostate_z.txt", _as_it_is),
     f"{EMPIRIKOS}/Surgery/surgery.csv": ("surgery.csv", _as_it_is),
+    f"{GITHUB}/measurementerror/ISDdeconvolution/HEAD/framingham.csv": ("framingham.csv", _exams),
+    f"{GITHUB}/stephenslab/ebnm/HEAD/data/wOBA.rda": ("woba.csv", _batters),
     "https://gea.esac.esa.int/tap-server/tap/sync": ("gaia_dr3_sample.fits", _stars),
     "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/winequality-red.csv": (
         "wine_red.npy",
