@@ -49,7 +49,7 @@ browser:
 		|| echo "no chromium here: tests in a browser are skipped"
 
 clean:
-	rm -rf .venv docs/_build demo_output
+	rm -rf .venv docs/_build docs/examples demo_output
 
 # torch comes first and by its exact version: where there is a small CPU build, that is taken.
 .venv/ready: pyproject.toml constraints.txt

@@ -18,8 +18,8 @@ SOURCE = ROOT / "src" / "deconflow"
 ESTIMATORS = list(estimators.ESTIMATORS.values())
 QUERIES = (
     "fit", "score_samples", "score_observations", "estimate_observations", "p_values", "score",
-    "sample", "posterior", "condition", "marginal", "band", "certify", "self_test", "sensitivity",
-    "regress", "save", "load",
+    "sample", "posterior", "condition", "marginal", "band", "statistics", "certify", "self_test",
+    "sensitivity", "regress", "plot", "save", "load",
 )  # fmt: skip
 HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
 
@@ -127,6 +127,22 @@ def test_no_cycles():
     for module, target in edges():
         graph.setdefault(module, set()).add(target.removesuffix(".__init__"))
     assert find_cycle(graph) is None
+
+
+def test_one_call_goes_up_by_name():
+    """Modules that are imported by a name in a text, which the layers do not see."""
+    found = {
+        (module, node.value)
+        for module, path in modules().items()
+        if room(module) not in ("cli", "__main__", "__init__")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and str(node.value) in named_modules()
+    }
+    assert found == {("deconflow.estimators.picturing", "deconflow.plots")}
+
+
+def named_modules():
+    return {module.removesuffix(".__init__") for module in modules()} - {"deconflow"}
 
 
 def test_a_cycle_would_be_found():

@@ -17,6 +17,7 @@ from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
 from deconflow.program.info import info
 from deconflow.program.messages import interrupt
+from deconflow.program.origin import KeepsWhatWasTyped
 from deconflow.program.plot import plot
 from deconflow.program.regress import regress
 from deconflow.program.report import report
@@ -28,6 +29,7 @@ COMMANDS = (
 )  # fmt: skip
 
 app = typer.Typer(
+    cls=KeepsWhatWasTyped,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
+from deconflow.carried_errors import parted
 from deconflow.checks import as_floats, refuse_odd_cells, warn_caller
+from deconflow.extras import need
 from deconflow.noise import gaussian
 from deconflow.tables import conversion, error_columns, independent_noise, one_sign
 
@@ -23,7 +25,8 @@ Units = list[str | None]
 
 def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
     """Bring tables into forms that scikit-learn reads, errors in the order and units of ``w``."""
-    units, w = column_units(w), plain_table(w, label)
+    units, (w, noise) = column_units(w), parted(w, noise, label)
+    w = plain_table(w, label)
     if len(w.shape) != 2:  # refused by whoever asked
         return w, noise
     n_rows, dim = w.shape
@@ -191,14 +194,8 @@ def _as_frame(table: Any, label: str) -> Any:
                 f"Expected one number per row in column {name!r} of {label}; "
                 f"got {table[name].shape[1:]} of them. Split the column."
             )
-    try:
-        return table.to_pandas(index=False)
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "Expected pandas to be installed, because astropy tables need it; got none. "
-            "Run: pip install 'deconflow[tables]'",
-            name="pandas",
-        ) from error
+    need("pandas", "astropy tables need it")
+    return table.to_pandas(index=False)
 
 
 def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:

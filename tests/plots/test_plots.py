@@ -17,7 +17,7 @@ from deconflow.densities import Ensemble
 from deconflow.estimators import MixtureFit, Replicates, WeightedFit
 from deconflow.estimators.saved_candidates import members_of
 from deconflow.mixtures import mix
-from deconflow.plots.marginals import _steady
+from deconflow.plots.curves import _steady
 
 SD = np.sqrt(np.diag(toy.NOISE))
 
@@ -70,7 +70,7 @@ def test_the_diagonal_of_a_corner_has_the_bands(averaged):
     model, w = averaged
     draws = model.sample(2000, random_state=0)
     figure = plots.corner_figure(w, draws, model=model)
-    assert "90 % band" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "90 % band" in texts_of(figure.axes[1])
     shaded = figure.axes[3].collections[0].get_paths()[0].vertices
     x = shaded[1, 0]
     heights = shaded[np.isclose(shaded[:, 0], x), 1]
@@ -80,7 +80,7 @@ def test_the_diagonal_of_a_corner_has_the_bands(averaged):
     single = XDGMM(1, random_state=0).fit(w, noise=SD)  # the twin: no replicates, no band
     bare = plots.corner_figure(w, draws, model=single)
     assert not bare.axes[3].collections
-    assert "90 % band" not in [text.get_text() for text in bare.legends[0].get_texts()]
+    assert "90 % band" not in texts_of(bare.axes[1])
 
 
 def test_members_average_to_the_model(averaged):
@@ -279,10 +279,17 @@ def test_corner_of_few_dimensions(dim, estimator, rng):
     names = ["odd name", "b"][:dim]
     figure = plots.corner_figure(w, v, names=names, posterior=drawn, rows=[4], errors=w[:1] ** 2)
     assert len(figure.axes) == dim**2
-    panel = figure.axes[0 if dim == 1 else 2]
-    shown = [line.get_xdata() for line in panel.lines]
-    assert any(np.array_equal(x, drawn.samples[0, :, 0]) for x in shown)
     assert drawn.samples.shape == (1, 100, dim)
+    if dim == 1:  # a curve around the mean of the posterior, which has the mass of one
+        x, y = figure.axes[0].lines[1].get_data()
+        assert abs(np.trapezoid(y, x) - 1) < 0.02
+        assert abs(np.trapezoid(x * y, x) - drawn.mean[0, 0]) < 0.5 * drawn.sd[0, 0]
+        assert "row 4, with its posterior" in texts_of(figure.axes[0])
+        assert not any("sigma" in text for text in texts_of(figure.axes[0]))
+    else:
+        shown = [line.get_xdata() for line in figure.axes[2].lines]
+        assert any(np.array_equal(x, drawn.samples[0, :, 0]) for x in shown)
+        assert "row 4" in texts_of(figure.axes[1])
 
 
 def test_marginals_that_are_estimates_are_drawn_without_their_chance():

@@ -1,6 +1,6 @@
 r"""A density on a grid: linear between the points, with a thin normal law behind it.
 
-.. math:: p(v) = (1 - b) \sum_g p_g \prod_d \Lambda\Big(\frac{v_d - x_{gd}}{\Delta_d}\Big)
+.. math:: p(v) = (1 - b) \sum_g p_g \prod_d \Lambda\Bigl(\frac{v_d - x_{gd}}{\Delta_d}\Bigr)
                  + b \, N(v; m, C)
 
 with hats :math:`\Lambda`, so that the integral is a sum and draws are exact. The normal law keeps

@@ -6,6 +6,7 @@ from deconflow.estimators.bands import Band
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
 from deconflow.estimators.classifier import DeconvolvedClassifier
+from deconflow.estimators.components import Components, components_of
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.flow import FlowDeconvolver
@@ -14,11 +15,12 @@ from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.log_spline import LogSplineDeconvolver
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
-from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression
 from deconflow.estimators.replicates import Blend, Replicates
 from deconflow.estimators.self_test import Refit, SelfTest
+from deconflow.estimators.statistics import Figures, Statistics
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.estimators.xd import XDGMM
@@ -62,10 +64,12 @@ __all__ = [
     "Band",
     "BayesianXDGMM",
     "Blend",
+    "Components",
     "DeconvolvedClassifier",
     "Deconvolver",
     "DeconvolvingKDE",
     "DensityEstimator",
+    "Figures",
     "FittedDensity",
     "FlowDeconvolver",
     "GridFit",
@@ -77,9 +81,12 @@ __all__ = [
     "Regression",
     "Replicates",
     "SelfTest",
+    "Statistics",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
     "WeightedFit",
+    "column_numbers",
+    "components_of",
     "load",
     "of_files",
     "run_self_test",

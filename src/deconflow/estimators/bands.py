@@ -9,16 +9,17 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import cumulative_trapezoid
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
+from deconflow.estimators.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Replicates
+from deconflow.estimators.replicates import Answer, Blend, Replicates
+from deconflow.extras import need
 from deconflow.frames import plain_table, refuse_other_names
 
-DRAWS, POINTS, FINE_POINTS = 20_000, 200, 400
-ENDS, PAD = 0.001, 0.05
+POINTS, FINE_POINTS = 200, 400
+ENDS = 0.001
 """A grid holds all but this share of the draws on each side, and so much of its width more."""
 
 
@@ -54,16 +55,10 @@ class Band:
 
     def to_frame(self) -> Any:
         """Return a pandas data frame: the points, then value, lower and upper."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                "Expected pandas to be installed, because data frames need it; got none. "
-                "Run: pip install 'deconflow[tables]'",
-                name="pandas",
-            ) from error
         parts = np.column_stack([self.points, self.value, self.lower, self.upper])
-        return pd.DataFrame(parts, columns=[*self.names, "value", "lower", "upper"])
+        return need("pandas", "data frames need it").DataFrame(
+            parts, columns=[*self.names, "value", "lower", "upper"]
+        )
 
 
 class Banded(Protocol):
@@ -75,6 +70,10 @@ class Banded(Protocol):
     @property
     def dim(self) -> int:
         """Number of dimensions."""
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each."""
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)``."""
@@ -150,7 +149,7 @@ def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: floa
         raise ValueError(
             f"Expected quantiles as shares between {ENDS:g} and {1 - ENDS:g}; got {quantiles!r}."
         )
-    find = partial(_quantiles, shares=shares, grid=_fine_grid(density))
+    find = partial(quantiles_of, shares=shares, grid=fine_grid(density, POINTS, FINE_POINTS))
     value = find(density)
     half = _replicates(density).half_width(value, find, level)
     words = [f"share of {density.names[0]}"]
@@ -187,16 +186,18 @@ def _root_density(density: Answer, v: Array) -> Array:
     return np.exp(0.5 * density.log_prob(v))
 
 
-def _fine_grid(density: Banded) -> Array:
-    """Points ``(N, 1)`` to integrate over: even ones, and more where the density is high."""
-    draws = density.sample(DRAWS, 0)[:, 0]
-    pad = PAD * (draws.max() - draws.min())
-    even = np.linspace(draws.min() - pad, draws.max() + pad, POINTS)
-    dense = np.quantile(draws, (np.arange(FINE_POINTS) + 0.5) / FINE_POINTS)
-    return np.unique(np.concatenate([even, dense]))[:, None]
+def quantiles_of(density: Answer, shares: Array, grid: Array) -> Array:
+    """Quantiles of a density of one column, by the trapezoid rule, with the steps of its atoms."""
+    column, (places, weights) = TabulatedColumn.of(density, grid), _steps(density)
+    return (ColumnWithAtoms(column, places, weights) if len(places) else column).quantile(shares)
 
 
-def _quantiles(density: Answer, shares: Array, grid: Array) -> Array:
-    """Quantiles of a density of one column, by the trapezoid rule."""
-    below = cumulative_trapezoid(np.exp(density.log_prob(grid)), grid[:, 0], initial=0.0)
-    return np.interp(shares, below / below[-1], grid[:, 0])
+def _steps(density: Any) -> tuple[Array, Array]:
+    """Places and shares of the atoms of a density of one column, each ``(A,)``."""
+    if hasattr(density, "atoms"):
+        return density.atoms[:, 0], density.atom_weights
+    if isinstance(density, Blend):
+        each = [_steps(part) for part in density.densities]
+        scaled = [share * own for share, (_, own) in zip(density.shares, each, strict=True)]
+        return np.concatenate([places for places, _ in each]), np.concatenate(scaled)
+    return np.empty(0), np.empty(0)

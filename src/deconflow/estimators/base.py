@@ -25,12 +25,16 @@ from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
+from deconflow.estimators.origin import Origin
 from deconflow.estimators.persistence import read_model, write_model
+from deconflow.estimators.picturing import Pictured
 from deconflow.estimators.posterior import Posterior, column_numbers
+from deconflow.estimators.routing import refuse_search_without_routing
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
+from deconflow.estimators.statistics import Statistics, statistics_of
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,
@@ -41,6 +45,8 @@ from deconflow.evaluation import Estimate
 from deconflow.frames import (
     Units,
     column_units,
+    limit_flags,
+    plain_table,
     plain_tables,
     refuse_other_names,
     refuse_other_units,
@@ -55,7 +61,7 @@ from deconflow.truth import as_bounds
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
-class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
+class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimator):
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -167,6 +173,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         self._check_parameters()
         check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
+        refuse_search_without_routing(self, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self):
             rows = (w, noise, projection, sample_weight, groups, given, limits)
@@ -407,14 +414,16 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_integer("n_proposals", n_proposals, 1)
         check_seed(random_state)
         data = self._observe(w, noise, projection, given=given, limits=limits)
-        return self.density_.posterior(data, n_samples, n_proposals, random_state)
+        found = self.density_.posterior(data, n_samples, n_proposals, random_state)
+        found.origin = Origin.of(w, self._units_of_truth)
+        return found
 
     def condition(
         self,
         values: ArrayLike,
         columns: Any,
         *,
-        noise: Any = 0.0,
+        noise: Any = None,
         n_samples: int = 100,
         random_state: RandomState = 0,
     ) -> Posterior:
@@ -427,7 +436,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         columns
             Which ``d`` columns these are, by name or number.
         noise
-            Their noise, as in :meth:`fit`; 0.0 if they are exact.
+            Their noise, as in :meth:`fit`; None or 0.0 if they are exact.
         n_samples, random_state
             As for :meth:`posterior`.
 
@@ -445,7 +454,7 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         names = [self.density_.names[d] for d in given]
         units = [self._units[d] for d in given] if self._units else None
         refuse_other_units(column_units(values), units, names)
-        values, noise = plain_tables(values, noise, "values")
+        rows, (values, noise) = values, plain_tables(values, noise, "values")
         refuse_other_names(values, names)
         known = as_floats(values, "values")
         if known.ndim != 2 or known.shape[1] != len(given):
@@ -454,11 +463,15 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
                 f"got {known.shape}."
             )
         with as_guest():
-            data = Observations.from_arrays(check_measured(known, "values"), noise)
+            law = 0.0 if noise is None else noise
+            data = Observations.from_arrays(check_measured(known, "values"), law)
             bounds = None if self._bounds is None else self._bounds.marginal(given)
             data = self._within_bounds(data, bounds)
         refuse_limits(data, "to condition on")
-        return self.density_.condition(data, given, n_samples, random_state)
+        found = self.density_.condition(data, given, n_samples, random_state)
+        others = np.setdiff1d(np.arange(self.density_.dim), given)
+        found.origin = Origin.of(rows, self._units_of_truth).columns(others)
+        return found
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""
@@ -490,10 +503,58 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         points, column = told_apart(points, column)
         units, names = column_units(points), self._names
-        if units and self._units and self.n_latent_ == self.n_features_in_:
+        known = self._units_of_truth
+        if units and known:
             asked = range(len(names)) if column is None else column_numbers(column, names)
-            refuse_other_units(units, [self._units[d] for d in asked], [names[d] for d in asked])
+            refuse_other_units(units, [known[d] for d in asked], [names[d] for d in asked])
         return self.density_.band(points, column=column, level=level, quantiles=quantiles)
+
+    def statistics(self, w: Any = None, *, limits: Any = None) -> Statistics:
+        """Put the answer in a few numbers: mean, spread, quantiles and correlations of the truth.
+
+        With standard errors where the model has replicates (see :meth:`band`), and beside those of
+        the measurements, if these are given. ``print`` shows a table. With covariates the numbers
+        are those of the mix of these that the fitted rows have; with atoms, of all truths.
+
+        Parameters
+        ----------
+        w
+            ``(N, D)`` measurements, NaN where a value is missing.
+        limits
+            As for :meth:`fit`: which values are limits. What was measured there is not known, and
+            is left out.
+        """
+        check_is_fitted(self)
+        if w is None and limits is not None:
+            raise ValueError("Expected w beside limits; got none.")
+        measured = None if w is None else self._measured_values(w, limits)
+        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+            return statistics_of(self.density_, measured)
+
+    def _measured_values(self, w: Any, limits: Any) -> Array:
+        """Check measurements that need no noise, and take the limits out."""
+        if self.n_latent_ != self.n_features_in_:
+            raise ValueError(
+                "Expected a model without a projection to put measurements beside the truth; got "
+                f"one of {self.n_latent_} columns from {self.n_features_in_}. Leave out w."
+            )
+        refuse_other_units(column_units(w), self._units, self._names)
+        w = plain_table(w, "w")
+        refuse_other_names(w, self._names)
+        values = check_measured(w, "w").double().numpy()
+        if values.shape[1] != self.n_latent_:
+            raise ValueError(
+                f"Expected w with {self.n_latent_} columns, as in the fit; got {values.shape[1]}."
+            )
+        if limits is None:
+            return values
+        flags = limit_flags(w, limits)
+        if flags.shape != values.shape or not np.isin(flags, (-1, 0, 1)).all():
+            raise ValueError(
+                f"Expected limits of -1, 0 and 1 with shape {values.shape}, as w has; "
+                f"got shape {flags.shape}."
+            )
+        return np.where(flags == 0, values, np.nan)
 
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""
@@ -571,6 +632,11 @@ class DensityEstimator(FittedRowsQuestions, DensityMixin, BaseEstimator):
         if given is None or len(given) != self.n_features_in_:
             return [f"w{d}" for d in range(self.n_features_in_)]
         return [str(name) for name in given]
+
+    @property
+    def _units_of_truth(self) -> Units | None:
+        """Units of the truth's dimensions, if these are those that were measured."""
+        return self._units if self.n_latent_ == self.n_features_in_ else None
 
     def _working_mixture(self) -> GaussianMixture | None:
         """Return a single Gaussian mixture that fits the rows, if there is one."""

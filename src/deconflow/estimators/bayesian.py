@@ -75,7 +75,7 @@ class BayesianXDGMM(DensityEstimator):
     r"""A Dirichlet mixture of Gaussians under noise, by Gibbs sampling: nothing to choose.
 
     .. math:: w_i = R_i v_i + n_i, \quad
-              p(v) = E \Big[ \sum_k \pi_k \, N(v; \mu_k, U_k + F) \;\Big|\; w \Big]
+              p(v) = E \Bigl[ \sum_k \pi_k \, N(v; \mu_k, U_k + F) \;\Bigl|\; w \Bigr]
 
     The mean is over the posterior of all weights, means and covariances, as several chains of
     draws see it. The prior has a scale of its own for every component and needs no setting. Every

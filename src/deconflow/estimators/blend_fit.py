@@ -50,6 +50,12 @@ class BlendFit(FittedDensity):
         """Whether a part does."""
         return any(part.depends_on_covariates for part in self.parts)
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        lower, upper = zip(*(part.ends for part in self.parts), strict=True)
+        return np.min(lower, axis=0), np.max(upper, axis=0)
+
     def _log_prob(self, v: Array) -> Array:
         each = np.stack([part._log_prob(v) for part in self.parts])
         return np.asarray(logsumexp(each, axis=0, b=self.shares[:, None]), dtype=np.float64)

@@ -82,6 +82,11 @@ class BoundedFit(FittedDensity):
         return MixtureFit([_reflections(self.own.mixture, self.bounds)], self.names, self.threads)
 
     @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        return self.bounds.lower, self.bounds.upper
+
+    @property
     def _log_count(self) -> float:
         return float(np.log(len(self.bounds.reflections())))
 
@@ -268,6 +273,14 @@ def _along(values: Array, dim: int) -> Array:
 
 class BoundedDraws(WeightedFit):
     """A density in standardised units, folded at bounds, with answers by weighted draws."""
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        assert isinstance(self.density, Folded)
+        units, bounds = self.standardiser, self.density.bounds
+        low, high = (torch.from_numpy(end) for end in (bounds.lower, bounds.upper))
+        return units.from_standard(low).numpy(), units.from_standard(high).numpy()
 
     def _log_prob_at(self, v: Array, given: Array | None) -> Array:
         assert isinstance(self.density, Folded)

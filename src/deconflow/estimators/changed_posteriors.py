@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
-from deconflow.estimators.posterior import USUAL_DRAWS, Posterior, column_numbers
+from deconflow.estimators.one_column import quantile_beside_atoms
+from deconflow.estimators.posterior import USUAL_DRAWS, Posterior
 from deconflow.randomness import RandomState
 
 
@@ -54,15 +55,12 @@ class MovedPosterior(Posterior):
         """Draw ``(N, n_samples, D)``."""
         return self._moved(self._inner.sample(n_samples, random_state))
 
-    def __getitem__(self, rows: Any) -> MovedPosterior:
-        chosen = self._chosen(rows)
+    def _take(self, chosen: NDArray[np.int64]) -> MovedPosterior:
         return MovedPosterior(
             self._inner[chosen], self._location[chosen], self._scale[chosen], self.names
         )
 
-    def marginal(self, columns: Any) -> MovedPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
+    def _marginal(self, keep: NDArray[np.int64]) -> MovedPosterior:
         names = [self.names[d] for d in keep]
         inner = self._inner.marginal(keep)
         return MovedPosterior(inner, self._location[:, keep], self._scale[:, keep], names)
@@ -150,8 +148,7 @@ class PartedPosterior(Posterior):
             drawn[which == a] = atom
         return drawn
 
-    def __getitem__(self, rows: Any) -> PartedPosterior:
-        chosen = self._chosen(rows)
+    def _take(self, chosen: NDArray[np.int64]) -> PartedPosterior:
         part = copy(self)
         vars(part).pop("samples", None)
         part.continuous = self.continuous[chosen]
@@ -159,9 +156,7 @@ class PartedPosterior(Posterior):
         part.probability_of_background = self.probability_of_background[chosen]
         return part
 
-    def marginal(self, columns: Any) -> PartedPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
+    def _marginal(self, keep: NDArray[np.int64]) -> PartedPosterior:
         part = copy(self)
         vars(part).pop("samples", None)
         part.continuous, part._atoms = self.continuous.marginal(keep), self._atoms[:, keep]
@@ -197,12 +192,6 @@ class PartedPosterior(Posterior):
 
     def _quantile(self, shares: Array, under: Array, upto: Array) -> Array:
         """Quantiles ``(N, D)``: the atom where its jump holds the share, else of the rest."""
-        probabilities = self.probability_of_atoms.T[:, :, None]
-        passed = (np.where(upto < shares, probabilities, 0.0)).sum(0)
-        rest = np.maximum(self._rest, 1e-300)[:, None]
-        own = np.clip((shares - passed) / rest, 1e-12, 1 - 1e-12)
-        found = self.continuous._quantiles_at(own)
-        for a, atom in enumerate(self._atoms):
-            at = (under[a] < shares) & (shares <= upto[a])
-            found = np.where(at, atom, found)
-        return found
+        chances = self.probability_of_atoms.T[:, :, None]
+        of_rest = self.continuous._quantiles_at
+        return quantile_beside_atoms(shares, self._atoms, chances, under, upto, of_rest)

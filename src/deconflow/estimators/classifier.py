@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.estimators.base import MEASURED, DensityEstimator
+from deconflow.estimators.routing import refuse_search_without_routing
 from deconflow.estimators.validation import as_arguments, observe, unchanged_on_failure
 from deconflow.frames import Units, plain_table, refuse_other_rows
 from deconflow.guests import as_guest
@@ -119,6 +120,7 @@ class DeconvolvedClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(
                 f"Expected estimator as one of deconflow, such as XDGMM(); got {self.estimator!r}."
             )
+        refuse_search_without_routing(self, noise)
         with unchanged_on_failure(self):
             labels = _labels(w, y)
             with as_guest():

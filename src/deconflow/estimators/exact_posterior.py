@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
-from deconflow.estimators.posterior import USUAL_DRAWS, Posterior, column_numbers
+from deconflow.estimators.posterior import USUAL_DRAWS, Posterior
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -72,17 +71,14 @@ class ExactPosterior(Posterior):
         rng = check_random_state(random_state)
         return self._ask(lambda piece, _: (piece.sample(n_samples, rng),))[0]
 
-    def __getitem__(self, rows: Any) -> ExactPosterior:
-        chosen = self._chosen(rows)
+    def _take(self, chosen: NDArray[np.int64]) -> ExactPosterior:
         part = copy(self)
         part._forget()
         part._data = self._data[chosen]
         part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
         return part
 
-    def marginal(self, columns: Any) -> ExactPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
+    def _marginal(self, keep: NDArray[np.int64]) -> ExactPosterior:
         part = copy(self)
         part._forget()
         part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
@@ -154,13 +150,10 @@ class MixedPosterior(ExactPosterior):
         self._data, self.names, self._columns = first._data, first.names, first._columns
         self._mean, self._covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
 
-    def __getitem__(self, rows: Any) -> MixedPosterior:
-        chosen = self._chosen(rows)
+    def _take(self, chosen: NDArray[np.int64]) -> MixedPosterior:
         return MixedPosterior([part[chosen] for part in self._parts], self._shares[:, chosen])
 
-    def marginal(self, columns: Any) -> MixedPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
+    def _marginal(self, keep: NDArray[np.int64]) -> MixedPosterior:
         return MixedPosterior([part.marginal(keep) for part in self._parts], self._shares)
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:

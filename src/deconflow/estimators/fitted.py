@@ -19,8 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.checks import as_tensor, check_integer, check_seed, refuse_extremes
+from deconflow.checks import (
+    as_floats,
+    as_tensor,
+    check_integer,
+    check_seed,
+    refuse_extremes,
+)
 from deconflow.estimators.bands import Band, band_of
+from deconflow.estimators.one_column import OneColumn, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.replicates import Replicates
 from deconflow.evaluation import Estimate, row_p_values
@@ -82,6 +89,12 @@ class FittedDensity(ABC):
     def depends_on_covariates(self) -> bool:
         """Whether it is another density for other covariates."""
         return False
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        free = np.full(self.dim, np.inf)
+        return -free, free
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
@@ -160,6 +173,57 @@ class FittedDensity(ABC):
             Shares, as ``[0.1, 0.5, 0.9]``, for the quantiles of the column instead of its density.
         """
         return band_of(self, points, column, level, quantiles)
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """Probability of a truth up to ``x``, of the shape of ``x``, if there is one column.
+
+        Closed forms for mixtures of Gaussians. Other densities are tabulated, at 2,000 points
+        that reach a little farther than 20,000 draws: errors are about 1e-4.
+        """
+        points = as_floats(x, "x")
+        if np.isnan(points).any():
+            raise ValueError("Expected numbers as x; got NaN. It is below none.")
+        return self._column.cdf(points)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantiles at shares ``q``, of their shape, if there is one column; see :meth:`cdf`."""
+        shares = as_floats(q, "q")
+        if not ((shares > 0) & (shares < 1)).all():
+            raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
+        return self._column.quantile(shares)
+
+    def to_scipy(self) -> Any:
+        """Return a frozen distribution of ``scipy.stats``, if there is one column.
+
+        Its ``pdf``, ``cdf``, ``ppf``, ``rvs``, ``mean`` and ``std`` are closed forms for mixtures
+        of Gaussians. Other densities are tabulated as for :meth:`cdf`, and end where the table
+        does. A truth with atoms has no density, and is refused.
+
+        Examples
+        --------
+        >>> from deconflow import XDGMM
+        >>> w = np.random.default_rng(0).normal(size=(500, 2))
+        >>> law = XDGMM(1).fit(w, noise=[0.5, 0.5]).marginal("v0").to_scipy()
+        >>> bool(abs(law.cdf(law.ppf(0.9)) - 0.9) < 1e-9)
+        True
+        """
+        from deconflow.estimators.to_scipy import frozen
+
+        return frozen(self._column, self.names[0])
+
+    @cached_property
+    def _column(self) -> OneColumn:
+        """The only column."""
+        if self.dim > 1:
+            raise ValueError(
+                f"Expected a density of one column; got one of {', '.join(self.names)}. Take one "
+                f"first, as by marginal({self.names[0]!r})."
+            )
+        return self._one_column()
+
+    def _one_column(self) -> OneColumn:
+        """Tabulate a density of one column; closed forms need no table."""
+        return TabulatedColumn.of(self, fine_grid(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.names)})"

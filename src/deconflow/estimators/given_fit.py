@@ -44,6 +44,12 @@ class JointFit(FittedDensity):
         """Return True."""
         return True
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        lower, upper = self.joint.ends
+        return lower[: self.dim], upper[: self.dim]
+
     @cached_property
     def _of_covariates(self) -> FittedDensity:
         return self.joint._marginal(np.arange(self.dim, self.joint.dim))
@@ -130,6 +136,11 @@ class GivenFit(FittedDensity):
     def depends_on_covariates(self) -> bool:
         """Return True."""
         return True
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        return self.inner.ends if self.curves is None else super().ends
 
     def _at(self, given: Array) -> tuple[Array, Array]:
         if self.curves is None:

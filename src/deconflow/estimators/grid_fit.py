@@ -37,6 +37,11 @@ class GridFit(FittedDensity):
         """The same density in closed form; see :func:`deconflow.classical.grid_mixture`."""
         return MixtureFit([grid_mixture(self.grid)], self.names, self.threads)
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        return super().ends if self.grid.bounds is None else (*self.grid.bounds,)
+
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)
 

@@ -10,6 +10,7 @@ from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.estimators.exact_posterior import ExactPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
+from deconflow.estimators.one_column import MixtureColumn
 from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
@@ -106,6 +107,9 @@ class MixtureFit(FittedDensity):
         members = [member.marginal(columns) for member in self.members]
         others = None if self.other_laws is None else self.other_laws.marginal(columns)
         return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)
+
+    def _one_column(self) -> MixtureColumn:
+        return MixtureColumn(self.mixture)
 
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from deconflow._types import Array
 from deconflow.estimators.changed_posteriors import PartedPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.one_column import ColumnWithAtoms, OneColumn
 from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
 from deconflow.noise import GaussianNoise
@@ -63,6 +64,11 @@ class PartsFit(FittedDensity):
     def depends_on_covariates(self) -> bool:
         """Whether the continuous part does."""
         return self.inner.depends_on_covariates
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        return self.inner.ends
 
     def _log_prob(self, v: Array) -> Array:
         return self.inner._log_prob(v) + self._log_rest
@@ -137,6 +143,11 @@ class PartsFit(FittedDensity):
 
     def _marginal(self, columns: Columns) -> PartsFit:
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
+
+    def _one_column(self) -> OneColumn:
+        if not len(self.atoms):
+            return self.inner._one_column()
+        return ColumnWithAtoms(self.inner._one_column(), self.atoms[:, 0], self.atom_weights)
 
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState

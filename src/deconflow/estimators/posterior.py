@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -13,13 +13,14 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
+from deconflow.estimators.to_other_tools import ToOtherTools
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
 
 
-class Posterior(ABC):
+class Posterior(ToOtherTools):
     """The posterior of each row's true value.
 
     Attributes
@@ -49,40 +50,27 @@ class Posterior(ABC):
     True
     """
 
-    names: list[str]
-    _exact = False
-
-    @property
-    @abstractmethod
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-
-    @property
-    @abstractmethod
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-
-    @property
-    @abstractmethod
-    def effective_sample_size(self) -> Array:
-        """How many exact draws each row's answer is worth, ``(N,)``."""
-
-    @property
-    @abstractmethod
-    def samples(self) -> Array:
-        """Draws ``(N, S, D)``, the same at every call."""
-
-    @abstractmethod
-    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
-        """Draw ``(N, n_samples, D)``."""
-
-    @abstractmethod
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
+        chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
+        part = self._take(chosen)
+        part.origin = self.origin.rows(chosen)
+        return part
 
-    @abstractmethod
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        part = self._marginal(keep)
+        part.origin = self.origin.columns(keep)
+        return part
+
+    @abstractmethod
+    def _take(self, chosen: NDArray[np.int64]) -> Self:
+        """Take some rows, by their numbers."""
+
+    @abstractmethod
+    def _marginal(self, keep: NDArray[np.int64]) -> Self:
+        """Return the posterior of some dimensions, by their numbers."""
 
     @abstractmethod
     def _quantiles(self, shares: Array) -> Array:
@@ -191,34 +179,6 @@ class Posterior(ABC):
         size = self.sd[:, :, None] * self.sd[:, None, :]
         return np.divide(self.covariance, size, out=np.zeros_like(size), where=size > 0)
 
-    def to_frame(self, q: float | Sequence[float] = ()) -> Any:
-        """Return a pandas data frame: mean, standard deviation and quantiles of each column."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                "Expected pandas to be installed, because data frames need it; got none. "
-                "Run: pip install 'deconflow[tables]'",
-                name="pandas",
-            ) from error
-        parts = {"mean": self.mean, "sd": self.sd}
-        shares = np.atleast_1d(as_floats(q, "q"))
-        if shares.size:
-            endings = (f"q{100 * share:g}".replace(".", "_") for share in shares)
-            parts |= zip(endings, self.quantile(shares), strict=True)
-        columns = {
-            f"{name}_{ending}": values[:, d]
-            for ending, values in parts.items()
-            for d, name in enumerate(self.names)
-        }
-        if not self._exact:
-            columns["effective_sample_size"] = self.effective_sample_size
-        return pd.DataFrame(columns)
-
-    def _chosen(self, rows: Any) -> NDArray[np.int64]:
-        """Numbers of the rows that an index takes."""
-        return torch.arange(len(self))[as_index(rows, len(self))].numpy()
-
     def __len__(self) -> int:
         return len(self.effective_sample_size)
 
@@ -270,8 +230,7 @@ class WeightedPosterior(Posterior):
             chosen = rng.randint(count, size=n_samples)
         return self._samples[:, chosen]
 
-    def __getitem__(self, rows: Any) -> WeightedPosterior:
-        chosen = self._chosen(rows)
+    def _take(self, chosen: NDArray[np.int64]) -> WeightedPosterior:
         return WeightedPosterior(
             self._samples[chosen],
             self._mean[chosen],
@@ -280,9 +239,7 @@ class WeightedPosterior(Posterior):
             self.names,
         )
 
-    def marginal(self, columns: Any) -> WeightedPosterior:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
+    def _marginal(self, keep: NDArray[np.int64]) -> WeightedPosterior:
         return WeightedPosterior(
             self._samples[:, :, keep],
             self._mean[:, keep],

@@ -19,17 +19,19 @@ from deconflow.checks import as_floats, check_integer, check_number
 from deconflow.estimators.bands import Band, checked_points
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.moments import DRAWS, Points, as_mixture
 from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Blend, Replicates
+from deconflow.estimators.replicates import Answer, Replicates
 from deconflow.estimators.reweighting import reweighted_fits
+from deconflow.evaluation import rounded
 from deconflow.guests import as_guest
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
-DRAWS, LEVELS, PAD = 20_000, 200, 0.05
-"""Where there is no closed form: draws that moments come from; values of the target that a density
-is summed over, evenly spaced over the range of these draws and so much of its width more."""
+LEVELS, PAD = 200, 0.05
+"""Where there is no closed form: values of the target that a density is summed over, evenly spaced
+over the range of its draws and so much of its width more."""
 GRID, ENDS = 100, 0.01
 """Points of a curve, over all but this share of the truth on each side."""
 
@@ -200,7 +202,7 @@ class Regression:
 
     def _told_line(self) -> list[str]:
         errors = np.full_like(self._line, np.nan) if self._line_error is None else self._line_error
-        return [_told(value, error) for value, error in zip(self._line, errors, strict=True)]
+        return [told(value, error) for value, error in zip(self._line, errors, strict=True)]
 
     @cached_property
     def _line(self) -> Array:
@@ -217,8 +219,8 @@ class Regression:
         return self.density.sample(DRAWS, 0)
 
     @cached_property
-    def _log_p(self) -> Array:
-        return self.density.log_prob(self._draws)
+    def _points(self) -> Points:
+        return Points(self.density)
 
     @cached_property
     def _levels(self) -> Array:
@@ -239,7 +241,7 @@ class Regression:
 
     def _linear(self, answer: Answer) -> Array:
         """Intercept, scatter and slopes of a density, ``(2 + len(on),)``."""
-        mean, covariance = self._moments(answer)
+        mean, covariance = self._points.moments(answer)
         sd = np.sqrt(np.diag(covariance))
         size = np.where(sd > 0, sd, 1.0)  # in units of these: data may be huge, or tiny
         correlation = covariance / size[:, None] / size
@@ -248,23 +250,12 @@ class Regression:
         slopes = b * size[0] / size[1:]
         return np.array([mean[0] - slopes @ mean[1:], scatter, *slopes])
 
-    def _moments(self, answer: Answer) -> tuple[Array, Array]:
-        mixture = _as_mixture(answer)
-        if mixture is not None:
-            return mixture.mean, mixture.covariance
-        weights = None
-        if answer is not self.density:  # weigh its draws: chance is the same for all, and cancels
-            log_ratio = answer.log_prob(self._draws) - self._log_p
-            weights = np.exp(log_ratio - log_ratio.max())
-        mean = np.average(self._draws, axis=0, weights=weights)
-        return mean, np.cov(self._draws.T, aweights=weights, bias=True)
-
     def _means(self, answer: Answer, x: Array) -> Array:
         return self._ask(answer, x, lambda given: given.mean[:, 0])
 
     def _ask(self, answer: Answer, x: Array, question: Question) -> Array:
         """Ask the law of ``y`` at each ``x``, in pieces: a mixture per row, of one dimension."""
-        mixture = _as_mixture(answer)
+        mixture = as_mixture(answer)
         parts = LEVELS if mixture is None else mixture.n_components
         step = rows_at_once(5 * parts * self.density.dim)
         found = []
@@ -329,21 +320,7 @@ def _origin(replicates: Replicates | None, target: str, on: list[str]) -> str:
     if replicates is None:
         rows = f"regress({target!r}, on={on!r}, w=w, noise=noise)"
         return f"no standard errors: give the rows that were fitted, {rows}"
-    count = len(replicates.densities)
-    if replicates.kind == "folds":
-        return f"standard errors from {count} fits without a fold each"
-    return f"standard errors from {count} draws of the density"
-
-
-def _as_mixture(answer: Answer) -> GaussianMixture | None:
-    """Return a density as one mixture of Gaussians, if it is one."""
-    if isinstance(answer, MixtureFit):
-        return answer.mixture
-    if isinstance(answer, Blend):
-        parts = [_as_mixture(part) for part in answer.densities]
-        mixtures = [part for part in parts if part is not None]
-        return mix(mixtures, answer.shares) if len(mixtures) == len(parts) else None
-    return None
+    return f"standard errors from {replicates.in_words()}"
 
 
 def _conditional(mixture: GaussianMixture, x: Array, density: FittedDensity) -> GaussianMixture:
@@ -356,16 +333,18 @@ def _conditional(mixture: GaussianMixture, x: Array, density: FittedDensity) -> 
     return answer
 
 
-def _told(value: float, error: float) -> str:
-    """Write a number to two digits of its error, if there is one.
+def told(value: float, error: float, unit: float | None = None) -> str:
+    """Write a number to two digits of its error; without one, to hundredths of a unit.
 
     Examples
     --------
-    >>> _told(2.01234, 0.0345), _told(1234.5, 21.0), _told(0.5, float("nan"))
+    >>> told(2.01234, 0.0345), told(1234.5, 21.0), told(0.5, float("nan"))
     ('2.012 +- 0.035', '1234 +- 21', '0.5')
+    >>> told(1234.5678, float("nan"), 2.0)
+    '1234.57'
     """
     if not error > 0:
-        return f"{value:.4g}"
+        return f"{value:.4g}" if unit is None else rounded(value, unit)
     digits = 1 - int(np.floor(np.log10(error)))
     if not -3 <= digits <= 8:
         return f"{value:.6g} +- {error:.2g}"

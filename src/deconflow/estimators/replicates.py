@@ -62,7 +62,7 @@ class Replicates:
     For any number :math:`\theta` that a density has, the half width of its interval of level
     :math:`1 - 2 \alpha` is
 
-    .. math:: h = t_{F - 1, \alpha} \sqrt{s^2 + \textstyle\sum_c a_c (\theta_c - \theta)^2}
+    .. math:: h = t_{F - 1, \alpha} \sqrt{s^2 + \sum_c a_c (\theta_c - \theta)^2}
 
     where :math:`s^2 = \frac{F - 1}{F} \sum_f (\theta_f - \bar\theta)^2` for ``"folds"``, the
     delete-a-group jackknife, and :math:`\frac{1}{F - 1} \sum_f (\theta_f - \bar\theta)^2` for
@@ -118,6 +118,11 @@ class Replicates:
             densities=[of(density) for density in self.densities],
             alternatives=[(share, of(density)) for share, density in self.alternatives],
         )
+
+    def in_words(self) -> str:
+        """Say what they are."""
+        fits = "fits without a fold each" if self.kind == "folds" else "draws of the density"
+        return f"{len(self.densities)} {fits}"
 
     def answers(self) -> list[Answer]:
         """Return the replicates, of the columns that are left."""

@@ -312,6 +312,12 @@ class MarginalFit(FittedDensity):
         """Whether the whole density does."""
         return self.parent.depends_on_covariates
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        lower, upper = self.parent.ends
+        return lower[self.columns], upper[self.columns]
+
     def _log_prob(self, v: Array) -> Array:
         return self._log_prob_at(v, None)
 

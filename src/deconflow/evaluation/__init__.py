@@ -10,7 +10,7 @@ from deconflow.evaluation.row_p_values import (
     row_p_values_given,
     unusual_rows,
 )
-from deconflow.evaluation.sensitivity import Sensitivity, sensitivity
+from deconflow.evaluation.sensitivity import Sensitivity, rounded, sensitivity
 
 __all__ = [
     "FEWEST_POINTS",
@@ -23,6 +23,7 @@ __all__ = [
     "of_held_out",
     "pareto_k",
     "predictive_ranks",
+    "rounded",
     "row_p_values",
     "row_p_values_given",
     "sensitivity",

@@ -83,8 +83,8 @@ class Sensitivity:
             [
                 name,
                 figure,
-                _rounded(now, unit),
-                *(_rounded(x - now, unit, "+") for x in (low, high)),
+                rounded(now, unit),
+                *(rounded(x - now, unit, "+") for x in (low, high)),
             ]
             for name, figure, (low, now, high), unit in self.figures()
         ]
@@ -192,12 +192,12 @@ def _figures(mixture: GaussianMixture) -> tuple[Array, ...]:
     return mixture.mean, sd, np.stack([mixture.quantile(share) for share in SHARES]), correlation
 
 
-def _rounded(value: float, unit: float, sign: str = "") -> str:
+def rounded(value: float, unit: float, sign: str = "") -> str:
     """Write a number to hundredths of a unit.
 
     Examples
     --------
-    >>> _rounded(1234.5678, 2.0), _rounded(-0.0001, 2.0, "+"), _rounded(3.21e-20, 5e-20)
+    >>> rounded(1234.5678, 2.0), rounded(-0.0001, 2.0, "+"), rounded(3.21e-20, 5e-20)
     ('1234.57', '+0', '3.21e-20')
     """
     digits = 2 - int(np.floor(np.log10(unit))) if unit > 0 else 12

@@ -59,3 +59,7 @@ __all__ = [
     "student_t",
     "uniform",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -49,7 +49,7 @@ def from_samples(
     ----------
     draws
         ``(N, K, D)``, or a list of ``N`` arrays ``(K_i, D)``: independent draws of each row's
-        posterior.
+        posterior. Or a :class:`astropy.uncertainty.Distribution` of shape ``(N,)`` or ``(N, D)``.
     log_prior
         Log density of that prior at the draws, up to a constant: ``(N, K)``, a list of arrays
         ``(K_i,)``, or a function of points ``(K, D)``. None for a flat prior.
@@ -70,12 +70,20 @@ def from_samples(
     >>> n
     GaussianNoise(rows=500, dim=1, shared=False)
     """
-    rows = checked_draws(draws, log_prior)
+    rows = checked_draws(_draws_first(draws), log_prior)
     mean, scatter, size = _moments(rows)
     _check_sizes(rows, size)
     _check_scatter(mean, scatter)
     _warn_of_few(rows, size)
     return mean, replace(_noise(rows, mean, scatter, size), kept=_kept(rows, mean))
+
+
+def _draws_first(draws: Any) -> Any:
+    """Turn a distribution of astropy, whose draws are its last axis, into an array."""
+    if not (hasattr(draws, "distribution") and hasattr(draws, "n_samples")):
+        return draws
+    values = draws.distribution
+    return np.moveaxis(values[:, None] if values.ndim == 2 else values, -1, 1)
 
 
 def _moments(rows: Draws) -> tuple[Array, Array, Array]:

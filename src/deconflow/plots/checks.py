@@ -13,17 +13,11 @@ from scipy.stats import binom
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
 from deconflow.noise import Reading, as_noise
-from deconflow.plots.style import (
-    BINS,
-    DATA,
-    DENSITY,
-    SECOND,
-    columns,
-    labels,
-    panels,
-    refuse_no_model,
-    span,
-)
+from deconflow.plots.axis import Axis
+from deconflow.plots.curves import draw_measured
+from deconflow.plots.look import Look
+from deconflow.plots.style import AGAIN, DATA, DENSITY, SECOND, columns, panels, refuse_no_model
+from deconflow.plots.words import labels_of
 
 RANK_BINS = 20
 
@@ -37,6 +31,7 @@ def diagnostics(
     effective_sample_size: ArrayLike | None = None,
     axes: Any = None,
     random_state: int = 0,
+    **look: Any,
 ) -> NDArray[Any]:
     """Hold simulated measurements against the real ones.
 
@@ -47,13 +42,15 @@ def diagnostics(
     w, noise
         Measurements ``(N, D)``, NaN where missing, and their noise, as in ``fit``.
     names
-        Labels of the dimensions.
+        Labels of the dimensions, as ``x`` or ``x [mas]``; None for those of the model.
     effective_sample_size
         ``(N,)``, of the rows' posteriors; None to leave that panel out.
     axes
         Two rows of ``D`` axes, or of ``D + 1`` with effective sample sizes; None for a new figure.
     random_state
         Seed of the simulation.
+    **look
+        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
 
     Returns
     -------
@@ -70,14 +67,17 @@ def diagnostics(
         w = located.numpy()
     observed = torch.from_numpy(~np.isnan(w))
     law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
-    words = labels(names, w.shape[1])
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
-    grid = panels(axes, 2, w.shape[1] + (sizes is not None))
+    wanted = Look.of(look)
     simulated = simulate_like(model, w, law, random_state)
+    shown = wanted.axes(labels_of(model, names), simulated, w)
+    grid = panels(axes, 2, len(shown) + (sizes is not None), wanted)
     ranks = predictive_ranks(model, w, law, random_state=random_state)
-    for d, word in enumerate(words):
-        _draw_simulated(grid[0, d], w[:, d], simulated[:, d], word)
-        _draw_ranks(grid[1, d], ranks[:, d], word)
+    for d, axis in enumerate(shown):
+        _draw_simulated(grid[0, d], w[:, axis.number], simulated[:, axis.number], axis)
+        _draw_ranks(grid[1, d], ranks[:, axis.number], axis.label)
+    grid[0, 0].set_ylabel(shown[0].density_label)
+    grid[1, 0].set_ylabel("rows")
     grid[0, 0].legend(frameon=False, fontsize="small")
     if sizes is not None:
         _draw_sizes(grid[0, -1], sizes)
@@ -85,12 +85,12 @@ def diagnostics(
     return grid
 
 
-def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, name: str) -> None:
-    ends = span(measured, simulated)
-    style = {"bins": BINS, "range": ends, "density": True}
-    ax.hist(measured, color=DATA, alpha=0.5, label="measured", **style)
-    ax.hist(simulated, histtype="step", color=DENSITY, lw=1.6, label="simulated", **style)
-    ax.set(xlabel=name, yticks=[])
+def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, axis: Axis) -> None:
+    draw_measured(ax, measured, axis)
+    x, y = axis.curve_of_draws(simulated[np.isfinite(simulated)])
+    ax.plot(x, y, color=SECOND, lw=1.6, ls=AGAIN, label="simulated")
+    axis.along_x(ax)
+    ax.set(ylim=(0, None), yticks=[])
 
 
 def _draw_ranks(ax: Any, ranks: NDArray, name: str) -> None:
@@ -98,7 +98,7 @@ def _draw_ranks(ax: Any, ranks: NDArray, name: str) -> None:
     low, high = binom.ppf([0.005, 0.995], len(seen), 1 / RANK_BINS)
     ax.axhspan(low, high, color=DATA, alpha=0.4, lw=0)
     ax.hist(seen, bins=RANK_BINS, range=(0, 1), histtype="step", color=DENSITY, lw=1.6)
-    ax.set(xlabel=f"rank of {name} among simulated", xlim=(0, 1), ylim=(0, None))
+    ax.set(xlabel=f"rank of {name.split(' [')[0]} among simulated", xlim=(0, 1), ylim=(0, None))
 
 
 def _draw_sizes(ax: Any, sizes: NDArray) -> None:

@@ -9,18 +9,27 @@ import corner
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deconflow.checks import as_floats
+from deconflow._types import Array
 from deconflow.estimators import Posterior
-from deconflow.plots.marginals import band_of_column, band_words, draw_band
-from deconflow.plots.style import BINS, COLOURS, DATA, DENSITY, columns, labels, span
+from deconflow.plots.axis import Axis
+from deconflow.plots.curves import draw_density, draw_measured, posterior_curve
+from deconflow.plots.look import Look
+from deconflow.plots.marginals import finish
+from deconflow.plots.marked import MarkedRow, draw_value, marked_rows
+from deconflow.plots.style import DATA, DENSITY, MOST_AS_VECTORS, columns, panels
+from deconflow.plots.words import labels, labels_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian."""
+BINS = 40
+"""Of the histogram of draws that contours are made of."""
+SHOWN_DRAWS = 300
+PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
+"""Inches."""
 
 
 def corner_figure(
@@ -32,6 +41,9 @@ def corner_figure(
     rows: Sequence[int] = (),
     errors: ArrayLike | None = None,
     model: Any = None,
+    row_names: Sequence[Any] | None = None,
+    axes: Any = None,
+    **look: Any,
 ) -> Figure:
     """Draw noisy data, the deconvolved density, and some rows with their posteriors.
 
@@ -42,7 +54,7 @@ def corner_figure(
     samples
         ``(S, D)`` draws of the deconvolved density.
     names
-        Labels of the dimensions.
+        Labels of the dimensions, as ``x`` or ``x [mas]``.
     posterior
         Posteriors of ``rows``, as any estimator's ``posterior`` returns them.
     rows
@@ -50,114 +62,127 @@ def corner_figure(
     errors
         ``(len(rows), D)`` standard deviations of their noise, drawn as error bars.
     model
-        The fitted estimator, for the 90 % bands of its marginals on the diagonal, where it has
-        replicates.
+        The fitted estimator, whose own densities with their 90 % bands, where it has replicates,
+        then are the curves on the diagonal; without it they are made of the draws.
+    row_names
+        What the legend calls the rows; None for their numbers.
+    axes
+        ``(D, D)`` axes of matplotlib; None for a new figure.
+    **look
+        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
     """
     samples = columns(samples, "samples")
     dim = samples.shape[1]
     w = columns(w, "w", dim)
-    ends = [span(w[:, d], samples[:, d]) for d in range(dim)]
-    figure = corner.corner(
-        samples, labels=labels(names, dim), color=DENSITY, levels=LEVELS, range=ends, bins=BINS,
-        plot_datapoints=False, plot_density=False, no_fill_contours=True, smooth=1.0,
-        hist_kwargs={"density": True, "color": DENSITY, "lw": 1.8},
-    )  # fmt: skip
-    axes = np.array(figure.axes).reshape(dim, dim)
-    bands = _draw_bands(axes, model, ends)
-    _draw_measured(axes, w, ends)
+    marked = []
     if posterior is not None:
-        bars = np.zeros((len(rows), dim)) if errors is None else as_floats(errors, "errors")
-        if dim == 1:
-            _draw_only_dimension(axes[0, 0], w[rows], bars, posterior)
-        else:
-            _draw_rows(axes, w[rows], bars, posterior)
-    if dim == 1:
-        _make_room(figure)
-    shown = f"{len(rows)} of the rows{'' if errors is None else ', with their errors'}"
-    _draw_legend(figure, "" if posterior is None else shown, bands=bands, small=dim < 3)
-    return figure
+        called = rows if row_names is None else row_names
+        marked = marked_rows(called, w[np.asarray(rows, dtype=int)], errors, posterior)
+    words = labels_of(model, names) if model is not None else labels(names, dim)
+    wanted = Look.of(look)
+    shown = wanted.axes(words, samples, w)
+    grid = panels(axes, len(shown), len(shown), wanted, PANEL if len(shown) > 1 else ONLY_PANEL)
+    for i, axis in enumerate(shown):
+        _draw_diagonal(grid[i, i], axis, w, samples, model)
+        for j, other in enumerate(shown[:i]):
+            _draw_pair(grid[i, j], other, axis, w, samples)
+            for row in marked:
+                _draw_row(grid[i, j], other, axis, row)
+        for idle in grid[i, i + 1 :]:
+            idle.set_axis_off()
+    if len(shown) == 1:
+        _draw_only_dimension(grid[0, 0], shown[0], marked)
+    else:
+        _share_axes(grid, shown)
+        _draw_legend(grid, marked, few=len(shown) == 2)
+    return grid[0, 0].figure
 
 
-def _draw_bands(axes: NDArray, model: Any, ends: Sequence[tuple[float, float]]) -> bool:
-    """Shade the bands of the marginals; say whether there are any."""
-    if model is None or model.density_.replicates is None:
-        return False
-    for d, limits in enumerate(ends):
-        panel = axes[d, d]
-        band = band_of_column(model.density_, d, limits)
-        assert band is not None
-        draw_band(panel, band)
-        panel.set_ylim(0, max(panel.get_ylim()[1], 1.1 * band.upper.max()))
-    return True
+def _draw_diagonal(ax: Any, axis: Axis, w: Array, samples: Array, model: Any) -> None:
+    if model is None:
+        curve = axis.curve_of_draws(samples[:, axis.number])
+        ax.plot(*curve, color=DENSITY, lw=1.8, zorder=2.5, label="deconvolved")
+    else:
+        draw_density(ax, model.density_, axis)
+    draw_measured(ax, w[:, axis.number], axis)
+    finish(ax, axis)
 
 
-def _draw_measured(axes: NDArray, w: NDArray, ends: Sequence[tuple[float, float]]) -> None:
-    """Draw every pair that was measured, also of rows that lack other values."""
-    for y, limits in enumerate(ends):
-        panel = axes[y, y]
-        tallest = panel.get_ylim()[1]
-        style = {"density": True, "color": DATA, "alpha": 0.45, "zorder": 0}
-        heights = panel.hist(w[:, y], bins=BINS, range=limits, **style)[0]
-        panel.set_ylim(0, max(tallest, 1.1 * np.nanmax(heights)))
-        for x in range(y):
-            style = {"color": DATA, "ms": 2.5, "alpha": 0.5, "zorder": 0, "rasterized": True}
-            axes[y, x].plot(w[:, x], w[:, y], ".", **style)
-
-
-def _make_room(figure: Figure) -> None:
-    """Give the only panel there is a legend beside it and its name below."""
-    figure.set_size_inches(7.0, 3.6)
-    figure.subplots_adjust(left=0.05, right=0.58, bottom=0.2, top=0.95)
-    figure.axes[0].tick_params(axis="x", rotation=0)
-    figure.axes[0].xaxis.set_label_coords(0.5, -0.12)
-
-
-def _draw_rows(axes: NDArray, w: NDArray, errors: NDArray, posterior: Posterior) -> None:
-    for row, drawn in enumerate(posterior.samples):
-        colour = COLOURS[row % len(COLOURS)]
-        for y in range(len(axes)):
-            for x in range(y):
-                pair = [x, y]
-                _draw_row(axes[y, x], w[row, pair], errors[row, pair], drawn[:, pair], colour)
-
-
-def _draw_only_dimension(axes: Axes, w: NDArray, errors: NDArray, posterior: Posterior) -> None:
-    """Draw rows on the one panel there is, at heights of their own."""
-    top = axes.get_ylim()[1]
-    for row, drawn in enumerate(posterior.samples):
-        colour = COLOURS[row % len(COLOURS)]
-        height = np.full(len(drawn), top * (0.9 - 0.8 * row / max(1, len(w))))
-        _draw_row(
-            axes, np.array([w[row, 0], height[0]]), np.array([errors[row, 0], 0.0]),
-            np.column_stack([drawn[:, 0], height]), colour,
-        )  # fmt: skip
-
-
-def _draw_row(axes: Axes, measured: NDArray, errors: NDArray, drawn: NDArray, colour: str) -> None:
-    axes.plot(*drawn.T, ".", color=colour, ms=1.5, alpha=0.35, zorder=3)
-    axes.errorbar(
-        measured[0], measured[1], xerr=errors[0], yerr=errors[1], fmt="X", color=colour,
-        mec="white", mew=0.8, ms=8, elinewidth=1.2, zorder=5,
+def _draw_pair(ax: Any, x: Axis, y: Axis, w: Array, samples: Array) -> None:
+    """Draw contours, and every pair that was measured, also of rows that lack other values."""
+    scales = ["log" if axis.log else "linear" for axis in (x, y)]
+    drawn = samples[:, [x.number, y.number]]
+    for d, axis in enumerate((x, y)):
+        drawn = drawn[drawn[:, d] > 0] if axis.log else drawn
+    corner.hist2d(
+        *drawn.T, ax=ax, bins=BINS, range=[x.ends, y.ends], axes_scale=scales, levels=LEVELS,
+        smooth=1.0, color=DENSITY, plot_datapoints=False, plot_density=False,
+        no_fill_contours=True, contour_kwargs={"linewidths": 1.2, "zorder": 2.5}, quiet=True,
     )  # fmt: skip
+    style = {"color": DATA, "ms": 3.5, "alpha": 0.5, "zorder": 0.5, "mew": 0}
+    many = len(w) > MOST_AS_VECTORS
+    ax.plot(w[:, x.number], w[:, y.number], ".", rasterized=many, **style)
+    x.along_x(ax)
+    y.along_y(ax)
 
 
-def _draw_legend(figure: Figure, rows: str, *, bands: bool, small: bool) -> None:
+def _draw_row(ax: Any, x: Axis, y: Axis, row: MarkedRow) -> None:
+    drawn = row.posterior.samples[0, :SHOWN_DRAWS]
+    style = {"color": row.colour, "ms": 3.2, "alpha": 0.45, "zorder": 3, "mew": 0}
+    ax.plot(drawn[:, x.number], drawn[:, y.number], ".", **style)
+    draw_value(ax, row, x.number, y.number)
+
+
+def _draw_only_dimension(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:
+    """Draw posteriors of rows on the one panel there is, as curves, and a legend beside it."""
+    top = ax.get_ylim()[1]
+    for row in marked:
+        x, y = posterior_curve(row.posterior, axis)
+        label = f"{row.name}, with its posterior"
+        ax.plot(x, y, color=row.colour, lw=1.4, zorder=3)
+        draw_value(ax, row, axis.number, label=label)
+        top = max(top, min(1.05 * y.max(), 3 * top))  # a sharp posterior may leave the panel
+    ax.set(ylim=(0, top), ylabel=axis.density_label)
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _share_axes(grid: NDArray[Any], shown: Sequence[Axis]) -> None:
+    """Write numbers and labels at the left and below only."""
+    from matplotlib.ticker import MaxNLocator
+
+    last = len(shown) - 1
+    for i, j in np.ndindex(grid.shape):
+        if j > i:
+            continue
+        ax: Any = grid[i, j]
+        if not shown[j].log:
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+        if i != j and not shown[i].log:
+            ax.yaxis.set_major_locator(MaxNLocator(4))
+        if i != last:
+            ax.set_xlabel("")
+            ax.tick_params(labelbottom=False)
+        if j or i == j:
+            ax.set_ylabel("")
+            ax.tick_params(labelleft=False)
+
+
+def _draw_legend(grid: NDArray[Any], marked: Sequence[MarkedRow], *, few: bool) -> None:
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    words = "deconvolved density (0.5, 1, 1.5, 2 sigma)"
-    if small:
-        words = words.replace(" (", "\n(")
-    entries: list[Any] = [
-        Line2D([], [], color=DATA, marker=".", ls="", label="measured"),
-        Line2D([], [], color=DENSITY, label=words),
-    ]
-    if bands:
-        entries.append(Patch(color=DENSITY, alpha=0.25, lw=0, label=band_words()))
-    if rows:
-        entries += [
-            Line2D([], [], color=COLOURS[0], marker="X", ls="", label=rows),
-            Line2D([], [], color=COLOURS[0], marker=".", ls="", label="draws of their posteriors"),
-        ]
-    size = "small" if small else "large"
-    figure.legend(handles=entries, loc="upper right", frameon=False, fontsize=size)
+    own = dict(zip(*reversed(grid[0, 0].get_legend_handles_labels()), strict=True))
+    words = "deconvolved\n(0.5, 1, 1.5, 2 sigma)" if few else "deconvolved (0.5, 1, 1.5, 2 sigma)"
+    entries: dict[str, Any] = {"measured": own.pop("measured"), words: own.pop("deconvolved")}
+    entries |= own
+    for row in marked:
+        entries[row.name] = Line2D(
+            [], [], color=row.colour, marker=row.marker, mec="white", mew=0.6, ms=8, ls=""
+        )
+    if marked:
+        first = marked[0].colour
+        entries["draws of posteriors"] = Line2D([], [], color=first, marker=".", ls="", ms=4)
+    legend = grid[0, -1].legend(
+        list(entries.values()), list(entries), frameon=False, loc="upper right",
+        fontsize="small" if few else "medium", borderaxespad=0.0, handletextpad=0.5,
+    )  # fmt: skip
+    legend.set_in_layout(False)  # it reaches over empty panels

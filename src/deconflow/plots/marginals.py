@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import gaussian_filter1d, median_filter
 
-from deconflow._types import Array
-from deconflow.estimators import Band, FittedDensity
-from deconflow.plots.style import (
-    BINS,
-    DATA,
-    DENSITY,
-    columns,
-    labels,
-    refuse_no_model,
-    span,
-    wrapped,
-)
+from deconflow.plots.curves import draw_density, draw_measured
+from deconflow.plots.look import Look
+from deconflow.plots.style import columns, refuse_no_model, wrapped
+from deconflow.plots.words import labels_of
 
-DRAWS, POINTS = 20_000, 400
-POINTS_OF_BANDS, LEVEL = 200, 0.9
-AROUND, SMOOTHING = 9, 2.0
-"""Points of which a median is taken, and the width of what smooths it."""
-NOTHING = 1e-9
-"""Share of the peak that counts as zero."""
+DRAWS = 20_000
 
 
 def marginals(
@@ -38,6 +22,7 @@ def marginals(
     names: Sequence[str] | None = None,
     axes: Any = None,
     random_state: int = 0,
+    **look: Any,
 ) -> NDArray[Any]:
     """Draw the density of each dimension, with its 90 % band.
 
@@ -48,11 +33,13 @@ def marginals(
     w
         ``(N, D)`` measurements to show beside it, NaN where missing.
     names
-        Labels of the dimensions.
+        Labels of the dimensions, as ``x`` or ``x [mas]``; None for those of the model.
     axes
-        ``D`` axes to draw on; None for a new figure.
+        An axes of matplotlib for each dimension; None for a new figure.
     random_state
-        Seed of the draws, for models that are not mixtures.
+        Seed of the draws that say how far the axes go.
+    **look
+        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
 
     Returns
     -------
@@ -61,69 +48,32 @@ def marginals(
         without replicates has none.
     """
     refuse_no_model(model)
+    wanted = Look.of(look)
     draws = model.sample(DRAWS, random_state=random_state)
-    dim = draws.shape[1]
-    words = labels(names, dim)
-    noisy = None if w is None else columns(w, "w", dim)
-    row = wrapped(axes, dim)
-    density = model.density_
-    for d, ax in enumerate(row):
-        ends = _draw_measured(ax, None if noisy is None else noisy[:, d], draws[:, d])
-        band = band_of_column(density, d, ends)
-        if band is None:
-            x = np.linspace(*ends, POINTS)
-            value = np.exp(density.marginal([d]).log_prob(x[:, None]))
-            ax.plot(x, value, color=DENSITY, lw=1.8, label="deconvolved")
-        else:
-            ax.plot(band.points, band.value, color=DENSITY, lw=1.8, label="deconvolved")
-            draw_band(ax, band)
-        ax.set(xlabel=words[d], xlim=ends, ylim=(0, None), yticks=[])
-    row[0].set_ylabel("density")
-    row[-1].set_ylim(0, 1.25 * row[-1].get_ylim()[1])  # room for the legend
-    row[-1].legend(frameon=False, fontsize="small", loc="upper center", ncols=2)
+    noisy = None if w is None else columns(w, "w", draws.shape[1])
+    shown = wanted.axes(labels_of(model, names), draws, noisy)
+    row = wrapped(axes, len(shown), wanted, (4.8, 3.4) if len(shown) == 1 else (3.6, 2.9))
+    for ax, axis in zip(row, shown, strict=True):
+        draw_density(ax, model.density_, axis)
+        if noisy is not None:
+            draw_measured(ax, noisy[:, axis.number], axis)
+        finish(ax, axis)
+    row[0].set_ylabel(shown[0].density_label)
+    room_for_legend(row[-1])
     return row
 
 
-def band_of_column(density: FittedDensity, d: int, ends: tuple[float, float]) -> Band | None:
-    """Return the band of a dimension over a range; None if the density has no replicates."""
-    if density.replicates is None:
-        return None
-    x = np.linspace(*ends, POINTS_OF_BANDS)
-    band = density.band(x, column=d, level=LEVEL)
-    if density.dim == 1 or density.exact(gaussian_noise=True):
-        return band
-    value, lower, upper = (_steady(curve) for curve in (band.value, band.lower, band.upper))
-    return replace(band, value=value, lower=lower, upper=upper)
+def finish(ax: Any, axis: Any) -> None:
+    """Set the axis of a panel of densities, whose heights need no numbers."""
+    axis.along_x(ax)
+    ax.set(ylim=(0, ax.get_ylim()[1]), yticks=[])
 
 
-def _steady(curve: Array) -> Array:
-    """Take the chance out of a curve whose points are estimates, as marginals of flows are.
-
-    Not across the ends of where it is zero: a truth with a bound has none beyond.
-    """
-    steady, inside = np.zeros_like(curve), np.flatnonzero(curve > NOTHING * curve.max())
-    some = slice(inside[0], inside[-1] + 1)
-    filtered = median_filter(curve[some], AROUND, mode="nearest")
-    steady[some] = gaussian_filter1d(filtered, SMOOTHING, mode="nearest")
-    return steady
-
-
-def draw_band(ax: Any, band: Band) -> None:
-    """Shade what lies between the ends of a band, and name it for a legend."""
-    style = {"color": DENSITY, "alpha": 0.25, "lw": 0, "label": band_words(band.level)}
-    ax.fill_between(band.points, band.lower, band.upper, **style)
-
-
-def band_words(level: float = LEVEL) -> str:
-    """Say what a shaded band is."""
-    return f"{100 * level:g} % band"
-
-
-def _draw_measured(ax: Any, w: Array | None, draws: Array) -> tuple[float, float]:
-    """Draw a histogram of what was measured, if it is known, and return the range to show."""
-    if w is None:
-        return span(draws)
-    ends = span(draws, w)
-    style = {"density": True, "color": DATA, "alpha": 0.45, "label": "measured"}
-    ax.hist(w, bins=BINS, range=ends, **style)
-    return ends
+def room_for_legend(ax: Any) -> None:
+    """Put a legend above the curves of a panel."""
+    lines = -(-len(ax.get_legend_handles_labels()[1]) // 2)
+    ax.set_ylim(0, (1.1 + 0.13 * lines) * ax.get_ylim()[1])
+    ax.legend(
+        frameon=False, fontsize="small", loc="upper center", ncols=2, columnspacing=1.2,
+        handlelength=1.6, borderaxespad=0.2,
+    )  # fmt: skip

@@ -13,7 +13,9 @@ from deconflow.checks import check_number
 from deconflow.estimators import Regression
 from deconflow.frames import plain_tables
 from deconflow.noise import as_noise
-from deconflow.plots.style import DATA, DENSITY, LARGEST, SECOND, columns, labels, panels, span
+from deconflow.plots.axis import LARGEST, span
+from deconflow.plots.style import DATA, DENSITY, SECOND, columns, panels
+from deconflow.plots.words import labels, typeset
 
 SHOWN = 300
 """Rows that are drawn with error bars, of more: taken by chance."""
@@ -57,18 +59,18 @@ def regression(
         raise TypeError(f"Expected found as the regression that regress gives; got {kind}.")
     check_number("level", level, 0, 1, open_low=True)
     x = found.grid()
-    words = labels([*found.on, found.target] if names is None else names, 2)
+    words = [*map(typeset, labels([*found.on, found.target] if names is None else names, 2))]
     ax = panels(axes, 1, 1)[0, 0]
     if axes is None:
         ax.figure.set_size_inches(WIDTH, HEIGHT)
     low, high = found.quantile(SHARES, x)
-    seen = [low, high] if w is None else [low, high, _draw_rows(ax, found, w, noise)]
+    measured = [] if w is None else [_draw_rows(ax, found, w, noise)]
     _draw_curve(ax, found, x, level)
     for y, word in ((low, "16 to 84 % of the true values"), (high, None)):
         ax.plot(x, y, color=DENSITY, lw=1.3, ls=":", zorder=4, label=word)
     line = found.intercept + found.slope[0] * x
     ax.plot(x, line, color=SECOND, lw=1.6, ls="--", zorder=4, label="best line")
-    ax.set(xlabel=words[0], ylabel=words[1], ylim=span(*seen))
+    ax.set(xlabel=words[0], ylabel=words[1], ylim=span(np.r_[low, high], *measured))
     ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
     return ax
 

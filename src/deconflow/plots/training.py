@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.plots.style import COLOURS, DENSITY, SECOND, panels
+from deconflow.plots.look import Look
+from deconflow.plots.style import AGAIN, COLOURS, DENSITY, MARKERS, SECOND, panels
 
 
-def history(model: Any, *, axes: Any = None) -> Any:
+def history(model: Any, *, axes: Any = None, **look: Any) -> Any:
     """Draw the objective of each epoch, or the likelihood of each step of EM.
 
     A :class:`~deconflow.Deconvolver` that chose XD shows what it chose from: how far held-out rows
@@ -22,6 +23,8 @@ def history(model: Any, *, axes: Any = None) -> Any:
         A fitted estimator.
     axes
         Axes to draw on; None for a new figure.
+    **look
+        Keywords of :class:`Look`: ``size``, ``dpi`` and ``title``.
 
     Returns
     -------
@@ -35,7 +38,9 @@ def history(model: Any, *, axes: Any = None) -> Any:
             "Expected a model that is trained step by step; "
             f"got a {type(model).__name__}, which is not."
         )
-    ax = panels(axes, 1, 1)[0, 0]
+    wanted = Look.of(look)
+    wanted.refuse("for a picture of kind history", "columns", "range", "bins", "log", "invert")
+    ax = panels(axes, 1, 1, wanted, (4.8, 3.4))[0, 0]
     if records:
         for record in records:
             _draw_epochs(ax, record)
@@ -70,7 +75,8 @@ def _draw_choice(ax: Any, selection: dict[str, NDArray[Any]]) -> None:
         places = [known.index(count) + aside for count in counts[mine].tolist()]
         ax.errorbar(
             places, -selection["behind_best"][mine], selection["behind_best_se"][mine],
-            fmt="o-", capsize=3, color=COLOURS[f % len(COLOURS)], label=f"floor {floor:g}",
+            fmt=f"{MARKERS[f % len(MARKERS)]}-", capsize=3, color=COLOURS[f % len(COLOURS)],
+            label=f"floor {floor:g}",
         )  # fmt: skip
     ax.axhline(0, color="black", lw=0.8, ls=":")
     ax.set_xticks(range(len(known)), [str(count) for count in known])
@@ -82,7 +88,7 @@ def _draw_epochs(ax: Any, record: dict[str, Any]) -> None:
     epochs = np.arange(1, len(record["train"]) + 1)
     ax.plot(epochs, record["train"], color=DENSITY, label="rows that are fitted")
     if record.get("validation"):
-        ax.plot(epochs, record["validation"], color=SECOND, label="rows held out")
+        ax.plot(epochs, record["validation"], color=SECOND, ls=AGAIN, label="rows held out")
     if record.get("best_epoch") is not None:
         style = {"color": "black", "lw": 0.8, "ls": ":"}
         ax.axvline(record["best_epoch"] + 1, label="best epoch", **style)

@@ -23,7 +23,7 @@ STEPS_AT_ONCE = 4
 class SignedDraws:
     r"""Points whose signed weights add up to unbiased posterior expectations.
 
-    .. math:: E \Big[ \sum_{p : i_p = i} a_p h(v_p) \Big] = E_{p(v | w_i)}[h(v)]
+    .. math:: E \Bigl[ \sum_{p : i_p = i} a_p h(v_p) \Bigr] = E_{p(v | w_i)}[h(v)]
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def couple(
     ``steps``,
 
     .. math:: H_{b:m} = \frac{1}{m - b + 1} \sum_{t=b}^m h(X_t) + \sum_{t=b+1}^{\tau-1}
-              \min \Big( 1, \frac{t - b}{m - b + 1} \Big) (h(X_t) - h(Y_{t-1}))
+              \min \Bigl( 1, \frac{t - b}{m - b + 1} \Bigr) (h(X_t) - h(Y_{t-1}))
 
     has exactly the posterior's expectation: the second sum takes the bias of the first away.
     Proposals of the first ``steps`` are drawn at once, later ones a few steps ahead for the rows

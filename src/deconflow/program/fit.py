@@ -45,6 +45,7 @@ from deconflow.program.options import (
     Settings,
     Table,
 )
+from deconflow.program.origin import of_this_run
 from deconflow.program.reading import read_table
 from deconflow.program.selected import EfficiencyFile, Select, Selected, SelectOf
 from deconflow.program.spinner import waiting
@@ -129,6 +130,7 @@ def fit(
             seconds = _fit(model, rows, selection, f"fitting {method}", quiet)
             certificate = _certificate(model, rows, selection)
             about = _about(model, table, found, rows) | {"method": method, "seconds": seconds}
+            about |= of_this_run()
             save(model, output, found, about | {"certificate": certificate.as_dict()})
         words = as_options(certificate.in_words())
         say(model.describe(), *model.known_, *words.splitlines())

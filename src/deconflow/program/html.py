@@ -8,23 +8,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; color: #222; background: #fff; }
-h1, h2 { font-weight: 600; line-height: 1.2; overflow-wrap: anywhere; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .3rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { text-align: left; vertical-align: top; padding: .25rem 1.2rem .25rem 0;
-         border-bottom: 1px solid #eee; }
-td:first-child { white-space: nowrap; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.caution { background: #fff3cd; padding: .5rem .8rem; border-left: 4px solid #d1495b; }
-img { max-width: 100%; height: auto; }
-figure { margin: 1.5rem 0; }
-figcaption { color: #555; }
-pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; }
-@media print { section { break-inside: avoid-page; } }
-"""
+from deconflow.program.page_style import STYLE
 
 
 def document(title: str, content: Iterable[str]) -> str:
@@ -34,6 +18,7 @@ def document(title: str, content: Iterable[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
         f"<title>{safe(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(content)
         + "\n</body>\n</html>\n"
@@ -45,20 +30,29 @@ def section(title: str, *content: str) -> str:
     return "\n".join(["<section>", f"<h2>{safe(title)}</h2>", *content, "</section>"])
 
 
+def heading(title: str) -> str:
+    """Return a heading within a section."""
+    return f"<h3>{safe(title)}</h3>"
+
+
 def paragraph(text: Any, kind: str = "") -> str:
     """Return a paragraph, of a class of the style if there is one."""
     return f"<p{_class(kind)}>{safe(text)}</p>"
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return a table, in which columns of numbers lean to the right."""
-    names, body = list(header), [list(row) for row in rows]
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]], figures: Iterable[int] = ()) -> str:
+    """Return a table, in a box of its own that scrolls if it is wide.
+
+    Columns of numbers lean to the right, and so do those in ``figures``, by their place: numbers
+    that are written out already.
+    """
+    names, body, written = list(header), [list(row) for row in rows], set(figures)
     kinds = [
-        "number" if all(isinstance(row[i], int | float) for row in body) else ""
+        "number" if i in written or all(isinstance(row[i], int | float) for row in body) else ""
         for i in range(len(names))
     ]
     lines = [_row("th", names, kinds), *(_row("td", row, kinds) for row in body)]
-    return "\n".join(["<table>", *lines, "</table>"])
+    return "\n".join(['<div class="wide">', "<table>", *lines, "</table>", "</div>"])
 
 
 def figure(picture: Any, caption: str) -> str:

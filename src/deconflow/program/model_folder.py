@@ -28,11 +28,14 @@ from deconflow.program.methods import method_of_class
 from deconflow.tables import (
     STANDARD,
     Columns,
+    Measurements,
     RowReader,
     Source,
     find_columns,
     find_how,
     gathered,
+    open_table,
+    read_rows,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ SAVED_COLUMN = {
     "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
 }  # fmt: skip
 SAVED_ABOUT = {
+    "command?": str,
+    "date?": str,
     "fitted?": str,
     "known?": [str],
     "method?": str,
@@ -169,6 +174,10 @@ class ModelFolder:
             return RowReader(columns.part(only), source, given=given)
         return RowReader(columns, source, only, given=given)
 
+    def measurements(self, table: str | Path) -> Measurements:
+        """Read the measurements of a whole table, as ``fit`` has read them."""
+        return read_rows(self.reader(open_table(Path(table), typed=False)))
+
 
 def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:
     """Return those of the written settings that differ from the estimator's defaults."""
@@ -192,8 +201,9 @@ def check_writable(path: Path) -> None:
         tempfile.TemporaryFile(dir=path.parent).close()
 
 
-def load(path: Path) -> ModelFolder:
+def load(path: str | Path) -> ModelFolder:
     """Read what a model's folder says of itself; nothing in it is executed."""
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"Expected a model's folder at {path}; got none. Fit one first.")
     files = read_folder(path)

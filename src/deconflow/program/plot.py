@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.files import replacing
-from deconflow.program.how import law_of, refuse_simulation
-from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
@@ -21,13 +19,17 @@ from deconflow.tables import (
     Rows,
     need,
     open_table,
+    parse_bounds,
     read_rows,
     split_list,
     split_part,
 )
 
 KINDS = ("corner", "marginals", "history", "diagnostics")
-SHOWN, DRAWS, CHECKED = 20_000, 20_000, 2000
+"""Pictures of a model as a whole, as its report shows them."""
+ALL_KINDS = ("corner", "marginals", "row", "before_after", "diagnostics", "history")
+DPI = 200
+"""Dots per inch, where nothing else is said."""
 
 
 def plot(
@@ -36,10 +38,42 @@ def plot(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Picture to write: .png, .pdf or .svg.")
     ] = Path("deconvolved.png"),
-    kind: Annotated[str, typer.Option("--kind", "-k", help=f"{', '.join(KINDS)}.")] = "corner",
+    kind: Annotated[str, typer.Option("--kind", "-k", help=f"{', '.join(ALL_KINDS)}.")] = "corner",
     rows: Annotated[
-        str, typer.Option("--rows", help="Rows whose posteriors to show in the corner: 0,17.")
+        str,
+        typer.Option("--rows", help="Rows whose posteriors to show, in a corner or a row: 0,17."),
     ] = "",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to show, in this order."),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range", metavar="NAME=LOW:HIGH", help="Ends of axes: x=0:10, x=0: or x=:10."
+        ),
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option("--bins", help="Bins of histograms; else as suits the values.")
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="NAMES", help="Columns with logarithmic axes."),
+    ] = None,
+    invert: Annotated[
+        list[str] | None,
+        typer.Option("--invert", metavar="NAMES", help="Columns whose axes run backwards."),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="WIDTHxHEIGHT", help="Inches, such as 7x4.")
+    ] = None,
+    dpi: Annotated[
+        float | None, typer.Option("--dpi", help=f"Dots per inch, {DPI} if it is not said.")
+    ] = None,
+    title: Annotated[
+        str | None,
+        typer.Option("--title", help="Words above the picture, with mathematics between $ signs."),
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Draw the density, or how well it fits.
@@ -48,10 +82,21 @@ def plot(
     """
     with one_line_errors():
         _check(output, kind)
+        chosen, inches = _parse_rows(rows), _parse_size(size)
         need_plots()
         saved = load(model)
-        figure = draw(saved, kind, measured_rows(saved, table), _parse_rows(rows), seed)
-        save(figure, output)
+        look = {
+            "columns": split_list(columns, saved.names) if columns else None,
+            "range": parse_bounds(ranges or [], saved.names, "range"),
+            "bins": bins,
+            "log": split_list(log or [], saved.names),
+            "invert": split_list(invert or [], saved.names),
+            "size": inches,
+            "dpi": dpi,
+            "title": title,
+        }
+        figure = draw(saved, kind, measured_rows(saved, table), chosen, seed, **look)
+        save(figure, output, dpi)
         say(f"Picture written to {output}.")
 
 
@@ -95,28 +140,34 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
 
 
 def draw(
-    saved: ModelFolder, kind: str, data: Measured | None, rows: list[int], seed: int = 0
+    saved: ModelFolder,
+    kind: str,
+    data: Measured | None,
+    rows: list[int],
+    seed: int = 0,
+    **look: Any,
 ) -> Any:
-    """Draw a picture of one kind, as a matplotlib figure."""
+    """Draw a picture of one kind, as a matplotlib figure; rows are called as in the table."""
     from deconflow import plots
 
-    if kind == "history":
-        return plots.history(saved.estimator).figure
-    if kind == "marginals":
-        w = None if data is None else data.w
-        axes = plots.marginals(saved.estimator, w, names=saved.labels, random_state=seed)
-        return axes[0].figure
-    if data is None:
+    if data is None and kind not in ("history", "marginals"):
         raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
-    return _corner(saved, data, rows, seed) if kind == "corner" else _checks(saved, data, seed)
+    given = {} if data is None or kind == "history" else {"w": data.w, **data.rows.arguments}
+    places = [] if data is None or not rows else data.named(rows).tolist()
+    axes = plots.picture(
+        saved.estimator, kind, **given, rows=places, row_names=rows, names=saved.labels,
+        random_state=seed, **look,
+    )  # fmt: skip
+    return np.ravel(axes)[0].figure
 
 
-def save(figure: Any, output: Path) -> None:
-    """Write a figure in the format of the ending, all or nothing."""
+def save(figure: Any, output: Path, dpi: float | None = None) -> None:
+    """Write a figure in the format of the ending, all or nothing; of a PDF with whole fonts."""
+    import matplotlib as mpl
     import matplotlib.pyplot as plt
 
-    with replacing(output) as part:
-        figure.savefig(part, dpi=110, format=output.suffix[1:].lower())
+    with replacing(output) as part, mpl.rc_context({"pdf.fonttype": 42}):
+        figure.savefig(part, dpi=dpi or DPI, format=output.suffix[1:].lower())
     plt.close(figure)
 
 
@@ -135,46 +186,9 @@ def need_plots() -> None:
     need("pyarrow")
 
 
-def _corner(saved: ModelFolder, data: Measured, rows: list[int], seed: int) -> Any:
-    from deconflow import plots
-
-    samples = saved.estimator.sample(DRAWS, random_state=seed)
-    if not rows:
-        return plots.corner_figure(
-            data.some(SHOWN).w, samples, names=saved.labels, model=saved.estimator
-        )
-    shown = data.rows[data.named(rows)]
-    posterior = saved.estimator.posterior(
-        shown.w, **shown.arguments, n_samples=300, random_state=seed
-    )
-    others = data.some(SHOWN).w
-    return plots.corner_figure(
-        np.concatenate([shown.w, others]), samples, names=saved.labels, posterior=posterior,
-        rows=range(len(rows)), errors=shown.errors,
-        model=saved.estimator,
-    )  # fmt: skip
-
-
-def _checks(saved: ModelFolder, data: Measured, seed: int) -> Any:
-    from deconflow import plots
-
-    refuse_covariates(saved.estimator, "a picture of kind diagnostics")
-    refuse_simulation(saved.estimator, data.rows, "a picture of kind diagnostics")
-    some = data.some(CHECKED)
-    few = some.some(300).rows
-    answer = saved.estimator.posterior(few.w, **few.arguments, n_samples=10, random_state=seed)
-    sizes = answer.effective_sample_size
-    grid = plots.diagnostics(
-        saved.estimator, some.w, law_of(saved.estimator, some.rows), names=saved.labels,
-        random_state=seed,
-        effective_sample_size=None if np.isinf(sizes).all() else sizes,
-    )  # fmt: skip
-    return grid[0, 0].figure
-
-
 def _check(output: Path, kind: str) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+    if kind not in ALL_KINDS:
+        raise ValueError(f"Expected --kind as one of {', '.join(ALL_KINDS)}; got {kind!r}.")
     check_picture(output)
 
 
@@ -191,3 +205,13 @@ def _parse_rows(text: str) -> list[int]:
         raise ValueError(
             f"Expected --rows as whole numbers, such as 0,17; got {text!r}."
         ) from error
+
+
+def _parse_size(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        width, height = (float(part) for part in text.lower().split("x"))
+    except ValueError as error:
+        raise ValueError(f"Expected --size as WIDTHxHEIGHT, such as 7x4; got {text!r}.") from error
+    return width, height

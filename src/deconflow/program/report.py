@@ -15,19 +15,26 @@ from deconflow.program.html import code, document, figure, paragraph, safe, sect
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.program.plot import KINDS, Measured, draw, measured_rows, need_plots
+from deconflow.program.origin import now, typed_command, versions
+from deconflow.program.plot import Measured, draw, measured_rows, need_plots
+from deconflow.program.report_answer import answer, chosen, components, odd_rows
+from deconflow.program.report_code import Part, or_why_not, python_code
 
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
 
 CAPTIONS = {
-    "corner": "Measured values in grey, the deconvolved density in blue.",
     "marginals": "Each column: what was measured, and the density of the truth. The band, where "
     "there is one, should hold the true density at nine of ten places.",
+    "corner": "Measured values in grey, the deconvolved density in blue.",
     "history": "How the model came about: larger is better.",
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",
 }
+"""Pictures, in the order of the page, and what they show."""
+CODE_OF_CHANGES = """\
+print(model.sensitivity(rows.w, **rows.arguments, random_state={}).in_words())
+"""
 
 
 def report(
@@ -38,9 +45,10 @@ def report(
     ),
     seed: Seed = 0,
 ) -> None:
-    """Write one page about a model.
+    """Write one page about a model: the answer, and how far to trust it.
 
-    It holds data, fit, pictures, certificate, self-test and settings, and needs no network.
+    It holds figures of the truth with their errors, pictures, certificate, components, the oddest
+    rows, data, settings, and the Python that gives its numbers again. It needs no network.
 
     Example: deconflow report model -o report.html
     """
@@ -49,27 +57,47 @@ def report(
             raise ValueError(f"Expected a page that ends in .html; got {output.name}.")
         need_plots()
         saved = load(model)
-        text = page(saved, model, measured_rows(saved, table), seed)
+        text = page(saved, model, measured_rows(saved, table), seed, table)
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
         say(f"Report written to {output}.")
 
 
-def page(saved: ModelFolder, path: Path, data: Measured | None, seed: int = 0) -> str:
-    """Return the page as HTML; all that comes from a table or a model is escaped."""
+def page(
+    saved: ModelFolder,
+    path: Path,
+    data: Measured | None,
+    seed: int = 0,
+    table: Path | None = None,
+) -> str:
+    """Return the page as HTML; all that comes from a table or a model is escaped.
+
+    ``table`` is where the rows come from, if not from the table that was fitted.
+    """
     title = f"Density of {', '.join(saved.names)}"
     made = f"Deconvolved by deconflow {__version__}, method {saved.method}."
-    sections = [
-        f"<h1>{safe(title)}</h1>",
-        paragraph(made),
-        section("How far to trust it", *_trust(saved)),
-        section("Data", *_data(saved)),
-        section("Pictures", *(_picture(saved, kind, data, seed) for kind in KINDS)),
-        *_sections_of_checks(saved, data, seed),
-        section("Settings", *_settings(saved)),
-        section("In Python", _code(saved, path)),
-    ]
-    return document(title, sections)
+    marginals, corner, history, diagnostics = (
+        _picture(saved, kind, data, seed) for kind in CAPTIONS
+    )
+    parts = {
+        "The answer": answer(saved, data),
+        "How far to trust it": Part([*_trust(saved), diagnostics]),
+        "Data": Part(_data(saved)),
+        "What was chosen": chosen(saved),
+        "Components": components(saved),
+        "The oddest rows": odd_rows(saved, data, seed),
+        **_checks(saved, data, seed),
+        "Settings": Part(_settings(saved)),
+        "Where it comes from": Part(_origin(saved)),
+    }
+    parts["The answer"].content.extend([marginals, corner])
+    parts["What was chosen"].content.append(history)
+    if data is not None and table is None:
+        table = Path(saved.about["table"]["path"])
+    python = code(python_code(parts.values(), path, table))
+    sections = [section(title, *part.content) for title, part in parts.items()]
+    sections.append(section("The same in Python", python))
+    return document(title, [f"<h1>{safe(title)}</h1>", paragraph(made), *sections])
 
 
 def _trust(saved: ModelFolder) -> list[str]:
@@ -100,31 +128,27 @@ def _data(saved: ModelFolder) -> list[str]:
     ]
 
 
-def _sections_of_checks(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
+def _checks(saved: ModelFolder, data: Measured | None, seed: int) -> dict[str, Part]:
     """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
-    found = []
+    found = {}
     if data is not None and data.rows.given is None:
-        title = "If the errors were 20 % smaller or larger"
-        found.append(section(title, *_sensitivity(saved, data, seed)))
+        found["If the errors were 20 % smaller or larger"] = _sensitivity(saved, data, seed)
     if saved.self_test is not None:
-        found.append(section("Self-test", *_self_test(saved.self_test)))
+        found["Self-test"] = Part(_self_test(saved.self_test))
     return found
 
 
-def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> list[str]:
-    try:
-        refuse_simulation(saved.estimator, data.rows, "what other errors would change")
-        found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
-    except ValueError as error:  # a table of other rows, which the model cannot reach
-        return [paragraph(f"Not computed: {error}")]
-    return [
-        paragraph(
-            "Figures of the truth, and by how much they would change if all errors in the table "
-            f"were 20 % smaller or larger; by quick fits to {found.n_rows} rows. Where a change "
-            "matters to you, the answer is only as good as the errors: check these first."
-        ),
-        table(["column", "figure", "as they are", "20 % smaller", "20 % larger"], found.in_rows()),
-    ]
+@or_why_not
+def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> Part:
+    refuse_simulation(saved.estimator, data.rows, "what other errors would change")
+    found = saved.estimator.sensitivity(data.w, **data.rows.arguments, random_state=seed)
+    words = paragraph(
+        "Figures of the truth, and by how much they would change if all errors in the table "
+        f"were 20 % smaller or larger; by quick fits to {found.n_rows} rows. Where a change "
+        "matters to you, the answer is only as good as the errors: check these first."
+    )
+    heads = ["column", "figure", "as they are", "20 % smaller", "20 % larger"]
+    return Part([words, table(heads, found.in_rows(), range(2, 5))], CODE_OF_CHANGES.format(seed))
 
 
 def _self_test(found: SelfTest) -> list[str]:
@@ -142,18 +166,21 @@ def _settings(saved: ModelFolder) -> list[str]:
     return lines + ([] if seconds is None else [paragraph(f"The fit took {seconds:g} seconds.")])
 
 
+def _origin(saved: ModelFolder) -> list[str]:
+    """Say when, by which commands and with which versions the model and the page were made."""
+    by = f"by deconflow {saved.description.get('deconflow', 'of an unknown version')}"
+    when = f"on {saved.about['date']}" if "date" in saved.about else "on a date that was not kept"
+    lines = [paragraph(f"The model was fitted {by}, {when}:")]
+    if "command" in saved.about:
+        lines.append(code(saved.about["command"]))
+    else:
+        lines.append(paragraph("The command was not kept: it was made in Python, or long ago."))
+    lines.append(paragraph(f"This page was written on {now()}, with {versions()}:"))
+    return [*lines, code(typed_command() or "in Python")]
+
+
 def _picture(saved: ModelFolder, kind: str, data: Measured | None, seed: int) -> str:
     try:
         return figure(draw(saved, kind, data, [], seed), CAPTIONS[kind])
     except ValueError as error:  # a table that is gone, or a model without a history
-        return paragraph(f"No picture of kind {kind}: {error}")
-
-
-def _code(saved: ModelFolder, path: Path) -> str:
-    return code(
-        "import deconflow\n\n"
-        f"model = deconflow.load({str(path)!r})\n"
-        f"model.sample(1000)  # columns: {', '.join(saved.names)}\n"
-        "model.score_samples(v)  # log p(v)\n"
-        "model.posterior(w, noise=sd).mean\n"
-    )
+        return paragraph(f"No picture of kind {kind}: {error}", "aside")

@@ -78,3 +78,7 @@ __all__ = [
     "split_part",
     "writing",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -57,8 +57,9 @@ class FitsSource(Source):
             self._check_size(hdu)
             self.n_rows: int = hdu.header["NAXIS2"]
             descriptions = _fits_descriptions(hdu)
+            first = _fits_rows(hdu, 0, 1)
             self.schema = pa.schema([
-                described(column.name, _fits_cells(hdu, column, 0, 1).type, column.unit, words)
+                described(column.name, _fits_cells(first, column).type, column.unit, words)
                 for column, words in zip(hdu.columns, descriptions, strict=True)
             ])  # fmt: skip
 
@@ -66,8 +67,8 @@ class FitsSource(Source):
         schema = pa.schema([self.schema.field(name) for name in columns])
         with self._table() as hdu:
             for start in range(0, self.n_rows, size):
-                stop = start + size
-                arrays = [_fits_cells(hdu, hdu.columns[name], start, stop) for name in columns]
+                rows = _fits_rows(hdu, start, start + size)
+                arrays = [_fits_cells(rows, hdu.columns[name]) for name in columns]
                 yield pa.table(arrays, schema=schema)
 
     @contextmanager
@@ -295,10 +296,15 @@ def _refuse_names(names: Sequence[str]) -> None:
         )
 
 
-def _fits_cells(hdu: Any, column: Any, start: int, stop: int) -> pa.Array:
-    if hdu.data is None:
+def _fits_rows(hdu: Any, start: int, stop: int) -> Any:
+    """Cut rows out, once for all columns: astropy makes every column anew; None without data."""
+    return None if hdu.data is None else hdu.data[start:stop]
+
+
+def _fits_cells(rows: Any, column: Any) -> pa.Array:
+    if rows is None:
         return _as_arrow(np.empty(0, column.dtype))
-    values = np.asarray(hdu.data[start:stop][column.name])
+    values = np.asarray(rows[column.name])
     if column.null is None or values.dtype.kind not in "iu":
         return _as_arrow(values)
     return _as_arrow(values, values == column.null)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from deconflow.extras import need
 from deconflow.files import replacing
 from deconflow.tables.packed import (
     PACKINGS,
@@ -253,18 +254,6 @@ def split_part(path: str | Path) -> tuple[Path, str | None]:
     if found is None or Path(path).exists():
         return Path(path), None
     return Path(found[1]), found[2]
-
-
-def need(module: str) -> Any:
-    """Import an optional module, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"Expected {module.split('.')[0]} to be installed, because tables need it; got none. "
-            "Run: pip install 'deconflow[tables]'",
-            name=module,
-        ) from error
 
 
 def row_name(row: int) -> str:

@@ -103,3 +103,7 @@ __all__ = [
     "telling_rows",
     "wins",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,6 +1,6 @@
 r"""A mixture of the truth beside parts whose density of each row is known: atoms, a background.
 
-.. math:: p(w_i) = \sum_j \gamma_j \, \ell_{ij} + \Big(1 - \sum_j \gamma_j\Big) \sum_k \pi_k \,
+.. math:: p(w_i) = \sum_j \gamma_j \, \ell_{ij} + \Bigl(1 - \sum_j \gamma_j\Bigr) \sum_k \pi_k \,
           N(w_i; R_i m_k, R_i V_k R_i^T + S_i)
 
 A component as narrow as the noise stands in for an atom, and a wide one for a background: the rows

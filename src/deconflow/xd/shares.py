@@ -27,8 +27,8 @@ def paired(rows_p: Array, weights: Array) -> tuple[Array, Array]:
 def wins(rows_p: Array, weights: Array, price: Array, rng: np.random.RandomState) -> Array:
     r"""How often each of ``(C, N)`` log-likelihoods is the best when the rows are drawn anew.
 
-    .. math:: P\Big(\textstyle\sum_i e_i \ell_{ci} - c_c \ge \sum_i e_i \ell_{di} - c_d
-              \;\forall d\Big), \qquad e_i \sim \mathrm{Exp}(1)
+    .. math:: P\Bigl(\sum_i e_i \ell_{ci} - c_c \ge \sum_i e_i \ell_{di} - c_d
+              \;\forall d\Bigr), \qquad e_i \sim \mathrm{Exp}(1)
 
     The Bayesian bootstrap, after the ``price`` ``(C,)`` of each, in nats of all rows together.
 

@@ -1,0 +1,228 @@
+"""Answers in the words of other tools, and back."""
+
+import importlib.metadata
+import sys
+import types
+
+import arviz_base
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import xarray as xr
+from astropy import units as u
+from astropy.table import QTable, Table
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from uncertainties import unumpy
+
+import deconflow
+from deconflow import XDGMM, DeconvolvingKDE, noise, plots, xd
+from deconflow.estimators import to_other_tools
+
+RNG = np.random.default_rng(0)
+SD = RNG.uniform(0.1, 0.5, (60, 2))
+W = RNG.normal(size=(60, 2)) @ [[1.0, 0.5], [0.0, 1.0]] + SD * RNG.normal(size=(60, 2))
+NAMES = ["x", "y"]
+INDEX = pd.Index([f"star {i}" for i in range(60)], name="star")
+FRAME = pd.DataFrame(W, columns=NAMES, index=INDEX)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return XDGMM(1).fit(FRAME, noise=SD)
+
+
+@pytest.fixture(scope="module")
+def exact(model):
+    return model.posterior(FRAME, noise=SD)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """A posterior of weighted draws."""
+    return DeconvolvingKDE().fit(FRAME, noise=SD).posterior(FRAME, noise=SD)
+
+
+# -- draws: xarray, ArviZ, astropy ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["exact", "drawn"])
+def test_xarray_has_the_draws_by_name(kind, request):
+    posterior = request.getfixturevalue(kind)
+    data = posterior.to_xarray()
+    assert dict(data.sizes) == {"chain": 1, "draw": 100, "row": 60}
+    assert list(data.data_vars) == NAMES
+    assert list(data["row"].values) == list(INDEX)
+    np.testing.assert_array_equal(data["y"].values[0].T, posterior.samples[:, :, 1])
+    more = posterior.to_xarray(2000, random_state=1)
+    np.testing.assert_array_equal(
+        more["x"].values[0].T, posterior.sample(2000, random_state=1)[:, :, 0]
+    )
+    # 2000 draws of a closed form; those of weighted draws are the same 100 again
+    error = 5 * posterior.sd[:, 0] / (2000 if kind == "exact" else 100) ** 0.5
+    assert (np.abs(more["x"].mean(("chain", "draw")) - posterior.mean[:, 0]) < error).all()
+
+
+def test_rows_and_columns_that_are_taken_keep_their_names(exact):
+    some = exact[[5, 1]].marginal("y").to_xarray()
+    assert list(some["row"].values) == ["star 5", "star 1"]
+    assert list(some.data_vars) == ["y"]
+    assert list(exact[-1].to_frame().index) == ["star 59"]
+
+
+def test_rows_of_arrays_are_numbered_and_those_of_several_levels_keep_them(model):
+    plain = XDGMM(1).fit(W, noise=SD).posterior(W[:3], noise=SD[:3])
+    assert list(plain.to_xarray()["row"].values) == [0, 1, 2]
+    levels = pd.MultiIndex.from_product([["a", "b"], range(30)], names=["field", "number"])
+    posterior = model.posterior(FRAME.set_axis(levels), noise=SD)
+    chosen = posterior.to_xarray().sel(field="b", number=3)
+    np.testing.assert_array_equal(chosen["x"].values[0], posterior.samples[33, :, 0])
+
+
+def test_columns_called_as_dimensions_are_refused():
+    table = pd.DataFrame(W, columns=["x", "row"])
+    posterior = XDGMM(1).fit(table, noise=SD).posterior(table[:3], noise=SD[:3])
+    with pytest.raises(ValueError, match=r"other names than .*chain, draw, row; got 'row'\. Ren"):
+        posterior.to_xarray()
+
+
+def test_arviz_of_the_present_generation(exact):
+    tree = exact.to_arviz()
+    assert isinstance(tree, xr.DataTree)
+    xr.testing.assert_equal(tree["posterior"].to_dataset(), exact.to_xarray())
+    summary = arviz_base.dataset_to_dataframe(tree["posterior"].to_dataset())
+    assert len(summary) == 100
+
+
+def test_arviz_of_the_first_generation_gets_the_same_dataset(exact, monkeypatch):
+    """ArviZ 0.x itself is not installed: its ``InferenceData(posterior=dataset)`` is stood for.
+
+    It was tried by hand with 0.23.4.
+    """
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.23.4")
+    made = types.ModuleType("arviz")
+    made.InferenceData = lambda **groups: groups
+    monkeypatch.setitem(sys.modules, "arviz", made)
+    groups = exact.to_arviz(10)
+    assert list(groups) == ["posterior"]
+    xr.testing.assert_equal(groups["posterior"], exact.to_xarray(10))
+    assert to_other_tools._generation() == 0
+
+
+def test_astropy_has_draws_with_units():
+    table = QTable(W, names=NAMES, units=("km", None))
+    model = XDGMM(1).fit(table, noise=SD)
+    posterior = model.posterior(table, noise=SD)
+    found = posterior.to_astropy()
+    assert found["x"].unit == u.km
+    assert found["x"].shape == (60,)
+    np.testing.assert_array_equal(found["x"].distribution.value, posterior.samples[:, :, 0])
+    np.testing.assert_array_equal(found["y"].distribution, posterior.samples[:, :, 1])
+    one = posterior.marginal("y").to_astropy()
+    assert not hasattr(one["y"], "unit")
+    assert posterior.to_xarray()["x"].attrs == {"units": "km"}
+    given = model.condition([[1.0], [2.0]], "y").to_astropy(7)
+    assert (given["x"].unit, given["x"].n_samples) == (u.km, 7)
+
+
+# -- uncertainties -------------------------------------------------------------------------------
+
+
+def test_uncertainties_keep_correlations(exact):
+    cells = exact.to_uncertainties()
+    np.testing.assert_allclose(unumpy.nominal_values(cells), exact.mean)
+    np.testing.assert_allclose(unumpy.std_devs(cells), exact.sd)
+    total = cells[:, 0] + cells[:, 1]
+    wanted = np.sqrt(exact.covariance.sum((1, 2)))
+    np.testing.assert_allclose(unumpy.std_devs(total), wanted)
+    assert not np.allclose(wanted, np.hypot(*exact.sd.T))  # the twin: as if independent
+
+
+def test_exact_values_have_no_error():
+    model = XDGMM(1).fit(W, noise=SD)
+    cells = model.posterior(W[:2], noise=0.0).to_uncertainties()
+    np.testing.assert_allclose(unumpy.nominal_values(cells), W[:2])
+    np.testing.assert_allclose(unumpy.std_devs(cells), 0.0, atol=1e-7)
+
+
+# -- tables of the library that the rows came from -----------------------------------------------
+
+TABLES = {
+    "array": (W, pd.DataFrame),
+    "pandas": (FRAME, pd.DataFrame),
+    "polars": (pl.DataFrame(W, schema=NAMES), pl.DataFrame),
+    "astropy": (Table(W, names=NAMES, units=("km", "s")), Table),
+    "quantities": (QTable(W, names=NAMES, units=("km", "s")), QTable),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_goes_out_as_it_came_in(name):
+    rows, kind = TABLES[name]
+    posterior = XDGMM(1).fit(rows, noise=SD).posterior(rows, noise=SD)
+    table = posterior.to_frame(q=[0.05])
+    assert type(table) is kind
+    x, y = posterior.names
+    found = np.asarray(table[f"{y}_q5"])
+    np.testing.assert_array_equal(found, posterior.quantile(0.05)[:, 1])
+    if name == "pandas":
+        assert table.index.equals(INDEX)
+    if name in ("astropy", "quantities"):
+        assert [table[f"{x}_sd"].unit, table[f"{y}_mean"].unit] == [u.km, u.s]
+    assert list(posterior.to_polars(0.05).columns) == list(posterior.to_pandas(0.05).columns)
+    assert type(posterior.mean) is np.ndarray
+
+
+def test_effective_sample_sizes_have_no_unit():
+    table = QTable(W, names=NAMES, units=("km", "s"))
+    found = DeconvolvingKDE().fit(table, noise=SD).posterior(table[:3], noise=SD[:3]).to_frame()
+    assert not hasattr(found["effective_sample_size"], "to_value")
+
+
+@pytest.mark.parametrize(
+    ("ask", "package", "install"),
+    [
+        ("to_xarray", "xarray", "'deconflow[interop]'"),
+        ("to_arviz", "arviz_base", "'deconflow[interop]'"),
+        ("to_uncertainties", "uncertainties", "'deconflow[interop]'"),
+        ("to_polars", "polars", "polars"),
+        ("to_pandas", "pandas", "'deconflow[tables]'"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_install(ask, package, install, exact, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError) as error:
+        getattr(exact, ask)()
+    assert f"Expected {package} to be installed" in str(error.value)
+    assert str(error.value).endswith(f"Run: pip install {install}")
+
+
+# -- scikit-learn and editors --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["search", "cross_val_score"])
+def test_a_search_without_metadata_routing_says_so_once(how):
+    ask = {
+        "search": lambda: GridSearchCV(XDGMM(), {"n_components": [1]}, cv=2).fit(W, noise=SD),
+        "cross_val_score": lambda: cross_val_score(XDGMM(1), W, cv=2, params={"noise": SD}),
+    }
+    with pytest.raises(ValueError, match="2 fits failed") as error:
+        ask[how]()
+    said = str(error.value)
+    assert said.count("sklearn.set_config(enable_metadata_routing=True)") == 1
+    assert "set_fit_request(noise=True)" in said
+
+
+def test_a_search_with_a_scorer_of_its_own_or_errors_inside_needs_no_routing():
+    def score(model, w, y=None):
+        return model.score(w, noise=0.1)
+
+    search = GridSearchCV(XDGMM(), {"n_components": [1]}, cv=2, scoring=score).fit(W, noise=SD)
+    assert np.isfinite(search.best_score_)
+    inside = GridSearchCV(XDGMM(), {"n_components": [1]}, cv=2).fit(unumpy.uarray(W, SD))
+    assert np.isfinite(inside.best_score_)
+
+
+@pytest.mark.parametrize("module", [deconflow, noise, plots, xd, deconflow.tables])
+def test_fronts_show_nothing_but_their_own(module):
+    assert sorted(dir(module)) == sorted(module.__all__)
