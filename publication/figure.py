@@ -1,7 +1,7 @@
 """The figure of the paper, and the numbers that its caption quotes.
 
 ``python publication/figure.py`` writes ``figure.png`` and ``figure.json`` beside itself, from data
-that ships with scikit-learn and with fixed seeds, in some minutes.
+that ships with scikit-learn and with fixed seeds, in about five minutes.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ def draw_density(ax: Axes, model: Deconvolver, w: Array) -> None:
     ax.fill_between(grid, band.lower, band.upper, color=TRUTH, alpha=0.25, lw=0, label="90 % band")
     ax.plot(grid, band.value, color=TRUTH, label="density of the truth")
     ax.set(xlabel=LABEL, ylabel="density", xlim=(grid[0], grid[-1]))
+    ax.set_ylim(0, 1.35 * band.upper.max())  # room for the legend
     ax.legend(frameon=False, fontsize=8)
 
 
