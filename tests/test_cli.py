@@ -1,12 +1,12 @@
 import matplotlib
 import numpy as np
 import pytest
+from short_fits import shorten, shorten_chains
 from typer.testing import CliRunner
 
 import deconflow
 from deconflow import Deconvolver, FlowDeconvolver, cli
 from deconflow.__main__ import main
-from deconflow.auto import plan
 from deconflow.demo import _draw, cell_nuclei
 
 matplotlib.use("Agg")
@@ -15,8 +15,8 @@ matplotlib.use("Agg")
 @pytest.fixture
 def short_fits(monkeypatch):
     """Make every fit one of a few steps."""
-    for name, value in {"SHORTEST": 4, "LONGEST": 4, "FLOWS_OF_FEW": 2}.items():
-        monkeypatch.setattr(plan, name, value)
+    shorten(monkeypatch, steps=4, rows=4000)
+    shorten_chains(monkeypatch)
     plain = FlowDeconvolver._training
 
     def short(self, n_rows):

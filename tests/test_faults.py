@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="it bounds memory as on Linux")
 def test_faults(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.faults", "--damages", "40", "--kills", "2"]
+    command = [sys.executable, "-m", "benchmarks.faults", "--damages", "20", "--kills", "1"]
     command += ["--commands", "fit flow,denoise", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

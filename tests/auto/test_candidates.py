@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from short_fits import shorten_chains
 
 from deconflow import Deconvolver, Observations, noise
 from deconflow.auto import candidates
@@ -83,7 +84,8 @@ def test_a_number_of_flows_that_is_not_used_is_told():
     assert "There are no flows" not in silent
 
 
-def test_a_row_far_from_all_others_ends_no_fit():
+def test_a_row_far_from_all_others_ends_no_fit(monkeypatch):
+    shorten_chains(monkeypatch)
     rng = np.random.default_rng(0)
     w = rng.normal(size=(100, 3))
     w[0] = 1e6

@@ -134,9 +134,7 @@ def interrupt(*_):
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.parametrize("kind", ["missing", "projection", "weights", "student-t", "by row"])
 def test_every_kind_of_row(kind, monkeypatch):
-    for bound in ("SHORTEST", "LONGEST"):
-        monkeypatch.setattr(plans, bound, 150)  # a flow near the mixture that proposes for it
-    monkeypatch.setattr(training, "ROWS_TO_START", 5000)
+    shorten(monkeypatch, steps=60, rows=5000)  # a flow near the mixture that proposes for it
     monkeypatch.setattr(training, "EPOCHS_TO_START", 3)
     rng = np.random.default_rng(0)
     v, w = data(200)
