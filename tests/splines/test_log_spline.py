@@ -6,6 +6,7 @@ from scipy.stats import gamma, norm
 from scipy.stats import t as student
 
 from deconflow import LogSplineDeconvolver, Observations
+from deconflow.demo import cell_nuclei
 from deconflow.noise import gaussian, laplace, student_t
 from deconflow.splines import fit_log_spline
 
@@ -293,3 +294,14 @@ def test_bands_cover_the_truth_and_are_saved(tmp_path):
     loaded = LogSplineDeconvolver.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.band(X[::50, 0]).upper, band.upper)
     assert loaded.score_samples([[-0.1]])[0] == -np.inf
+
+
+def test_overstated_errors_that_drive_smoothing_to_both_its_ends():
+    # Strengths of 1e-7 and 1e5 side by side: by rounding, their sum was not positive definite.
+    table, rng = cell_nuclei(), np.random.default_rng(4)
+    errors = rng.choice((table.sd / table.w)[:, [2]], 2000)
+    v = rng.normal(-1.72, 0.097, errors.shape)
+    w = v + errors * rng.normal(size=errors.shape)
+    with pytest.warns(UserWarning, match="Check the noise"):
+        fitted = LogSplineDeconvolver().fit(w, noise=1.25 * errors)
+    assert abs(fitted.sample(4000, random_state=0).mean() + 1.72) < 0.01  # three standard errors

@@ -82,8 +82,21 @@ class Penalty:
         """Traces of ``P^- S_j``."""
         if len(self.parts) == 1:
             return len(self._inner[0]) / strength
-        factor = cho_factor(np.tensordot(strength, self._inner, 1), lower=True)
+        factor = _factor_of(np.tensordot(strength, self._inner, 1), float(strength.min()))
         return np.array([np.trace(cho_solve(factor, S)) for S in self._inner])
+
+
+def _factor_of(P: Array, least: float) -> tuple[Array, bool]:
+    """Factor a sum of penalties, none of whose eigenvalues is below ``least`` but by rounding.
+
+    The parts sum to the identity, so that the smallest strength is such a bound; the rounding of
+    one part times the largest strength can exceed it.
+    """
+    try:
+        return cho_factor(P, lower=True)
+    except LinAlgError:
+        sizes, vectors = np.linalg.eigh(P)
+        return cho_factor((vectors * np.maximum(sizes, least)) @ vectors.T, lower=True)
 
 
 @dataclass(frozen=True)

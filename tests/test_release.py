@@ -1,0 +1,162 @@
+"""What a package index, a journal and a contributor read says the same everywhere."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import deconflow
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAPER = (ROOT / "publication" / "paper.md").read_text()
+BIBLIOGRAPHY = (ROOT / "publication" / "paper.bib").read_text()
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+WORDS = (750, 1200)
+"""What a software journal takes; the front matter and the captions of figures are not counted."""
+
+hosted = pytest.mark.skipif(not WORKFLOWS, reason="an archive of the source has no workflows")
+
+
+def yaml(path):
+    return pytest.importorskip("yaml").safe_load(path.read_text())
+
+
+def test_one_version():
+    version = deconflow.__version__
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert newest == version
+    assert yaml(ROOT / "CITATION.cff")["version"] == version
+    quoted = re.search(r"version = \{(.*?)\}", (ROOT / "docs" / "faq.md").read_text())[1]
+    assert quoted == version
+
+
+def test_one_address():
+    host = PROJECT["urls"]["Source"]
+    citation = yaml(ROOT / "CITATION.cff")
+    assert citation["repository-code"] == host
+    assert citation["url"] == PROJECT["urls"]["Documentation"]
+    owner = host.rsplit("/", 1)[0]
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/faq.md", "docs/index.md"):
+        text = (ROOT / name).read_text()
+        said = re.findall(r"https://github\.com/[\w-]*deconflow[\w/-]*", text)
+        assert all(each.startswith(owner + "/deconflow") for each in said), name
+
+
+def pythons():
+    prefix = "Programming Language :: Python :: 3."
+    return ["3." + each.removeprefix(prefix) for each in PROJECT["classifiers"] if prefix in each]
+
+
+def test_classifiers_begin_with_the_lowest_python():
+    assert PROJECT["requires-python"] == f">={pythons()[0]}"
+
+
+@hosted
+def test_tests_run_on_every_python_of_the_classifiers():
+    jobs = yaml(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]
+    matrix = jobs["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == pythons()
+    assert {each.split("-")[0] for each in matrix["system"]} == {"ubuntu", "macos", "windows"}
+
+
+@hosted
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_may_little_and_name_their_actions_by_commit(path):
+    workflow = yaml(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        if "uses" in job:  # another workflow of ours
+            assert (ROOT / job["uses"]).exists()
+            continue
+        assert job["timeout-minutes"] <= 90, name
+        actions = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in actions)
+
+
+@hosted
+def test_only_tags_are_published_and_without_a_token():
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    publish = yaml(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["publish"]
+    assert publish["if"] == "startsWith(github.ref, 'refs/tags/')"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert set(publish["needs"]) == {"build", "wheel", "tests"}
+    assert "secrets." not in text
+
+
+@hosted
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_issue_forms_have_what_forms_need(path):
+    form = yaml(path)
+    if path.stem == "config":
+        assert form["blank_issues_enabled"]
+        return
+    assert form["name"]
+    assert form["description"]
+    names = [field["id"] for field in form["body"]]
+    assert len(set(names)) == len(names)
+    assert all(field["attributes"]["label"] for field in form["body"])
+
+
+def body(text):
+    """The words of the paper, without front matter, captions, links and keys of citations."""
+    text = text.split("---", 2)[2]
+    text = re.sub(r"^!\[.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[?@[\w; @]+\]?|\\\w+\{.*?\}|[#*`$]", " ", text)
+    return re.findall(r"[\w'’.-]*\w[\w'’.-]*", text)
+
+
+def test_length_of_the_paper():
+    least, most = WORDS
+    assert least <= len(body(PAPER)) <= most
+
+
+def cited(text):
+    return set(re.findall(r"@(\w+)", text.split("---", 2)[2]))
+
+
+def test_every_citation_is_in_the_bibliography_and_every_entry_is_cited():
+    entries = re.findall(r"^@\w+\{(\w+),", BIBLIOGRAPHY, re.MULTILINE)
+    assert len(set(entries)) == len(entries)
+    assert cited(PAPER) == set(entries)
+
+
+def test_sections_that_the_journal_asks_for():
+    sections = re.findall(r"^# (.*)$", PAPER, re.MULTILINE)
+    for wanted in (
+        "Summary", "Statement of need", "State of the field", "Research impact statement",
+        "AI usage disclosure", "Acknowledgements", "References",
+    ):  # fmt: skip
+        assert wanted in sections
+
+
+def test_the_caption_quotes_the_record_of_its_figure():
+    record = json.loads((ROOT / "publication" / "figure.json").read_text())
+    caption = re.search(r"^!\[(.*)\]\(figure\.png\)", PAPER, re.MULTILINE)[1]
+    for key in ("measured_spread", "true_spread", "median_error"):
+        assert f"{record[key]:.3f}" in caption, key
+    assert f"{record['rows']} images" in caption
+    assert record["cautions"] == []
+    assert "dependence" in record["cautions_without_logarithm"]
+    assert (ROOT / "publication" / "figure.png").exists()
+
+
+@pytest.mark.parametrize("page", ["need", "faq"])
+def test_pages_stand_in_a_list_of_contents_and_cite_by_address(page):
+    pages = [path.read_text() for path in (ROOT / "docs").glob("**/*.md")]
+    lists = re.findall(r"^```\{toctree\}.*?^```", "\n".join(pages), re.MULTILINE | re.DOTALL)
+    assert any(re.search(rf"\b{page}\b", each) for each in lists)
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert "doi.org" in text or "arxiv.org" in text
+
+
+OURS = ("publication/*.*", "CITATION.cff", "CODE_OF_CONDUCT.md", "SECURITY.md", "docs/need.md")
+
+
+def test_nothing_that_is_published_names_the_machine_it_was_made_on():
+    paths = [path for pattern in OURS for path in ROOT.glob(pattern)]
+    for path in [*paths, *WORKFLOWS, *FORMS]:
+        assert not re.search(rb"(?:/home|/Users|/root|/work|/tmp)/", path.read_bytes()), path
