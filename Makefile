@@ -2,17 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick paper-test fuzz faults lint bench docs browser clean
+.PHONY: demo test test-all paper-test fuzz faults lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
 
 # In the order of the files: those with few but long tests would come last, to one process alone.
-test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-quick: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
+# All but the tests marked as slow, which show again at full size what others show: ten minutes.
+test: .venv/ready
+	$(PYTEST) -m "not slow"
+
+test-all: .venv/ready
+	$(PYTEST)
 
 paper-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest paper/tests

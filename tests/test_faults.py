@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="it bounds memory as on Linux")
 def test_faults(tmp_path):
     command = [sys.executable, "-m", "benchmarks.faults", "--damages", "20", "--kills", "1"]

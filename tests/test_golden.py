@@ -111,6 +111,7 @@ def test_the_closed_form_is_the_textbook(name):
     assert_same(found, {part: exact(name)[part] for part in found}, EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_flows_of_a_deconvolver():
     """A fit in which flows have a share, in single precision; one flow of 200 rows is rough."""

@@ -73,6 +73,10 @@ FITS = {
     "Deconvolver": (Deconvolver(n_members=1, n_jobs=1, random_state=0), lambda: SD),
 }  # fmt: skip
 
+ALIKE = ("maf, double", "made", "spline", "coupling")
+"""Fits by the loop that trains the other flows, too."""
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in FITS]
+
 
 @pytest.fixture
 def short(monkeypatch):
@@ -114,7 +118,7 @@ def same(one, other):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_the_caller_has_set_for_torch_changes_no_bit(name, one_thread, short, tmp_path):
     model, noise = FITS[name]
     w = W[:, :1] if name == "wavelet" else W
@@ -198,7 +202,7 @@ class Elsewhere(threading.Thread):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", NAMES)
 def test_another_thread_draws_what_it_would_alone(name, short):
     model, noise = FITS[name]
     w = W[:, :1] if name == "wavelet" else W

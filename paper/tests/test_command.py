@@ -12,6 +12,7 @@ def folder(tiny, monkeypatch):
     return tiny
 
 
+@pytest.mark.slow
 def test_a_row_in_processes_of_its_own(folder, capsys):
     options = ("mixture", "--rows", "elbo-50", "--seeds", "0", "--quiet")
     assert main(options) == 0

@@ -102,6 +102,7 @@ def test_successive_halving_leaves_the_best(paper_again, here):
     assert names[-1] == f"grid.red.{best['row']}.1".replace(" ", "_")
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
     assert "not drawn" in paper_again.run("figures")
     paper_again.run("mixture", rows=["xd", "iw-10"], seeds=[0])
@@ -175,6 +176,7 @@ def test_check_finds_a_missing_row_and_an_altered_table(paper_again, here):
     assert any("mixture does not agree" in words for words in bad())
 
 
+@pytest.mark.slow
 def test_a_whole_table_is_found_whole(paper_again, here):
     paper_again.run("ablation")
     findings = paper_again.check(["ablation"])

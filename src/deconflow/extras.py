@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-TABLES, INTEROP = "'deconflow[tables]'", "'deconflow[interop]'"
+TABLES, INTEROP, PLOTS = (f"'deconflow[{extra}]'" for extra in ("tables", "interop", "plots"))
 BROUGHT_BY = {
     "arviz_base": INTEROP,
+    "corner": PLOTS,
+    "matplotlib": PLOTS,
     "polars": "polars",
     "uncertainties": INTEROP,
     "xarray": INTEROP,
@@ -26,3 +28,9 @@ def need(module: str, why: str = "tables need it") -> Any:
             f"Run: pip install {BROUGHT_BY.get(package, TABLES)}",
             name=module,
         ) from error
+
+
+def need_plots() -> None:
+    """Raise unless pictures can be drawn."""
+    for module in ("matplotlib", "corner"):
+        need(module, "pictures need it")

@@ -76,7 +76,7 @@ def run(*parts):
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["deconflow.densities", "deconflow.estimators"])
+@pytest.mark.parametrize("module", ["deconflow.estimators"])
 def test_torch_is_as_it_was(module):
     run(
         STATE,
@@ -95,10 +95,12 @@ def test_zuko_works_for_others(first):
     run("import torch, torch.distributions as d", first, FLOWS)
 
 
+@pytest.mark.slow
 def test_torch_stays_as_zuko_made_it_for_those_who_imported_zuko_first():
     run("import zuko", STATE, "import deconflow.densities", "assert changes(before) == set()")
 
 
+@pytest.mark.slow
 def test_torch_stays_without_validation_for_those_who_turned_it_off():
     run(
         "from torch.distributions import Distribution",

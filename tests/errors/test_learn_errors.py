@@ -50,6 +50,7 @@ def test_a_narrower_range_of_errors():
     assert not found.doubtful()
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_should():
     """Of 30, 27 +- 1.6 hold it; intervals half as wide 18 +- 2.7."""
     z = []

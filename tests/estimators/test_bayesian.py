@@ -33,6 +33,7 @@ def excess(model):
     return float((TRUTH.log_prob(TEST) - model.score_samples(TEST)).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks([BayesianXDGMM(2, n_sweeps=6, n_snapshots=2, n_jobs=1, random_state=0)])
 def test_scikit_learn(estimator, check):

@@ -39,12 +39,17 @@ def data(n=400, seed=0):
 SD = np.array([0.3, 0.6])
 
 
+def slow(case):
+    return pytest.param(case, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 def without_chains(monkeypatch):
     """Leave out the candidate that takes four fifths of a fit, and no part in the contract."""
     monkeypatch.delitem(KINDS, "bayes")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:noise was not given")
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.usefixtures("short", "without_chains")
@@ -132,7 +137,9 @@ def interrupt(*_):
 
 @pytest.mark.usefixtures("flows_always_win")
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-@pytest.mark.parametrize("kind", ["missing", "projection", "weights", "student-t", "by row"])
+@pytest.mark.parametrize(
+    "kind", ["missing", "projection", *map(slow, ["weights", "student-t", "by row"])]
+)
 def test_every_kind_of_row(kind, monkeypatch):
     shorten(monkeypatch, steps=60, rows=5000)  # a flow near the mixture that proposes for it
     monkeypatch.setattr(training, "EPOCHS_TO_START", 3)
@@ -176,6 +183,7 @@ def agree_with_brute_force(model, data, estimate, answer, rows=8):
     assert (np.abs(answer.mean[:rows] - np.roll(mean, 1, 0)) > 5 * error).any()  # the twin
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_units_do_not_matter():
@@ -213,11 +221,13 @@ def ranks(model, noise_sd, seed=1, rows=400):
     return (below + rng.uniform(size=rows)) / 100
 
 
+@pytest.mark.slow
 def test_posteriors_are_calibrated(with_flows):
     """Ranks of the truth are uniform; a fixed seed, so 1 in 1000 is no flake but a fault."""
     assert kstest(ranks(with_flows, 0.2), "uniform").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_posteriors_of_the_wrong_noise_are_not(with_flows):
     """The negative twin: noise taken for half of what it is."""
     assert kstest(ranks(with_flows, 0.1), "uniform").pvalue < 1e-6

@@ -59,6 +59,7 @@ def test_the_shape_depends_on_covariates(fitted):
     assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
 
 
+@pytest.mark.slow
 def test_a_shape_that_does_not_depend_on_covariates_gains_nothing():
     rng = np.random.default_rng(0)
     x, v = rng.normal(size=(1200, 1)), rng.normal(size=(1200, 1))
@@ -134,6 +135,7 @@ def test_the_certificate_leaves_a_right_fit_alone(fitted):
     assert certificate.trusted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_the_certificate_finds_wrong_noise_where_all_depends_on_covariates(right):
     x, v, _, noise = table(2000, 5)
@@ -201,6 +203,7 @@ def test_marginals_are_given_covariates():
     assert np.exp(log_p).sum() * 0.16 == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_bounds_hold_given_covariates():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=(800, 1))

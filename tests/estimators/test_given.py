@@ -176,6 +176,7 @@ def test_frames_and_their_index():
         fitted.fit(pd.DataFrame({"v": w[:, 0]}), noise=SD, given=table.set_index(table.index + 5))
 
 
+@pytest.mark.slow
 def test_bounds_and_atoms_beside_covariates():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=400)
@@ -195,6 +196,7 @@ def test_bounds_and_atoms_beside_covariates():
     assert np.trapezoid(density, grid) == pytest.approx(1, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_rows_of_all_kinds():
     """Missing values, full covariances, weights, groups, projections, another law."""
     rng = np.random.default_rng(0)

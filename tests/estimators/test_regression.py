@@ -142,6 +142,7 @@ def test_the_slope_is_found_where_least_squares_fails(straight):
     assert low[0] < narrow[0][0] < narrow[1][0] < high[0]
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_other_tables():
     """Of 20 tables: their spread is known to 16 %, so the ratio lies within 0.6 and 1.5.
 
@@ -200,6 +201,7 @@ def test_errors_of_replicates_need_no_rows():
         assert (band.lower < found.predict([0.0, 1.0])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_a_deconvolver_has_errors_of_both_kinds():
     w, sd = line(500, 0)

@@ -51,6 +51,7 @@ def mean_error(n, law):
     return np.mean(errors)
 
 
+@pytest.mark.slow
 def test_more_rows_help_and_laplace_noise_is_easier():
     few, many = (mean_error(n, "laplace") for n in (500, 20_000))
     assert many < few / 4

@@ -40,6 +40,7 @@ def exact(measured):
     return excess(measured, gaussian(covariance=toy.NOISE))
 
 
+@pytest.mark.slow
 def test_many_draws_of_gaussian_posteriors_give_the_gaussian_answer(measured, exact):
     w, noise = from_samples(gaussian_draws(measured, NOISE_SD, 200, 1))
     assert isinstance(noise, GaussianNoise)
@@ -105,6 +106,7 @@ def humps_excess(w, noise):
     return np.log(np.sum(law, 0)).mean() - model.score_samples(test[:, None]).mean()
 
 
+@pytest.mark.slow
 def test_skewed_posteriors_are_more_than_their_moments(two_humps):
     """The prior has density 1 / v: forgetting it is wrong, too."""
     draws = two_humps[1]

@@ -125,6 +125,7 @@ def exact_log_posterior(density, data, v):
     return density.log_prob(v) + data.log_likelihood(v[None])[0] - log_w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["sleep", "wake"])
 def test_forward_kl_learns_the_posterior(how, rng):
     density = two_bumps().requires_grad_(False)

@@ -39,6 +39,7 @@ def test_the_time_is_told_beforehand(folder):
     assert "minutes" not in succeed("check", "model", "-n", "1", "-q")
 
 
+@pytest.mark.slow
 def test_it_is_kept_with_the_model_and_in_the_report(folder):
     (folder / "model" / "mine.txt").write_text("a word of mine")
     succeed("report", "model", "-o", "page.html")

@@ -77,8 +77,9 @@ def interruptible():
         signal.signal(number, handler)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_process_that_is_killed(folder, how, interruptible):
     long = [*FIT[:-1], "epochs=12"]
     command = [sys.executable, "-m", "deconflow", *long, "-o", "new"]

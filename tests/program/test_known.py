@@ -90,6 +90,7 @@ def denoised(model, *options):
     return read(output)
 
 
+@pytest.mark.slow
 def test_covariates_are_those_of_python(folder):
     keep = usable(3, 5)
     w, sd, age, kind = rows("x", only=keep)

@@ -109,7 +109,6 @@ NUMBER = r"-?\d+(?:\.\d*)?"
 PRINTING = r"```python\n(.*?)```\n(?:\nprints\n\n```\n(.*?)```\n)?"
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of averages of closed forms
 def test_truth(page, capsys):
     names = run_and_compare(page("truth"), capsys)
@@ -118,7 +117,6 @@ def test_truth(page, capsys):
         run_and_compare("```python\nprint(1.0)\n```\n\nprints\n\n```\n1.2\n```\n", capsys)
 
 
-@pytest.mark.slow
 def test_other_names(page, capsys):
     names = run_and_compare(page("you_call_it"), capsys, but=SHARED)
     assert np.allclose(names["studies"].means_[0, 0], names["best"][0], atol=1e-3)
@@ -146,7 +144,6 @@ def test_other_names_on_real_data(request, folder, page, capsys, file):
 MEASURED = ("exoplanets.csv", "framingham.csv", "surgery.csv")
 
 
-@pytest.mark.slow
 def test_measured(folder, page, capsys):
     text = page("measured")
     names = run_and_compare(text, capsys, but=MEASURED)
@@ -162,7 +159,6 @@ def shared(request, folder, *files):
         shutil.copy(data / file, folder)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", MEASURED[1:])
 def test_measured_on_real_data(request, folder, page, capsys, file):
     shared(request, folder, file)
@@ -248,7 +244,6 @@ def test_figures_about_gaia_are_those_of_the_record(request, page):
     assert quoted <= known
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*did not parse as fits unit")
 def test_the_gaia_page(folder, page, some_stars):
     shutil.copy(some_stars, folder)

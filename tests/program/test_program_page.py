@@ -35,7 +35,6 @@ def test_commands_on_the_page(folder, lines):
         succeed("fit", "stars.csv", "-c", "nothing", "-o", "m")
 
 
-@pytest.mark.slow
 def test_commands_about_gaia(folder, lines, some_stars):
     from astropy.table import Table
 

@@ -272,6 +272,7 @@ def test_rows_that_contradict_the_bounds_are_told():
         LogSplineDeconvolver(bounds=(0, None)).fit(w, noise=0.05)
 
 
+@pytest.mark.slow
 def test_laws_of_one_form_share_bins():
     rng = np.random.default_rng(5)
     sd, v = rng.uniform(0.1, 0.5, size=(6000, 1)), rng.gamma(5.0, size=(6000, 1))

@@ -6,7 +6,6 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "xd.md"
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -27,7 +27,7 @@ def averaged(w, sd, **options):
     return fit_averaged(data, SETTINGS, np.random.RandomState(0), **options)
 
 
-@pytest.mark.parametrize("n", [20, 60])
+@pytest.mark.parametrize("n", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_few_rows_in_many_columns_are_shrunk(n, monkeypatch):
     """Never worse than one Gaussian, and worse by far without shrinking: the negative twin."""
     sd = np.full(5, 0.3)

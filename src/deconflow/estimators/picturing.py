@@ -9,6 +9,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow.extras import need_plots
+
 PLOTS = "deconflow.plots"
 """Asked for by name when a picture is wanted: it lies above, and needs an extra of its own."""
 
@@ -63,19 +65,12 @@ class Pictured:
         >>> from deconflow import XDGMM
         >>> w = np.random.default_rng(0).normal(size=(500, 2))
         >>> axes = XDGMM(1).fit(w, noise=0.5).plot("marginals", w, range={"v0": (-3, 3)})
-        >>> axes.shape, axes[0].get_xlim()
-        ((2,), (-3.0, 3.0))
+        >>> axes.shape, [float(end) for end in axes[0].get_xlim()]
+        ((2,), [-3.0, 3.0])
         """
         check_is_fitted(self)
-        try:
-            plots = import_module(PLOTS)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"Expected {error.name} to be installed, because pictures need it; got none. "
-                "Run: pip install 'deconflow[plots]'",
-                name=error.name,
-            ) from error
-        return plots.picture(
+        need_plots()
+        return import_module(PLOTS).picture(
             self, kind, w, noise, rows=rows, given=given, limits=limits, axes=axes,
             random_state=random_state, **look,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from deconflow import extras
 from deconflow._types import Array
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors, say
@@ -169,16 +170,10 @@ def save(figure: Any, output: Path, dpi: float | None = None) -> None:
 
 def need_plots() -> None:
     """Take matplotlib without a window, or say which extra brings it."""
-    try:
-        import corner  # noqa: F401
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"Expected {error.name} to be installed, because pictures need it; got none. "
-            "Run: pip install 'deconflow[plots]'",
-            name=error.name,
-        ) from error
-    matplotlib.use("Agg")
+    extras.need_plots()
+    import matplotlib as mpl
+
+    mpl.use("Agg")
     need("pyarrow")
 
 
