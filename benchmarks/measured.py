@@ -406,11 +406,10 @@ def main() -> None:
         left = [task for task in planned if not runs.done(task)]
         print(f"{name}: {len(planned)} runs, {len(left)} to make", file=sys.stderr)
         for task in left:
-            new = made(make, task, options.old)
-            runs.content["summary"] = summary([*runs.current(), new])
-            runs.add(new)
+            runs.add(made(make, task, options.old))
             print(runs.runs[-1], flush=True)
-    print(json.dumps(summary(runs.current()), indent=1))
+    runs.say(summary=summary(runs.current()))
+    print(json.dumps(runs.content["summary"], indent=1))
 
 
 if __name__ == "__main__":

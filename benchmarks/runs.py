@@ -108,9 +108,18 @@ class Runs:
             if self.path.is_file():
                 self.runs = known(json.loads(self.path.read_text())["runs"])
             self.runs = [old for old in self.runs if self._key(old) != self._key(new)] + [new]
-            record.write(
-                self.path.stem, folder=self.path.parent, show=False, **self.content, runs=self.runs
-            )
+            self._write()
+
+    def say(self, **content: Any) -> None:
+        """Put something about all runs beside them, and write the file."""
+        self.content |= content
+        with locked(self.path.parent):
+            self._write()
+
+    def _write(self) -> None:
+        record.write(
+            self.path.stem, folder=self.path.parent, show=False, **self.content, runs=self.runs
+        )
 
     def _key(self, run: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(run.get(key) for key in self.keys)
