@@ -2,7 +2,7 @@
 Batting: who was the best of 2022?
 ==================================
 
-At the top of the list of batters stands a man who came to bat only twice. Who was the best, if luck
+At the top of the list of batters is a man who came to bat only twice. Who was the best, once luck
 is taken out?
 """
 
@@ -11,9 +11,9 @@ is taken out?
 # ---------
 # 688 batters of Major League Baseball in 2022, from the R package `ebnm
 # <https://github.com/stephenslab/ebnm>`_: plate appearances ``PA``, weighted on-base average
-# (wOBA) ``x``, and its standard error ``s``. The file is R's, so it takes ``pip install rdata``
-# to read it. It is sorted by ``x``; we shuffle the rows, so that neighbours have nothing in
-# common.
+# (wOBA) ``x``, and its standard error ``s``. It is an R data file, so reading it requires
+# ``pip install rdata``. It is sorted by ``x``; we shuffle the rows, so that neighbours have
+# nothing in common.
 
 from urllib.request import urlopen
 
@@ -26,8 +26,8 @@ batters.head()
 # %%
 # Three lines
 # -----------
-# The usual answer: the true averages follow one normal law, and each batter is drawn towards its
-# middle, the more so the larger his error is.
+# The usual answer: the true averages follow one normal distribution, and each batter is shrunk
+# towards its mean, the more so the larger his error is.
 
 from deconflow import XDGMM
 
@@ -40,9 +40,9 @@ judge = batters.index[batters.Name == "Aaron Judge"]
 print(f"Aaron Judge {first.mean[judge].item():.3f} +- {first.sd[judge].item():.4f}")
 
 # %%
-# ebnm publishes a log-likelihood of 989.64 for the normal law, and 0.394 +- 0.0184 for Aaron
-# Judge. Ours are **989.64**, and **0.394** +- **0.0184**. The largest that ebnm finds for a law
-# of any shape is 994.25.
+# ebnm publishes a log-likelihood of 989.64 for the normal distribution, and 0.394 +- 0.0184 for
+# Aaron Judge. Ours are **989.64**, and **0.394** +- **0.0184**. The largest log-likelihood that
+# ebnm finds for a distribution of any shape is 994.25.
 #
 # What the certificate says
 # -------------------------
@@ -50,10 +50,10 @@ print(f"Aaron Judge {first.mean[judge].item():.3f} +- {first.sd[judge].item():.4
 print(normal.certify(x, noise=s).sentences()[0])
 
 # %%
-# It is right. Who bats well is sent to bat again, so batters with small errors *are* better. One
-# with two appearances should not be drawn towards the middle of all, but towards that of men who
-# hardly ever play. So we say what goes with the truth, the number of plate appearances, and allow
-# two Gaussians rather than one.
+# It is right. Those who bat well are sent to bat again, so batters with small errors *are*
+# better. A man with two appearances should not be shrunk towards the mean of all batters, but
+# towards that of men who hardly ever play. So we make the number of plate appearances a
+# covariate, and allow two Gaussians rather than one.
 
 import numpy as np
 
@@ -66,8 +66,8 @@ for sentence in model.certify(x, noise=s, given=appearances).sentences():
     print(sentence)
 
 # %%
-# The log-likelihood is **1136**: far more than any law could reach that takes no notice of how
-# often a man plays. That warning is gone. The one that is left is about copies: several men came
+# The log-likelihood is **1136**: far more than any distribution could reach that ignores how
+# often a man plays. The warning is gone. The one that remains is about copies: several men came
 # to bat once, without success, and their rows are the same. They are different men, so it does
 # not matter.
 #
@@ -97,10 +97,10 @@ right.set_xlabel("weighted on-base average, 90 % intervals")
 plt.show()
 
 # %%
-# Above the line the six best without luck, below it the five who lead the list. Aaron Judge was
-# the best, with **0.437** instead of 0.458; then come Yordan Alvarez and Paul Goldschmidt. Khalil
-# Lee, who leads the list with 1.036 in two appearances, is put at **0.169**, and his interval
-# says how little is known of him.
+# Above the line are the six best without luck, below it the five who lead the list. Aaron Judge
+# was the best, with **0.437** instead of 0.458; then come Yordan Alvarez and Paul Goldschmidt.
+# Khalil Lee, who leads the list with 1.036 in two appearances, is put at **0.169**, and his
+# interval shows how little is known about him.
 #
 # **What this does not show.** With one or two appearances the error is far from normal, and its
 # size is itself a guess.

@@ -2,9 +2,9 @@
 Blood pressure: how many have it too high?
 ==========================================
 
-Blood pressure differs from one visit to the next. At any exam some men are above the limit only by
+Blood pressure varies from one visit to the next. At any exam some men are above the limit only by
 chance, and they outnumber those who are below it only by chance, because there are more men just
-below the limit than just above. How many have a high pressure in the long run?
+below the limit than just above. How many have high blood pressure in the long run?
 """
 
 # %%
@@ -25,8 +25,8 @@ men[["age", "sbp2", "sbp3"]].head()
 # %%
 # Three lines
 # -----------
-# Nobody has said what the error is. But each man was seen twice: what the two exams differ by is
-# error, and ``from_replicates`` learns it from that.
+# The table does not give the error. But each man was seen twice: the difference between the two
+# exams is error, and ``from_replicates`` estimates the error from it.
 
 from deconflow import XDGMM, noise
 
@@ -42,7 +42,7 @@ for name, values in {"one exam": exams[:, 0], "mean of two": w, "in the long run
     print(f"{name:15} spread {values.std():.1f}; {shares[0]:.1f} % have 140, {shares[1]:.1f} % 160")
 
 # %%
-# At one exam **26.0** % of the men have 140 mmHg or more; in the long run about **21.6** % have.
+# At one exam **26.0** % of the men have 140 mmHg or more; in the long run about **21.6** % do.
 # The error of one exam is **9.2** mmHg, half as large as the spread of the true pressures,
 # **17.5**.
 #
@@ -53,7 +53,7 @@ for pressure, chance in zip((135, 142, 150), seen.probability(lower=140.0)[:, 0]
     print(f"{pressure} mmHg on average: {100 * chance:.0f} % chance of 140 or more")
 
 # %%
-# He has a high pressure in the long run with a chance of **48** %.
+# The probability that he has high blood pressure in the long run is **48** %.
 #
 # The picture
 # -----------
@@ -83,9 +83,9 @@ print(model.certify(w, noise=law).sentences()[0])
 # %%
 # A published number
 # ------------------
-# Carroll and his coauthors work with the logarithm of the pressure less 50, whose error is about
-# the same for all men, and find an error variance of 0.01259, after the exams' means were made
-# equal.
+# Carroll and his coauthors work with the logarithm of the pressure minus 50, whose error is about
+# the same for all men, and find an error variance of 0.01259, after making the means of the two
+# exams equal.
 
 W = np.log(exams - 50)
 W = W - W.mean(0) + W.mean()
@@ -96,8 +96,8 @@ print(f"error variance of one exam {2 * law.variance().item():.5f}")
 print(f"{100 * (truth >= 140).mean():.1f} % have 140, {100 * (truth >= 160).mean():.1f} % 160")
 
 # %%
-# Ours is **0.01259**. On this scale **20.0** % have 140 or more: what is assumed of the error
-# moves the answer by one or two percent of the men, ignoring it by five.
+# Ours is **0.01259**. On this scale **20.0** % have 140 or more: assumptions about the error
+# move the answer by one or two percent of the men; ignoring the error moves it by five.
 #
-# **What this does not show.** The exams were years apart. What changed for good in between counts
-# as error here.
+# **What this does not show.** The exams were years apart. Lasting changes in between count as
+# error here.

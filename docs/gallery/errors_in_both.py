@@ -2,10 +2,10 @@
 Errors in both: is the slope 2/3 or 3/4?
 ========================================
 
-An animal ten times as heavy needs less than ten times the energy: its metabolic rate goes as a
-power of its mass. Is the exponent 2/3, that of the body's surface, or 3/4, as Kleiber found? A
-line through the logarithms decides. But masses have errors, too, and then least squares finds too
-small a slope.
+An animal ten times as heavy needs less than ten times the energy: its metabolic rate scales as a
+power of its mass. Is the exponent 2/3, like that of the body's surface, or 3/4, as Kleiber found?
+A line through the logarithms decides. But masses have errors, too, and then least squares finds
+too small a slope.
 
 **This table is generated**, with an exponent of 3/4, so that the answer is known.
 """
@@ -31,7 +31,7 @@ table.round(3).head()
 # %%
 # Three lines
 # -----------
-# First the density of the true values of both columns, then what it says of one given the other.
+# First fit the density of the true values of both columns, then ask it for one given the other.
 
 from deconflow import XDGMM
 
@@ -44,9 +44,9 @@ line = np.polyfit(w.log_mass, w.log_rate, 1)
 print(f"least squares: {line[0]:.3f}")
 
 # %%
-# The slope is **0.765** +- **0.017**: 3/4 is possible, 2/3 is not. Least squares has **0.657**,
-# and would have decided for 2/3. That is no bad luck. It takes the errors of the masses for
-# differences between the species, and its slope shrinks by their share in the variance:
+# The slope is **0.765** +- **0.017**: 3/4 is possible, 2/3 is not. Least squares gives **0.657**,
+# and would have decided for 2/3. That is not bad luck. It mistakes the errors of the masses for
+# differences between the species, and its slope shrinks by their share of the variance:
 
 spread, error = w.log_mass.var(), (noise.log_mass_err**2).mean()
 print(f"to {1 - error / spread:.2f} of the true one, 3/4: {0.75 * (1 - error / spread):.3f}")
@@ -75,8 +75,8 @@ plt.show()
 print(model.certify(w, noise=noise).sentences()[0])
 
 # %%
-# It checks the size of the errors, too, which matters most here: had they been stated as half of
+# It also checks the size of the errors, which matters most here: had they been stated as half of
 # what they are, only a quarter of the shrinkage would have been undone.
 #
 # **What this does not show.** Real species are related to each other, and are not independent
-# rows. Curves in place of lines, and several columns, are on :doc:`another page </regression>`.
+# rows. For curves instead of lines, and several columns, see :doc:`another page </regression>`.

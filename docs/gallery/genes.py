@@ -2,8 +2,8 @@
 Genes: which effects are real, and how large?
 =============================================
 
-Thousands of genes are compared between the sick and the healthy. The largest differences are partly
-luck. Which of them are real, what is their sign, and how large are they without the luck?
+Thousands of genes are compared between patients and healthy people. The largest differences are
+partly luck. Which of them are real, what is their sign, and how large are they without the luck?
 """
 
 # %%
@@ -11,9 +11,9 @@ luck. Which of them are real, what is their sign, and how large are they without
 # ---------
 # The activity of 6,033 genes in 52 men with prostate cancer and 50 without (Singh et al. 2002).
 # For each gene a two-sample test gave a z-value: an estimate of the effect whose standard error
-# is one. The file is that of the Julia package `Empirikos
+# is one. The file comes from the Julia package `Empirikos
 # <https://github.com/nignatiadis/Empirikos.jl>`_; Efron and Hastie's *Computer Age Statistical
-# Inference* works with the same values.
+# Inference* uses the same values.
 
 import pandas as pd
 
@@ -26,8 +26,8 @@ table.round(2).head()
 # %%
 # Three lines
 # -----------
-# Most genes will have no effect at all. ``atoms=[0.0]`` says so: a share of the true effects is
-# exactly zero, the others have a density. How large the share is, the rows tell.
+# Most genes will have no effect at all. ``atoms=[0.0]`` says so: a fraction of the true effects is
+# exactly zero, the others have a density. The fraction is estimated from the data.
 
 from deconflow import XDGMM
 
@@ -40,11 +40,11 @@ spread = model.covariances_[0, 0, 0] ** 0.5
 print(f"{100 * share:.1f} % of the effects are zero, the others scatter by {spread:.2f}")
 
 # %%
-# About **84.7** % of the genes have no effect, or one too small to be told from zero. The effects
-# of the others scatter by **1.39**.
+# About **84.7** % of the genes have no effect, or one too small to be distinguished from zero. The
+# effects of the others have a standard deviation of **1.39**.
 #
-# To name a gene is to say that it is more active in cancer, or less. That is wrong if the true
-# effect has the other sign, or is zero. ``sign_q_values`` is the share of wrong signs to expect
+# To name a gene is to claim that it is more active in cancer, or less. That is wrong if the true
+# effect has the other sign, or is zero. ``sign_q_values`` is the expected fraction of wrong signs
 # among the genes that are at least as certain as this one.
 
 certain = answer.sign_q_values[:, 0] <= 0.1
@@ -57,9 +57,9 @@ print("90 % interval {:.1f} to {:.1f}".format(*(end[top, 0] for end in answer.in
 
 # %%
 # **55** genes can be named if a tenth of them may be wrong, **28** of them as more active in
-# cancer. The usual way to such a list is the procedure of Benjamini and Hochberg; with one-sided
+# cancer. The usual way to obtain such a list is the Benjamini-Hochberg procedure; with one-sided
 # tests it names 28 as more active (Efron and Hastie, chapter 15). But only the density of the
-# effects says how large they are: gene **610** has the largest z-value, **5.29**, and an effect
+# effects tells how large they are: gene **610** has the largest z-value, **5.29**, and an effect
 # of about **3.50**. The rest was luck.
 #
 # The picture
@@ -96,8 +96,8 @@ plt.show()
 print(model.certify(z, noise=1.0).sentences()[0])
 
 # %%
-# All errors are said to be one, and nothing in the rows could tell if they were larger. If
+# All errors are stated to be one, and nothing in the data could tell if they were larger. If the
 # z-values of genes without effect scattered by more than one (Efron's *empirical null*), fewer
 # genes would be certain, and the certificate could not know.
 #
-# **What this does not show.** Genes act together. The z-values are taken as independent here.
+# **What this does not show.** Genes act together. The z-values are treated as independent here.

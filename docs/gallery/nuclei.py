@@ -2,7 +2,7 @@
 Cell nuclei: a first look
 =========================
 
-How do the shapes of cell nuclei vary from patient to patient, if the scatter *within* each image
+How do the shapes of cell nuclei vary from patient to patient, once the scatter *within* each image
 is taken out?
 
 The table is real and ships with scikit-learn: 569 images of breast tissue (`Wisconsin diagnostic
@@ -24,16 +24,16 @@ print("first row:", answer.mean[0].round(3), "+-", answer.sd[0].round(3))
 model.plot("corner", data.w, data.sd, rows=[562, 539, 477, 92])
 
 # %%
-# In grey what was measured, in blue the density of the truth. In colour four images with their
-# error bars, and draws of what they say of the truth. How much narrower is the truth?
+# Grey shows what was measured, blue the density of the truth. Four images are shown in colour,
+# with their error bars and draws from their posteriors. How much narrower is the truth?
 
 for name, measured, true in zip(data.names, data.w.std(0), truth.std(0), strict=True):
     print(f"{name}: measured values spread by {measured:.3f}, true ones by {true:.3f}")
 
 # %%
-# Symmetry is measured worst: its values spread by **0.027**, the truth by **0.019** only; the
-# rest is scatter within the images. Compactness has a second hump in truth, which noise had
-# filled in.
+# Symmetry is measured worst: its values spread by **0.027**, the truth only by **0.019**; the
+# rest is scatter within the images. The true compactness has a second hump, which noise had
+# blurred away.
 #
 # What the certificate says
 # -------------------------
@@ -43,8 +43,8 @@ for caution in certificate.warnings[:3]:
     print("-", caution)
 
 # %%
-# It objects, and is right to. Nuclei of irregular shape also vary more within their image, so the
-# errors grow with the value, and those of compactness and symmetry go together; and no shape can
-# have a compactness below that of a circle. :doc:`/certificate` explains every line, and
+# It raises cautions, and rightly so. Nuclei of irregular shape also vary more within their image,
+# so the errors grow with the value, and those of compactness and symmetry are correlated; and no
+# shape can have a compactness below that of a circle. :doc:`/certificate` explains every line, and
 # :doc:`/truth` how to tell deconflow what is known: ``fit(..., given="noise")`` lets the truth
-# depend on its error, ``bounds=`` says where it ends.
+# depend on its error, ``bounds=`` specifies where it ends.

@@ -4,7 +4,7 @@ Planets: how many are like Earth?
 
 How many planets like Earth does a star like the Sun have? Two things stand between the planets that
 the Kepler telescope found and the answer. Small planets far from their star are mostly missed; and
-most radii are known to 30 % only, so that many small planets look larger, and some large ones look
+most radii are known only to 30 %, so that many small planets look larger, and some large ones look
 small.
 """
 
@@ -28,9 +28,9 @@ planets.head()
 # %%
 # What was missed
 # ---------------
-# The authors put planets of their own into the data and counted how many their search finds.
-# Below is a smooth curve through these counts, times the chance that an orbit is seen edge-on.
-# :doc:`/measured` shows how the numbers in it follow from what is published.
+# The authors injected artificial planets into the data and counted how many their search finds.
+# Below is a smooth curve through these counts, times the probability that an orbit is seen
+# edge-on. :doc:`/measured` shows how its numbers follow from the published ones.
 
 from scipy.special import ndtr
 
@@ -47,7 +47,7 @@ def chance(v):
 # Three lines
 # -----------
 # Whether a planet is found depends on its true radius, not on the value that was computed for it
-# later: hence ``selection_of="truth"``. ``seen_share_`` is the share of all planets that were
+# later: hence ``selection_of="truth"``. ``seen_share_`` is the fraction of all planets that were
 # found.
 
 from deconflow import XDGMM
@@ -62,8 +62,8 @@ for model in models:
 # %%
 # How many planets
 # ----------------
-# The density of all planets, times their number, is a rate per star. Where does it rest on
-# planets that were found? Models with one to four Gaussians tell, by how far they differ.
+# The density of all planets, times their number, is a rate per star. Where is it based on
+# planets that were found? The differences between models with one to four Gaussians tell us.
 
 
 def rate(model, v):
@@ -91,8 +91,8 @@ for model in models:
 # %%
 # The answer
 # ----------
-# The model of three Gaussians. The box has one to two Earth radii and 200 to 400 days; the star
-# is Earth.
+# The picture shows the model with three Gaussians. The box has one to two Earth radii and 200 to
+# 400 days; the star is Earth.
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import LogNorm
@@ -119,13 +119,14 @@ panel.minorticks_off()
 
 # %%
 # Where planets were found, up to 100 days, the models agree as well as 552 planets allow: a star
-# has **0.22** planets there by three Gaussians, and **0.20** to **0.37** by the others. In the
-# box around Earth's period they do not: from **0.005** to **0.078**.
+# has **0.22** planets there according to three Gaussians, and **0.20** to **0.37** according to
+# the others. In the box around Earth's period they do not agree: from **0.005** to **0.078**.
 #
 # **Published**, for the same box: .019 (+.010, -.008) by Foreman-Mackey, Hogg and Morton, and
-# .057 (+.017, -.022) by `Petigura, Howard and Marcy <https://arxiv.org/abs/1311.6806>`_, who took
-# the rate to go on as it was at shorter periods and did not undo the errors of the radii. At one
-# year and one Earth radius, per logarithm of both, the former have .019 (+.019, -.010).
+# .057 (+.017, -.022) by `Petigura, Howard and Marcy <https://arxiv.org/abs/1311.6806>`_, who
+# assumed that the rate continues unchanged from shorter periods and did not correct for the errors
+# of the radii. At one year and one Earth radius, per logarithm of both, the former find .019
+# (+.019, -.010).
 #
 # What the certificate says
 # -------------------------
@@ -134,10 +135,10 @@ certificate = model.certify(w, noise=sd, selection=chance)
 print(certificate.warnings or "No reason for doubt was found.")
 
 # %%
-# It says the same of all four models, though they differ fifteenfold in the box. It cannot do
+# It says the same about all four models, though they differ fifteenfold in the box. It cannot do
 # otherwise: no planet was found there, and a certificate compares what was measured with what a
 # model expects to be measured. So this page does **not** show how many planets are like Earth. It
-# shows how many there are at shorter periods, and that beyond these the number is that of the
-# model: the published ones rest on a smooth prior, or on a rate that goes on unchanged. Fit
-# several before you believe such a number. :doc:`/measured` has the same planets with slower
-# estimators and more seeds, whose answers differ as much.
+# shows how many there are at shorter periods, and that beyond these the number comes from the
+# model: the published numbers rest on a smooth prior, or on a rate that continues unchanged. Fit
+# several models before you believe such a number. :doc:`/measured` has the same planets with
+# slower estimators and more seeds, whose answers differ as much.

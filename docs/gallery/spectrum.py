@@ -2,8 +2,8 @@
 A spectrum: one line or two?
 ============================
 
-A detector blurs the energy of every particle by a tenth of it. In the histogram there is a broad
-hump. Is it one line or two, and how many particles belong to each?
+A detector blurs the energy of every particle by a tenth. The histogram shows a broad hump. Is it
+one line or two, and how many particles belong to each?
 
 **This table is generated**, so that the answer is known.
 """
@@ -28,9 +28,9 @@ table.round(1).head()
 # %%
 # Three lines
 # -----------
-# An error that multiplies the energy adds to its logarithm, and is the same for all. In one
-# column ``LogSplineDeconvolver`` is quick, and has bands; how smooth the answer is, the rows
-# decide.
+# A multiplicative error of the energy is an additive error of its logarithm, the same for all
+# particles. In one column ``LogSplineDeconvolver`` is quick, and has bands; it chooses from the
+# data how smooth the answer is.
 
 from deconflow import LogSplineDeconvolver
 
@@ -58,7 +58,7 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# There are two lines. Where are they, and what share of the particles is around each?
+# There are two lines. Where are they, and what fraction of the particles is around each?
 
 from scipy.integrate import trapezoid
 
@@ -80,9 +80,9 @@ for low, high in ((85, 115), (115, 145)):
 print(model.certify(w, noise=0.1).sentences()[0])
 
 # %%
-# The unfolded lines are broader than the true ones, and the band does not reach up to their full
-# height. How narrow a line is, a detector with a resolution of 10 keV hardly shows; where it is,
-# and how many particles are in it, it does.
+# The unfolded lines are broader than the true ones, and the band does not reach their full
+# height. A detector with a resolution of 10 keV can hardly show how narrow a line is, but it does
+# show where the line is, and how many particles are in it.
 #
 # **What this does not show.** A relative resolution that changes with the energy, counts in
-# channels instead of single particles, and an efficiency: :doc:`/measured` tells how to say them.
+# channels instead of single particles, and an efficiency: see :doc:`/measured`.

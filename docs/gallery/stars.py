@@ -2,7 +2,7 @@
 Stars: parallaxes from Gaia
 ===========================
 
-A parallax says how far away a star is. For most of Gaia's stars it is known badly: one in four of
+A parallax tells how far away a star is. For most of Gaia's stars it is poorly known: one in four of
 the measured values is negative, which no true parallax can be. How are the true parallaxes
 distributed, and do faint stars really scatter as much as their measurements do?
 """
@@ -11,7 +11,7 @@ distributed, and do faint stars really scatter as much as their measurements do?
 # The table
 # ---------
 # A thousand random sources with a parallax, from the `Gaia archive
-# <https://gea.esac.esa.int/archive/>`_ (data release 3), asked for in ADQL, its query language.
+# <https://gea.esac.esa.int/archive/>`_ (data release 3), requested in its query language, ADQL.
 # The archive gives the error of each parallax. For a magnitude it gives the flux divided by its
 # error; the error of the magnitude follows from that.
 
@@ -32,8 +32,8 @@ stars.head().round(3)
 # Three lines
 # -----------
 # The negative parallaxes stay in: they are what a small parallax with a large error looks like,
-# and without them the answer would be too large. That no *true* one is negative is said by
-# ``bounds``.
+# and without them the answer would be too large. ``bounds`` specifies that no *true* parallax is
+# negative.
 
 from deconflow import XDGMM
 
@@ -72,11 +72,11 @@ print(f"error of the worst quarter: {stars[noisy].parallax_error.median():.2f} m
 print(f"with the other stars' help {np.median(answer.sd[:, 0]):.2f} mas")
 
 # %%
-# **24.5 %** of the measured parallaxes are negative, none of the true ones. Half the central
-# range shrinks from **0.59** to **0.34** mas. Most of the funnel on the left, in which faint
-# stars seem to lie at all distances and beyond, is noise, and nearly gone on the right. A star in
-# the worst quarter has an error of **0.97** mas; with what all stars say together, **0.34** mas
-# are left.
+# **24.5 %** of the measured parallaxes are negative, but none of the true ones. The spread (half
+# the central 68 % range) shrinks from **0.59** to **0.34** mas. Most of the funnel on the left, in
+# which faint stars seem to lie at all distances and beyond, is noise, and is nearly gone on the
+# right. A star in the worst quarter has an error of **0.97** mas; combined with what all stars
+# tell us, **0.34** mas remain.
 #
 # What the certificate says
 # -------------------------
@@ -86,11 +86,12 @@ for caution in certificate.warnings:
     print("-", caution)
 
 # %%
-# These objections are true of Gaia, and nobody put them in. Faint stars have larger errors, so a
+# These cautions are true of Gaia, and nobody put them in. Faint stars have larger errors, so a
 # magnitude depends on its own error. And the number of stars rises up to the limit of the survey,
-# near magnitude 21, and ends there: eight Gaussians do not make so sharp an end. The parallaxes,
-# which are the question here, pass. For more, fit bright and faint stars by themselves, or say
-# the limit by ``selection=`` (:doc:`/measured`).
+# near magnitude 21, and ends there: eight Gaussians cannot make so sharp an edge. The parallaxes,
+# which are the question here, pass. To go further, fit bright and faint stars separately, or
+# specify the limit with ``selection=`` (:doc:`/measured`).
 #
-# :doc:`/gaia` does this with five columns, correlated errors and the program, without Python.
+# :doc:`/gaia` does this with five columns and correlated errors, using the program instead of
+# Python.
 # Gaia data: ESA/Gaia/DPAC.

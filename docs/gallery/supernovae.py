@@ -3,18 +3,18 @@ Supernovae: a scatter of their own
 ==================================
 
 Supernovae of type Ia are nearly equally bright, which makes them markers of distance. How much of
-their scatter around the Hubble diagram is their own, and how much is error of measurement? And are
-there others among them, which only look the part?
+their scatter around the Hubble diagram is intrinsic, and how much is measurement error? And are
+there impostors among them?
 
 **This table is generated**, so that the answer is known. It has what the catalogue of a survey has:
-for each supernova the residual of its distance modulus (what was measured less what cosmology
-expects), and the error of that, small for near ones and large for far ones.
+for each supernova the residual of its distance modulus (the measured value minus the cosmological
+prediction), and its error, small for nearby supernovae and large for distant ones.
 """
 
 # %%
 # The table
 # ---------
-# Of 1,700 objects some 8 % are of another kind, which is 0.6 mag fainter. The real ones scatter
+# Of 1,700 objects about 8 % are of another kind, which is 0.6 mag fainter. The real ones scatter
 # by 0.09 mag.
 
 import numpy as np
@@ -31,8 +31,8 @@ table.head().round(3)
 # %%
 # Three lines
 # -----------
-# Two Gaussians for two kinds. A usual estimate, the variance of the residuals less the mean
-# squared error, stands beside it.
+# We fit two Gaussians for two kinds. For comparison, we also compute a common estimate, the
+# variance of the residuals minus the mean squared error.
 
 from deconflow import XDGMM
 
@@ -64,13 +64,13 @@ panel.legend(frameon=False, loc="upper right")
 
 # %%
 # The supernovae themselves scatter by **0.087** mag, where 0.09 was put in; **8.8 %** are of the
-# other kind, **0.57** mag fainter, where **138** of 1,700 are. Their own scatter is half of what
-# the one number says, **0.189** mag, which takes both kinds for one. Single objects can be told
-# apart where their error allows: of **114** that are called, **105** are right.
+# other kind, **0.57** mag fainter; in truth **138** of 1,700 are. The intrinsic scatter is half
+# of the common estimate, **0.189** mag, which treats both kinds as one. Single objects can be
+# told apart where their error allows: of **114** that are called impostors, **105** are.
 #
 # **Published**, for real surveys: a scatter of 0.101 mag, or 0.083 after biases from colour and
 # stretch are corrected (`Scolnic and Kessler 2016 <https://arxiv.org/abs/1603.01559>`_, PS1, SNLS
-# and SDSS together). A catalogue of your own takes the place of ``table``.
+# and SDSS together). To use your own catalogue, put it in place of ``table``.
 #
 # What the certificate says
 # -------------------------
@@ -84,6 +84,6 @@ for caution in worse.certify(table[["residual"]], noise=doubtful).warnings[:1]:
     print("-", caution)
 
 # %%
-# Nothing is wrong here, and nothing is found. With wrong errors it would have been: errors differ
+# Nothing is wrong here, and nothing is found. Wrong errors would have been found: errors differ
 # from row to row, so the rows themselves tell how large they are. What no certificate can tell is
-# whether cosmology, from which the residuals are taken, is right.
+# whether the cosmology used to compute the residuals is right.

@@ -2,8 +2,8 @@
 Wine: the flow paper's test
 ===========================
 
-How well can the density of nine chemical attributes be told from noisy values? The answer can be
-checked on wines without noise. `Dockhorn, Ritchie, Yu and Murray
+How well can the density of nine chemical attributes be recovered from noisy values? The answer can
+be checked on wines without noise. `Dockhorn, Ritchie, Yu and Murray
 <https://arxiv.org/abs/2006.09396>`_, who brought normalizing flows to deconvolution, tested them
 this way.
 """
@@ -37,9 +37,9 @@ w = train + sd * rng.normal(size=train.shape)
 # %%
 # Three lines
 # -----------
-# An average of mixtures that leave out a fifth of the rows each. ``floor=1`` keeps every Gaussian
-# as wide as the noise: what is narrower the noisy rows cannot tell. Beside it stands one mixture
-# with hardly a floor, and one that is not told of the noise.
+# We average mixtures that each leave out a fifth of the rows. ``floor=1`` keeps every Gaussian
+# at least as wide as the noise: noisy rows cannot show anything narrower. For comparison, we fit
+# one mixture with hardly any floor, and one that ignores the noise.
 
 from deconflow import XDGMM
 
@@ -69,16 +69,16 @@ for panel, name in zip(panels, ["citric acid", "residual sugar", "alcohol"], str
 panels[-1].legend(frameon=False)
 
 # %%
-# The clean wines have ``-log p(v)`` of **8.58** nats per row by the average; lower is better.
+# The average gives the clean wines a ``-log p(v)`` of **8.58** nats per row; lower is better.
 #
 # **Published**: 8.775 ± 0.152 for a mixture (Extreme Deconvolution) and 8.083 ± 0.128 for the
 # paper's flow; how the paper split the wines is not known. ``Deconvolver()``, which averages
-# flows and Bayesian mixtures as well, has 7.680 as the mean of five splits, in a minute each
+# flows and Bayesian mixtures as well, reaches 7.680 as the mean of five splits, in a minute each
 # (:doc:`/records`).
 #
-# The one mixture is a warning: **10.82**, worse than the **8.95** of a fit that ignores the
-# noise. With a low floor its Gaussians shrink onto single wines, and noisy rows hardly see that.
-# So take an average with a floor, ``XDGMM("auto")``, or ``Deconvolver()``.
+# The single mixture is a warning: **10.82**, worse than the **8.95** of a fit that ignores the
+# noise. With a low floor its Gaussians shrink onto single wines, which noisy rows hardly reveal.
+# So use an average with a floor, ``XDGMM("auto")``, or ``Deconvolver()``.
 #
 # What the certificate says
 # -------------------------
@@ -88,6 +88,6 @@ for caution in certificate.warnings:
     print("-", caution)
 
 # %%
-# True: hardly a wine has less than one gram of sugar in a litre, while a few have ten times as
-# much, and Gaussians make a softer edge than that. The picture shows it, and the same where
-# citric acid ends at none. ``bounds=`` says where a truth ends (:doc:`/truth`).
+# This is true: hardly any wine has less than one gram of sugar per litre, while a few have ten
+# times as much, and Gaussians make a softer edge than that. The picture shows it, and likewise
+# where citric acid ends at zero. ``bounds=`` specifies where the truth ends (:doc:`/truth`).
