@@ -126,7 +126,7 @@ def test_what_nobody_watches_starts_nothing():
 
 FITS = {
     "XDGMM, one": (XDGMM(2, random_state=0), "fitting mixtures"),
-    "XDGMM, chosen": (XDGMM([1, 2], n_average=2, random_state=0), "choosing components"),
+    "XDGMM, chosen": (XDGMM([1, 2], n_average=2, n_folds=2, random_state=0), "choosing components"),
     "XDGMM, auto": (XDGMM("auto", n_folds=2, random_state=0), "fitting mixtures"),
     "XDGMM, minibatch": (
         XDGMM(2, method="minibatch", epochs=2, random_state=0, tol=0), "fitting mixtures",

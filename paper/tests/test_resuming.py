@@ -93,6 +93,7 @@ def _is_killed(job, pipe):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "words"), [(_fails, "KeyError: 'nothing'"), (_is_killed, "ended with code -9")]
 )

@@ -75,6 +75,7 @@ def test_flows_are_scored_on_rows_from_all_over_a_table(monkeypatch):
     assert np.isfinite(held_out).sum() == 1000
 
 
+@pytest.mark.slow
 def test_a_number_of_flows_that_is_not_used_is_told():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(60, 1))
@@ -84,6 +85,7 @@ def test_a_number_of_flows_that_is_not_used_is_told():
     assert "There are no flows" not in silent
 
 
+@pytest.mark.slow
 def test_a_row_far_from_all_others_ends_no_fit(monkeypatch):
     shorten_chains(monkeypatch)
     rng = np.random.default_rng(0)

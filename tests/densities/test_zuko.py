@@ -90,6 +90,7 @@ def test_the_comparison_sees_what_zuko_changes():
     run(STATE, "import zuko", f"assert changes(before) == {ZUKO_ALONE!r}, changes(before)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["import deconflow.densities", ""])
 def test_zuko_works_for_others(first):
     run("import torch, torch.distributions as d", first, FLOWS)

@@ -385,6 +385,7 @@ def test_exact_values_have_no_correlation(fitted):
     assert not answer.correlation.any()
 
 
+@pytest.mark.slow
 def test_a_marginal_of_mixtures_weighs_other_laws_by_themselves(fitted):
     model, law = fitted("Deconvolver, mixtures"), student_t([0.3], 4.0)
     data = Observations.from_arrays(W[:5, 1:], law)

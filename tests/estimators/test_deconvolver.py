@@ -233,6 +233,7 @@ def test_posteriors_of_the_wrong_noise_are_not(with_flows):
     assert kstest(ranks(with_flows, 0.1), "uniform").pvalue < 1e-6
 
 
+@pytest.mark.slow
 def test_likelihood_of_flows_agrees_with_a_grid(with_flows):
     w = np.array([[0.2], [1.0], [3.0]])
     grid = np.linspace(-2, 12, 8001)

@@ -108,6 +108,7 @@ def test_the_origin_changes_nothing(name):
     assert_close(answers(name, SCALES[0], 1e9), answers(name, 1.0), tolerance)
 
 
+@pytest.mark.slow
 def test_units_change_nothing_in_the_choice_of_densities(monkeypatch):
     for name in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plans, name, 2)

@@ -223,6 +223,7 @@ def test_rows_of_all_kinds():
     assert error(other.posterior(tailed, law, given=x).mean, v[:, :1]) < 0.3
 
 
+@pytest.mark.slow
 def test_errors_beside_missing_values_do_not_depend_on_other_rows():
     rng = np.random.default_rng(0)
     sd = rng.uniform(0.2, 1.0, size=(100, 2))

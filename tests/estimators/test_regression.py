@@ -170,6 +170,7 @@ def curved(seed):
     return v + sd * rng.normal(size=v.shape), sd
 
 
+@pytest.mark.slow
 def test_a_curve_lies_in_its_band():
     w, sd = curved(0)
     model = XDGMM(6, floor=0.1, random_state=0).fit(w, noise=sd)

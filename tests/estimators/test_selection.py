@@ -120,6 +120,7 @@ def test_errors_of_unseen_rows_by_a_function():
         fitted(Selection("w0 > 0", errors=lambda v: np.ones(3)))
 
 
+@pytest.mark.slow
 def test_a_rule_may_look_at_errors_and_other_columns():
     """Rows are seen if they lie five of their errors above a threshold of their own."""
     rng = np.random.default_rng(4)
@@ -182,6 +183,7 @@ def test_efficiency_from_a_file(tmp_path):
         Efficiency.from_npz(tmp_path / "other.npz")
 
 
+@pytest.mark.slow
 def test_bounds_beside_a_selection():
     """No truth below zero is drawn, although the selection would have some.
 
@@ -215,6 +217,7 @@ def test_a_saved_model_knows_its_selection(tmp_path):
         type(model._selected).from_dict(damaged)
 
 
+@pytest.mark.slow
 def test_the_certificate_sees_rows_as_selected():
     """A right model is not in doubt because of the cut; with other errors it is."""
     w, sd, _ = table(9, 1000)

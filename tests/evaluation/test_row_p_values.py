@@ -80,6 +80,7 @@ def test_missing_values(name):
     assert_uniform(MODEL.p_values(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shared", "diagonal", "student_t"])
 def test_projections(name):
     each = np.random.RandomState(5).normal(size=(N, 2, 2))
@@ -87,6 +88,7 @@ def test_projections(name):
         assert_uniform(MODEL.p_values(measured(NOISES[name], seed=3, projection=projection)))
 
 
+@pytest.mark.slow
 def test_models_without_a_closed_form():
     """Draws are the model's own, whatever mixture stands in for it."""
     data = measured(NOISES["diagonal"], seed=4)
@@ -122,6 +124,7 @@ def test_one_gaussian_is_the_tail_of_chi_square(shared):
     assert (np.abs(p - exact) < 4.5 * error + 1e-4).all()
 
 
+@pytest.mark.slow
 def test_draws_go_on_until_small_values_are_known_and_no_longer():
     """Each threshold is reached by as many rows as it says, with any number of draws."""
     model = MixtureFit([GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))], ["x"])

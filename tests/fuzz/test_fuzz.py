@@ -12,7 +12,7 @@ from .calls import Call
 from .judge import FAULTS, call_of, judge
 from .strategies import calls_by
 
-EXAMPLES = 250
+EXAMPLES = 380
 
 
 @pytest.mark.parametrize("make", calls.MAKERS, ids=lambda make: make.__name__)

@@ -211,6 +211,7 @@ def test_the_density_of_student_t_noise_in_many_columns(dim, bar):
     assert loss(np.ones(1), 3 * scale[None] ** 2) > 0.1 * dim  # one Gaussian of the same covariance
 
 
+@pytest.mark.slow
 def test_xd_in_more_than_five_columns_of_student_t_noise():
     rng = np.random.default_rng(0)
     scale = rng.uniform(0.3, 0.6, (150, 6))

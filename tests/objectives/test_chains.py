@@ -53,7 +53,7 @@ def exact_answer(data):
     return w.mean(), w.var() - 1.0
 
 
-@pytest.mark.parametrize("competing", [2, 4, 16])
+@pytest.mark.parametrize("competing", [2, 4, pytest.param(16, marks=pytest.mark.slow)])
 def test_fixed_point_is_exact_for_any_number_of_proposals(competing):
     """The tolerance is four Monte-Carlo errors of 200 correlated sweeps of 2,000 rows (0.01)."""
     data = linear_gaussian_rows()

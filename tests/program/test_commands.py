@@ -233,6 +233,7 @@ def test_condition(folder):
     assert "y_mean" not in out.column_names
 
 
+@pytest.mark.slow
 def test_condition_on_a_grid(folder):
     succeed("fit", "stars.csv", "-c", "x,y", "-o", "kde", "-m", "kde", "-q")
     succeed("condition", "kde", "stars.csv", "-g", "y,y", "-o", "out.parquet")

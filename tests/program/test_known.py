@@ -113,6 +113,7 @@ def test_covariates_are_those_of_python(folder):
     assert f"mean log p(w) {scores.mean():.6f}" in said
 
 
+@pytest.mark.slow
 def test_covariates_matter(folder):
     """The negative twin: with other words and numbers the answers are others."""
     columns = written()

@@ -111,6 +111,7 @@ def test_noise_that_hides_everything_changes_nothing():
     assert abs(lied - usual) > 0.01  # the twin: the same rows said to be precise
 
 
+@pytest.mark.slow
 def test_missing_values_in_a_fold_of_the_plane():
     rng = np.random.default_rng(105)
     v = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=900)
