@@ -73,7 +73,15 @@ def test_interrupt_is_one_line(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/quickstart.md", "docs/deconvolver.md", "docs/estimators.md"]
+    "name",
+    [
+        "README.md",
+        "docs/quickstart.md",
+        "docs/deconvolver.md",
+        "docs/estimators.md",
+        "docs/bands.md",
+        "docs/bayesian.md",
+    ],
 )
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_examples_in_the_documents_run(name, short_fits, tmp_path, monkeypatch, request):
