@@ -188,7 +188,7 @@ def test_figures_about_planets_are_those_of_the_record(request, page):
             assert f"{each[1]:.3f}".lstrip("0") in quoted
 
 
-@pytest.mark.parametrize("name", ["index", "missing", "certificate", "regression"])
+@pytest.mark.parametrize("name", ["../README", "index", "missing", "certificate", "regression"])
 def test_commands(folder, page, name):
     run_all(commands(page(name)))
 
