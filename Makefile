@@ -55,8 +55,9 @@ clean:
 	rm -rf .venv docs/_build docs/examples demo_output
 
 # torch comes first and by its exact version: where there is a small CPU build, that is taken.
+# Modules are compiled when they are first imported: to compile all takes a minute, for few of them.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,test,lint]"
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[all,test,lint]"
 	touch .venv/ready

@@ -80,6 +80,7 @@ def test_the_mixture_network_with_other_noise(make, problem):
     assert np.isfinite(model.score(w, noise=make(sd)))
 
 
+@pytest.mark.slow
 def test_the_mixture_by_exact_elbo_reaches_the_likelihood_of_the_truth():
     """The paper's second table, in small: tight bounds, so the toy's own likelihood."""
     _, w = toy.draw(4000, 0)

@@ -62,7 +62,9 @@ def plain_fits():
 
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "auto")) for name in ESTIMATORS]
+)
 def test_same_fit_with_names(kind, name, plain_fits, monkeypatch, tmp_path):
     for bound in ("SHORTEST", "LONGEST"):
         monkeypatch.setattr(plan, bound, 4)

@@ -224,6 +224,7 @@ def test_a_model_that_is_no_mixture_is_refitted_by_one():
 # -- rows ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_missing_values_other_laws_weights_and_projections():
     w, sd = line(N, 0)
     holes = w.copy()

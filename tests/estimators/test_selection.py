@@ -140,6 +140,7 @@ def test_a_rule_may_look_at_errors_and_other_columns():
     assert moments(twin)[0] > 2.6
 
 
+@pytest.mark.slow
 def test_rows_without_weight_take_their_columns_with_them():
     """Rows of weight zero change nothing, in the table of the selection neither."""
     w, sd, _ = table(5, 400)

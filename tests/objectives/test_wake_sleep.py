@@ -102,6 +102,7 @@ def truth():
     ).double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flow", "mixture"])
 @pytest.mark.parametrize(("make", "short"), [(WakeSleep, 0.03), (CoupledChains, 0.005)])
 def test_a_fit_reaches_the_truth(make, short, kind, rng):

@@ -392,7 +392,9 @@ def assert_same_as_python(model, table, options=()):
         assert np.allclose(out["effective_sample_size"], sizes)
 
 
-@pytest.mark.parametrize("method", ["xd", "flow", "kde"])
+@pytest.mark.parametrize(
+    "method", ["xd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flow", "kde"))]
+)
 def test_the_program_answers_as_python_does(fitted_flow, folder, method):
     model = {"xd": folder / "model", "flow": fitted_flow / "flow", "kde": folder / "kde"}[method]
     if method == "kde":

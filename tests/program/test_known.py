@@ -138,6 +138,7 @@ def test_draws_at_covariates(folder):
     np.testing.assert_allclose(numbers(read("one.csv"), "y"), wanted[:, 1])
 
 
+@pytest.mark.slow
 def test_errors_are_covariates(folder):
     keep = usable(5)
     w, sd, _, kind = rows("x", "y", only=keep)
