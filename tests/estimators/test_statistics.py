@@ -207,3 +207,10 @@ def test_a_single_fit_has_no_errors(plain):
 def test_components_that_are_not_shown(model, words):
     with pytest.raises(ValueError, match=words):
         components_of(model.fit(TWO, noise=[0.3]))
+
+
+def test_measurements_that_carry_their_errors():
+    unumpy = pytest.importorskip("uncertainties.unumpy")
+    carried = unumpy.uarray(W, np.broadcast_to(SD, W.shape))
+    model = XDGMM(1).fit(carried)
+    assert np.array_equal(model.statistics(carried).measured.sd, model.statistics(W).measured.sd)

@@ -8,6 +8,7 @@ import re
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from deconflow import XDGMM, noise, plots
@@ -219,3 +220,60 @@ def test_matplotlib_waits_for_the_first_picture(request):
     ]
     assert early
     assert all(name.startswith("plots/") for name in early)
+
+
+@pytest.mark.parametrize("kind", ["marginals", "corner"])
+def test_measurements_of_other_columns_or_units_are_not_drawn(kind):
+    """Negative twin: those of the fit are."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["x", "y"])
+    model = XDGMM(1).fit(table, noise=SD)
+    model.plot(kind, table)
+    with pytest.raises(ValueError, match="Expected the columns x, y, in this order; got y, x"):
+        model.plot(kind, table[["y", "x"]])
+    u = pytest.importorskip("astropy.units")
+    astropy = pytest.importorskip("astropy.table")
+    units = astropy.QTable({"x": table["x"].to_numpy() * u.km, "y": table["y"].to_numpy() * u.s})
+    model = XDGMM(1).fit(units, noise=SD)
+    model.plot(kind, units)
+    units["x"] = units["x"].to(u.m)
+    with pytest.raises(ValueError, match="Expected column 'x' in km, as in the fit; got m"):
+        model.plot(kind, units)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"noise": SD}, "Expected w beside noise; got none"),
+        ({"given": [1.0]}, "Expected w beside given; got none"),
+        ({"limits": [[0, 0]]}, "Expected w beside limits; got none"),
+        ({"w": [[0.0, 1.0]], "given": [1.0]}, "Expected noise beside given; got none"),
+        ({"kind": "row", "rows": None}, "Expected rows= as a whole number .*; got None"),
+        ({"kind": "row", "rows": slice(2)}, "Expected rows= as a whole number .*; got slice"),
+    ],
+)
+def test_what_cannot_be_used_is_said(fitted, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fitted[0].plot(**arguments)
+
+
+def test_limits_are_not_drawn_as_measurements(fitted):
+    model, w = fitted
+    flags = np.zeros((10, 2), dtype=int)
+    flags[1:, 0] = -1
+    flags[:9, 1] = 1
+    with pytest.raises(ValueError, match="Expected values to draw in every column"):
+        model.plot("marginals", w[:9], limits=flags[:9])
+    model.plot("marginals", w[:10], limits=flags)
+
+
+def test_a_row_may_have_a_number_of_numpy(fitted):
+    model, w = fitted
+    assert model.plot("row", w, SD, rows=np.int64(3)).shape == (1, 2)
+
+
+def test_diagnostics_of_rows_with_missing_values(fitted):
+    model, w = fitted
+    some = np.where(np.arange(400)[:, None] % 2 * [1, 0], np.nan, w)
+    ranks = model.plot("diagnostics", some, SD)[1]
+    tops = [ax.patches[-1].get_xy()[:, 1].max() for ax in ranks]
+    assert tops[0] < tops[1]  # half of the values of the first column are there

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
+from deconflow.carried_errors import parted
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.errors import LearnedErrors
 from deconflow.estimators.bands import Band, told_apart
@@ -573,7 +574,7 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
                 f"one of {self.n_latent_} columns from {self.n_features_in_}. Leave out w."
             )
         refuse_other_units(column_units(w), self._units, self._names)
-        w = plain_table(w, "w")
+        w = plain_table(parted(w, None)[0], "w")
         refuse_other_names(w, self._names)
         values = check_measured(w, "w").double().numpy()
         if values.shape[1] != self.n_latent_:

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
+from deconflow._types import Array
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
-from deconflow.noise import Reading, as_noise
+from deconflow.noise import Noise, Reading, as_noise
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_again, draw_measured
 from deconflow.plots.look import Look
@@ -65,8 +66,7 @@ def diagnostics(
     if isinstance(noise, Reading):
         located, noise = noise.read(torch.from_numpy(w))
         w = located.numpy()
-    observed = torch.from_numpy(~np.isnan(w))
-    law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
+    law = _law_of(noise, w)
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
     wanted = Look.of(look)
     simulated = simulate_like(model, w, law, random_state)
@@ -83,6 +83,15 @@ def diagnostics(
         _draw_sizes(grid[0, -1], sizes)
         grid[1, -1].set_axis_off()
     return grid
+
+
+def _law_of(noise: Any, w: Array) -> Noise:
+    """Return the law of the noise of what was measured, which may be restricted to it already."""
+    observed = torch.from_numpy(~np.isnan(w))
+    own = noise.observed if isinstance(noise, Noise) else None
+    if own is not None and torch.equal(own, observed):
+        return noise
+    return as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
 
 
 def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, axis: Axis) -> None:

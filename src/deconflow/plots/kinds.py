@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.carried_errors import parted
 from deconflow.checks import check_choice, check_integer, check_seed
 from deconflow.observations import Observations
 from deconflow.plots.before_after import before_after
@@ -196,11 +197,16 @@ TAKE_ROWS = ("corner", "row")
 def _measured(
     model: Any, w: Any, noise: Any, given: Any, limits: Any
 ) -> tuple[Array | None, Observations | None]:
-    """Check measurements: their noise, too, if it is given."""
+    """Check measurements: their noise, too, if it is given, or carried by the values."""
     if w is None:
+        for name, value in {"noise": noise, "given": given, "limits": limits}.items():
+            if value is not None:
+                raise ValueError(f"Expected w beside {name}; got none.")
         return None, None
-    if noise is None:
-        return columns(w, "w", model.n_features_in_), None
+    if parted(w, noise)[1] is None:
+        if given is not None:
+            raise ValueError("Expected noise beside given; got none.")
+        return columns(model._measured_values(w, limits), "w"), None
     data = model._observe(w, noise, None, given=given, limits=limits)
     seen = data.w.double().numpy()
     if data.observed is not None:
@@ -232,7 +238,9 @@ def _some(count: int, most: int) -> Any:
 
 
 def _checked_rows(kind: str, rows: Sequence[int], w: Any) -> list[int]:
-    chosen = [rows] if isinstance(rows, int) else list(rows)
+    if not isinstance(rows, Iterable) or isinstance(rows, str):
+        rows = [rows]
+    chosen = list(rows)
     if chosen and kind not in TAKE_ROWS:
         raise ValueError(f"Expected no rows= for a picture of kind {kind}; got {chosen}.")
     for number in chosen:
