@@ -219,3 +219,12 @@ def test_matplotlib_waits_for_the_first_picture(request):
     ]
     assert early
     assert all(name.startswith("plots/") for name in early)
+
+
+def test_diagnostics_of_rows_with_missing_values(fitted):
+    model, w = fitted
+    w = w.copy()
+    w[:100, 0] = np.nan
+    by_name, by_hand = model.plot("diagnostics", w, SD), plots.diagnostics(model, w, SD)
+    for one, other in zip(by_name[1], by_hand[1], strict=True):
+        assert np.array_equal(one.patches[-1].get_xy(), other.patches[-1].get_xy())

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.frames import plain_tables
-from deconflow.noise import Reading, as_noise
+from deconflow.noise import Noise, Reading, as_noise
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_again, draw_measured
 from deconflow.plots.look import Look
@@ -65,8 +65,7 @@ def diagnostics(
     if isinstance(noise, Reading):
         located, noise = noise.read(torch.from_numpy(w))
         w = located.numpy()
-    observed = torch.from_numpy(~np.isnan(w))
-    law = as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
+    law = _law(w, noise)
     sizes = None if effective_sample_size is None else np.asarray(effective_sample_size)
     wanted = Look.of(look)
     simulated = simulate_like(model, w, law, random_state)
@@ -83,6 +82,15 @@ def diagnostics(
         _draw_sizes(grid[0, -1], sizes)
         grid[1, -1].set_axis_off()
     return grid
+
+
+def _law(w: NDArray, noise: Any) -> Noise:
+    """Return the noise of the values that are not missing; ``model.plot`` has it already."""
+    observed = torch.from_numpy(~np.isnan(w))
+    of_these = isinstance(noise, Noise) and noise.observed is not None
+    if of_these and torch.equal(noise.observed, observed):
+        return noise
+    return as_noise(noise, len(w), w.shape[1], None if observed.all() else observed)
 
 
 def _draw_simulated(ax: Any, measured: NDArray, simulated: NDArray, axis: Axis) -> None:
