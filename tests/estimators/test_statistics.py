@@ -214,3 +214,21 @@ def test_measurements_that_carry_their_errors():
     carried = unumpy.uarray(W, np.broadcast_to(SD, W.shape))
     model = XDGMM(1).fit(carried)
     assert np.array_equal(model.statistics(carried).measured.sd, model.statistics(W).measured.sd)
+
+
+def test_measured_figures_count_rows_by_their_weights(plain):
+    """A row of weight 2 counts as two, one of weight 0 not at all, whatever it lacks."""
+    weights, w = np.arange(len(W)) % 3, W.copy()
+    w[::5, 0] = np.nan
+    found = plain.statistics(w, sample_weight=weights).measured
+    rows = np.repeat(w, weights, axis=0)
+    again = plain.statistics(rows).measured
+    np.testing.assert_allclose(found.mean, again.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.sd, again.sd, rtol=1e-12)
+    np.testing.assert_allclose(found.correlation, again.correlation, rtol=1e-12)
+    quantiles = np.nanquantile(rows, SHARES, axis=0, method="inverted_cdf")
+    between = np.nanquantile(rows, np.array(SHARES) + 1e-9, axis=0, method="inverted_cdf")
+    assert ((found.quantiles == quantiles) | (found.quantiles == between)).all()  # if at a step
+    assert abs(found.mean - plain.statistics(w).measured.mean).max() > 1e-3
+    with pytest.raises(ValueError, match="Expected w beside sample_weight; got none"):
+        plain.statistics(sample_weight=weights)

@@ -277,3 +277,12 @@ def test_diagnostics_of_rows_with_missing_values(fitted):
     ranks = model.plot("diagnostics", some, SD)[1]
     tops = [ax.patches[-1].get_xy()[:, 1].max() for ax in ranks]
     assert tops[0] < tops[1]  # half of the values of the first column are there
+
+
+def test_diagnostics_of_rows_with_missing_values(fitted):
+    model, w = fitted
+    w = w.copy()
+    w[:100, 0] = np.nan
+    by_name, by_hand = model.plot("diagnostics", w, SD), plots.diagnostics(model, w, SD)
+    for one, other in zip(by_name[1], by_hand[1], strict=True):
+        assert np.array_equal(one.patches[-1].get_xy(), other.patches[-1].get_xy())

@@ -56,7 +56,7 @@ from deconflow.frames import (
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
-from deconflow.observations import Observations, check_measured
+from deconflow.observations import Observations, check_measured, check_weights
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.truth import as_bounds
@@ -544,7 +544,9 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
             refuse_other_units(units, [known[d] for d in asked], [names[d] for d in asked])
         return self.density_.band(points, column=column, level=level, quantiles=quantiles)
 
-    def statistics(self, w: Any = None, *, limits: Any = None) -> Statistics:
+    def statistics(
+        self, w: Any = None, *, limits: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Statistics:
         """Put the answer in a few numbers: mean, spread, quantiles and correlations of the truth.
 
         With standard errors where the model has replicates (see :meth:`band`), and beside those of
@@ -558,13 +560,19 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
         limits
             As for :meth:`fit`: which values are limits. What was measured there is not known, and
             is left out.
+        sample_weight
+            ``(N,)``, as for :meth:`fit`: how much each row counts in the measured figures.
         """
         check_is_fitted(self)
-        if w is None and limits is not None:
-            raise ValueError("Expected w beside limits; got none.")
+        if w is None and (limits is not None or sample_weight is not None):
+            what = "sample_weight" if limits is None else "limits"
+            raise ValueError(f"Expected w beside {what}; got none.")
+        weights = None
+        if sample_weight is not None:
+            weights = check_weights(w, sample_weight, "sample_weight").double().numpy()
         measured = None if w is None else self._measured_values(w, limits)
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
-            return statistics_of(self.density_, measured)
+            return statistics_of(self.density_, measured, weights)
 
     def _measured_values(self, w: Any, limits: Any) -> Array:
         """Check measurements that need no noise, and take the limits out."""

@@ -54,15 +54,18 @@ class Figures:
         return cls(mean, sd, quantiles, (covariance / size[:, None] / size).clip(-1.0, 1.0))
 
     @classmethod
-    def of_rows(cls, w: Array) -> Figures:
-        """Return those of measurements ``(N, D)``, by the values that are not NaN."""
+    def of_rows(cls, w: Array, weights: Array | None = None) -> Figures:
+        """Return those of measurements ``(N, D)``, by the values that are not NaN.
+
+        ``weights`` ``(N,)`` say how much each row counts.
+        """
         dim = w.shape[1]
-        mean, sd, *quantiles = np.array(
-            [_of_column(w[~np.isnan(w[:, d]), d]) for d in range(dim)]
-        ).T
+        if weights is not None:
+            w, weights = w[weights > 0], weights[weights > 0]
+        mean, sd, *quantiles = np.array([_of_column(w[:, d], weights) for d in range(dim)]).T
         correlation = np.eye(dim)
         for a, b in combinations(range(dim), 2):
-            correlation[a, b] = correlation[b, a] = _correlation(w[:, [a, b]])
+            correlation[a, b] = correlation[b, a] = _correlation(w[:, [a, b]], weights)
         return cls(mean, sd, np.stack(quantiles), correlation)
 
     @property
@@ -159,7 +162,9 @@ class Statistics:
         return f"Statistics({', '.join(self.names)})"
 
 
-def statistics_of(density: FittedDensity, w: Array | None) -> Statistics:
+def statistics_of(
+    density: FittedDensity, w: Array | None, weights: Array | None = None
+) -> Statistics:
     """Put a density in a few numbers; see :meth:`DensityEstimator.statistics`."""
     points, shares = Points(density), np.array(SHARES)
     grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
@@ -175,24 +180,38 @@ def statistics_of(density: FittedDensity, w: Array | None) -> Statistics:
         errors = Figures.from_flat(others.error(value, figures), density.dim)
         atoms = isinstance(density, PartsFit) and len(density.atoms) > 0
         how = f"standard errors from {others.in_words()}{KNOWN_ATOMS if atoms else ''}"
-    measured = None if w is None else Figures.of_rows(w)
+    measured = None if w is None else Figures.of_rows(w, weights)
     truth = Figures.from_flat(value, density.dim)
     return Statistics(list(density.names), truth, errors, measured, how)
 
 
-def _of_column(values: Array) -> Array:
-    """Mean, spread and quantiles of some values; NaN if there are none."""
+def _of_column(values: Array, weights: Array | None) -> Array:
+    """Mean, spread and quantiles of the values that are not NaN; NaN if there are none."""
+    seen = ~np.isnan(values)
+    values = values[seen]
     if not len(values):
         return np.full(2 + len(SHARES), np.nan)
-    return np.array([values.mean(), values.std(), *np.quantile(values, SHARES)])
+    if weights is None:
+        return np.array([values.mean(), values.std(), *np.quantile(values, SHARES)])
+    weights = weights[seen]
+    mean = np.average(values, weights=weights)
+    sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])  # numpy < 2 has no quantiles with weights
+    places = np.searchsorted(below, np.array(SHARES) * below[-1])
+    return np.array([mean, sd, *values[order][places]])
 
 
-def _correlation(pairs: Array) -> float:
+def _correlation(pairs: Array, weights: Array | None) -> float:
     """Correlation of the pairs ``(N, 2)`` that are complete; NaN if they do not vary."""
-    whole = pairs[~np.isnan(pairs).any(1)]
+    complete = ~np.isnan(pairs).any(1)
+    whole = pairs[complete]
     if len(whole) < 2 or not (np.ptp(whole, axis=0) > 0).all():
         return float("nan")
-    return float(np.asarray(np.corrcoef(whole.T))[0, 1])
+    if weights is None:
+        return float(np.asarray(np.corrcoef(whole.T))[0, 1])
+    covariance = np.cov(whole.T, aweights=weights[complete], ddof=0)
+    return float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
 
 
 def _told(value: float, error: float, unit: float) -> str:

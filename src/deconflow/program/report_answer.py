@@ -54,8 +54,10 @@ def answer(saved: ModelFolder, data: Measured | None) -> Part:
     if data is None or model.n_latent_ != model.n_features_in_:
         data, found, python = None, model.statistics(), "print(model.statistics())\n"
     else:
-        found = model.statistics(data.w, limits=data.rows.limits)
-        python = "print(model.statistics(rows.w, limits=rows.limits))\n"
+        weights = data.rows.weights
+        found = model.statistics(data.w, limits=data.rows.limits, sample_weight=weights)
+        more = "" if weights is None else ", sample_weight=rows.weights"
+        python = f"print(model.statistics(rows.w, limits=rows.limits{more}))\n"
     labels = dict(zip(saved.names, saved.labels, strict=True))
     rows = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
     pairs = [row for row in rows if row[1] == "correlation"]
