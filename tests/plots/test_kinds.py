@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from deconflow import XDGMM, noise, plots
+from deconflow.plots.corners import MOST_COLUMNS
 from deconflow.program.plot import KINDS
 
 SD = 0.5
@@ -279,10 +280,18 @@ def test_diagnostics_of_rows_with_missing_values(fitted):
     assert tops[0] < tops[1]  # half of the values of the first column are there
 
 
-def test_diagnostics_of_rows_with_missing_values(fitted):
+def test_diagnostics_with_missing_values_are_those_by_hand(fitted):
     model, w = fitted
     w = w.copy()
     w[:100, 0] = np.nan
     by_name, by_hand = model.plot("diagnostics", w, SD), plots.diagnostics(model, w, SD)
     for one, other in zip(by_name[1], by_hand[1], strict=True):
         assert np.array_equal(one.patches[-1].get_xy(), other.patches[-1].get_xy())
+
+
+def test_a_corner_of_very_many_columns_is_refused():
+    w = np.random.default_rng(0).normal(size=(60, MOST_COLUMNS + 1))
+    model = XDGMM(1).fit(w, noise=0.5)
+    with pytest.raises(ValueError, match="Expected at most 12 columns for a corner; got 13"):
+        model.plot("corner", w)
+    assert model.plot("corner", w, columns=[0, 12]).shape == (2, 2)

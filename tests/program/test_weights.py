@@ -6,6 +6,8 @@ from program.running import XD, run, succeed
 from tables.catalogue import catalogue, text
 
 from deconflow import XDGMM
+from deconflow.program.model_folder import load as load_folder
+from deconflow.program.plot import measured_rows
 
 FIT = ("-c", "x,y", "-o", "weighted", "--weights", "wt", *XD)
 
@@ -38,6 +40,25 @@ def test_the_model_remembers_the_weights(folder):
     assert note in without
     assert note not in same
     succeed("denoise", "weighted", "stars.csv", "-o", "denoised.csv")  # which needs no weights
+
+
+def test_pictures_show_rows_as_often_as_they_count(folder):
+    """Rows of the upper half have all the weight: no row below is shown, but the one named."""
+    x = np.array(catalogue()["x"].to_pylist(), dtype=float)
+    write(folder, (x > np.nanmedian(x)).astype(float))
+    succeed("fit", "weighted.csv", *FIT)
+    saved = load_folder(folder / "weighted")
+    data = measured_rows(saved, None)
+    low = int(np.nanargmin(data.w[:, 0]))
+    shown = data.by_weight([low], 0).w[:, 0]
+    assert shown[0] == data.w[low, 0]
+    assert np.nanmin(shown[1:]) > np.nanmedian(x)
+    assert np.nanmin(data.w[:, 0]) < np.nanmedian(x)  # the negative twin
+    succeed("plot", "weighted", "-k", "corner", "--rows", str(data.places[low]), "-o", "p.png")
+    refused = run("plot", "weighted", "-k", "diagnostics", "-o", "p.png")
+    assert (
+        "rows that count equally for a picture of kind diagnostics; got weights" in refused.output
+    )
 
 
 @pytest.mark.parametrize(

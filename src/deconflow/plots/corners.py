@@ -27,6 +27,8 @@ LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
 """Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian."""
 BINS = 40
 """Of the histogram of draws that contours are made of."""
+MOST_COLUMNS = 12
+"""Of more, panels are too small to read and take minutes."""
 SHOWN_DRAWS = 300
 PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
 """Inches."""
@@ -84,6 +86,11 @@ def corner_figure(
     words = labels_of(model, names) if model is not None else labels(names, dim)
     wanted = Look.of(look)
     shown = wanted.axes(words, samples, w)
+    if len(shown) > MOST_COLUMNS:
+        raise ValueError(
+            f"Expected at most {MOST_COLUMNS} columns for a corner; got {len(shown)}. Choose some "
+            "by columns=."
+        )
     grid = panels(axes, len(shown), len(shown), wanted, PANEL if len(shown) > 1 else ONLY_PANEL)
     for i, axis in enumerate(shown):
         _draw_diagonal(grid[i, i], axis, w, samples, model)

@@ -115,6 +115,15 @@ class Measured:
         rows = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:count])
         return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
+    def by_weight(self, first: list[int], seed: int) -> Measured:
+        """Take some rows, and then all of them as often as they count, by chance."""
+        weights = np.ones(len(self.rows)) if self.rows.weights is None else self.rows.weights
+        drawn = np.random.default_rng(seed).choice(
+            len(weights), len(weights), p=weights / weights.sum()
+        )
+        rows = np.array([*first, *np.sort(drawn)])
+        return Measured(self.rows[rows], self.places[rows], self.n_rows)
+
     def named(self, rows: list[int]) -> NDArray[np.int64]:
         """Find rows by their numbers in the table."""
         for row in rows:
@@ -149,8 +158,15 @@ def draw(
 
     if data is None and kind not in ("history", "marginals"):
         raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
-    given = {} if data is None or kind == "history" else {"w": data.w, **data.rows.arguments}
     places = [] if data is None or not rows else data.named(rows).tolist()
+    if data is not None and data.rows.weights is not None:
+        if kind == "diagnostics":
+            raise ValueError(
+                "Expected rows that count equally for a picture of kind diagnostics; got weights. "
+                "The certificate allows for them."
+            )
+        data, places = data.by_weight(places, seed), list(range(len(places)))
+    given = {} if data is None or kind == "history" else {"w": data.w, **data.rows.arguments}
     axes = plots.picture(
         saved.estimator, kind, **given, rows=places, row_names=rows, names=saved.labels,
         random_state=seed, **look,
