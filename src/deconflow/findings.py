@@ -15,7 +15,7 @@ REASONS = {
     "alike": "all errors are alike, and a broader or narrower truth fits as well",
     "few": "there are too few rows",
     "truth": "a jitter that all rows share is the same as a broader truth",
-    "columns": "there are more than six columns, or values are missing in all pairs of them",
+    "columns": "there are more than six columns, or every pair of them has missing values",
     "small": "the errors are too small to matter",
     "constant": "a column is constant",
     "weights": "rows have weights",
@@ -310,7 +310,7 @@ CHECKS = {
     "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
     "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),
     "skewness": Check(
-        "lean of the noise", "against its law, by column", _skewness_caution,
+        "skew of the noise", "against its law, by column", _skewness_caution,
         lambda f: f"most in {_listed(f)}",
     ),
     "correlation": Check(

@@ -204,8 +204,10 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
             yield
             return
         with Progress() as self._progress:
-            yield
-        del self._progress
+            try:
+                yield
+            finally:
+                del self._progress
 
     def _announce(self, data: Observations) -> None:
         """Tell who waits for the fit what is to come; only if there is someone."""
