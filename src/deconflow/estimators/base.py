@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.carried_errors import parted
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.errors import LearnedErrors
 from deconflow.estimators.bands import Band, told_apart
@@ -36,19 +34,18 @@ from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
-from deconflow.estimators.statistics import Statistics, statistics_of
+from deconflow.estimators.summarised import Summarised
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,
     true_values,
     unchanged_on_failure,
 )
+from deconflow.estimators.watched import Watched
 from deconflow.evaluation import Estimate
 from deconflow.frames import (
     Units,
     column_units,
-    limit_flags,
-    plain_table,
     plain_tables,
     refuse_other_names,
     refuse_other_units,
@@ -56,15 +53,16 @@ from deconflow.frames import (
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
-from deconflow.observations import Observations, check_measured, check_weights
-from deconflow.progress import SILENT, Progress
+from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.truth import as_bounds
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
-class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimator):
+class DensityEstimator(
+    FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin, BaseEstimator
+):
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -96,10 +94,6 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
     _takes_parts = False
     _bounds_itself = False
     _images = 1
-    _progress: Progress = SILENT
-    """Who is told how far a fit is, while it runs."""
-    _quicker = ""
-    """What to do if a fit takes too long, in words."""
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -196,32 +190,6 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
             self._fit_knowing(data)
             self._finish(data)
         return self
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Show how far the fit is, if that is wanted and nobody else does."""
-        if not getattr(self, "verbose", False) or self._progress is not SILENT:
-            yield
-            return
-        with Progress() as self._progress:
-            try:
-                yield
-            finally:
-                del self._progress
-
-    def _announce(self, data: Observations) -> None:
-        """Tell who waits for the fit what is to come; only if there is someone."""
-        if not self._progress.shown:
-            return
-        with suppress(ValueError, ArithmeticError):  # rows that cannot be fitted: the fit says so
-            n, dim = data.w.shape
-            what, stages = f"Fitting {n} rows of {dim} column{'s' * (dim > 1)}", self._stages(data)
-            if stages:
-                self._progress.plan(what, stages, self._quicker)
-
-    def _stages(self, data: Observations) -> dict[str, list[float]]:
-        """Return the stages of a fit, with the seconds that each of their steps should take."""
-        return {}
 
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""
@@ -545,61 +513,6 @@ class DensityEstimator(FittedRowsQuestions, Pictured, DensityMixin, BaseEstimato
             asked = range(len(names)) if column is None else column_numbers(column, names)
             refuse_other_units(units, [known[d] for d in asked], [names[d] for d in asked])
         return self.density_.band(points, column=column, level=level, quantiles=quantiles)
-
-    def statistics(
-        self, w: Any = None, *, limits: Any = None, sample_weight: ArrayLike | None = None
-    ) -> Statistics:
-        """Put the answer in a few numbers: mean, spread, quantiles and correlations of the truth.
-
-        With standard errors where the model has replicates (see :meth:`band`), and beside those of
-        the measurements, if these are given. ``print`` shows a table. With covariates the numbers
-        are those of the mix of these that the fitted rows have; with atoms, of all truths.
-
-        Parameters
-        ----------
-        w
-            ``(N, D)`` measurements, NaN where a value is missing.
-        limits
-            As for :meth:`fit`: which values are limits. What was measured there is not known, and
-            is left out.
-        sample_weight
-            ``(N,)``, as for :meth:`fit`: how much each row counts in the measured figures.
-        """
-        check_is_fitted(self)
-        if w is None and (limits is not None or sample_weight is not None):
-            what = "sample_weight" if limits is None else "limits"
-            raise ValueError(f"Expected w beside {what}; got none.")
-        weights = None
-        if sample_weight is not None:
-            weights = check_weights(w, sample_weight, "sample_weight").double().numpy()
-        measured = None if w is None else self._measured_values(w, limits)
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
-            return statistics_of(self.density_, measured, weights)
-
-    def _measured_values(self, w: Any, limits: Any) -> Array:
-        """Check measurements that need no noise, and take the limits out."""
-        if self.n_latent_ != self.n_features_in_:
-            raise ValueError(
-                "Expected a model without a projection to put measurements beside the truth; got "
-                f"one of {self.n_latent_} columns from {self.n_features_in_}. Leave out w."
-            )
-        refuse_other_units(column_units(w), self._units, self._names)
-        w = plain_table(parted(w, None)[0], "w")
-        refuse_other_names(w, self._names)
-        values = check_measured(w, "w").double().numpy()
-        if values.shape[1] != self.n_latent_:
-            raise ValueError(
-                f"Expected w with {self.n_latent_} columns, as in the fit; got {values.shape[1]}."
-            )
-        if limits is None:
-            return values
-        flags = limit_flags(w, limits)
-        if flags.shape != values.shape or not np.isin(flags, (-1, 0, 1)).all():
-            raise ValueError(
-                f"Expected limits of -1, 0 and 1 with shape {values.shape}, as w has; "
-                f"got shape {flags.shape}."
-            )
-        return np.where(flags == 0, values, np.nan)
 
     def name_columns(self, names: Sequence[str]) -> Self:
         """Say what the columns are called, before a fit to arrays, which have no names."""
