@@ -17,8 +17,8 @@ from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
 from deconflow.program.info import info
 from deconflow.program.messages import interrupt
-from deconflow.program.origin import KeepsWhatWasTyped
 from deconflow.program.plot import plot
+from deconflow.program.provenance import KeepsWhatWasTyped
 from deconflow.program.regress import regress
 from deconflow.program.report import report
 from deconflow.program.sample import sample

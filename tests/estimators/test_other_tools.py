@@ -226,3 +226,9 @@ def test_a_search_with_a_scorer_of_its_own_or_errors_inside_needs_no_routing():
 @pytest.mark.parametrize("module", [deconflow, noise, plots, xd, deconflow.tables])
 def test_fronts_show_nothing_but_their_own(module):
     assert sorted(dir(module)) == sorted(module.__all__)
+
+
+@pytest.mark.parametrize("q", [[0.5, 0.5], [0.9999998, 0.9999999]])
+def test_quantiles_of_one_name_are_refused(exact, q):
+    with pytest.raises(ValueError, match="Expected shares in q that differ to six digits; got"):
+        exact.to_frame(q)

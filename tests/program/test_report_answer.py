@@ -14,7 +14,7 @@ from signing import sign
 
 from deconflow import XDGMM
 from deconflow.program import report, report_answer
-from deconflow.program.origin import versions
+from deconflow.program.provenance import versions
 
 STORED = ("1/deconvolver_flow", "1/deconvolver_xd", "1/wavelet", "1/xdgmm_projected", "2/xdgmm")
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")

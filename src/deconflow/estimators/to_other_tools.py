@@ -197,7 +197,9 @@ class ToOtherTools(ABC):
         parts = {"mean": self.mean, "sd": self.sd}
         shares = np.atleast_1d(as_floats(q, "q"))
         if shares.size:
-            endings = (f"q{100 * share:g}".replace(".", "_") for share in shares)
+            endings = [f"q{100 * share:g}".replace(".", "_") for share in shares]
+            if len(set(endings)) < len(endings):
+                raise ValueError(f"Expected shares in q that differ to six digits; got {q!r}.")
             parts |= zip(endings, self.quantile(shares), strict=True)
         columns, units = {}, {}
         for ending, values in parts.items():

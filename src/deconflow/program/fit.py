@@ -23,7 +23,7 @@ from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.option_groups import with_option_groups
 from deconflow.program.options import Quiet, Seed, Settings
-from deconflow.program.origin import of_this_run
+from deconflow.program.provenance import of_this_run
 from deconflow.program.reading import TableSaid, read_table
 from deconflow.program.selected import Selected
 from deconflow.program.waiting import waiting, watched

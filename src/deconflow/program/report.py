@@ -15,8 +15,8 @@ from deconflow.program.html import code, document, figure, paragraph, safe, sect
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.program.origin import now, typed_command, versions
 from deconflow.program.plot import Measured, draw, measured_rows, need_plots
+from deconflow.program.provenance import now, typed_command, versions
 from deconflow.program.report_answer import answer, chosen, components, odd_rows
 from deconflow.program.report_code import Part, or_why_not, python_code
 
