@@ -98,7 +98,7 @@ def _about_draws(size: NDArray[np.float64]) -> str:
     """Say how many draws posteriors are worth."""
     if np.isinf(size).all():
         return "exact"
-    return f"worth {np.median(size):.0f} draws (median), at least {size.min():.0f}, of 1000"
+    return f"worth {np.median(size):.0f} draws (median), at least {size.min():.0f}"
 
 
 def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:
