@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
+from short_fits import let_flows_win, shorten
 from torch.multiprocessing import start_processes
 from toy import draw
 
 from deconflow import Deconvolver, FlowDeconvolver, ranks
-from deconflow.auto import flows, plan, training
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.estimators.deconvolver import UntrustedFitWarning
 from deconflow.fitting import Training, loop, share_of
@@ -31,7 +32,7 @@ SETTINGS = {
     "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16, "context_dim": 16,
     "posterior_layers": 1,
 }  # fmt: skip
-SEEN, UNSEEN = 1000, 500
+SEEN, UNSEEN = 1000, 300
 TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
 
 
@@ -110,19 +111,17 @@ def go_on(path):
     return {"whole": whole, "resumed": fit_chains(path), "refusal": refusal}
 
 
-def fit_an_ensemble():
-    """A few flows of a few steps, beside mixtures and splines."""
-    plan.SHORTEST = plan.LONGEST = 6
-    plan.FLOWS_OF_FEW = 3
-    training.ROWS_TO_START, training.EPOCHS_TO_START = 256, 1
-    flows.FEWEST_COLUMNS = 1
+def fit_an_ensemble(monkeypatch):
+    """Three flows of a few steps, without a fold each, beside mixtures."""
+    shorten(monkeypatch, n_flows=3)
+    let_flows_win(monkeypatch)
     w = np.random.default_rng(0).normal(size=(60, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)
         model = Deconvolver(random_state=0, n_jobs=1).fit(w, noise=0.5)
     points = np.linspace(-2, 2, 9)[:, None]
     flow = model.candidates_["flows"]
-    return model.score_samples(points), flow.log_prob(points), model.weights_
+    return model.score_samples(points), flow.log_prob(points), len(model.histories_)
 
 
 def fail():
@@ -156,7 +155,7 @@ def work(rank, world, folder):
         "without a seed": fit_a_flow(random_state=None, epochs=1)["weights"],
         "without draws": fit_without_draws(),
         "chains": go_on(folder / "chains.ckpt"),
-        "ensemble": fit_an_ensemble(),
+        "ensemble": fit_an_ensemble(pytest.MonkeyPatch()),
         "failure": fail(),
     }
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
