@@ -24,25 +24,28 @@ COUNTING = "counting and sampling rows"
 class FitsStreams(ObservesRows):
     """What an estimator does with a :class:`~deconflow.RowStream`.
 
-    One that can fit such rows says how in ``_fit_stream``.
+    One that can fit such rows says so, and how in ``_fit_stream``.
     """
 
     _progress: Progress
     _column_names: list[str] | None
     random_state: Any
 
+    _fits_streams = False
+
     def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
         """Learn from all rows of a stream, of which some are in memory."""
-        name = type(self).__name__
-        raise ValueError(
-            f"Expected rows in memory with {name}; got a RowStream. Use XDGMM or Deconvolver, or "
-            "fit a sample: stream.overview(100_000).sample."
-        )
+        raise NotImplementedError
 
     def _observe_stream(
         self, stream: RowStream, noise: Any, others: dict[str, Any]
     ) -> tuple[Observations, RowStream, Overview]:
         """Pass over all rows once, and return some of them, checked as any rows to fit."""
+        if not self._fits_streams:
+            raise ValueError(
+                f"Expected rows in memory with {type(self).__name__}; got a RowStream. Use XDGMM "
+                "or Deconvolver, or fit a sample: stream.overview(100_000).sample."
+            )
         for name, value in others.items():
             if value is not None:
                 raise ValueError(
@@ -50,7 +53,7 @@ class FitsStreams(ObservesRows):
                     "them; got some. open_rows takes weights= and errors=."
                 )
         for name in ("bounds", "atoms", "background"):
-            if getattr(self, name, None) is not None:
+            if getattr(self, name) is not None:
                 raise ValueError(NEEDS_MEMORY.format(name))
         if noise is not None:
             stream = stream.with_errors(noise)
