@@ -1,85 +1,119 @@
-"""Processes that work on one fit: those of torch.distributed's group, or this one alone.
+"""Processes that work on one fit together: what torch.distributed knows of them, in few words.
 
-With no group that is initialised, everything here is a world of one, by the same code.
+``torchrun`` starts the processes, and numbers them: each is a rank. Without an initialised group
+there is one rank, and every function here does nothing, so that callers are written once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-import torch.distributed as dist
-from torch import Tensor
 
-Answer = TypeVar("Answer")
+from deconflow._types import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
 Item = TypeVar("Item")
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits for the others: as long as a pass over its rows may take them."""
+
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
-class LostProcessError(RuntimeError):
-    """Another process of the group has died, or does not answer."""
+class LostRankError(RuntimeError):
+    """Another process of the same fit has ended before its work was done."""
 
 
 def world() -> int:
     """Return how many processes work together."""
-    return dist.get_world_size() if _together() else 1
+    return _group().get_world_size() if _together() else 1
 
 
 def rank() -> int:
     """Return the number of this process, from zero."""
-    return dist.get_rank() if _together() else 0
+    return _group().get_rank() if _together() else 0
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes files and shows progress."""
+    """Whether this process is the one that writes and speaks."""
     return rank() == 0
 
 
-def total(*arrays: Any) -> list[Any]:
-    """Sum arrays or numbers over the processes, in double precision."""
-    numbers = [np.asarray(array, dtype=np.float64) for array in arrays]
+@contextmanager
+def alone() -> Iterator[None]:
+    """Count this process as the only one, for work that it does by itself."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
+@contextmanager
+def started() -> Iterator[None]:
+    """Join the processes that torchrun has started with this one, if it has; and leave them."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    group = _group()
+    group.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        group.destroy_process_group()
+
+
+def total(*arrays: Array) -> list[Array]:
+    """Return the sums of arrays over all ranks, in double precision."""
     if world() == 1:
-        return numbers
-    flat = torch.from_numpy(np.concatenate([each.ravel() for each in numbers]))
-    add_up(flat)
-    parts = np.split(flat.numpy(), np.cumsum([each.size for each in numbers])[:-1])
-    return [part.reshape(each.shape) for part, each in zip(parts, numbers, strict=True)]
+        return list(arrays)
+    import torch
+
+    flat = torch.from_numpy(np.concatenate([np.ravel(each).astype(float) for each in arrays]))
+    with _clear_errors():
+        _group().all_reduce(flat)
+    ends = np.cumsum([np.size(each) for each in arrays])[:-1]
+    parts = np.split(flat.numpy(), ends)
+    return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
 
 
-def add_up(flat: Tensor) -> None:
-    """Replace a tensor by its sum over the processes, in its own precision."""
+def add_up(numbers: Tensor) -> None:
+    """Replace numbers by their sums over all ranks, in their own precision."""
     if world() > 1:
-        with _answered():
-            dist.all_reduce(flat)
+        with _clear_errors():
+            _group().all_reduce(numbers)
 
 
-def from_first(value: Any) -> Any:
-    """Return the first process's object on all of them."""
+def from_first(value: T) -> T:
+    """Return the first rank's value, on all of them."""
     if world() == 1:
         return value
     box = [value]
-    with _answered():
-        dist.broadcast_object_list(box)
+    with _clear_errors():
+        _group().broadcast_object_list(box)
     return box[0]
 
 
-def gathered(value: Any) -> list[Any]:
-    """Return the objects of all processes, in their order, on all of them."""
+def gathered(value: T) -> list[T]:
+    """Return the values of all ranks, in their order, on all of them."""
     if world() == 1:
         return [value]
-    found: list[Any] = [None] * world()
-    with _answered():
-        dist.all_gather_object(found, value)
-    return found
+    box: list[Any] = [None] * world()
+    with _clear_errors():
+        _group().all_gather_object(box, value)
+    return box
 
 
-def together(work: Callable[[], Answer]) -> Answer:
-    """Call a function on every process; what it raises on one of them, it raises on all."""
+def together(work: Callable[[], T]) -> T:
+    """Return what a function answers here; what it raises on one rank, it raises on all."""
     answer: Any = None
     try:
         answer, error = work(), None
@@ -91,11 +125,11 @@ def together(work: Callable[[], Answer]) -> Answer:
     return answer
 
 
-def spread(work: Callable[[list[Item]], list[Answer]], items: list[Item]) -> list[Answer]:
-    """Let each process work on some of the items by itself; return the answers to all of them."""
+def spread(work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
+    """Let each rank work on some of the items by itself; return the answers to all of them."""
     count, first = world(), rank()
 
-    def here() -> list[Answer]:
+    def here() -> list[T]:
         with alone():
             return work(items[first::count])
 
@@ -105,52 +139,59 @@ def spread(work: Callable[[list[Item]], list[Answer]], items: list[Item]) -> lis
 
 @contextmanager
 def own_work() -> Iterator[None]:
-    """If this process fails in the block, let the others know rather than wait for it.
+    """End the group if this rank alone fails in the block, so that the others do not wait for it.
 
-    The group ends then: its processes are no longer at the same place.
+    Its ranks are no longer at the same place, so it would be of no use.
     """
     try:
         yield
     except BaseException:
         if world() > 1:
-            dist.destroy_process_group()  # the others see closed connections
+            _group().destroy_process_group()  # the others see closed connections
         raise
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """Let this process count as a world of one inside the block."""
-    token = _alone.set(True)
-    try:
-        yield
-    finally:
-        _alone.reset(token)
+def shared_out(sizes: Sequence[int]) -> list[list[int]]:
+    """Part pieces of work among the ranks, the largest first to whoever has least.
+
+    Returns
+    -------
+    list of lists
+        For each rank the numbers of its pieces, in order.
+
+    Examples
+    --------
+    >>> shared_out([5, 3])
+    [[0, 1]]
+    """
+    loads, mine = np.zeros(world()), [list[int]() for _ in range(world())]
+    for piece in np.argsort(-np.asarray(sizes), kind="stable"):
+        least = int(loads.argmin())
+        loads[least] += sizes[piece]
+        mine[least].append(int(piece))
+    return [sorted(pieces) for pieces in mine]
 
 
 @contextmanager
-def started() -> Iterator[None]:
-    """Join the group of torchrun, if this process was started by it."""
-    if dist.is_initialized() or "TORCHELASTIC_RUN_ID" not in os.environ:
-        yield
-        return
-    dist.init_process_group("gloo")
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-
-
-def _together() -> bool:
-    return dist.is_available() and dist.is_initialized() and not _alone.get()
-
-
-@contextmanager
-def _answered() -> Iterator[None]:
-    """Say in one line what a closed connection means."""
+def _clear_errors() -> Iterator[None]:
+    """Say in one line that a process is gone, where gloo speaks of sockets."""
     try:
         yield
     except RuntimeError as error:
-        raise LostProcessError(
-            f"Expected all {world()} processes to reach the end of the step; got no answer from "
-            "one of them, which has died or failed. Start the same command again with --resume."
+        raise LostRankError(
+            f"Expected all {world()} processes to go on; got no answer from one, which has failed "
+            "or was killed. Look at what it said, and give the same command again."
         ) from error
+
+
+def _together() -> bool:
+    if _alone.get():
+        return False
+    group = _group()
+    return bool(group.is_available() and group.is_initialized())
+
+
+def _group() -> Any:
+    import torch.distributed  # slow, and only needed by those who compute
+
+    return torch.distributed

@@ -46,10 +46,12 @@ class Checkpoint:
         Where to write; replaced in one move, so that a crash leaves the one before.
     identity
         A digest of what is fitted; a file of another fit is refused.
+    processes
+        How many share the fit, if each goes on from a file of its own: as many must go on.
     """
 
-    def __init__(self, path: str | Path, identity: str) -> None:
-        self.path, self.identity = Path(path), identity
+    def __init__(self, path: str | Path, identity: str, processes: int = 1) -> None:
+        self.path, self.identity, self.processes = Path(path), identity, processes
         self.full = False
 
     def load(self) -> dict[str, Any] | None:
@@ -67,10 +69,10 @@ class Checkpoint:
                 f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
                 "Delete it to start anew."
             ) from error
-        if processes != ranks.world():
+        if processes != self.processes:
             raise UnusableCheckpointError(
                 f"Expected {_processes(processes)} to go on from {self.path}, as those that wrote "
-                f"it; got {ranks.world()}. Start as many, or delete it to start anew."
+                f"it; got {self.processes}. Start as many, or delete it to start anew."
             )
         if identity != self.identity:
             raise UnusableCheckpointError(
@@ -85,7 +87,7 @@ class Checkpoint:
         The answer is whether it was written.
         """
         content = io.BytesIO()  # torch's own writer hides what the disk says
-        torch.save({"identity": self.identity, "processes": ranks.world(), **state}, content)
+        torch.save({"identity": self.identity, "processes": self.processes, **state}, content)
         try:
             with replacing(self.path) as part:
                 part.write_bytes(content.getbuffer())
@@ -118,7 +120,7 @@ class SharedCheckpoint:
     def _file(self, turn: str) -> Checkpoint:
         beside = f"{self.path.name}.{ranks.rank()}-of-{ranks.world()}{turn}"
         path = self.path if ranks.is_first() else self.path.with_name(beside)
-        return Checkpoint(path, self.identity)
+        return Checkpoint(path, self.identity, ranks.world())
 
     def save(self, epoch: int, state: dict[str, Any]) -> None:
         """Write the state after an epoch."""
