@@ -126,8 +126,7 @@ class SharedCheckpoint:
         """Write the state after an epoch."""
         file, state = self._files[epoch % 2], {"epoch": epoch, **state}
         written = ranks.is_first() or file.save(state)
-        (everyone,) = ranks.total(written)
-        if ranks.is_first() and everyone == ranks.world():
+        if all(ranks.gathered(written)) and ranks.is_first():
             file.save(state)
 
     def load(self) -> dict[str, Any] | None:

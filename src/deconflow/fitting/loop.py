@@ -341,13 +341,17 @@ def row_objectives(objective: Objective, data: RowData, seed: int) -> Tensor:
 def mean_objective(rows: Tensor, weights: Tensor | None) -> float:
     """Weighted mean over the rows of all processes."""
     weights = torch.ones_like(rows) if weights is None else weights.to(rows)
-    together, count = ranks.total((weights * rows).sum(), weights.sum())
-    return float(together / count)
+    together, count = _over_ranks((weights * rows).sum(), weights.sum())
+    return together / count
 
 
 def paired_error(difference: Tensor, weights: Tensor | None) -> float:
     """Standard error of the weighted mean of a difference of the same rows."""
     weights = torch.ones_like(difference) if weights is None else weights.to(difference)
     apart = weights * (difference - mean_objective(difference, weights))
-    squares, count = ranks.total(apart.square().sum(), weights.sum())
-    return math.sqrt(squares) / float(count)
+    squares, count = _over_ranks(apart.square().sum(), weights.sum())
+    return math.sqrt(squares) / count
+
+
+def _over_ranks(*sums: Tensor) -> list[float]:
+    return ranks.total(torch.stack(sums).numpy())[0].tolist()

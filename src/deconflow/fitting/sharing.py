@@ -15,8 +15,6 @@ from deconflow.objectives import RowData
 from deconflow.randomness import Draws, RandomState, own_generator
 
 Rows = TypeVar("Rows", bound=RowData)
-HASHED_BYTES = 5
-"""Few enough that the sum over thousands of processes is exact in double precision."""
 
 
 def share_of(data: Rows) -> Rows:
@@ -91,10 +89,7 @@ def check_alike(parameters: list[nn.Parameter]) -> None:
     """Raise unless all processes have the same weights, to the last bit."""
     if ranks.world() == 1:
         return
-    digest = hashlib.sha256(_bytes(parameters)).digest()
-    mine = int.from_bytes(digest[:HASHED_BYTES], "big")
-    (everyone,) = ranks.total(mine)
-    if float(everyone) != mine * ranks.world():
+    if len(set(ranks.gathered(hashlib.sha256(_bytes(parameters)).digest()))) > 1:
         raise RuntimeError(
             f"Expected the same weights in all {ranks.world()} processes after an epoch; got "
             "different ones. Processors that round differently cannot train one flow together."
