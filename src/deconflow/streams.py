@@ -248,7 +248,7 @@ class _Drawn:
 
 def _size(piece: Source) -> int:
     """Return a piece's rows or, where these are not known, its bytes."""
-    return int(piece.n_rows or getattr(piece, "n_bytes", 1))
+    return piece.n_rows or piece.n_bytes or 1
 
 
 def as_observations(rows: Measurements) -> Observations:

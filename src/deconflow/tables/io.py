@@ -38,11 +38,14 @@ class Source(ABC):
         Names and types of the columns; a field's metadata may hold its unit and description.
     n_rows : int or None
         Number of rows, where that is known before reading them.
+    n_bytes : int or None
+        Size of the file, where that is known.
     """
 
     name: str
     schema: pa.Schema
     n_rows: int | None = None
+    n_bytes: int | None = None
 
     @property
     def names(self) -> list[str]:
