@@ -24,11 +24,15 @@ Part = GaussianMixture | list[Member]
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps."""
+    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps.
+
+    Flows are trained on ``device``; all else is done by the processors.
+    """
 
     n_jobs: int
     checkpoint: Path | None = None
     progress: Progress = SILENT
+    device: str = "cpu"
 
     def file(self, name: str) -> Path | None:
         """Name the checkpoint of a part of the fit."""
