@@ -1,4 +1,4 @@
-"""Opening and writing a table, whatever its format."""
+"""What all formats of tables share: how they are read, named and written."""
 
 from __future__ import annotations
 
@@ -71,6 +71,15 @@ class Source(ABC):
         """Unit of a column, if the table says."""
         return about(self.schema.field(column), "unit")
 
+    def part(self, rank: int, world: int) -> Self:
+        """Return the rows that are those of one of ``world`` processes, which share the table."""
+        if world == 1:
+            return self
+        raise ValueError(
+            f"Expected at least {world} files, or a Parquet file, for {world} processes; got "
+            f"{self.name}. Split the table, or use fewer processes."
+        )
+
 
 @dataclass(frozen=True)
 class Sink:
@@ -129,29 +138,8 @@ WRITTEN = [ending for ending, known in ENDINGS.items() if known.writer]
 UNREAD_PACKINGS = (".xz", ".zip", ".tar", ".tgz", ".7z", ".z", ".rar", ".lz4")
 
 
-def open_table(path: str | Path, *, typed: bool = True) -> Source:
-    """Open a table for reading: CSV, TSV, Parquet, FITS, ECSV, VOTable, or text with spaces.
-
-    Parameters
-    ----------
-    path
-        The file; its ending says the format, and ``.gz``, ``.bz2`` or ``.zst`` may follow.
-        ``file.fits[NAME]`` or ``file.fits[2]`` is one of several tables in a FITS file. ``-`` is
-        the standard input, whose format is told by what it holds.
-    typed
-        Whether the columns of a text file shall get types, by one more pass through it. False
-        hands its cells on to another text file as they are written.
-    """
-    path, part = split_part(path)
-    if path == STANDARD:
-        content = Content.of_standard_input()
-        known = _format_of_content(content)
-    else:
-        known = format_of(path)
-        if not path.is_file():
-            got = "a folder" if path.is_dir() else "no such file"
-            raise FileNotFoundError(f"Expected a table at {path}; got {got}.")
-        content = Content.of_file(path)
+def open_content(content: Content, known: Format, part: str | None, *, typed: bool) -> Source:
+    """Open a table whose format is known; of FITS files that ``part``, or the first."""
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
@@ -226,18 +214,6 @@ def format_of(path: str | Path) -> Format:
     return ENDINGS[ending]
 
 
-def _format_of_content(content: Content) -> Format:
-    """Find the format of bytes without a name."""
-    text = content.beginning().decode("utf-8-sig", "replace")
-    for known in FORMATS:
-        if known.beginning and re.match(known.beginning, text):
-            return known
-    header = next((line for line in text.splitlines() if not line.startswith("#")), "")
-    if re.search("[,;]", header) or len(header.split()) < 2:
-        return ENDINGS[".csv"]
-    return ENDINGS[".tsv" if "\t" in header else ".txt"]
-
-
 def split_part(path: str | Path) -> tuple[Path, str | None]:
     """Part a FITS file from the table in it that is named, by name or number.
 
@@ -265,6 +241,15 @@ def slices(table: pa.Table, size: int) -> Iterator[pa.Table]:
     """Cut a table into pieces of at most ``size`` rows; none if it has no rows."""
     for start in range(0, table.num_rows, size):
         yield table.slice(start, size)
+
+
+def shared_out(sizes: Sequence[int], world: int) -> list[int]:
+    """Give each piece of a table to the process that has least so far, the largest first."""
+    loads, owners = [(0, rank) for rank in range(world)], [0] * len(sizes)
+    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        load, rank = min(loads)
+        owners[number], loads[rank] = rank, (load + max(sizes[number], 1), rank)
+    return owners
 
 
 def about(field: pa.Field, what: str) -> str | None:
