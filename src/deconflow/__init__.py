@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from deconflow._version import __version__
 
 if TYPE_CHECKING:
-    from deconflow import noise, plots, tables
+    from deconflow import noise, plots, tables, xd
     from deconflow.certificate import Certificate
     from deconflow.estimators import (
         XDGMM,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deconflow.measuring import Efficiency, Selection
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
+    from deconflow.streams import RowStream, open_rows
 
 _HOMES = {
     "Certificate": "deconflow.certificate",
@@ -39,9 +40,11 @@ _HOMES = {
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
     "Selection": "deconflow.measuring",
+    "RowStream": "deconflow.streams",
     "Sensitivity": "deconflow.evaluation",
+    "open_rows": "deconflow.streams",
 }
-_PACKAGES = ("noise", "plots", "tables")
+_PACKAGES = ("noise", "plots", "tables", "xd")
 
 __all__ = [
     "XDGMM",
@@ -60,6 +63,7 @@ __all__ = [
     "Observations",
     "Posterior",
     "Regression",
+    "RowStream",
     "Selection",
     "SelfTest",
     "Sensitivity",
@@ -69,8 +73,10 @@ __all__ = [
     "__version__",
     "load",
     "noise",
+    "open_rows",
     "plots",
     "tables",
+    "xd",
 ]
 
 

@@ -34,6 +34,7 @@ from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
+from deconflow.estimators.streaming import NEEDS_MEMORY, FitsStreams
 from deconflow.estimators.summarised import Summarised
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
@@ -55,13 +56,14 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState, isolated_rng
+from deconflow.streams import RowStream
 from deconflow.truth import as_bounds
 
 MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
 class DensityEstimator(
-    FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin, BaseEstimator
+    FitsStreams, FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin, BaseEstimator
 ):
     """An estimator of the density of the truth, from measurements with known noise.
 
@@ -136,7 +138,8 @@ class DensityEstimator(
         w
             ``(N, M)`` measurements; NaN or a masked cell marks a missing value, where the
             estimator takes these. Or, without ``noise``, values that carry their errors: numbers
-            of uncertainties, distributions of astropy (:doc:`/other_tools`).
+            of uncertainties, distributions of astropy (:doc:`/other_tools`). Or rows that are too
+            many for memory: a :class:`~deconflow.RowStream` (:doc:`/many_rows`).
         y
             Ignored.
         noise
@@ -181,6 +184,9 @@ class DensityEstimator(
             as_guest(), threads_at_most(n_jobs), unchanged_on_failure(self), self._watched(),
         ):  # fmt: skip
             rows = (w, noise, projection, sample_weight, groups, given, limits)
+            if isinstance(w, RowStream):
+                self._fit_beyond_memory(w, noise, *rows[2:], selection)
+                return self
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
             self._selected = None
@@ -190,6 +196,19 @@ class DensityEstimator(
             self._fit_knowing(data)
             self._finish(data)
         return self
+
+    def _fit_beyond_memory(self, stream: RowStream, noise: Any, *others: Any) -> None:
+        """Fit to rows that come in chunks."""
+        names = ("projection", "sample_weight", "groups", "given", "limits", "selection")
+        beside = dict(zip(names, others, strict=True))
+        sample, stream, overview = self._observe_stream(stream, noise, beside)
+        self._knowledge, self._selected, self._images = None, None, 1
+        if Knowledge.of(self, None, sample) is not None:
+            raise ValueError(NEEDS_MEMORY.format("a likelihood whose truth has ends"))
+        self._announce(sample)
+        self._fit_stream(sample, stream, overview)
+        self.parameters_ = self.get_params()
+        self._finish(sample)
 
     def _fit_knowing(self, data: Observations) -> None:
         """Fit to rows, with what is known of the truth."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
+from deconflow.estimators.stream_fits import fit_stream, refuse_for_streams
 from deconflow.estimators.validation import refuse_noise_as_y, refuse_unseen, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
     Start,
@@ -42,6 +44,7 @@ from deconflow.model_files import check_form
 from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.streams import Overview, RowStream
 from deconflow.xd import (
     FITTING,
     Adam,
@@ -60,6 +63,8 @@ from deconflow.xd import (
     step_on_batch,
 )
 
+ROWS_TO_CHOOSE = 200_000
+"""Rows of a sample that choose between numbers of components, where there are more."""
 LEARNED = ("weights_", "means_", "covariances_")
 SAVED_DETAILS = {
     "converged": bool,
@@ -130,6 +135,9 @@ class XDGMM(DensityEstimator):
     n_jobs : int or None
         Threads; None or -1 for one per processor that the process was allowed. The answer does not
         depend on it.
+    checkpoint : path or None
+        A file that keeps the mixture after every pass over rows beyond memory: the same fit goes on
+        from there if it was interrupted. Fits in memory keep nothing.
     verbose : bool
         Whether to show how far the fit is, and how long the rest takes.
 
@@ -180,6 +188,7 @@ class XDGMM(DensityEstimator):
     _adam: Adam
     _takes_covariates = True
     _takes_parts = True
+    _fits_streams = True
 
     __metadata_request__partial_fit = {**MEASURED, "sample_weight": True}
     __metadata_request__predict = MEASURED
@@ -215,6 +224,7 @@ class XDGMM(DensityEstimator):
         background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
+        checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -244,6 +254,7 @@ class XDGMM(DensityEstimator):
         self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     @property
@@ -463,6 +474,27 @@ class XDGMM(DensityEstimator):
             self.__dict__.pop("_adam", None)  # a later partial_fit starts from this fit
             result = self._fitted(data, each, start, rng)
         self._take(result, [part.n_components for part in result.averaged or [result.mixture]])
+        self._warn_unless_converged()
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        refuse_unseen(sample)
+        refuse_for_streams(self)
+        self.__dict__.pop("selection_", None)
+        rng, counts = np.random.RandomState(self._stream_seed()), several(self.n_components)
+        settings = as_settings(self, int(counts[0]), float(several(self.floor)[0]))
+        start = self._start(settings, sample.latent_dim)
+        if not start.empty:
+            settings = replace(settings, complete=start.complete)
+        with clear_errors():
+            if len(counts) > 1:
+                some = sample[:ROWS_TO_CHOOSE]
+                settings = self._choose(some, settings, counts, several(self.floor), rng)[0]
+            self.__dict__.pop("_adam", None)
+            result = fit_stream(
+                stream, overview, sample, settings, n_init=1 if start.whole else self.n_init,
+                rng=rng, progress=self._progress, checkpoint=self.checkpoint,
+            )  # fmt: skip
+        self._take(result, [result.mixture.n_components])
         self._warn_unless_converged()
 
     def _warn_unless_converged(self) -> None:

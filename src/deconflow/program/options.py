@@ -12,7 +12,10 @@ import typer
 from deconflow.program.messages import as_options
 from deconflow.tables import NOISE_KINDS, correlation_column, error_columns, split_list
 
-TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); - for a pipe."
+TABLE_HELP = (
+    "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); a folder of them; - "
+    "for a pipe."
+)
 
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]

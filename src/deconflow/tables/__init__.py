@@ -21,7 +21,6 @@ from deconflow.tables.io import (
     described,
     format_of,
     need,
-    open_table,
     row_name,
     split_part,
     writing,
@@ -33,6 +32,7 @@ from deconflow.tables.measurements import (
     conversion,
     read_rows,
 )
+from deconflow.tables.opening import is_many, open_many, open_table
 from deconflow.tables.option_syntax import (
     parse_atoms,
     parse_bounds,
@@ -66,8 +66,10 @@ __all__ = [
     "format_of",
     "gathered",
     "independent_noise",
+    "is_many",
     "need",
     "one_sign",
+    "open_many",
     "open_table",
     "parse_atoms",
     "parse_bounds",

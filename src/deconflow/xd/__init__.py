@@ -20,6 +20,7 @@ from deconflow.xd.choose import STARTS_TO_COMPARE, choose, fit_average
 from deconflow.xd.compare import compare
 from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, log_p, make_folds, row_weights
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
+from deconflow.xd.em_statistics import EMStatistics, statistics
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.expected_time import CHOOSING, FITTING, seconds_of_fits, seconds_of_pair
 from deconflow.xd.fit import (
@@ -39,6 +40,7 @@ from deconflow.xd.known_parts import (
 )
 from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged, fit_joint, seconds_of_ladder
 from deconflow.xd.layout import Block, KernelRows, lay_out
+from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
@@ -46,6 +48,7 @@ from deconflow.xd.selected import SelectedFit, fit_selected
 from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
+from deconflow.xd.streamed_rows import StreamedRows
 
 __all__ = [
     "CHOOSING",
@@ -65,6 +68,7 @@ __all__ = [
     "Constraints",
     "CrossFits",
     "EMResult",
+    "EMStatistics",
     "FitSettings",
     "Fold",
     "KernelRows",
@@ -72,16 +76,20 @@ __all__ = [
     "PreparedData",
     "SelectedFit",
     "Stopping",
+    "StreamedRows",
     "Sums",
+    "Watch",
     "choose",
     "compare",
     "em",
     "expectation",
     "fit_average",
     "fit_averaged",
+    "fit_everything",
     "fit_exact",
     "fit_joint",
     "fit_minibatch",
+    "fit_samples",
     "fit_selected",
     "fit_with_known_parts",
     "lay_out",
@@ -107,6 +115,7 @@ __all__ = [
     "split_and_merge",
     "stacked",
     "starts_of_chains",
+    "statistics",
     "step_on_batch",
     "telling_rows",
     "wins",

@@ -34,9 +34,11 @@ class Anderson:
         self.befores: list[Array] = []
         self.afters: list[Array] = []
 
-    def propose(self, before: GaussianMixture, after: GaussianMixture) -> GaussianMixture:
+    def propose(
+        self, before: GaussianMixture, after: GaussianMixture, sums: object = None
+    ) -> GaussianMixture:
         """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
-        x, fx = _coordinates(before), _coordinates(after)
+        x, fx = coordinates(before), coordinates(after)
         self.befores.append(x)
         self.afters.append(fx)
         del self.befores[: -self.memory - 1], self.afters[: -self.memory - 1]
@@ -45,7 +47,7 @@ class Anderson:
         residuals = np.stack(self.afters) - np.stack(self.befores)
         steps = np.diff(np.stack(self.afters), axis=0)
         gamma = _damped_least_squares(np.diff(residuals, axis=0).T, residuals[-1])
-        new = _mixture(fx - steps.T @ gamma, after, self.constraints)
+        new = mixture_at(fx - steps.T @ gamma, after, self.constraints)
         return after if new is None else new
 
 
@@ -62,7 +64,8 @@ def _factors(covariances: Array) -> NDArray[np.floating]:
         return np.linalg.cholesky(with_floor(covariances, 1e-14 * np.eye(covariances.shape[1])))
 
 
-def _coordinates(mixture: GaussianMixture) -> Array:
+def coordinates(mixture: GaussianMixture) -> Array:
+    """Return log weights, means and log-Cholesky factors, which may have any value."""
     factors = _factors(mixture.covariances)
     i, j = lower_triangle(mixture.dim, -1)
     diagonal = np.diagonal(factors, axis1=1, axis2=2)
@@ -72,7 +75,8 @@ def _coordinates(mixture: GaussianMixture) -> Array:
     return np.concatenate([part.ravel() for part in parts])
 
 
-def _mixture(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture | None:
+def mixture_at(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture | None:
+    """Return the mixture at some coordinates, fixed parts as in ``like``; None if there is none."""
     K, D = like.means.shape
     i, j = lower_triangle(D, -1)
     log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))

@@ -2,14 +2,16 @@ r"""EM, plain or accelerated: one loop, in which the likelihood never falls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd.acceleration import Anderson
-from deconflow.xd.expectation import expectation
+from deconflow.xd.em_statistics import EMStatistics, PassedRows, one_pass
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, maximisation
 
@@ -74,26 +76,51 @@ def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
     return float(log_p.mean() if rows.weights is None else (rows.weights @ log_p) / rows.n_rows)
 
 
+class Accelerator(Protocol):
+    """Proposes mixtures beyond those of EM's steps."""
+
+    def propose(
+        self, before: GaussianMixture, after: GaussianMixture, sums: EMStatistics
+    ) -> GaussianMixture:
+        """Return a mixture to try next, from a step and the sums that it was made of."""
+
+    def forget(self) -> None:
+        """Take notice that the last proposal was refused."""
+
+
 def em(
     mixture: GaussianMixture,
-    rows: KernelRows,
+    rows: PassedRows,
     constraints: Constraints,
     stopping: Stopping,
+    accelerator: Accelerator | None = None,
+    watch: Callable[[EMResult], None] = lambda result: None,
 ) -> EMResult:
-    """Run EM from a mixture, in the units of the rows."""
+    """Run EM from a mixture, in the units of the rows.
+
+    Parameters
+    ----------
+    mixture, rows, constraints, stopping
+        Where to start, on what, within what, and until when.
+    accelerator
+        What proposes mixtures beyond those of EM; None for what ``stopping`` says.
+    watch
+        Called after every accepted step, with what there is so far.
+    """
     result = EMResult(mixture)
-    anderson = Anderson(constraints) if stopping.accelerate else None
+    if accelerator is None and stopping.accelerate:
+        accelerator = Anderson(constraints)
     proposal, fallback = mixture, mixture
-    small_steps, enough = 0, 3 if stopping.accelerate else 1
+    small_steps, enough = 0, 1 if accelerator is None else 3
     while result.n_iter < stopping.max_iter:
-        sums = expectation(proposal, rows, threads=stopping.threads)
-        value = mean_log_likelihood(sums.log_p, rows)
+        sums = one_pass(proposal, rows, stopping.threads)
+        value = sums.log_likelihood / rows.n_rows
         if stopping.penalised:
             value += constraints.log_prior(proposal) / rows.total_weight
         result.n_iter += 1
         if proposal is not fallback and not value >= result.log_likelihood:
-            assert anderson is not None
-            anderson.forget()
+            assert accelerator is not None
+            accelerator.forget()
             proposal = fallback
             continue
         if np.isnan(value):  # only without a floor: some V + S is not positive definite
@@ -103,9 +130,13 @@ def em(
         result.history.append(value)
         result.log_likelihood = value
         result.mixture = fallback = maximisation(proposal, sums, constraints)
+        watch(result)
         small_steps = small_steps + 1 if gain <= stopping.tol else 0
         if small_steps == enough:
             result.converged = True
             break
-        proposal = fallback if anderson is None else anderson.propose(proposal, fallback)
+        if accelerator is not None:
+            proposal = accelerator.propose(proposal, fallback, sums)
+        else:
+            proposal = fallback
     return result

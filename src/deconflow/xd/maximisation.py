@@ -3,13 +3,17 @@ r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd.expectation import Sums
+
+if TYPE_CHECKING:
+    from deconflow.xd.em_statistics import EMStatistics
+    from deconflow.xd.expectation import Sums
 
 Flags = NDArray[np.bool_]
 
@@ -97,7 +101,9 @@ class Constraints:
         )
 
 
-def maximisation(mixture: GaussianMixture, sums: Sums, constraints: Constraints) -> GaussianMixture:
+def maximisation(
+    mixture: GaussianMixture, sums: Sums | EMStatistics, constraints: Constraints
+) -> GaussianMixture:
     r"""Take one M-step.
 
     .. math:: m' = m + V u / q_0, \qquad

@@ -1,0 +1,77 @@
+"""Fits to rows that are too many for memory: a sample of them, and passes over all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deconflow import ranks
+from deconflow.estimators.observing import ObservesRows
+from deconflow.observations import Observations
+from deconflow.streams import Overview, RowStream
+
+if TYPE_CHECKING:
+    from deconflow.progress import Progress
+
+SAMPLE_VALUES = 3_000_000
+"""Measured values of the sample that is in memory while all rows are passed over."""
+NEEDS_MEMORY = (
+    "Expected no bounds, atoms or background with rows beyond memory; got {}. Leave them out, or "
+    "fit a sample of the rows in memory."
+)
+COUNTING = "counting and sampling rows"
+
+
+class FitsStreams(ObservesRows):
+    """What an estimator does with a :class:`~deconflow.RowStream`.
+
+    One that can fit such rows says so, and how in ``_fit_stream``.
+    """
+
+    _progress: Progress
+    _column_names: list[str] | None
+    random_state: Any
+
+    _fits_streams = False
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        """Learn from all rows of a stream, of which some are in memory."""
+        raise NotImplementedError
+
+    def _observe_stream(
+        self, stream: RowStream, noise: Any, others: dict[str, Any]
+    ) -> tuple[Observations, RowStream, Overview]:
+        """Pass over all rows once, and return some of them, checked as any rows to fit."""
+        if not self._fits_streams:
+            raise ValueError(
+                f"Expected rows in memory with {type(self).__name__}; got a RowStream. Use XDGMM "
+                "or Deconvolver, or fit a sample: stream.overview(100_000).sample."
+            )
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(
+                    f"Expected no {name} beside a RowStream, whose rows have all that is known of "
+                    "them; got some. open_rows takes weights= and errors=."
+                )
+        for name in ("bounds", "atoms", "background"):
+            if getattr(self, name) is not None:
+                raise ValueError(NEEDS_MEMORY.format(name))
+        if noise is not None:
+            stream = stream.with_errors(noise)
+        if stream.reader.columns.how.fit_errors:
+            raise ValueError(
+                "Expected errors that are known for rows beyond memory; got some to learn. Learn "
+                "them from a sample, and say what was learned."
+            )
+        self._progress.begin(COUNTING)
+        overview = stream.overview(max(1, SAMPLE_VALUES // len(stream.names)), self._stream_seed())
+        assert overview.sample is not None
+        self._column_names = list(stream.names)
+        rows = overview.sample.to_fit
+        sample, *_ = self._observe_to_fit(
+            overview.sample.w, rows["noise"], None, rows["sample_weight"], limits=rows.get("limits")
+        )
+        return sample, stream, overview
+
+    def _stream_seed(self) -> int:
+        """Return a seed for the sample that is the same on all processes."""
+        return ranks.from_first(int(self._means()[0].randint(2**30)))

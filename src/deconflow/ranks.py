@@ -1,0 +1,147 @@
+"""Processes that work on one fit together: what torch.distributed knows of them, in few words.
+
+``torchrun`` starts the processes, and numbers them: each is a rank. Without an initialised group
+there is one rank, and every function here does nothing, so that callers are written once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+
+from deconflow._types import Array
+
+T = TypeVar("T")
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits for the others: as long as a pass over its rows may take them."""
+
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+class LostRankError(RuntimeError):
+    """Another process of the same fit has ended before its work was done."""
+
+
+def world() -> int:
+    """Return how many processes work together."""
+    return _group().get_world_size() if _together() else 1
+
+
+def rank() -> int:
+    """Return the number of this process, from zero."""
+    return _group().get_rank() if _together() else 0
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return rank() == 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Count this process as the only one, for work that it does by itself."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
+@contextmanager
+def started() -> Iterator[None]:
+    """Join the processes that torchrun has started with this one, if it has; and leave them."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    group = _group()
+    group.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        group.destroy_process_group()
+
+
+def total(*arrays: Array) -> list[Array]:
+    """Return the sums of arrays over all ranks, in double precision."""
+    if world() == 1:
+        return list(arrays)
+    import torch
+
+    flat = torch.from_numpy(np.concatenate([np.ravel(each).astype(float) for each in arrays]))
+    with _clear_errors():
+        _group().all_reduce(flat)
+    ends = np.cumsum([np.size(each) for each in arrays])[:-1]
+    parts = np.split(flat.numpy(), ends)
+    return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
+
+
+def from_first(value: T) -> T:
+    """Return the first rank's value, on all of them."""
+    if world() == 1:
+        return value
+    box = [value]
+    with _clear_errors():
+        _group().broadcast_object_list(box)
+    return box[0]
+
+
+def gathered(value: T) -> list[T]:
+    """Return the values of all ranks, in their order, on all of them."""
+    if world() == 1:
+        return [value]
+    box: list[Any] = [None] * world()
+    with _clear_errors():
+        _group().all_gather_object(box, value)
+    return box
+
+
+def shared_out(sizes: Sequence[int], n_ranks: int) -> list[list[int]]:
+    """Part pieces of work among processes, the largest first to whoever has least.
+
+    Returns
+    -------
+    list of lists
+        For each rank the numbers of its pieces, in order.
+
+    Examples
+    --------
+    >>> shared_out([5, 3, 3], 2)
+    [[0], [1, 2]]
+    """
+    loads, mine = np.zeros(n_ranks), [list[int]() for _ in range(n_ranks)]
+    for piece in np.argsort(-np.asarray(sizes), kind="stable"):
+        least = int(loads.argmin())
+        loads[least] += max(1, sizes[piece])
+        mine[least].append(int(piece))
+    return [sorted(pieces) for pieces in mine]
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Say in one line that a process is gone, where gloo speaks of sockets."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostRankError(
+            f"Expected all {world()} processes to go on; got no answer from one, which has failed "
+            "or was killed. Look at what it said, and give the same command again."
+        ) from error
+
+
+def _together() -> bool:
+    if _alone.get():
+        return False
+    group = _group()
+    return bool(group.is_available() and group.is_initialized())
+
+
+def _group() -> Any:
+    import torch.distributed  # slow, and only needed by those who compute
+
+    return torch.distributed

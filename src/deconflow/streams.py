@@ -1,0 +1,297 @@
+"""Rows that are too many for memory: they come in chunks, the same at every pass.
+
+Each process of a fit (:mod:`deconflow.ranks`) passes over rows of its own; what is said of all rows
+is the same on all of them, and does not depend on how many they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from deconflow import ranks
+from deconflow._types import Array
+from deconflow.observations import Observations
+from deconflow.tables import (
+    Measurements,
+    RowReader,
+    Source,
+    find_columns,
+    need,
+    open_table,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_AT_ONCE = 100_000
+"""Rows of a chunk: enough to make the work per chunk small beside that per row."""
+
+
+@dataclass
+class Overview:
+    """What one pass over all rows of a stream has found.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that can be used, of all processes.
+    n_all : int
+        Rows in all.
+    weight : float
+        Sum of the weights of usable rows.
+    reasons : Counter
+        How many rows cannot be used, by the reason.
+    without_error : int
+        How many values had no error, and count as missing.
+    sample : Measurements
+        Rows drawn by chance from all, in random order; the same on all processes.
+    """
+
+    n_rows: int = 0
+    n_all: int = 0
+    weight: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    without_error: int = 0
+    sample: Measurements | None = None
+
+
+class RowStream:
+    """Rows of a table on disk, or of a folder of tables, in chunks.
+
+    Make one with :func:`open_rows`, and give it to ``fit`` in the place of ``w``.
+
+    Parameters
+    ----------
+    reader
+        What is measured, in which table.
+    """
+
+    def __init__(self, reader: RowReader) -> None:
+        self.reader = reader
+        self.source = reader.source
+        self.names = list(reader.columns.names)
+        self._at = ""
+
+    def __repr__(self) -> str:
+        return f"RowStream({self.source.name!r}, {self.names})"
+
+    @property
+    def units(self) -> dict[str, str | None]:
+        """Unit of each measured column, where the table says."""
+        columns = self.reader.columns
+        return {name: self.source.unit(columns.place(name)) for name in self.names}
+
+    def with_errors(self, noise: Any) -> RowStream:
+        """Return the same rows with other columns of errors: a name for each measured column."""
+        given = noise.items() if isinstance(noise, Mapping) else zip(self.names, noise, strict=True)
+        columns = self.reader.columns
+        errors = [f"{name}={column}" for name, column in given]
+        found = find_columns(
+            self.source.names, self.names, errors=errors, noise=columns.noise, df=columns.df,
+            missing=columns.missing,
+        )  # fmt: skip
+        return RowStream(RowReader(found, self.source, weights=self.reader.weights))
+
+    def chunks(self) -> Iterator[Observations]:
+        """Walk through this process's usable rows, with weights as the table has them.
+
+        The next chunk is read while the caller is busy with the last.
+        """
+        parts = ((self._place(piece, first), self._rows(piece, first, table))
+                 for piece, first, table in self._tables())  # fmt: skip
+        with ThreadPoolExecutor(1) as reading:
+            coming = reading.submit(next, parts, None)
+            while (found := coming.result()) is not None:
+                coming = reading.submit(next, parts, None)
+                self._at, (_, rows) = found
+                if len(rows.w):
+                    yield as_observations(rows)
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Say which chunk an error is about."""
+        try:
+            yield
+        except ValueError as error:
+            raise type(error)(f"{error} This is about {self._at}.") from error
+
+    def overview(self, n_sample: int, seed: int = 0) -> Overview:
+        """Pass over all rows once: count them, and draw some by chance."""
+        found, drawn = Overview(), _Drawn(n_sample, seed)
+        for piece, first, table in self._tables():
+            table, rows = self._rows(piece, first, table)
+            found.n_all += len(rows)
+            found.n_rows += len(rows.w)
+            found.weight += len(rows.w) if rows.weights is None else float(rows.weights.sum())
+            found.reasons.update(rows.reasons[~rows.usable].tolist())
+            found.without_error += rows.without_error
+            drawn.add(table, rows.usable, (self._key(piece), first))
+        return self._of_all_ranks(found, drawn)
+
+    def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
+        """Add up what the processes have found, and choose from what they have drawn."""
+        counts = np.array([found.n_rows, found.n_all, found.weight, found.without_error])
+        n_rows, n_all, weight, without = ranks.total(counts)[0]
+        reasons = sum(ranks.gathered(found.reasons), Counter[str]())
+        table = drawn.chosen()
+        if n_rows < 2:
+            raise ValueError(
+                f"Expected at least 2 rows that can be used in {self.source.name}; "
+                f"got {n_rows:.0f} of {n_all:.0f}."
+            )
+        assert table is not None
+        return Overview(
+            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0)
+        )
+
+    def identity(self) -> str:
+        """Return a digest of what is read: columns, and names and sizes of all files."""
+        said = repr(
+            (
+                self.reader.columns,
+                self.reader.weights,
+                [(name, _size(each)) for name, each in self._pieces],
+            )
+        )
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def _tables(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """Walk through this process's chunks, each with its piece and its first row there."""
+        pieces = self._pieces
+        for number in self._mine(pieces):
+            name, source = pieces[number]
+            first = 0
+            for table in source.chunks(ROWS_AT_ONCE, self.reader.needed):
+                yield name, first, table
+                first += table.num_rows
+
+    def _mine(self, pieces: list[tuple[str, Source]]) -> list[int]:
+        """Numbers of this process's pieces."""
+        return ranks.shared_out([_size(each) for _, each in pieces], ranks.world())[ranks.rank()]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[str, Source]]:
+        """What the processes share out."""
+        found = self.source.pieces
+        if len(found) < ranks.world():
+            raise ValueError(
+                f"Expected at least {ranks.world()} files or row groups in {self.source.name}, one "
+                f"for each process; got {len(found)}. Split the table, or start fewer processes."
+            )
+        return found
+
+    def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
+        self._at = self._place(piece, first)
+        with self.named_errors():
+            return table, self.reader(table, first)
+
+    def _place(self, piece: str, first: int) -> str:
+        return f"{piece}, from row {first}"
+
+    def _key(self, piece: str) -> int:
+        return int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
+
+
+class _Drawn:
+    """Rows drawn by chance while they pass: those with the smallest of random numbers.
+
+    A row's number depends on the seed, its file and its place there, so that the same rows are
+    drawn however the files are shared out.
+    """
+
+    def __init__(self, wanted: int, seed: int) -> None:
+        self.wanted, self.seed = wanted, seed
+        self.keys: list[Array] = []
+        self.tables: list[pa.Table] = []
+        self.most = 1.0
+        """Rows with larger numbers have no chance any more."""
+
+    def add(self, table: pa.Table, usable: Any, place: tuple[int, int]) -> None:
+        """Draw from a chunk's usable rows."""
+        keys = np.random.default_rng([self.seed, *place]).random(table.num_rows)
+        chosen = np.flatnonzero(usable & (keys < self.most))
+        self.keys.append(keys[chosen])
+        self.tables.append(table.take(chosen))
+        if sum(map(len, self.keys)) > 2 * self.wanted:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Keep as many as are wanted."""
+        keys = np.concatenate(self.keys)
+        order = np.argsort(keys)[: self.wanted]
+        joined = need("pyarrow").concat_tables(self.tables)
+        self.keys, self.tables = [keys[order]], [joined.take(order)]
+        if len(order) == self.wanted:
+            self.most = float(keys[order[-1]])
+
+    def chosen(self) -> pa.Table | None:
+        """Return the rows that all processes together have drawn, in random order."""
+        found = ranks.gathered((self.keys, self.tables))
+        self.keys = [each for keys, _ in found for each in keys]
+        self.tables = [each for _, tables in found for each in tables]
+        if not self.tables:
+            return None
+        self._cut()
+        return self.tables[0]
+
+
+def _size(piece: Source) -> int:
+    """Return a piece's rows or, where these are not known, its bytes."""
+    return piece.n_rows or piece.n_bytes or 1
+
+
+def as_observations(rows: Measurements) -> Observations:
+    """Return usable rows of a chunk, with their weights as they are."""
+    data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
+    if rows.weights is None:
+        return data
+    return replace(data, weights=torch.from_numpy(rows.weights))
+
+
+def open_rows(
+    path: str | Path,
+    columns: Sequence[str],
+    *,
+    errors: Sequence[str] = (),
+    covariances: Sequence[str] = (),
+    correlations: Sequence[str] = (),
+    noise: str = "gaussian",
+    df: float = 3.0,
+    missing: Sequence[float] = (),
+    weights: str | None = None,
+) -> RowStream:
+    """Open a table, or a folder of tables, whose rows are too many for memory.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder of files, as ``deconflow fit`` takes them.
+    columns
+        The measured columns.
+    errors, covariances, correlations, noise, df, missing
+        As for :func:`deconflow.tables.find_columns`; errors that are not said are found by name.
+    weights
+        Column that says how much each row counts.
+
+    Examples
+    --------
+    ``XDGMM(16).fit(open_rows("survey/", ["x", "y"]))``
+    """
+    source = open_table(path, typed=False)
+    found = find_columns(
+        source.names, columns, errors=errors, covariances=covariances, correlations=correlations,
+        noise=noise, df=df, missing=missing,
+    )  # fmt: skip
+    found = replace(found, units=tuple(source.unit(found.place(name)) for name in columns))
+    return RowStream(RowReader(found, source, weights=weights))

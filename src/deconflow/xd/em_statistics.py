@@ -1,0 +1,189 @@
+r"""What EM needs to know of rows: sums, which can be added over chunks, processes and machines.
+
+Whoever has rows in many places, in partitions of Dask or on the ranks of a cluster, asks each place
+for its :func:`statistics`, adds them up, and takes the step of :meth:`EMStatistics.maximise`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.maximisation import Constraints, maximisation
+
+
+class DistantRows(Protocol):
+    """Rows that are not in memory all at once, as EM sees them; their weights have a mean of one.
+
+    Attributes
+    ----------
+    n_rows, dim : int
+        Number of rows, of all processes, and of dimensions of the truth.
+    total_weight : float
+        Sum of the row weights.
+    """
+
+    n_rows: int
+    dim: int
+    total_weight: float
+
+    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
+        """Add up over all rows what EM needs of them."""
+
+
+PassedRows = KernelRows | DistantRows
+
+
+@dataclass(frozen=True)
+class EMStatistics:
+    r"""The sums of one pass of EM over some rows; add those of other rows with ``+`` or ``sum``.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    weight : float
+        Sum of their weights; as many as rows, without weights.
+    log_likelihood : float
+        Sum of ``log p(w)``, by the weights.
+    q0, vu, vgv : array
+        ``(K,)``, ``(K, D)``, ``(K, D, D)``: with responsibilities :math:`q`,
+        :math:`T = V + S` and :math:`t = T^{-1} (w - m)` the sums of :math:`q`,
+        :math:`q V t` and :math:`q V (t t^T - T^{-1}) V`, in the units of the mixture.
+    """
+
+    n_rows: int
+    weight: float
+    log_likelihood: float
+    q0: Array
+    vu: Array
+    vgv: Array
+
+    @classmethod
+    def of(cls, sums: Sums, rows: KernelRows) -> EMStatistics:
+        """Take what a pass has added up over rows."""
+        log_p, weights = sums.log_p, rows.weights
+        value = float(log_p.sum() if weights is None else weights @ log_p)
+        return cls(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)
+
+    @property
+    def mean_log_likelihood(self) -> float:
+        """Mean of ``log p(w)`` over the rows, by their weights."""
+        return self.log_likelihood / self.weight
+
+    def __add__(self, other: EMStatistics | int) -> EMStatistics:
+        """Return the sums of these rows and others, seen by the same mixture."""
+        if isinstance(other, int):  # where ``sum`` begins
+            return self if other == 0 else NotImplemented
+        if self.vu.shape != other.vu.shape:
+            raise ValueError(
+                "Expected statistics of the same mixture; got "
+                f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
+                f"{other.vu.shape[0]} in {other.vu.shape[1]}."
+            )
+        return EMStatistics(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
+
+    __radd__ = __add__
+
+    @classmethod
+    def none(cls, mixture: GaussianMixture) -> EMStatistics:
+        """Return the sums over no rows."""
+        K, D = mixture.means.shape
+        return cls(0, 0.0, 0.0, np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
+
+    def times(self, factor: float) -> EMStatistics:
+        """Return the sums of rows that count as much more."""
+        return EMStatistics(self.n_rows, *(factor * part for part in self.parts[1:]))
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """All sums, in the order in which they are declared."""
+        return self.n_rows, self.weight, self.log_likelihood, self.q0, self.vu, self.vgv
+
+    def maximise(self, mixture: GaussianMixture, floor: ArrayLike | None = None) -> GaussianMixture:
+        """Take the M-step from the mixture that these are statistics of.
+
+        Parameters
+        ----------
+        mixture
+            The mixture that was given to :func:`statistics`.
+        floor
+            ``(D,)`` standard deviations that no component shall be narrower than.
+        """
+        if self.vu.shape != mixture.means.shape:
+            raise ValueError(
+                f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
+                f"shape {mixture.means.shape}."
+            )
+        least = None if floor is None else np.diag(np.square(np.asarray(floor, dtype=float)))
+        constraints = Constraints.free(mixture.n_components, least)
+        return maximisation(mixture, self, constraints)
+
+
+def statistics(
+    rows: Observations | ArrayLike,
+    mixture: GaussianMixture,
+    *,
+    noise: Any = None,
+    sample_weight: ArrayLike | None = None,
+    threads: int | None = None,
+) -> EMStatistics:
+    """Pass over rows once, and return the sums that a step of EM needs of them.
+
+    Parameters
+    ----------
+    rows
+        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations`.
+    mixture
+        The mixture as it is, in the units of the rows.
+    noise
+        As for :meth:`deconflow.XDGMM.fit`.
+    sample_weight
+        ``(N,)`` row weights, on one scale for all the parts that are added up.
+    threads
+        How many to use at most; None for one per processor.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> w = rng.normal(size=(2, 500, 1)) * 5**0.5
+    >>> mixture = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    >>> for _ in range(50):
+    ...     parts = [statistics(part, mixture, noise=[1.0]) for part in w]
+    ...     mixture = sum(parts).maximise(mixture)
+    >>> mixture.covariances.round().item()
+    4.0
+    """
+    if not isinstance(rows, Observations):
+        rows = Observations.from_arrays(rows, noise, weights=sample_weight)
+    elif noise is not None or sample_weight is not None:
+        raise ValueError(
+            "Expected no noise and sample_weight beside Observations, which have theirs; got some."
+        )
+    laid_out = lay_out(rows)
+    units = laid_out.units
+    found = one_pass(units.mixture_to_standard(mixture), laid_out, threads)
+    # Observations bring weights to a mean of one, which other parts of the rows do not share.
+    mean = 1.0 if sample_weight is None else float(np.mean(np.asarray(sample_weight, float)))
+    return _in_units(found, units.scale.numpy()).times(mean)
+
+
+def one_pass(mixture: GaussianMixture, rows: PassedRows, threads: int | None) -> EMStatistics:
+    """Pass over rows, wherever they are; mixture and sums are in their units."""
+    if isinstance(rows, KernelRows):
+        return EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
+    return rows.one_pass(mixture, threads)
+
+
+def _in_units(found: EMStatistics, scale: Array) -> EMStatistics:
+    """Return statistics of standardised rows in units in which the truth has this scale."""
+    count, weight, value, q0, vu, vgv = found.parts
+    return EMStatistics(count, weight, value, q0, vu * scale, vgv * np.outer(scale, scale))

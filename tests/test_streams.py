@@ -1,0 +1,224 @@
+"""Rows beyond memory: the same sums, samples and fits as in memory, chunk by chunk."""
+
+import numpy as np
+import pytest
+
+from deconflow import XDGMM, Observations, open_rows, streams, xd
+from deconflow.mixtures import GaussianMixture
+from deconflow.xd import curvature, lay_out, many_rows
+from deconflow.xd.em_statistics import one_pass
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Two clumps in two columns, some values missing, errors of their own, in one file."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    v = rng.normal(size=(n, 2)) + 4.0 * (rng.random((n, 1)) < 0.3)
+    sd = rng.uniform(0.2, 0.8, size=(n, 2))
+    w = v + sd * rng.normal(size=(n, 2))
+    w[::50, 1] = np.nan
+    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1]}
+    columns["much"] = rng.uniform(0.5, 2.0, size=n)
+    path = tmp_path_factory.mktemp("streams") / "stars.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path, w, sd, columns["much"]
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    """Make few rows many: a table of several chunks, and samples that grow."""
+    monkeypatch.setattr(streams, "ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(many_rows, "FIRST_SAMPLE", 500)
+
+
+def two_components():
+    return GaussianMixture(
+        np.array([0.6, 0.4]), np.array([[0.0, 0.0], [3.0, 4.0]]), np.stack([np.eye(2)] * 2)
+    )
+
+
+def test_statistics_of_parts_add_up_to_those_of_all(table):
+    _, w, sd, _ = table
+    whole = xd.statistics(w, two_components(), noise=sd)
+    parts = [
+        xd.statistics(w[part], two_components(), noise=sd[part])
+        for part in (slice(0, 1300), slice(1300, None))
+    ]
+    for one, other in zip(whole.parts, sum(parts).parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12 * whole.n_rows)
+
+
+def test_weights_of_parts_are_on_one_scale(table):
+    _, w, sd, much = table
+    mixture = two_components()
+    whole = xd.statistics(w, mixture, noise=sd, sample_weight=much)
+    parts = [
+        xd.statistics(w[part], mixture, noise=sd[part], sample_weight=much[part] * 1.0)
+        for part in (slice(0, 100), slice(100, None))
+    ]
+    np.testing.assert_allclose(sum(parts).q0, whole.q0, rtol=1e-12)
+    np.testing.assert_allclose(whole.weight, much.sum(), rtol=1e-12)
+
+
+def test_em_by_statistics_is_that_of_xdgmm(table):
+    _, w, sd, _ = table
+    start = two_components()
+    model = XDGMM(
+        2, method="em", max_iter=5, tol=0, weights_init=start.weights, means_init=start.means,
+        covariances_init=start.covariances,
+    ).fit(w, noise=sd)  # fmt: skip
+    mixture = start
+    for _ in range(5):
+        halves = np.array_split(np.arange(len(w)), 2)
+        found = sum(xd.statistics(w[half], mixture, noise=sd[half]) for half in halves)
+        mixture = found.maximise(mixture)
+    np.testing.assert_allclose(mixture.means, model.means_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mixture.covariances, model.covariances_, rtol=1e-9, atol=1e-9)
+
+
+def test_statistics_of_another_mixture_are_refused():
+    w = np.zeros((3, 2))
+    found = xd.statistics(w, two_components(), noise=[1.0, 1.0])
+    one = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    with pytest.raises(ValueError, match="Expected the mixture of these statistics"):
+        found.maximise(one)
+    with pytest.raises(ValueError, match="Expected statistics of the same mixture"):
+        found + xd.statistics(w, one, noise=[1.0, 1.0])
+
+
+def test_a_stream_has_the_rows_of_its_table(table):
+    path, w, _, _ = table
+    stream = open_rows(path, ["x", "y"])
+    chunks = list(stream.chunks())
+    assert len(chunks) == 6  # of 700 rows
+    np.testing.assert_array_equal(np.concatenate([part.measured() for part in chunks]), w)
+
+
+def test_an_overview_counts_and_draws_without_replacement(table):
+    path, w, _, _ = table
+    found = open_rows(path, ["x", "y"]).overview(300, seed=1)
+    assert (found.n_rows, found.n_all) == (4000, 4000)
+    rows = np.flatnonzero(np.isin(w[:, 0], found.sample.w[:, 0]))
+    assert len(rows) == len(found.sample.w) == 300
+    # A mean of 300 places drawn by chance from 4000 has a standard error of 64.
+    assert abs(rows.mean() - 1999.5) < 4 * 64
+    again = open_rows(path, ["x", "y"]).overview(300, seed=1)
+    np.testing.assert_array_equal(again.sample.w, found.sample.w)
+    other = open_rows(path, ["x", "y"]).overview(300, seed=2)
+    assert not np.array_equal(other.sample.w, found.sample.w)
+
+
+def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
+    path, w, sd, _ = table
+    settings = {"tol": 1e-9, "random_state": 0}
+    streamed = XDGMM(2, **settings).fit(open_rows(path, ["x", "y"]))
+    inside = XDGMM(2, **settings).fit(w, noise=sd)
+    assert streamed.lower_bound_ == pytest.approx(inside.lower_bound_, abs=1e-8)
+    order = np.argsort(streamed.means_[:, 0]), np.argsort(inside.means_[:, 0])
+    np.testing.assert_allclose(
+        streamed.means_[order[0]], inside.means_[order[1]], atol=1e-3
+    )  # where the likelihood is flat to 1e-8
+    assert streamed._names == ["x", "y"]
+    streamed.save(tmp_path / "model")
+    assert XDGMM.load(tmp_path / "model").n_iter_ == streamed.n_iter_
+
+
+def test_weights_of_a_table_count(table):
+    path, w, sd, much = table
+    streamed = XDGMM(1, tol=1e-12).fit(open_rows(path, ["x", "y"], weights="much"))
+    inside = XDGMM(1, tol=1e-12).fit(w, noise=sd, sample_weight=much)
+    plain = XDGMM(1, tol=1e-12).fit(w, noise=sd)
+    np.testing.assert_allclose(streamed.means_, inside.means_, atol=1e-6)
+    assert np.abs(plain.means_ - inside.means_).max() > 1e-4
+
+
+def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
+    path, kept = table[0], tmp_path / "passes"
+    stream = open_rows(path, ["x", "y"])
+    whole = XDGMM(2, tol=1e-9, random_state=0).fit(stream)
+    model = XDGMM(2, tol=1e-9, random_state=0, checkpoint=kept)
+    real, calls = xd.StreamedRows.one_pass, []
+
+    def dies(self, mixture, threads):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, mixture, threads)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(xd.StreamedRows, "one_pass", dies)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(stream)
+    assert kept.exists()
+
+    def no_sample(*args):
+        raise AssertionError("The samples were fitted before.")
+
+    monkeypatch.setattr("deconflow.estimators.stream_fits.fit_samples", no_sample)
+    model.fit(stream)
+    assert model.lower_bounds_[0] == whole.lower_bounds_[0]
+    assert model.lower_bound_ == pytest.approx(whole.lower_bound_, abs=1e-8)
+
+
+def test_slopes_are_those_of_the_likelihood():
+    rng = np.random.default_rng(1)
+    data = Observations.from_arrays(rng.normal(size=(200, 2)) * 2, [0.5, 0.3])
+    rows = lay_out(data)
+    mixture = two_components()
+    constraints = xd.Constraints.free(2, None)
+    x = curvature.coordinates(mixture)
+    slope = curvature.slopes(mixture, one_pass(mixture, rows, 1))
+    for d in range(len(x)):
+        values = []
+        for sign in (1, -1):
+            moved = x.copy()
+            moved[d] += sign * 1e-5
+            there = curvature.mixture_at(moved, mixture, constraints)
+            values.append(one_pass(there, rows, 1).mean_log_likelihood)
+        # Differences of second order: their error is of the order of 1e-10.
+        assert slope[d] == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_average": 2}, "Expected n_average=1 with rows beyond memory"),
+        ({"method": "minibatch"}, "Expected method='anderson' with rows beyond memory"),
+        ({"floor": (0.1, 0.2)}, "Expected one floor"),
+        ({"bounds": {"x": (0, None)}}, "Expected no bounds"),
+    ],
+)
+def test_what_needs_all_rows_is_refused(table, change, message):
+    with pytest.raises(ValueError, match=message):
+        XDGMM(2, **change).fit(open_rows(table[0], ["x", "y"]))
+
+
+def test_what_a_stream_has_itself_is_refused_beside_it(table):
+    with pytest.raises(ValueError, match="Expected no sample_weight beside a RowStream"):
+        XDGMM(1).fit(open_rows(table[0], ["x", "y"]), sample_weight=np.ones(4000))
+
+
+def test_columns_of_errors_can_be_named(table):
+    path = table[0]
+    named = XDGMM(1).fit(open_rows(path, ["x"], errors=["x=y_err"]))
+    other = XDGMM(1).fit(open_rows(path, ["x"]), noise=["y_err"])
+    assert other.means_ == named.means_
+    assert XDGMM(1).fit(open_rows(path, ["x"])).means_ != named.means_
+
+
+def test_estimators_that_need_memory_say_so(table):
+    from deconflow import DeconvolvingKDE
+
+    with pytest.raises(ValueError, match="Expected rows in memory with DeconvolvingKDE"):
+        DeconvolvingKDE().fit(open_rows(table[0], ["x"]))
+
+
+def test_a_bad_cell_is_named_with_its_file(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("x,x_err\n1,1\n2,-1\n")
+    with pytest.raises(ValueError, match=r"row 1 .* This is about bad.csv"):
+        open_rows(path, ["x"]).overview(10)
