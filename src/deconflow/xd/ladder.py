@@ -378,9 +378,7 @@ class _Search:
             more = [each for each in COMPONENTS_TO_TRY if each > count]
             self.climb(winner.settings, more, starts, [winner])
 
-    def score(
-        self, mixtures: list[GaussianMixture], used: list[Candidate], shares: Array
-    ) -> Array:
+    def score(self, mixtures: list[GaussianMixture], used: list[Candidate], shares: Array) -> Array:
         """Log-likelihood of each row by the average that left it out."""
         if not self.cross.covariates:
             return log_average(held_out_of(used), shares)
