@@ -109,6 +109,14 @@ class Format:
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
 
+    def check_written(self, path: str | Path) -> str:
+        """Return the name of what writes the format, or raise that a file of it is not written."""
+        if self.writer is None:
+            raise ValueError(
+                f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+            )
+        return self.writer
+
     @property
     def is_text(self) -> bool:
         """Whether cells are written as they are read."""
@@ -154,11 +162,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     ``-`` is the standard output, in CSV.
     """
     known = format_of(path)
-    if known.writer is None:
-        raise ValueError(
-            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-        )
-    write = known.load(known.writer)
+    write = known.load(known.check_written(path))
     if Path(path) == STANDARD:
         with write(standard_output(), schema, **known.options) as sink:
             yield sink
