@@ -118,14 +118,13 @@ def denoise(
 
 def _denoise_files(files: ManyFiles, summary: PosteriorColumns) -> None:
     """Write each file of a folder with its rows' posteriors."""
-    with ranks.started():
+    with ranks.started(), one_line_errors(" Go on with --resume."):
         outcome = files.write(
             summary.columns, lambda name: replace(summary, seed=seed_of(summary.seed, name))
         )
         counts = counts_of(outcome, files.table)
-        if ranks.is_first():
-            words = f"{report_counts(counts)} of {len(outcome.figures)} files"
-            say(f"{words}; written to {files.output}")
+        words = f"{report_counts(counts)} of {len(outcome.figures)} files"
+        say(f"{words}; written to {files.output}")
         end_of(outcome, files.output)
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import typer
 
-from deconflow import ranks
 from deconflow._types import Array
 from deconflow._version import __version__
-from deconflow.program.messages import note
+from deconflow.program.messages import note, speaks
 from deconflow.program.model_folder import ModelFolder
 from deconflow.program.output_folder import Outcome, Piece, output_folder
 from deconflow.program.streaming import (
@@ -109,7 +108,7 @@ class ManyFiles:
         with_fields(self.reader.source, fields)  # refused before anything runs
         shards = dict(source.shards)
         pieces = [Piece(name, _stamp(shard.path)) for name, shard in source.shards]
-        shown = self.progress and ranks.is_first()
+        shown = self.progress and speaks()
         with (
             output_folder(self.output, self._identity(), resume=self.resume) as folder,
             rows_bar(source.n_rows, shown) as bar,
@@ -180,12 +179,11 @@ def end_of(outcome: Outcome, output: Path) -> None:
         return
     told = [f"{name} ({why.rstrip('.')})" for name, why in list(failed.items())[:MOST_REASONS]]
     told += list(failed)[MOST_REASONS:]
-    if ranks.is_first():
-        note(
-            f"deconflow: Expected {done + len(failed)} files that can be used; got {len(failed)} "
-            f"that cannot: {', '.join(told)}. The others are in {output}; correct these, and give "
-            "the same command with --resume."
-        )
+    note(
+        f"deconflow: Expected {done + len(failed)} files that can be used; got {len(failed)} that "
+        f"cannot: {', '.join(told)}. The others are in {output}; correct these, and give the same "
+        "command with --resume."
+    )
     raise typer.Exit(1)
 
 

@@ -77,8 +77,7 @@ def sample(
                 "model": saved.digest, "deconflow": __version__,
             }  # fmt: skip
             n_files = _write_files(path, schema, draw, command, resume=resume)
-            if ranks.is_first():
-                say(f"{number} rows of {n_files} files written to {output}.")
+            say(f"{number} rows of {n_files} files written to {output}.")
             return
         refuse_resume(resume)
         _write(path, schema, draw, range(number), seed)
@@ -98,10 +97,13 @@ def _write_files(
         return {}
 
     pieces = [Piece(name, [len(part)]) for name, part in of_file.items()]
-    with ranks.started(), output_folder(path, command, resume=resume) as folder:
-        failed = folder.write_all(pieces, work).failed
-    for why in failed.values():
-        raise ValueError(why)
+    with (
+        ranks.started(),
+        one_line_errors(" Go on with --resume."),
+        output_folder(path, command, resume=resume) as folder,
+    ):
+        for why in folder.write_all(pieces, work).failed.values():
+            raise ValueError(why)
     return len(pieces)
 
 

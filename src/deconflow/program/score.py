@@ -135,12 +135,12 @@ class Scores:
 
 def _score_files(files: ManyFiles) -> None:
     """Write each file of a folder with its rows' scores, and say what they are together."""
-    with ranks.started():
+    with ranks.started(), one_line_errors(" Go on with --resume."):
         outcome = files.write(COLUMNS, lambda name: Scores(files.saved.estimator, name))
         counts, all_rows = counts_of(outcome, files.table), Scores(files.saved.estimator)
         for figures in outcome.figures.values():
             all_rows.merge(figures)
-        if ranks.is_first() and all_rows.count:
+        if all_rows.count:
             words = f"{report_counts(counts)} of {len(outcome.figures)} files"
             say(*all_rows.in_words(words))
         end_of(outcome, files.output)

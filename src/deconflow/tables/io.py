@@ -150,6 +150,7 @@ def open_content(content: Content, known: Format, part: str | None, *, typed: bo
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
+        source.n_bytes = content.path.stat().st_size
         _refuse_duplicates(source.names, source.name)
         return source.typed() if typed else source
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import glob
 import os
 import warnings
@@ -58,7 +59,7 @@ class Shard(Source):
         self.path, self.name, self._table = path, name, part
         self._text_types: TextTypes | None = None
         opened = self._opened(quiet=False)
-        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, path.stat().st_size
+        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, opened.n_bytes
         self._folders = {key: cell for key, cell in folders.items() if key not in self._own}
         self._set_schema(opened.schema)
 
@@ -152,6 +153,7 @@ class ShardedSource(Source):
         for _, shard in shards:
             shard.take_types(self.schema)
         self.n_rows = _sum([shard.n_rows for _, shard in shards])
+        self.n_bytes = _sum([shard.n_bytes for _, shard in shards])
 
     @property
     def whole(self) -> Self:
