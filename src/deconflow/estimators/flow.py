@@ -37,7 +37,7 @@ from deconflow.estimators.weighted_fit import (
     refuse_far,
     standardised,
 )
-from deconflow.fitting import History, Training, fit
+from deconflow.fitting import History, Training, common_rng, fit, share_of
 from deconflow.guests import as_guest
 from deconflow.model_files import check_form
 from deconflow.objectives import (
@@ -293,7 +293,7 @@ class FlowDeconvolver(DensityEstimator):
                 f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
             )
         going_on = bool(self.warm_start) and hasattr(self, "history_")
-        with isolated_rng(self.random_state):
+        with common_rng(self.random_state):
             if going_on:
                 self._go_on()
             else:
@@ -309,8 +309,8 @@ class FlowDeconvolver(DensityEstimator):
             self._progress.begin(TRAINING, "epochs")
             self.history_ = fit(
                 make(self._own_density.density, self.posterior_, self.n_draws),
-                train,
-                held_out,
+                share_of(train),
+                None if held_out is None else share_of(held_out),
                 self._training(len(train)),
                 checkpoint=self.checkpoint,
                 progress=self._progress,

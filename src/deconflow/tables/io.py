@@ -38,11 +38,14 @@ class Source(ABC):
         Names and types of the columns; a field's metadata may hold its unit and description.
     n_rows : int or None
         Number of rows, where that is known before reading them.
+    n_bytes : int or None
+        Size of the file, where that is known.
     """
 
     name: str
     schema: pa.Schema
     n_rows: int | None = None
+    n_bytes: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -71,14 +74,10 @@ class Source(ABC):
         """Unit of a column, if the table says."""
         return about(self.schema.field(column), "unit")
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the rows that are those of one of ``world`` processes, which share the table."""
-        if world == 1:
-            return self
-        raise ValueError(
-            f"Expected at least {world} files, or a Parquet file, for {world} processes; got "
-            f"{self.name}. Split the table, or use fewer processes."
-        )
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Parts that processes can share out, each with a name that lasts: files, row groups."""
+        return [(self.name, self)]
 
 
 @dataclass(frozen=True)
@@ -241,15 +240,6 @@ def slices(table: pa.Table, size: int) -> Iterator[pa.Table]:
     """Cut a table into pieces of at most ``size`` rows; none if it has no rows."""
     for start in range(0, table.num_rows, size):
         yield table.slice(start, size)
-
-
-def shared_out(sizes: Sequence[int], world: int) -> list[int]:
-    """Give each piece of a table to the process that has least so far, the largest first."""
-    loads, owners = [(0, rank) for rank in range(world)], [0] * len(sizes)
-    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        load, rank = min(loads)
-        owners[number], loads[rank] = rank, (load + max(sizes[number], 1), rank)
-    return owners
 
 
 def about(field: pa.Field, what: str) -> str | None:

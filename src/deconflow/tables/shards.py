@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import glob
 import os
 import warnings
@@ -23,7 +22,6 @@ from deconflow.tables.io import (
     clear_read_errors,
     format_of,
     open_content,
-    shared_out,
 )
 from deconflow.tables.packed import Content, TableError
 
@@ -54,7 +52,7 @@ class Shard(Source):
     def __init__(
         self, path: Path, name: str, part: str | None, folders: dict[str, pa.Scalar]
     ) -> None:
-        self.path, self.name, self._table, self._share = path, name, part, (0, 1)
+        self.path, self.name, self._table = path, name, part
         self._text_types: TextTypes | None = None
         opened = self._opened(quiet=False)
         self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, path.stat().st_size
@@ -73,11 +71,10 @@ class Shard(Source):
                 table = table.append_column(key, pa.repeat(cell, table.num_rows))
             yield table.select(list(columns))
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the rows of one of ``world`` processes."""
-        some = copy.copy(self)
-        some.n_rows, some._share = self._opened().part(rank, world).n_rows, (rank, world)
-        return some
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Row groups of a Parquet file that folders tell nothing of; else the file."""
+        return [(self.name, self)] if self._folders else self._opened().pieces
 
     def possible_types(self) -> TextTypes:
         """Find the types that columns of a text file may have."""
@@ -95,7 +92,7 @@ class Shard(Source):
             source = open_content(content, format_of(self.path), self._table, typed=False)
         if self._text_types is not None:
             source = source.with_types(self._text_types)  # type: ignore[attr-defined]
-        return source if self._share == (0, 1) else source.part(*self._share)
+        return source
 
     def _set_schema(self, own: pa.Schema) -> None:
         more = [pa.field(key, cell.type) for key, cell in self._folders.items()]
@@ -161,28 +158,12 @@ class ShardedSource(Source):
             self.schema = _common_schema(shards)
         return self
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the files of one of ``world`` processes, about as many rows for each.
-
-        A single file is parted itself, if its format can be.
-        """
-        some = copy.copy(self)
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Files; of a single one its own pieces."""
         if len(self.shards) == 1:
-            some.shards = [(path, shard.part(rank, world)) for path, shard in self.shards]
-        elif len(self.shards) < world:
-            raise ValueError(
-                f"Expected at least {world} files in {self.name} for {world} processes; got "
-                f"{len(self.shards)}. Split them, or use fewer processes."
-            )
-        else:
-            sizes = [shard.n_rows for _, shard in self.shards]
-            if None in sizes:
-                sizes = [shard.n_bytes for _, shard in self.shards]
-            owners = shared_out([size or 0 for size in sizes], world)
-            pairs = zip(self.shards, owners, strict=True)
-            some.shards = [shard for shard, owner in pairs if owner == rank]
-        some.n_rows = _sum([shard.n_rows for _, shard in some.shards])
-        return some
+            return self.shards[0][1].pieces
+        return [(path, shard) for path, shard in self.shards]
 
 
 def open_shards(path: Path, part: str | None = None) -> ShardedSource:
