@@ -57,7 +57,7 @@ class FitsStreams(ObservesRows):
                     "them; got some. open_rows takes weights= and errors=."
                 )
         for name in ("bounds", "atoms", "background"):
-            if getattr(self, name) is not None:
+            if getattr(self, name, None) is not None:
                 raise ValueError(NEEDS_MEMORY.format(name))
         if noise is not None:
             stream = stream.with_errors(noise)
