@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -92,6 +92,11 @@ class RowStream:
         columns = self.reader.columns
         return {name: self.source.unit(columns.place(name)) for name in self.names}
 
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows of all processes, usable or not, where that is known before a pass."""
+        return self.source.n_rows
+
     def with_errors(self, noise: Any) -> RowStream:
         """Return the same rows with other columns of errors: a name for each measured column."""
         given = noise.items() if isinstance(noise, Mapping) else zip(self.names, noise, strict=True)
@@ -126,13 +131,18 @@ class RowStream:
         except ValueError as error:
             raise type(error)(f"{error} This is about {self._at}.") from error
 
-    def overview(self, n_sample: int, seed: int = 0) -> Overview:
-        """Pass over all rows once: count them, and draw some by chance."""
+    def overview(
+        self, n_sample: int, seed: int = 0, step: Callable[[int], None] = lambda n: None
+    ) -> Overview:
+        """Pass over all rows once: count them, and draw some by chance.
+
+        ``step`` is called after every chunk, with its number of rows.
+        """
         drawn = _Drawn(n_sample, seed)
-        found = ranks.together(lambda: self._own_overview(drawn))
+        found = ranks.together(lambda: self._own_overview(drawn, step))
         return self._of_all_ranks(found, drawn)
 
-    def _own_overview(self, drawn: _Drawn) -> Overview:
+    def _own_overview(self, drawn: _Drawn, step: Callable[[int], None]) -> Overview:
         """Count the rows of this process, and draw from them."""
         found = Overview()
         for piece, first, table in self._tables():
@@ -143,6 +153,7 @@ class RowStream:
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
             drawn.add(table, rows.usable, (self._key(piece), first))
+            step(len(rows))
         return found
 
     def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
