@@ -148,7 +148,13 @@ class RowStream:
 
     def overview(self, n_sample: int, seed: int = 0) -> Overview:
         """Pass over all rows once: count them, and draw some by chance."""
-        found, drawn = Overview(), _Drawn(n_sample, seed)
+        drawn = _Drawn(n_sample, seed)
+        found = ranks.together(lambda: self._own_overview(drawn))
+        return self._of_all_ranks(found, drawn)
+
+    def _own_overview(self, drawn: _Drawn) -> Overview:
+        """Count the rows of this process, and draw from them."""
+        found = Overview()
         for piece, first, table in self._tables():
             table, rows = self._rows(piece, first, table)
             found.n_all += len(rows)
@@ -157,7 +163,7 @@ class RowStream:
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
             drawn.add(table, rows.usable, (self._key(piece), first))
-        return self._of_all_ranks(found, drawn)
+        return found
 
     def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
         """Add up what the processes have found, and choose from what they have drawn."""

@@ -25,6 +25,7 @@ from deconflow.auto import (
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
+from deconflow.devices import resolve_device
 from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
@@ -89,6 +90,9 @@ class Deconvolver(DensityEstimator):
     n_jobs : int or None
         Processors to use, for threads of the mixtures and processes of the flows; None or -1 for
         all that the process was allowed. The answer does not depend on it, but for rounding.
+    device : str
+        Where flows are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
+        Mixtures and all answers are computed on the processor.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
@@ -142,6 +146,7 @@ class Deconvolver(DensityEstimator):
         background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
@@ -152,6 +157,7 @@ class Deconvolver(DensityEstimator):
         self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.checkpoint = checkpoint
         self.verbose = verbose
 
@@ -329,8 +335,10 @@ class Deconvolver(DensityEstimator):
                 )
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
+        resolve_device(self.device)
         check_resumable(self)
 
     def _resources(self) -> Resources:
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        return Resources(cpus(self.n_jobs), folder, self._progress)
+        device = str(resolve_device(self.device))
+        return Resources(cpus(self.n_jobs), folder, self._progress, device)

@@ -108,6 +108,14 @@ class Format:
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
 
+    def check_written(self, path: str | Path) -> str:
+        """Return the name of what writes the format, or raise that a file of it is not written."""
+        if self.writer is None:
+            raise ValueError(
+                f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+            )
+        return self.writer
+
     @property
     def is_text(self) -> bool:
         """Whether cells are written as they are read."""
@@ -142,6 +150,7 @@ def open_content(content: Content, known: Format, part: str | None, *, typed: bo
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
+        source.n_bytes = content.path.stat().st_size
         _refuse_duplicates(source.names, source.name)
         return source.typed() if typed else source
 
@@ -153,11 +162,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     ``-`` is the standard output, in CSV.
     """
     known = format_of(path)
-    if known.writer is None:
-        raise ValueError(
-            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-        )
-    write = known.load(known.writer)
+    write = known.load(known.check_written(path))
     if Path(path) == STANDARD:
         with write(standard_output(), schema, **known.options) as sink:
             yield sink

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import glob
 import os
 import warnings
@@ -37,6 +38,9 @@ MOST_NAMED = 5
 class Shard(Source):
     """One file of a folder, which is open only while it is read.
 
+    Its columns have the types that all files of the folder have in common, once these are known;
+    ``as_written`` has its own.
+
     Parameters
     ----------
     path
@@ -55,7 +59,7 @@ class Shard(Source):
         self.path, self.name, self._table = path, name, part
         self._text_types: TextTypes | None = None
         opened = self._opened(quiet=False)
-        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, path.stat().st_size
+        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, opened.n_bytes
         self._folders = {key: cell for key, cell in folders.items() if key not in self._own}
         self._set_schema(opened.schema)
 
@@ -64,12 +68,21 @@ class Shard(Source):
         """Columns of the file itself: where it is written again, folders tell the others."""
         return self._own
 
+    @property
+    def as_written(self) -> Self:
+        """The same file with the types that it has by itself."""
+        alone = copy.copy(self)
+        alone.schema = self._written
+        return alone
+
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         own = [name for name in columns if name not in self._folders] or self._own[:1]
         for table in self._opened().chunks(size, own):
             for key, cell in self._folders.items():
                 table = table.append_column(key, pa.repeat(cell, table.num_rows))
-            yield table.select(list(columns))
+            wanted = pa.schema([self.schema.field(name) for name in columns])
+            table = table.select(wanted.names)
+            yield table if table.schema.equals(wanted) else table.cast(wanted)
 
     @property
     def pieces(self) -> list[tuple[str, Source]]:
@@ -96,7 +109,17 @@ class Shard(Source):
 
     def _set_schema(self, own: pa.Schema) -> None:
         more = [pa.field(key, cell.type) for key, cell in self._folders.items()]
-        self.schema = pa.schema([*own, *more])
+        self.schema = self._written = pa.schema([*own, *more])
+
+    def share(self, first: Shard) -> None:
+        """Keep what is the same in another file only once: there may be thousands."""
+        if self._written.equals(first._written, check_metadata=True):
+            self.schema, self._written, self._own = first.schema, first._written, first._own
+
+    def take_types(self, common: pa.Schema) -> None:
+        """Give columns the types that all files have in common."""
+        if not all(self.schema.field(field.name).equals(field) for field in common):
+            self.schema = pa.schema([common.field(name) for name in self.names])
 
 
 class ShardedSource(Source):
@@ -127,7 +150,10 @@ class ShardedSource(Source):
     ) -> None:
         self.name, self.shards, self.damaged = name, list(shards), damaged or {}
         self.schema = _common_schema([shard for _, shard in shards])
+        for _, shard in shards:
+            shard.take_types(self.schema)
         self.n_rows = _sum([shard.n_rows for _, shard in shards])
+        self.n_bytes = _sum([shard.n_bytes for _, shard in shards])
 
     @property
     def whole(self) -> Self:
@@ -137,11 +163,8 @@ class ShardedSource(Source):
         return self
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        schema = pa.schema([self.schema.field(name) for name in columns])
         for _, shard in self.shards:
-            for table in shard.chunks(size, columns):
-                with clear_read_errors(shard.name):
-                    yield table if table.schema.equals(schema, True) else table.cast(schema)
+            yield from shard.chunks(size, columns)
 
     def typed(self) -> Self:
         """Take the narrowest types that fit all files; those of text need a pass through them."""
@@ -155,6 +178,7 @@ class ShardedSource(Source):
                 }
             for shard in shards:
                 shard.set_types(left)
+                shard.share(shards[0])
             self.schema = _common_schema(shards)
         return self
 
@@ -190,9 +214,8 @@ def open_shards(path: Path, part: str | None = None) -> ShardedSource:
         except TableError as error:
             damaged[file] = error
             continue
-        first = shards[0][1] if shards else shard
-        if shard.schema.equals(first.schema, check_metadata=True):
-            shard.schema, shard._own = first.schema, first._own  # thousands are kept once
+        if shards:
+            shard.share(shards[0][1])
         shards.append((file, shard))
     if not shards:
         raise next(iter(damaged.values()))

@@ -308,19 +308,27 @@ class _Search:
         return candidate
 
     def shared(self, n_rows: int) -> list[Candidate]:
-        r"""Return what would have a share of the average if all were fitted to more rows.
+        r"""Return what could be the best if all were fitted to more rows: of each size one floor.
 
-        With ``p`` parameters that rows determine, each of ``n`` rows is too likely by
-        :math:`p / 2n` if it was fitted, and too unlikely by as much if it was left out: half the
-        difference of the two is what a fit to any number of rows can gain.
+        Fits of one size that start from each other differ too little to be worth two; an average
+        over sizes is better than any of them. With ``p`` parameters that rows determine, each of
+        ``n`` rows is too likely by :math:`p / 2n` if it was fitted, and too unlikely by as much if
+        it was left out: half the difference of the two is what more rows can gain.
         """
         gain = 0.5 * (1 - len(self.cross.data) / n_rows)
         for each in self.tried:
             each.allowance = 0.0
             if not each.settings.stopping.penalised:
                 each.allowance = gain * max(0.0, self.cross.train(each) - self.cross.mean(each))
-        shares = self.cross.shares(self.tried, SMALLEST_SHARE)
-        return [self.tried[i] for i in np.flatnonzero(shares)]
+        best = {
+            each.settings.n_components: each for each in sorted(self.tried, key=self.cross.mean)
+        }
+        behind, error = self.cross.behind(list(best.values()))
+        return [
+            each
+            for each, b, e in zip(best.values(), behind, error, strict=True)
+            if b <= CLEARLY * e
+        ]
 
     def stopped(self, settings: FitSettings) -> FitSettings:
         """Return settings that stop where these rows have no more to say."""
