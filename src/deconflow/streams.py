@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from deconflow.observations import Observations
 from deconflow.tables import (
     Measurements,
     RowReader,
+    Source,
     find_columns,
     need,
     open_table,
@@ -126,7 +128,13 @@ class RowStream:
 
     def overview(self, n_sample: int, seed: int = 0) -> Overview:
         """Pass over all rows once: count them, and draw some by chance."""
-        found, drawn = Overview(), _Drawn(n_sample, seed)
+        drawn = _Drawn(n_sample, seed)
+        found = ranks.together(lambda: self._own_overview(drawn))
+        return self._of_all_ranks(found, drawn)
+
+    def _own_overview(self, drawn: _Drawn) -> Overview:
+        """Count the rows of this process, and draw from them."""
+        found = Overview()
         for piece, first, table in self._tables():
             table, rows = self._rows(piece, first, table)
             found.n_all += len(rows)
@@ -135,7 +143,7 @@ class RowStream:
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
             drawn.add(table, rows.usable, (self._key(piece), first))
-        return self._of_all_ranks(found, drawn)
+        return found
 
     def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
         """Add up what the processes have found, and choose from what they have drawn."""
@@ -155,29 +163,39 @@ class RowStream:
 
     def identity(self) -> str:
         """Return a digest of what is read: columns, and names and sizes of all files."""
-        said = repr((self.reader.columns, self.reader.weights, self._pieces()))
+        said = repr(
+            (
+                self.reader.columns,
+                self.reader.weights,
+                [(name, _size(each)) for name, each in self._pieces],
+            )
+        )
         return hashlib.sha256(said.encode()).hexdigest()
 
     def _tables(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """Walk through this process's chunks, each with its file and its first row there."""
-        pieces = self._pieces()
-        mine = ranks.shared_out([size for _, size in pieces])[ranks.rank()]
-        sources = dict(getattr(self.source, "shards", [(self.source.name, self.source)]))
-        for number in mine:
-            name, first = pieces[number][0], 0
-            for table in sources[name].chunks(ROWS_AT_ONCE, self.reader.needed):
+        """Walk through this process's chunks, each with its piece and its first row there."""
+        pieces = self._pieces
+        for number in self._mine(pieces):
+            name, source = pieces[number]
+            first = 0
+            for table in source.chunks(ROWS_AT_ONCE, self.reader.needed):
                 yield name, first, table
                 first += table.num_rows
 
-    def _pieces(self) -> list[tuple[str, int]]:
-        """Return the files, each with its rows or, if these are not known, the same number."""
-        sources = getattr(self.source, "shards", [(self.source.name, self.source)])
-        if len(sources) < ranks.world():
+    def _mine(self, pieces: list[tuple[str, Source]]) -> list[int]:
+        """Numbers of this process's pieces."""
+        return ranks.shared_out([_size(each) for _, each in pieces], ranks.world())[ranks.rank()]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[str, Source]]:
+        """What the processes share out."""
+        found = self.source.pieces
+        if len(found) < ranks.world():
             raise ValueError(
-                f"Expected at least {ranks.world()} files, one for each process; got "
-                f"{len(sources)}. Split the table, or start fewer processes."
+                f"Expected at least {ranks.world()} files or row groups in {self.source.name}, one "
+                f"for each process; got {len(found)}. Split the table, or start fewer processes."
             )
-        return [(name, each.n_rows or 1) for name, each in sources]
+        return found
 
     def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
         self._at = self._place(piece, first)
@@ -234,6 +252,11 @@ class _Drawn:
         return self.tables[0]
 
 
+def _size(piece: Source) -> int:
+    """Return a piece's rows or, where these are not known, its bytes."""
+    return piece.n_rows or piece.n_bytes or 1
+
+
 def as_observations(rows: Measurements) -> Observations:
     """Return usable rows of a chunk, with their weights as they are."""
     data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
@@ -271,7 +294,7 @@ def open_rows(
     --------
     ``XDGMM(16).fit(open_rows("survey/", ["x", "y"]))``
     """
-    source = open_table(path)
+    source = open_table(path, typed=False)
     found = find_columns(
         source.names, columns, errors=errors, covariances=covariances, correlations=correlations,
         noise=noise, df=df, missing=missing,

@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables.catalogue import catalogue, text
+from tables.catalogue import catalogue
 
 from deconflow.tables import open_table, writing
-from deconflow.tables.io import shared_out
 from deconflow.tables.packed import TableError
 from deconflow.tables.shards import open_shards
 
@@ -60,7 +59,9 @@ def test_columns_in_another_order_and_narrower_types(survey):
     found = rows(source)
     assert found["y"].to_pylist() == WHOLE["y"].to_pylist()
     assert np.allclose(found["x"], WHOLE["x"], rtol=1e-6)  # float32
-    assert source.shards[2][1].names == other.column_names  # as it is written again
+    shard = source.shards[2][1]
+    assert shard.schema.field("x").type == pa.float64()
+    assert rows(shard.as_written).schema.equals(other.schema)  # as it is written again
 
 
 def test_text_has_the_types_of_all_files(tmp_path):
@@ -211,37 +212,20 @@ def test_a_file_damaged_inside_is_named_when_it_is_read(survey):
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
-def test_parts_are_all_rows_once(survey, ending):
+def test_pieces_are_the_files(survey, ending):
     source = open_table(survey(ending))
-    parts = [source.part(rank, 2) for rank in range(2)]
-    found = [rows(part)["id"].to_pylist() for part in parts]
-    assert sorted(id for ids in found for id in ids) == WHOLE["id"].to_pylist()
-    assert max(map(len, found)) <= 50
-    assert source.part(0, 1).n_rows == source.n_rows
-    with pytest.raises(ValueError, match=r"Expected at least 5 files .* got 4. Split them"):
-        source.part(0, 5)
+    tables = filter(None, (rows(piece) for _, piece in source.pieces))  # one has no rows
+    assert pa.concat_tables(tables)["id"].to_pylist() == WHOLE["id"].to_pylist()
+    assert [name for name, _ in source.pieces] == [path for path, _ in source.shards]
 
 
-def test_parts_of_one_file(tmp_path):
+def test_pieces_of_one_file_are_its_row_groups(tmp_path):
     pq.write_table(WHOLE, tmp_path / "one.parquet", row_group_size=20)
     for path in (tmp_path / "one.parquet", tmp_path):
-        parts = [open_table(path).part(rank, 3) for rank in range(3)]
-        found = [id for part in parts for id in rows(part)["id"].to_pylist()]
-        assert sorted(found) == WHOLE["id"].to_pylist()
-        assert [part.n_rows for part in parts] == [40, 30, 20]
-        with pytest.raises(ValueError, match=r"at least 6 row groups in .*one.parquet"):
-            open_table(path).part(0, 6)
-    (tmp_path / "one.csv").write_text(text(WHOLE))
-    with pytest.raises(ValueError, match=r"at least 2 files, or a Parquet file, .* got one.csv"):
-        open_table(tmp_path / "one.csv").part(0, 2)
-
-
-def test_files_are_shared_out_evenly():
-    sizes = np.random.default_rng(0).integers(0, 1000, 200)
-    owners = np.array(shared_out(sizes.tolist(), 3))
-    loads = [sizes[owners == rank].sum() for rank in range(3)]
-    assert max(loads) - min(loads) < 20
-    assert sorted(shared_out([0, 0, 0], 3)) == [0, 1, 2]
+        pieces = open_table(path).pieces
+        assert [piece.n_rows for _, piece in pieces] == [20, 20, 20, 20, 10]
+        found = [id for _, piece in pieces for id in rows(piece)["id"].to_pylist()]
+        assert found == WHOLE["id"].to_pylist()
 
 
 def test_many_files_are_opened_without_keeping_them(tmp_path):

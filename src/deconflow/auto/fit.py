@@ -20,7 +20,6 @@ from deconflow.auto.flows import ensemble_of, fit_flows, seconds_of_epochs
 from deconflow.auto.plan import Plan
 from deconflow.auto.splines import STAGE as SPLINES
 from deconflow.auto.splines import fit_splines, seconds_of_splines
-from deconflow.auto.stacking import stacked
 from deconflow.auto.training import Member
 from deconflow.certificate import Certificate
 from deconflow.densities import Architecture, Density, FixedMixture
@@ -32,8 +31,8 @@ from deconflow.randomness import own_generator
 from deconflow.xd import (
     FITTING,
     FitSettings,
-    PreparedData,
     fit_averaged,
+    log_average,
     paired,
     row_weights,
     seconds_of_ladder,
@@ -173,7 +172,7 @@ def fit_density(
     fitted = Fitted(
         {each.name: each.parts for each in task.so_far},
         standings,
-        PreparedData(data).fit(averaged.settings, rng).mixture,
+        task.single_of_all(rng),
         averaged.table,
         Certificate(),
         task.notes,
@@ -196,7 +195,7 @@ def _weigh(
         again, log_p, rows = _compare(used, task.data, volume, rng)
         standings = {**standings, **again}
     shares = np.array([standings[each.name].share for each in used])
-    together = stacked(log_p, shares)
+    together = log_average(log_p, shares)
     gain = together - (task.so_far[0].held_out - volume)[rows]
     arrays = (together, row_weights(task.data)[rows], gain)
     return standings, HeldOut(*(torch.from_numpy(array) for array in arrays)), rows

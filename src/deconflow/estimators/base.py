@@ -191,7 +191,7 @@ class DensityEstimator(
                 return self
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
-            self._selected = None
+            self._selected = self._rows_of_stream = None
             self._announce(data)
             if rule is not None:
                 data = self._with_unseen(data, rule)
@@ -254,7 +254,8 @@ class DensityEstimator(
         said = [] if bounds is None else bounds.in_words(self._names)
         said += [] if self._knowledge is None else self._knowledge.in_words()
         said += [] if self._errors is None else self._errors.in_words()
-        return said + ([] if self._selected is None else self._selected.in_words())
+        said += [] if self._selected is None else self._selected.in_words()
+        return said + self._of_stream_in_words()
 
     @property
     def errors_(self) -> LearnedErrors | None:

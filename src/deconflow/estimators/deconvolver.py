@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow import ranks
 from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.auto import (
@@ -24,6 +25,7 @@ from deconflow.auto import (
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
+from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.certifying import CHECKING, SECONDS_OF_CHECKS, certified
@@ -86,6 +88,9 @@ class Deconvolver(DensityEstimator):
     n_jobs : int or None
         Processors to use, for threads of the mixtures and processes of the flows; None or -1 for
         all that the process was allowed. The answer does not depend on it, but for rounding.
+    device : str
+        Where flows are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
+        Mixtures and all answers are computed on the processor.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
@@ -139,6 +144,7 @@ class Deconvolver(DensityEstimator):
         background: Any = None,
         random_state: RandomState = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
@@ -149,6 +155,7 @@ class Deconvolver(DensityEstimator):
         self.background = background
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.checkpoint = checkpoint
         self.verbose = verbose
 
@@ -160,7 +167,7 @@ class Deconvolver(DensityEstimator):
             )
         self.standardiser_ = Standardiser.fit(data)
         plan = make_plan(len(data), self.n_members, quick=self.quick)
-        seed = check_random_state(self.random_state).randint(2**30)
+        seed = ranks.from_first(check_random_state(self.random_state).randint(2**30))
         with isolated_rng(seed):
             volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
@@ -310,8 +317,10 @@ class Deconvolver(DensityEstimator):
                 )
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
+        resolve_device(self.device)
         check_resumable(self)
 
     def _resources(self) -> Resources:
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        return Resources(cpus(self.n_jobs), folder, self._progress)
+        device = str(resolve_device(self.device))
+        return Resources(cpus(self.n_jobs), folder, self._progress, device)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from deconflow import ranks
 from deconflow.estimators.observing import ObservesRows
+from deconflow.frames import Units
 from deconflow.observations import Observations
 from deconflow.streams import Overview, RowStream
 
@@ -29,9 +30,12 @@ class FitsStreams(ObservesRows):
 
     _progress: Progress
     _column_names: list[str] | None
+    _units: Units | None
     random_state: Any
 
     _fits_streams = False
+    _rows_of_stream: tuple[int, int] | None = None
+    """How many rows of a stream have been fitted, and of how many; None for rows in memory."""
 
     def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
         """Learn from all rows of a stream, of which some are in memory."""
@@ -53,7 +57,7 @@ class FitsStreams(ObservesRows):
                     "them; got some. open_rows takes weights= and errors=."
                 )
         for name in ("bounds", "atoms", "background"):
-            if getattr(self, name) is not None:
+            if getattr(self, name, None) is not None:
                 raise ValueError(NEEDS_MEMORY.format(name))
         if noise is not None:
             stream = stream.with_errors(noise)
@@ -67,10 +71,22 @@ class FitsStreams(ObservesRows):
         assert overview.sample is not None
         self._column_names = list(stream.names)
         rows = overview.sample.to_fit
+        self._rows_of_stream = overview.n_rows, overview.n_rows
         sample, *_ = self._observe_to_fit(
             overview.sample.w, rows["noise"], None, rows["sample_weight"], limits=rows.get("limits")
         )
+        if any(stream.units.values()):
+            self._units = list(stream.units.values())
         return sample, stream, overview
+
+    def _of_stream_in_words(self) -> list[str]:
+        """Say how many rows of a stream were fitted."""
+        if self._rows_of_stream is None:
+            return []
+        some, everything = self._rows_of_stream
+        if some == everything:
+            return [f"All {everything:,} rows were fitted, in chunks."]
+        return [f"A sample of {some:,} of {everything:,} rows was fitted."]
 
     def _stream_seed(self) -> int:
         """Return a seed for the sample that is the same on all processes."""

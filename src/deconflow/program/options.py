@@ -25,6 +25,19 @@ OptionalTable = Annotated[
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Table to write, as its ending says; - for a pipe.")
 ]
+OutputOrFolder = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Table to write, as its ending says; - for a pipe; or for a folder of files, a "
+        "folder, in which each has its own.",
+    ),
+]
+ResumeFiles = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with a folder of files that was interrupted."),
+]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31, help="The same seed gives the same answer.")
 ]

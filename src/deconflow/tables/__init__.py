@@ -3,6 +3,8 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
+from typing import TYPE_CHECKING
+
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.covariates import (
@@ -40,6 +42,9 @@ from deconflow.tables.option_syntax import (
     split_list,
 )
 from deconflow.tables.packed import STANDARD
+
+if TYPE_CHECKING:
+    from deconflow.tables.shards import ShardedSource as ShardedSource
 
 __all__ = [
     "COUNTS",

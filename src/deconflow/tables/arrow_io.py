@@ -17,7 +17,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from deconflow.tables.io import Sink, Source, row_name, shared_out, slices
+from deconflow.tables.io import Sink, Source, row_name, slices
 from deconflow.tables.packed import Content, TableError
 
 MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
@@ -131,20 +131,17 @@ class ParquetSource(Source):
             ):
                 yield pa.Table.from_batches([batch])
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the row groups of one of ``world`` processes."""
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Row groups."""
         with self._file() as file:
-            groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        if len(groups) < world:
-            raise ValueError(
-                f"Expected at least {world} row groups in {self.name} for {world} processes; got "
-                f"{len(groups)}. Write it with smaller row groups, or use fewer processes."
-            )
-        owners = shared_out(groups, world)
-        some = copy.copy(self)
-        some._groups = [number for number, owner in enumerate(owners) if owner == rank]
-        some.n_rows = sum(groups[number] for number in some._groups)
-        return some
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        return [(f"{self.name}, row group {i}", self._group(i, n)) for i, n in enumerate(sizes)]
+
+    def _group(self, number: int, n_rows: int) -> Source:
+        one = copy.copy(self)
+        one._groups, one.n_rows = [number], n_rows
+        return one
 
     def _file(self) -> pq.ParquetFile:
         path = self.content.path
@@ -186,7 +183,9 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
         numbers = column.cast(pa.float64(), safe=False)
     else:
         raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
-    return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+    if numbers.null_count:
+        numbers = pc.fill_null(numbers, float("nan"))
+    return np.array(numbers.to_numpy(), dtype=np.float64)
 
 
 def split_limits(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:

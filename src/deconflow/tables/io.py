@@ -38,11 +38,14 @@ class Source(ABC):
         Names and types of the columns; a field's metadata may hold its unit and description.
     n_rows : int or None
         Number of rows, where that is known before reading them.
+    n_bytes : int or None
+        Size of the file, where that is known.
     """
 
     name: str
     schema: pa.Schema
     n_rows: int | None = None
+    n_bytes: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -71,14 +74,10 @@ class Source(ABC):
         """Unit of a column, if the table says."""
         return about(self.schema.field(column), "unit")
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the rows that are those of one of ``world`` processes, which share the table."""
-        if world == 1:
-            return self
-        raise ValueError(
-            f"Expected at least {world} files, or a Parquet file, for {world} processes; got "
-            f"{self.name}. Split the table, or use fewer processes."
-        )
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Parts that processes can share out, each with a name that lasts: files, row groups."""
+        return [(self.name, self)]
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,14 @@ class Format:
         """Return what reads or writes the format."""
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
+
+    def check_written(self, path: str | Path) -> str:
+        """Return the name of what writes the format, or raise that a file of it is not written."""
+        if self.writer is None:
+            raise ValueError(
+                f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+            )
+        return self.writer
 
     @property
     def is_text(self) -> bool:
@@ -143,6 +150,7 @@ def open_content(content: Content, known: Format, part: str | None, *, typed: bo
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
+        source.n_bytes = content.path.stat().st_size
         _refuse_duplicates(source.names, source.name)
         return source.typed() if typed else source
 
@@ -154,11 +162,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     ``-`` is the standard output, in CSV.
     """
     known = format_of(path)
-    if known.writer is None:
-        raise ValueError(
-            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-        )
-    write = known.load(known.writer)
+    write = known.load(known.check_written(path))
     if Path(path) == STANDARD:
         with write(standard_output(), schema, **known.options) as sink:
             yield sink
@@ -241,15 +245,6 @@ def slices(table: pa.Table, size: int) -> Iterator[pa.Table]:
     """Cut a table into pieces of at most ``size`` rows; none if it has no rows."""
     for start in range(0, table.num_rows, size):
         yield table.slice(start, size)
-
-
-def shared_out(sizes: Sequence[int], world: int) -> list[int]:
-    """Give each piece of a table to the process that has least so far, the largest first."""
-    loads, owners = [(0, rank) for rank in range(world)], [0] * len(sizes)
-    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        load, rank = min(loads)
-        owners[number], loads[rank] = rank, (load + max(sizes[number], 1), rank)
-    return owners
 
 
 def about(field: pa.Field, what: str) -> str | None:

@@ -23,7 +23,6 @@ from deconflow.tables.io import (
     clear_read_errors,
     format_of,
     open_content,
-    shared_out,
 )
 from deconflow.tables.packed import Content, TableError
 
@@ -38,6 +37,9 @@ MOST_NAMED = 5
 
 class Shard(Source):
     """One file of a folder, which is open only while it is read.
+
+    Its columns have the types that all files of the folder have in common, once these are known;
+    ``as_written`` has its own.
 
     Parameters
     ----------
@@ -54,10 +56,10 @@ class Shard(Source):
     def __init__(
         self, path: Path, name: str, part: str | None, folders: dict[str, pa.Scalar]
     ) -> None:
-        self.path, self.name, self._table, self._share = path, name, part, (0, 1)
+        self.path, self.name, self._table = path, name, part
         self._text_types: TextTypes | None = None
         opened = self._opened(quiet=False)
-        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, path.stat().st_size
+        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, opened.n_bytes
         self._folders = {key: cell for key, cell in folders.items() if key not in self._own}
         self._set_schema(opened.schema)
 
@@ -66,18 +68,26 @@ class Shard(Source):
         """Columns of the file itself: where it is written again, folders tell the others."""
         return self._own
 
+    @property
+    def as_written(self) -> Self:
+        """The same file with the types that it has by itself."""
+        alone = copy.copy(self)
+        alone.schema = self._written
+        return alone
+
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         own = [name for name in columns if name not in self._folders] or self._own[:1]
         for table in self._opened().chunks(size, own):
             for key, cell in self._folders.items():
                 table = table.append_column(key, pa.repeat(cell, table.num_rows))
-            yield table.select(list(columns))
+            wanted = pa.schema([self.schema.field(name) for name in columns])
+            table = table.select(wanted.names)
+            yield table if table.schema.equals(wanted) else table.cast(wanted)
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the rows of one of ``world`` processes."""
-        some = copy.copy(self)
-        some.n_rows, some._share = self._opened().part(rank, world).n_rows, (rank, world)
-        return some
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Row groups of a Parquet file that folders tell nothing of; else the file."""
+        return [(self.name, self)] if self._folders else self._opened().pieces
 
     def possible_types(self) -> TextTypes:
         """Find the types that columns of a text file may have."""
@@ -95,11 +105,21 @@ class Shard(Source):
             source = open_content(content, format_of(self.path), self._table, typed=False)
         if self._text_types is not None:
             source = source.with_types(self._text_types)  # type: ignore[attr-defined]
-        return source if self._share == (0, 1) else source.part(*self._share)
+        return source
 
     def _set_schema(self, own: pa.Schema) -> None:
         more = [pa.field(key, cell.type) for key, cell in self._folders.items()]
-        self.schema = pa.schema([*own, *more])
+        self.schema = self._written = pa.schema([*own, *more])
+
+    def share(self, first: Shard) -> None:
+        """Keep what is the same in another file only once: there may be thousands."""
+        if self._written.equals(first._written, check_metadata=True):
+            self.schema, self._written, self._own = first.schema, first._written, first._own
+
+    def take_types(self, common: pa.Schema) -> None:
+        """Give columns the types that all files have in common."""
+        if not all(self.schema.field(field.name).equals(field) for field in common):
+            self.schema = pa.schema([common.field(name) for name in self.names])
 
 
 class ShardedSource(Source):
@@ -130,7 +150,10 @@ class ShardedSource(Source):
     ) -> None:
         self.name, self.shards, self.damaged = name, list(shards), damaged or {}
         self.schema = _common_schema([shard for _, shard in shards])
+        for _, shard in shards:
+            shard.take_types(self.schema)
         self.n_rows = _sum([shard.n_rows for _, shard in shards])
+        self.n_bytes = _sum([shard.n_bytes for _, shard in shards])
 
     @property
     def whole(self) -> Self:
@@ -140,11 +163,8 @@ class ShardedSource(Source):
         return self
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        schema = pa.schema([self.schema.field(name) for name in columns])
         for _, shard in self.shards:
-            for table in shard.chunks(size, columns):
-                with clear_read_errors(shard.name):
-                    yield table if table.schema.equals(schema, True) else table.cast(schema)
+            yield from shard.chunks(size, columns)
 
     def typed(self) -> Self:
         """Take the narrowest types that fit all files; those of text need a pass through them."""
@@ -158,31 +178,16 @@ class ShardedSource(Source):
                 }
             for shard in shards:
                 shard.set_types(left)
+                shard.share(shards[0])
             self.schema = _common_schema(shards)
         return self
 
-    def part(self, rank: int, world: int) -> Self:
-        """Return the files of one of ``world`` processes, about as many rows for each.
-
-        A single file is parted itself, if its format can be.
-        """
-        some = copy.copy(self)
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Files; of a single one its own pieces."""
         if len(self.shards) == 1:
-            some.shards = [(path, shard.part(rank, world)) for path, shard in self.shards]
-        elif len(self.shards) < world:
-            raise ValueError(
-                f"Expected at least {world} files in {self.name} for {world} processes; got "
-                f"{len(self.shards)}. Split them, or use fewer processes."
-            )
-        else:
-            sizes = [shard.n_rows for _, shard in self.shards]
-            if None in sizes:
-                sizes = [shard.n_bytes for _, shard in self.shards]
-            owners = shared_out([size or 0 for size in sizes], world)
-            pairs = zip(self.shards, owners, strict=True)
-            some.shards = [shard for shard, owner in pairs if owner == rank]
-        some.n_rows = _sum([shard.n_rows for _, shard in some.shards])
-        return some
+            return self.shards[0][1].pieces
+        return [(path, shard) for path, shard in self.shards]
 
 
 def open_shards(path: Path, part: str | None = None) -> ShardedSource:
@@ -209,9 +214,8 @@ def open_shards(path: Path, part: str | None = None) -> ShardedSource:
         except TableError as error:
             damaged[file] = error
             continue
-        first = shards[0][1] if shards else shard
-        if shard.schema.equals(first.schema, check_metadata=True):
-            shard.schema, shard._own = first.schema, first._own  # thousands are kept once
+        if shards:
+            shard.share(shards[0][1])
         shards.append((file, shard))
     if not shards:
         raise next(iter(damaged.values()))

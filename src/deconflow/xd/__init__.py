@@ -45,7 +45,7 @@ from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.selected import SelectedFit, fit_selected
-from deconflow.xd.shares import paired, shares_of, stacked, wins
+from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 from deconflow.xd.streamed_rows import StreamedRows
@@ -93,6 +93,7 @@ __all__ = [
     "fit_selected",
     "fit_with_known_parts",
     "lay_out",
+    "log_average",
     "log_p",
     "made_feasible",
     "make_folds",

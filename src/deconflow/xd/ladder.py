@@ -4,12 +4,16 @@ Noisy held-out likelihood hardly sees a density that has collapsed onto spikes n
 noise, and seldom says for certain which number of components or which floor is best. So none is
 chosen: all that were tried are averaged, by how often each is the best when the rows are drawn
 anew, and from there some way to the average that is best (:mod:`deconflow.xd.shares`).
+
+Where rows are many, a small sample climbs first, and larger ones go on from where it ended with
+what it could not rule out; what they settle on is fitted to all rows, in few passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 
 import numpy as np
@@ -18,9 +22,19 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table
+from deconflow.xd.cross_fits import (
+    Candidate,
+    CrossFits,
+    Fold,
+    PreparedFold,
+    Starts,
+    Table,
+    held_out_of,
+)
 from deconflow.xd.expected_time import FITTING, PASSES_OF_LADDER, seconds_of_fits
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
+from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
+from deconflow.xd.shares import log_average
 
 ROWS_PER_COMPONENT = 4
 """Fewer than these, and no held-out row need be asked."""
@@ -74,6 +88,10 @@ class AveragedFit:
         Whether EM converged in all fits that are averaged.
     n_iter : int
         Number of passes over the rows in the longest of these.
+    singles : list of GaussianMixture
+        One fit by ``settings`` without each fold.
+    n_choosing : int
+        How many rows have chosen.
     """
 
     mixtures: list[GaussianMixture]
@@ -84,6 +102,13 @@ class AveragedFit:
     table: Table
     converged: bool
     n_iter: int
+    singles: list[GaussianMixture]
+    n_choosing: int
+
+    @property
+    def all_chose(self) -> bool:
+        """Whether all rows have chosen."""
+        return self.n_choosing == len(self.held_out)
 
     @property
     def mixture(self) -> GaussianMixture:
@@ -126,15 +151,18 @@ def fit_averaged(
     progress
         Is told which fits are to come, and which are done.
     """
-    search = _Search(CrossFits(data, folds, rng), progress)
-    first = replace(settings, floor=FIRST_FLOOR)
-    tried = search.climb(first, COMPONENTS_TO_TRY, starts, [])
-    best, plain = search.best_and_plain(tried)
-    tried += search.other_floors(best, 2.0, later=2) + search.other_floors(best, 0.5, later=1)
-    if plain is not best:
-        tried += search.other_floors(plain, 0.5)
-    tried += search.shrunken(best, starts)
-    return search.averaged(tried)
+    whole = CrossFits(data, folds, rng)
+    choosing = [whole.among(rows) for rows in growing_samples(data, rng)]
+    if len(data) <= MOST_TO_CHOOSE:
+        choosing.append(whole)
+    progress.begin(FITTING)
+    search = _Search(choosing[0], settings.stopping.tol, progress)
+    search.start(replace(settings, floor=FIRST_FLOOR), starts)
+    for cross in choosing[1:]:
+        search = search.on(cross, len(data) if cross is choosing[-1] else len(cross.data), starts)
+    if choosing[-1] is not whole:
+        search = search.settled_on(whole)
+    return search.averaged()
 
 
 def fit_joint(
@@ -151,23 +179,78 @@ def fit_joint(
     More and more components are fitted without each fold, until the rows left out are no more
     likely *given* their covariates. All these fits are averaged.
     """
-    search = _Search(CrossFits(data, folds, rng, covariates), progress)
-    first = replace(settings, floor=FIRST_FLOOR)
-    return search.averaged(search.climb(first, COMPONENTS_TO_TRY, 1, []))
+    progress.begin(FITTING)
+    cross = CrossFits(data, folds, rng, covariates)
+    search = _Search(cross, settings.stopping.tol, progress)
+    search.climb(replace(settings, floor=FIRST_FLOOR), COMPONENTS_TO_TRY, 1, [])
+    return search.averaged()
 
 
 class _Search:
-    """The search of :func:`fit_averaged`, with all folds laid out once."""
+    """The search of :func:`fit_averaged` on some rows, with all folds laid out once.
 
-    def __init__(self, cross: CrossFits, progress: Progress) -> None:
-        self.cross, self.folds, self.progress = cross, list(cross), progress
-        progress.begin(FITTING)
+    ``tried`` is all that was fitted to these rows, ``before`` the search on some of them only.
+    Its answer is meant for ``n_rows``, which may be more than these.
+    """
+
+    def __init__(
+        self,
+        cross: CrossFits,
+        tol: float,
+        progress: Progress,
+        before: _Search | None = None,
+        n_rows: int = 0,
+    ) -> None:
+        self.cross, self.tol, self.progress, self.before = cross, tol, progress, before
+        self.growth = max(1.0, n_rows / len(cross.data))
+        self.chosen_on = cross
+        self.tried: list[Candidate] = []
+
+    @cached_property
+    def folds(self) -> list[PreparedFold]:
+        """All folds, laid out."""
+        return list(self.cross)
+
+    def start(self, first: FitSettings, starts: int) -> None:
+        """Climb, then look at other floors, and at shrunken covariances where rows are few."""
+        self.climb(first, COMPONENTS_TO_TRY, starts, [])
+        best, plain = self.best_and_plain(self.tried)
+        self.floors_about(best, plain)
+        self.shrunken(best, starts)
+
+    def on(self, cross: CrossFits, n_rows: int, starts: int) -> _Search:
+        """Go on with more rows: with what these could not rule out, and from there upwards."""
+        rest = self.in_the_running()
+        self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
+        more = _Search(cross, self.tol, self.progress, self, n_rows)
+        for each in rest:
+            more.fit(each.settings, _ends(each), [])
+        rungs = more.rungs()
+        last = rungs[-1].settings
+        higher = [count for count in COMPONENTS_TO_TRY if count > last.n_components]
+        more.climb(last, higher, starts, rungs)
+        more.floors_about(*more.best_and_plain(more.rungs()))
+        return more
+
+    def settled_on(self, cross: CrossFits) -> _Search:
+        """Fit what has a share of the average to more rows, one fold after another."""
+        shares = self.cross.shares(self.tried, SMALLEST_SHARE)
+        used = [self.tried[i] for i in np.flatnonzero(shares)]
+        self.__dict__.pop("folds")
+        last = _Search(cross, self.tol, self.progress, self)
+        last.chosen_on = self.cross
+        last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
+        for f, fold in enumerate(cross):
+            for old, new in zip(used, last.tried, strict=True):
+                cross.add(new, fold, [result.mixture for result in old.fits[f]])
+                self.progress.advance()
+        return last
 
     def fit(
         self, settings: FitSettings, starts: Iterable[Starts], later: Sequence[int]
     ) -> Candidate:
         """Fit without each fold; who waits is told which numbers of components may come later."""
-        candidate = self.cross.candidate(_stopped(settings, self.cross.data))
+        candidate = self.cross.candidate(self.stopped(settings))
         counts = [settings.n_components, *later]
         rows = self.folds[0].rest.rows
         threads = settings.stopping.threads
@@ -176,16 +259,58 @@ class _Search:
         for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
             self.progress.advance()
+        candidate.allowance = self.allowance(candidate)
+        self.tried.append(candidate)
         return candidate
+
+    def allowance(self, candidate: Candidate) -> float:
+        r"""What a fit to all the rows that it is meant for should gain over one to these.
+
+        With ``p`` parameters that rows determine, ``n`` rows fitted are too likely by
+        :math:`p / 2n` each, and rows left out too unlikely by as much: so the difference of the
+        two tells what there is to gain.
+        """
+        if candidate.settings.stopping.penalised:
+            return 0.0
+        difference = self.cross.train(candidate) - self.cross.mean(candidate)
+        return 0.5 * max(0.0, difference) * (1 - 1 / self.growth)
+
+    def stopped(self, settings: FitSettings) -> FitSettings:
+        """Return settings that stop where these rows have no more to say."""
+        data = self.cross.data
+        parameters = n_parameters(settings.n_components, data.latent_dim)
+        least = min(SMALLEST_GAIN, GAIN_PER_PARAMETER * parameters) / len(data)
+        return replace(settings, stopping=replace(settings.stopping, tol=max(self.tol, least)))
+
+    def starts(self, settings: FitSettings, count: int) -> Iterable[Starts]:
+        """Where fits begin: anew, or where those to fewer of these rows end."""
+        if self.before is None:
+            return repeat([None] * count)
+        return _ends(self.before.fit(settings, self.before.starts(settings, count), []))
 
     def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
         """Whether a candidate gains more than so many standard errors."""
         behind, error = self.cross.behind([other, candidate])
         return bool(behind[0] > errors * error[0])
 
+    def rungs(self) -> list[Candidate]:
+        """Return what the ladder is made of: the first floor, and more and more components."""
+        first = [each for each in self.tried if each.settings.floor == FIRST_FLOOR]
+        return sorted(
+            (each for each in first if each.settings.shrinkage == 0),
+            key=lambda each: each.settings.n_components,
+        )
+
+    def in_the_running(self) -> list[Candidate]:
+        """Return those that are not clearly behind the best, with one of the first floor."""
+        behind, error = self.cross.behind(self.tried)
+        rest = [self.tried[i] for i in np.flatnonzero(behind <= CLEARLY * error)]
+        best_rung = max(self.rungs(), key=self.cross.mean)
+        return rest if best_rung in rest else [best_rung, *rest]
+
     def climb(
         self, settings: FitSettings, counts: Sequence[int], starts: int, tried: list[Candidate]
-    ) -> list[Candidate]:
+    ) -> None:
         """Fit more and more components, until the next are worse than the best so far.
 
         Those that are worse count, too: in an average they may well help.
@@ -194,17 +319,17 @@ class _Search:
         if self.folds[0].rest.rows.n_gaussians > MANY_GAUSSIANS:
             starts = 1
         most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
-        behind = 0
         counts = [count for count in counts if count <= most]
+        behind = 0
         for step, count in enumerate(counts):
-            begin = [None] * (1 if count == 1 or behind else starts)
-            later = rungs_ahead(counts, step, behind)
-            tried.append(self.fit(replace(settings, n_components=count), repeat(begin), later))
-            best = max(tried, key=self.cross.mean)
-            behind = len(tried) - 1 - tried.index(best)
-            if behind == PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
-                break
-        return tried
+            if tried:
+                best = max(tried, key=self.cross.mean)
+                behind = len(tried) - 1 - tried.index(best)
+                if behind >= PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
+                    break
+            changed = replace(settings, n_components=count)
+            begin = self.starts(changed, 1 if count == 1 or behind else starts)
+            tried.append(self.fit(changed, begin, rungs_ahead(counts, step, behind)))
 
     def best_and_plain(self, tried: list[Candidate]) -> tuple[Candidate, Candidate]:
         """Return the best, and the one of fewest components that is not clearly behind it.
@@ -215,23 +340,32 @@ class _Search:
         behind, error = self.cross.behind(tried)
         return tried[int(behind.argmin())], tried[int(np.argmax(behind <= CLEARLY * error))]
 
-    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> list[Candidate]:
+    def floors_about(self, best: Candidate, plain: Candidate) -> None:
+        """Try larger and smaller floors at the best, and smaller ones at the fewest components."""
+        self.other_floors(best, 2.0, later=2)
+        self.other_floors(best, 0.5, later=1)
+        if plain is not best:
+            self.other_floors(plain, 0.5)
+
+    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> None:
         """Change the floor by a factor for as long as that is clearly better."""
         ahead = [last.settings.n_components] * later
-        tried: list[Candidate] = []
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            tried.append(self.fit(changed, _ends(last), ahead))
-            if not self.better(tried[-1], last, CLEARLY):
+            found = self.known(self.stopped(changed)) or self.fit(changed, _ends(last), ahead)
+            if not self.better(found, last, CLEARLY):
                 break
-            last = tried[-1]
-        return tried
+            last = found
 
-    def shrunken(self, best: Candidate, starts: int) -> list[Candidate]:
+    def known(self, settings: FitSettings) -> Candidate | None:
+        """Return what was fitted with these settings, if anything was."""
+        return next((each for each in self.tried if each.settings == settings), None)
+
+    def shrunken(self, best: Candidate, starts: int) -> None:
         """With few rows, shrink covariances for as long as it helps; then try more components."""
         dim, count = self.cross.data.latent_dim, best.settings.n_components
         if len(self.cross.data) > ENOUGH_ROWS * n_parameters(count, dim):
-            return []
+            return
         stopping = replace(best.settings.stopping, penalised=True)
         tried = [best]
         for rows in SHRINKAGES:
@@ -240,30 +374,40 @@ class _Search:
             if not self.better(tried[-1], tried[-2], 0.0):
                 break
         winner = max(tried, key=self.cross.mean)
-        if winner is best:
-            return tried[1:]
-        more = [each for each in COMPONENTS_TO_TRY if each > count]
-        return tried[1:] + self.climb(winner.settings, more, starts, [winner])[1:]
+        if winner is not best:
+            more = [each for each in COMPONENTS_TO_TRY if each > count]
+            self.climb(winner.settings, more, starts, [winner])
 
-    def averaged(self, tried: list[Candidate]) -> AveragedFit:
-        """Average all that were tried, each by its share."""
-        cross = self.cross
+    def score(self, mixtures: list[GaussianMixture], used: list[Candidate], shares: Array) -> Array:
+        """Log-likelihood of each row by the average that left it out."""
+        if not self.cross.covariates:
+            return log_average(held_out_of(used), shares)
+        held_out = np.empty(len(self.cross.data))
+        threads = used[0].settings.stopping.threads
+        for fold, mixture in zip(self.folds, mixtures, strict=True):
+            held_out[fold.held] = self.cross.score(mixture, fold, threads)
+        return held_out
+
+    def averaged(self) -> AveragedFit:
+        """Average all that were tried on these rows, each by its share."""
+        cross, tried = self.cross, self.tried
         shares = cross.shares(tried, SMALLEST_SHARE)
-        settings = tried[int(shares.argmax())].settings
+        largest = tried[int(shares.argmax())]
         used = [tried[i] for i in np.flatnonzero(shares)]
-        mixtures = []
-        held_out = np.empty(len(cross.data))
-        for f, fold in enumerate(self.folds):
-            densities = [each.density(f) for each in used]
-            mixtures.append(mix(densities, shares[shares > 0]))
-            held_out[fold.held] = cross.score(mixtures[f], fold, settings.stopping.threads)
+        mixtures = [
+            mix([each.density(f) for each in used], shares[shares > 0])
+            for f in range(len(cross.folds))
+        ]
+        held_out = self.score(mixtures, used, shares[shares > 0])
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
         fits = [result for each in used for fold in each.fits for result in fold]
         converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
+        singles = [best.mixture for best, *_ in largest.fits]
         return AveragedFit(
-            mixtures, equal, held_out, cross.folds, settings, table, converged, n_iter
-        )
+            mixtures, equal, held_out, cross.folds, largest.settings, table, converged, n_iter,
+            singles, len(self.chosen_on.data),
+        )  # fmt: skip
 
 
 def seconds_of_ladder(
@@ -289,14 +433,6 @@ def rungs_ahead(counts: Sequence[int], step: int, behind: int) -> list[int]:
     """
     best = step - 1 - behind if behind else min(max(step, LIKELY_BEST), len(counts) - 1)
     return [*counts[step + 1 : best + 1 + PATIENCE], *[counts[best]] * LIKELY_REFITS]
-
-
-def _stopped(settings: FitSettings, data: Observations) -> FitSettings:
-    """Return settings that stop where the rows have no more to say."""
-    parameters = n_parameters(settings.n_components, data.latent_dim)
-    least = min(SMALLEST_GAIN, GAIN_PER_PARAMETER * parameters) / len(data)
-    stopping = replace(settings.stopping, tol=max(settings.stopping.tol, least))
-    return replace(settings, stopping=stopping)
 
 
 def _ends(candidate: Candidate) -> Iterable[Starts]:
