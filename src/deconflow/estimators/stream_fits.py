@@ -57,7 +57,8 @@ def fit_stream(
     checkpoint: str | Path | None,
 ) -> EMResult:
     """Fit samples that grow, then pass over everything; an interrupted fit goes on where it was."""
-    said = replace(settings, complete=None)  # a function has no name that lasts
+    stopping = replace(settings.stopping, threads=None)  # the answer does not depend on them
+    said = replace(settings, complete=None, stopping=stopping)  # a function has no lasting name
     passes = KeptPasses(checkpoint, f"{said} {n_init} {stream.identity()}")
     start = passes.mixture
     if start is None:
@@ -86,17 +87,18 @@ class KeptPasses:
 
     def __init__(self, path: str | Path | None, said: str) -> None:
         self._file = None
-        state: dict[str, Any] = {}
         if path is not None and ranks.is_first():
             self._file = Checkpoint(path, hashlib.sha256(said.encode()).hexdigest())
-            state = self._file.load() or {}
-        state = ranks.from_first(state)
+        state = ranks.from_first(ranks.together(self._load))
         self.before: list[float] = list(state.get("history", []))
         self.history = self.before
         self.mixture: GaussianMixture | None = None
         if state:
             sizes = [len(state["weights"])]
             self.mixture = parted(state, sizes, state["means"].shape[1])[0]
+
+    def _load(self) -> dict[str, Any]:
+        return {} if self._file is None else self._file.load() or {}
 
     def keep(self, mixture: GaussianMixture, history: list[float]) -> None:
         """Keep where a fit is after one more pass."""
