@@ -153,8 +153,8 @@ def own_work() -> Iterator[None]:
         raise
 
 
-def shared_out(sizes: Sequence[int]) -> list[list[int]]:
-    """Part pieces of work among the ranks, the largest first to whoever has least.
+def shared_out(sizes: Sequence[int], n_ranks: int) -> list[list[int]]:
+    """Part pieces of work among processes, the largest first to whoever has least.
 
     Returns
     -------
@@ -163,13 +163,13 @@ def shared_out(sizes: Sequence[int]) -> list[list[int]]:
 
     Examples
     --------
-    >>> shared_out([5, 3])
-    [[0, 1]]
+    >>> shared_out([5, 3, 3], 2)
+    [[0], [1, 2]]
     """
-    loads, mine = np.zeros(world()), [list[int]() for _ in range(world())]
+    loads, mine = np.zeros(n_ranks), [list[int]() for _ in range(n_ranks)]
     for piece in np.argsort(-np.asarray(sizes), kind="stable"):
         least = int(loads.argmin())
-        loads[least] += sizes[piece]
+        loads[least] += max(1, sizes[piece])
         mine[least].append(int(piece))
     return [sorted(pieces) for pieces in mine]
 

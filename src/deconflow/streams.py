@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from deconflow.observations import Observations
 from deconflow.tables import (
     Measurements,
     RowReader,
+    Source,
     find_columns,
     need,
     open_table,
@@ -54,6 +56,10 @@ class Overview:
         How many values had no error, and count as missing.
     sample : Measurements
         Rows drawn by chance from all, in random order; the same on all processes.
+    sample_numbers : array
+        The random number of each of these, as :meth:`RowStream.numbered_chunks` has it.
+    seed : int
+        The seed of these numbers.
     """
 
     n_rows: int = 0
@@ -62,6 +68,8 @@ class Overview:
     reasons: Counter[str] = field(default_factory=Counter)
     without_error: int = 0
     sample: Measurements | None = None
+    sample_numbers: Array = field(default_factory=lambda: np.empty(0))
+    seed: int = 0
 
 
 class RowStream:
@@ -90,6 +98,11 @@ class RowStream:
         columns = self.reader.columns
         return {name: self.source.unit(columns.place(name)) for name in self.names}
 
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows of all processes, usable or not, where that is known before a pass."""
+        return self.source.n_rows
+
     def with_errors(self, noise: Any) -> RowStream:
         """Return the same rows with other columns of errors: a name for each measured column."""
         given = noise.items() if isinstance(noise, Mapping) else zip(self.names, noise, strict=True)
@@ -106,15 +119,29 @@ class RowStream:
 
         The next chunk is read while the caller is busy with the last.
         """
-        parts = ((self._place(piece, first), self._rows(piece, first, table))
+        return (as_observations(rows) for _, rows in self._read_ahead())
+
+    def numbered_chunks(self, seed: int = 0) -> Iterator[tuple[Observations, Array]]:
+        """Walk through the same chunks, with a random number between 0 and 1 for each row.
+
+        A row's number depends on the seed, its file and its place there: it is the same at every
+        pass, however the files are shared out.
+        """
+        for (piece, first), rows in self._read_ahead():
+            numbers = row_numbers(seed, (self._key(piece), first), len(rows))
+            yield as_observations(rows), numbers[rows.usable]
+
+    def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
+        """Read chunks that have usable rows, each with its piece and its first row there."""
+        parts = (((piece, first), self._rows(piece, first, table)[1])
                  for piece, first, table in self._tables())  # fmt: skip
         with ThreadPoolExecutor(1) as reading:
             coming = reading.submit(next, parts, None)
             while (found := coming.result()) is not None:
                 coming = reading.submit(next, parts, None)
-                self._at, (_, rows) = found
-                if len(rows.w):
-                    yield as_observations(rows)
+                self._at = self._place(*found[0])
+                if len(found[1].w):
+                    yield found
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
@@ -124,9 +151,20 @@ class RowStream:
         except ValueError as error:
             raise type(error)(f"{error} This is about {self._at}.") from error
 
-    def overview(self, n_sample: int, seed: int = 0) -> Overview:
-        """Pass over all rows once: count them, and draw some by chance."""
-        found, drawn = Overview(), _Drawn(n_sample, seed)
+    def overview(
+        self, n_sample: int, seed: int = 0, step: Callable[[int], None] = lambda n: None
+    ) -> Overview:
+        """Pass over all rows once: count them, and draw some by chance.
+
+        ``step`` is called after every chunk, with its number of rows.
+        """
+        drawn = _Drawn(n_sample, seed)
+        found = ranks.together(lambda: self._own_overview(drawn, step))
+        return self._of_all_ranks(found, drawn)
+
+    def _own_overview(self, drawn: _Drawn, step: Callable[[int], None]) -> Overview:
+        """Count the rows of this process, and draw from them."""
+        found = Overview()
         for piece, first, table in self._tables():
             table, rows = self._rows(piece, first, table)
             found.n_all += len(rows)
@@ -135,7 +173,8 @@ class RowStream:
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
             drawn.add(table, rows.usable, (self._key(piece), first))
-        return self._of_all_ranks(found, drawn)
+            step(len(rows))
+        return found
 
     def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
         """Add up what the processes have found, and choose from what they have drawn."""
@@ -150,34 +189,45 @@ class RowStream:
             )
         assert table is not None
         return Overview(
-            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0)
-        )
+            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0),
+            drawn.keys[0], drawn.seed,
+        )  # fmt: skip
 
     def identity(self) -> str:
         """Return a digest of what is read: columns, and names and sizes of all files."""
-        said = repr((self.reader.columns, self.reader.weights, self._pieces()))
+        said = repr(
+            (
+                self.reader.columns,
+                self.reader.weights,
+                [(name, _size(each)) for name, each in self._pieces],
+            )
+        )
         return hashlib.sha256(said.encode()).hexdigest()
 
     def _tables(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """Walk through this process's chunks, each with its file and its first row there."""
-        pieces = self._pieces()
-        mine = ranks.shared_out([size for _, size in pieces])[ranks.rank()]
-        sources = dict(getattr(self.source, "shards", [(self.source.name, self.source)]))
-        for number in mine:
-            name, first = pieces[number][0], 0
-            for table in sources[name].chunks(ROWS_AT_ONCE, self.reader.needed):
+        """Walk through this process's chunks, each with its piece and its first row there."""
+        pieces = self._pieces
+        for number in self._mine(pieces):
+            name, source = pieces[number]
+            first = 0
+            for table in source.chunks(ROWS_AT_ONCE, self.reader.needed):
                 yield name, first, table
                 first += table.num_rows
 
-    def _pieces(self) -> list[tuple[str, int]]:
-        """Return the files, each with its rows or, if these are not known, the same number."""
-        sources = getattr(self.source, "shards", [(self.source.name, self.source)])
-        if len(sources) < ranks.world():
+    def _mine(self, pieces: list[tuple[str, Source]]) -> list[int]:
+        """Numbers of this process's pieces."""
+        return ranks.shared_out([_size(each) for _, each in pieces], ranks.world())[ranks.rank()]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[str, Source]]:
+        """What the processes share out."""
+        found = self.source.pieces
+        if len(found) < ranks.world():
             raise ValueError(
-                f"Expected at least {ranks.world()} files, one for each process; got "
-                f"{len(sources)}. Split the table, or start fewer processes."
+                f"Expected at least {ranks.world()} files or row groups in {self.source.name}, one "
+                f"for each process; got {len(found)}. Split the table, or start fewer processes."
             )
-        return [(name, each.n_rows or 1) for name, each in sources]
+        return found
 
     def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
         self._at = self._place(piece, first)
@@ -207,7 +257,7 @@ class _Drawn:
 
     def add(self, table: pa.Table, usable: Any, place: tuple[int, int]) -> None:
         """Draw from a chunk's usable rows."""
-        keys = np.random.default_rng([self.seed, *place]).random(table.num_rows)
+        keys = row_numbers(self.seed, place, table.num_rows)
         chosen = np.flatnonzero(usable & (keys < self.most))
         self.keys.append(keys[chosen])
         self.tables.append(table.take(chosen))
@@ -232,6 +282,16 @@ class _Drawn:
             return None
         self._cut()
         return self.tables[0]
+
+
+def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
+    """Return a random number for each row of a chunk that begins at a place of some piece."""
+    return np.random.default_rng([seed, *place]).random(n)
+
+
+def _size(piece: Source) -> int:
+    """Return a piece's rows or, where these are not known, its bytes."""
+    return piece.n_rows or piece.n_bytes or 1
 
 
 def as_observations(rows: Measurements) -> Observations:
@@ -271,7 +331,7 @@ def open_rows(
     --------
     ``XDGMM(16).fit(open_rows("survey/", ["x", "y"]))``
     """
-    source = open_table(path)
+    source = open_table(path, typed=False)
     found = find_columns(
         source.names, columns, errors=errors, covariances=covariances, correlations=correlations,
         noise=noise, df=df, missing=missing,

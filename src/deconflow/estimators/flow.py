@@ -57,6 +57,7 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
 
 
 def wake_sleep(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
@@ -194,6 +195,7 @@ class FlowDeconvolver(DensityEstimator):
     history_: History
     posterior_: PosteriorModel
     _takes_covariates = True
+    _fits_streams = True
     _takes_context = True
     _quicker = "XDGMM is quicker"
 
@@ -318,6 +320,11 @@ class FlowDeconvolver(DensityEstimator):
                 checkpoint=self.checkpoint,
                 progress=self._progress,
             )
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        """Train on the sample: networks learn from batches, not from every row."""
+        self._rows_of_stream = len(sample), overview.n_rows
+        self._fit(sample)
 
     def _stages(self, data: Observations) -> dict[str, list[float]]:
         epochs = self._training(len(data)).epochs

@@ -98,6 +98,9 @@ def _take_description(model: Any, said: dict[str, Any]) -> None:
     model.noise_given_ = said["noise_given"]
     model._column_names = said.get("column_names")
     model._units = said.get("units")
+    counts = said.get("rows_of_stream")
+    refuse("rows_of_stream", counts is not None and len(counts) != 2, "two counts")
+    model._rows_of_stream = None if counts is None else tuple(counts)
     if names:
         model.feature_names_in_ = np.array(names, dtype=object)
 
@@ -119,6 +122,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
         "column_names": model._column_names,
         "units": model._units,
+        **({} if model._rows_of_stream is None else {"rows_of_stream": [*model._rows_of_stream]}),
     }
 
 

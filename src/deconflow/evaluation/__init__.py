@@ -4,18 +4,15 @@ from deconflow.evaluation.certify import HeldOut, certify, of_held_out
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, simulate_like
-from deconflow.evaluation.row_p_values import (
-    UnusualRows,
-    row_p_values,
-    row_p_values_given,
-    unusual_rows,
-)
+from deconflow.evaluation.row_p_values import row_p_values, row_p_values_given
 from deconflow.evaluation.sensitivity import Sensitivity, rounded, sensitivity
+from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
 
 __all__ = [
     "FEWEST_POINTS",
     "Estimate",
     "HeldOut",
+    "PValueCounts",
     "Sensitivity",
     "UnusualRows",
     "certify",

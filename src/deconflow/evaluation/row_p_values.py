@@ -12,17 +12,15 @@ and ``T`` alone, by its mean and covariance.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from scipy.stats import false_discovery_control
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_number, first_bad
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
@@ -40,9 +38,6 @@ ENOUGH = 10
 """Draws at least as unusual as the row that say how unusual it is: to a third of its p-value."""
 STAGES = (1_999, 9_999)
 """How many draws a row has at most that does not have enough by then."""
-THRESHOLDS = (0.001, 0.002, 0.005, 0.01)
-EXPECTED = 10
-"""So many rows should be below a threshold by chance, for their number to tell something."""
 
 
 def row_p_values(
@@ -268,81 +263,3 @@ def _scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-@dataclass(frozen=True)
-class UnusualRows:
-    """How many of many rows are unusual, beside how many should be by chance.
-
-    Attributes
-    ----------
-    threshold : float
-        P-values up to this are counted.
-    n_rows, count : int
-        Rows with a p-value, and those of them that are counted.
-    expected : float
-        How many should be, if the model and the errors are right.
-    smallest : float
-        The smallest p-value.
-    rows : array
-        The numbers of the rows that have it; the first row of all is 0.
-    q_values : array
-        ``(N,)``: the share of false alarms among the rows up to each one's p-value, by Benjamini
-        and Hochberg; NaN where there is no p-value.
-    """
-
-    threshold: float
-    n_rows: int
-    count: int
-    expected: float
-    smallest: float
-    rows: Index
-    q_values: Array
-
-    def __str__(self) -> str:
-        expected = f"{self.expected:.0f}" if self.expected >= 10 else f"{self.expected:.2g}"
-        others = f" and {len(self.rows) - 1} more" if len(self.rows) > 1 else ""
-        return (
-            f"p-values: {self.count} of {self.n_rows} rows at {self.threshold:g} or below "
-            f"({expected} expected if the model and the errors are right); "
-            f"smallest {self.smallest:.2g}, in row {self.rows[0]} (the first is 0){others}"
-        )
-
-
-def unusual_rows(p: ArrayLike, threshold: float | None = None) -> UnusualRows:
-    """Say how many rows are unusual, beside how many should be by chance.
-
-    Parameters
-    ----------
-    p
-        ``(N,)`` p-values, as those of ``model.p_values``; NaN for a row without one.
-    threshold
-        P-values up to this are counted; None for the smallest of 0.001, 0.002, 0.005 and 0.01 that
-        ten rows should reach by chance, or 0.01 for fewer than a thousand rows.
-
-    Examples
-    --------
-    >>> print(unusual_rows([0.5, 0.0001, 0.3]))
-    p-values: 1 of 3 rows at 0.01 or below (0.03 expected if the model and the errors are right); \
-smallest 0.0001, in row 1 (the first is 0)
-    """
-    p = as_floats(p, "p")
-    used = ~np.isnan(p)
-    if p.ndim != 1 or not used.any():
-        raise ValueError(f"Expected one or more p-values of shape (N,); got shape {p.shape}.")
-    position = first_bad((p < 0) | (p > 1))
-    if position is not None:
-        raise ValueError(
-            f"Expected p-values between 0 and 1; got {p[position]:g} in row {position[0]}."
-        )
-    n_rows = int(used.sum())
-    if threshold is None:
-        enough = [each for each in THRESHOLDS if each * n_rows >= EXPECTED]
-        threshold = enough[0] if enough else THRESHOLDS[-1]
-    check_number("threshold", threshold, 0, 1)
-    q_values = np.full(len(p), np.nan)
-    q_values[used] = false_discovery_control(p[used])
-    count = int((p[used] <= threshold * (1 + 1e-9)).sum())  # 10 / 5000 is 0.002, but for rounding
-    smallest = float(p[used].min())
-    rows = np.flatnonzero(p == smallest)
-    return UnusualRows(threshold, n_rows, count, threshold * n_rows, smallest, rows, q_values)

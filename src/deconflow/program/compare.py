@@ -46,7 +46,7 @@ def compare(
         for name in names:
             known.check_method(name)
         progress.begin(f"reading {said.table}")
-        found, rows = read_table(said, how, known)
+        found, rows, _ = read_table(said, how, known)
         parts = _split(rows, held_out, seed)
         estimates = {}
         for name in names:

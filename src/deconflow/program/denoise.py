@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from deconflow import ranks
 from deconflow._types import Array
+from deconflow.program.many_files import (
+    ManyFiles,
+    counts_of,
+    end_of,
+    is_for_many,
+    refuse_resume,
+    seed_of,
+)
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
-from deconflow.program.options import Chunk, Model, Output, Prefix, Quantiles, Quiet, Seed, Table
+from deconflow.program.options import (
+    Chunk,
+    Model,
+    OutputOrFolder,
+    Prefix,
+    Quantiles,
+    Quiet,
+    ResumeFiles,
+    Seed,
+    Table,
+)
 from deconflow.program.streaming import (
     NewColumn,
     append_columns,
@@ -22,7 +41,7 @@ from deconflow.program.streaming import (
     units_of,
 )
 from deconflow.ranges import Range, parse_ranges
-from deconflow.tables import Rows, split_list
+from deconflow.tables import RowReader, Rows, split_list
 
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
@@ -32,7 +51,7 @@ for probabilities, which are shares of them."""
 def denoise(
     model: Model,
     table: Table,
-    output: Output,
+    output: OutputOrFolder,
     quantiles: Quantiles = "",
     correlations: Annotated[
         bool, typer.Option("--correlations", help="Also the posterior correlations.")
@@ -55,6 +74,7 @@ def denoise(
     prefix: Prefix = "",
     chunk: Chunk = 20_000,
     seed: Seed = 0,
+    resume: ResumeFiles = False,
     quiet: Quiet = False,
 ) -> None:
     """Append each row's posterior to the table.
@@ -64,19 +84,48 @@ def denoise(
 
     Example: deconflow denoise model stars.csv -o out.csv --quantiles 0.16,0.84
     """
-    with one_line_errors():
+    many = is_for_many(table, output)
+    options = {
+        "quantiles": quantiles, "correlations": correlations, "signs": signs,
+        "prob": prob or [], "samples": samples, "seed": seed,
+    }  # fmt: skip
+    with one_line_errors(" Go on with --resume." if many else ""):
         saved = load(model)
+
+        def summary_of(reader: RowReader) -> PosteriorColumns:
+            return PosteriorColumns(
+                saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
+                correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
+                seed=seed, units=units_of(saved, reader.source),
+            )  # fmt: skip
+
+        if many:
+            files = ManyFiles(
+                saved, table, output, {"command": "denoise", **options},
+                prefix=prefix, chunk=chunk, resume=resume, progress=not quiet,
+            )  # fmt: skip
+            _denoise_files(files, summary_of(files.reader))
+            return
+        refuse_resume(resume)
         reader = saved.reader(open_for(table, output))
-        summary = PosteriorColumns(
-            saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
-            correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
-            seed=seed, units=units_of(saved, reader.source),
-        )  # fmt: skip
+        summary = summary_of(reader)
         counts = append_columns(
             reader, output, summary.columns, summary,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
         say(f"{report_counts(counts)}; written to {output}", table=output)
+
+
+def _denoise_files(files: ManyFiles, summary: PosteriorColumns) -> None:
+    """Write each file of a folder with its rows' posteriors."""
+    with ranks.started(), one_line_errors(" Go on with --resume."):
+        outcome = files.write(
+            summary.columns, lambda name: replace(summary, seed=seed_of(summary.seed, name))
+        )
+        counts = counts_of(outcome, files.table)
+        words = f"{report_counts(counts)} of {len(outcome.figures)} files"
+        say(f"{words}; written to {files.output}")
+        end_of(outcome, files.output)
 
 
 @dataclass
@@ -156,6 +205,13 @@ class PosteriorColumns:
         found += self._of_each(draws)
         words = "number of exact draws that the posterior is worth"
         return found if self._exact else [*found, NewColumn("effective_sample_size", words)]
+
+    def watch(self, values: Array) -> None:
+        """Count nothing."""
+
+    def figures(self) -> dict[str, Any]:
+        """Return nothing: the counts of rows are all there is to say at the end."""
+        return {}
 
     def _of_each(self, endings: Mapping[str, str]) -> list[NewColumn]:
         """Columns in the unit of a dimension, for all of them under each ending."""

@@ -8,27 +8,28 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
-import numpy as np
 import typer
 
+from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
 from deconflow.model_files import ABOUT_ONE_RUN
+from deconflow.program.found import Found
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
-from deconflow.program.messages import as_options, note, one_line_errors, say
+from deconflow.program.messages import as_options, note, one_line_errors, say, speaks
 from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.option_groups import with_option_groups
 from deconflow.program.options import Quiet, Seed, Settings
 from deconflow.program.provenance import of_this_run
-from deconflow.program.reading import TableSaid, read_table
+from deconflow.program.reading import TableSaid, find_rows, read_all
 from deconflow.program.selected import Selected
 from deconflow.program.waiting import waiting, watched
 from deconflow.progress import Progress
-from deconflow.tables import STANDARD, Columns, Measurements
+from deconflow.tables import STANDARD, Columns, RowReader
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
@@ -63,57 +64,124 @@ def fit(
     Example: deconflow fit stars.csv -c x,y -o model --method xd
     """
     resumable = method in METHODS and METHODS[method].resumable
-    ending = " Go on with --resume." if resumable else " Start it again."
-    with one_line_errors(ending), waiting(quiet=quiet) as progress:
+    with (
+        one_line_errors(_ending(resumable)),
+        ranks.started(),
+        waiting(quiet=quiet or not speaks()) as progress,
+    ):
         parameters = settings_of(method, settings, quick=quick)
         known.check_method(method)
         seen.check()
         check_writable(output)
         progress.begin(f"reading {said.table}")
-        found, rows = read_table(said, how, known)
-        selection = seen.arguments(found.names, rows)
-        with _checkpoint(output, method, resume) as checkpoint:
+        reader = find_rows(said, how, known)
+        rows = _in_memory_or_not(reader, method, seen)
+        resumable = resumable or rows.in_passes
+        with (
+            one_line_errors(_ending(resumable)),
+            _checkpoint(output, method, resume, resumable) as checkpoint,
+        ):
             model = make_estimator(
-                method, len(rows.w), parameters, known.parameters(found.names),
-                random_state=seed, checkpoint=checkpoint,
+                method, rows.n_rows, parameters, known.parameters(rows.columns.names),
+                in_passes=rows.in_passes, random_state=seed, checkpoint=checkpoint,
             )  # fmt: skip
-            model.name_columns(found.names)
-            seconds, certificate = _fit(model, rows, selection, progress)
-            about = _about(model, said, found, rows) | {"method": method, "seconds": seconds}
+            model.name_columns(rows.columns.names)
+            seconds = _fit(model, rows, progress)
+            if not ranks.is_first():
+                return
+            certificate = _certificate(model, rows, progress)
+            about = _about(model, said, rows) | {"method": method, "seconds": seconds}
             about |= of_this_run()
-            save(model, output, found, about | {"certificate": certificate.as_dict()})
+            save(model, output, rows.columns, about | {"certificate": certificate.as_dict()})
         words = as_options(certificate.in_words())
         say(model.describe(), *model.known_, *words.splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _fit(
-    model: Any, rows: Measurements, selection: dict[str, Any], progress: Progress
-) -> tuple[float, Certificate]:
-    """Fit and check; return the seconds of the fit, and its certificate."""
+def _ending(resumable: bool) -> str:
+    return " Go on with --resume." if resumable else " Start it again."
+
+
+class RowsToFit(Protocol):
+    """Rows as a fit takes them; ``in_passes`` if they are too many for memory."""
+
+    in_passes: bool
+    n_rows: int
+
+    @property
+    def columns(self) -> Columns:
+        """What the model is to know of the table."""
+
+    @property
+    def found(self) -> Found:
+        """What was found in it; of rows beyond memory, after the fit."""
+
+    def fit(self, model: Any) -> None:
+        """Fit a model to them."""
+
+    def certify(self, model: Any) -> Certificate:
+        """Check a fitted model by them."""
+
+
+class InMemory:
+    """Rows that are all in memory."""
+
+    in_passes = False
+
+    def __init__(self, reader: RowReader, seen: Selected) -> None:
+        self.columns, self.rows, self.found = read_all(reader)
+        self.n_rows = len(self.rows.w)
+        self._more = self.rows.to_fit | seen.arguments(self.columns.names, self.rows)
+
+    def fit(self, model: Any) -> None:
+        """Fit a model to all rows."""
+        model.fit(self.rows.w, **self._more)
+
+    def certify(self, model: Any) -> Certificate:
+        """Check a fitted model by all rows."""
+        return model.certify(self.rows.w, **self._more)
+
+
+def _in_memory_or_not(reader: RowReader, method: str, seen: Selected) -> RowsToFit:
+    from deconflow.program.beyond_memory import InPasses, is_beyond_memory
+
+    if is_beyond_memory(reader):
+        return InPasses(reader, method, seen)
+    return InMemory(reader, seen)
+
+
+def _fit(model: Any, rows: RowsToFit, progress: Progress) -> float:
+    """Fit, and return the seconds it took."""
     from deconflow.estimators import UntrustedFitWarning
 
     start = time.perf_counter()
     with watched(model, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        model.fit(rows.w, **rows.to_fit, **selection)
-        seconds = round(time.perf_counter() - start, 1)
-        own = getattr(model, "certificate_", None)
-        if own is None:
-            progress.begin("checking the fit")
-            own = model.certify(rows.w, **rows.to_fit, **selection)
-    return seconds, own
+        rows.fit(model)
+        return round(time.perf_counter() - start, 1)
 
 
-def _about(model: Any, said: TableSaid, columns: Columns, rows: Measurements) -> dict[str, Any]:
+def _certificate(model: Any, rows: RowsToFit, progress: Progress) -> Certificate:
+    """Return the fit's own certificate, or check it."""
+    own = getattr(model, "certificate_", None)
+    if own is not None:
+        return own
+    progress.begin("checking the fit")
+    with ranks.alone():
+        return rows.certify(model)
+
+
+def _about(model: Any, said: TableSaid, rows: RowsToFit) -> dict[str, Any]:
     """Say what a model is kept with, as JSON can hold it."""
     settings = _settings(model)
+    path = "standard input" if said.table == STANDARD else str(said.table.resolve())
+    weights = {} if said.weights is None else {"weights": said.weights}
     return {
         "fitted": model.describe(),
         "known": model.known_,
         "settings": settings,
         "special_settings": special_settings(model, settings),
-        "table": _figures(said, columns, rows),
+        "table": {"path": path, **weights, **rows.found.figures(rows.columns)},
     }
 
 
@@ -122,39 +190,21 @@ def _settings(model: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
-def _figures(said: TableSaid, columns: Columns, rows: Measurements) -> dict[str, Any]:
-    """Describe the rows in numbers that JSON can hold."""
-    sd, seen = rows.rows.errors, ~np.isnan(rows.w)
-    return {
-        "path": "standard input" if said.table == STANDARD else str(said.table.resolve()),
-        **({} if said.weights is None else {"weights": said.weights}),
-        "rows": len(rows),
-        "used": len(rows.w),
-        "columns": [
-            {
-                "name": name,
-                "measured": int(seen[:, d].sum()),
-                "mean": float(rows.w[seen[:, d], d].mean()),
-                "sd": float(rows.w[seen[:, d], d].std()),
-                "median_error": float(np.median(sd[seen[:, d], d])),
-            }
-            for d, name in enumerate(columns.names)
-        ],
-    }
-
-
 @contextmanager
-def _checkpoint(output: Path, method: str, resume: bool) -> Iterator[Path | None]:
+def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Iterator[Path | None]:
     """Give where a fit is kept while it runs: in a folder that one process at a time has.
 
     What is there goes, unless it is to be resumed; all goes when the model is written.
     """
+    if not ranks.is_first():  # the first process keeps it for all
+        yield None
+        return
     folder = output.parent / f".{output.name}.checkpoint"
     if folder.is_file():  # of an older version
         folder.unlink()
     with locked_folder(folder) as ours:
         kept = folder / "fit" if ours else None
-        if not METHODS[method].resumable:
+        if not resumable:
             if resume:
                 words = "are short and are not kept half done: starting anew."
                 note(f"Fits of --method {method} {words}")

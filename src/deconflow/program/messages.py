@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import typer
 
+from deconflow import ranks
 from deconflow.program.methods import METHODS
 from deconflow.progress import beside_a_bar
 from deconflow.tables import STANDARD
@@ -57,6 +58,11 @@ LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
 """What Python says of errors that a fit is to learn."""
 
 
+def speaks() -> bool:
+    """Whether this process is the one that speaks, of those that torchrun may have started."""
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0"
+
+
 def say(*lines: str, table: Path | None = None) -> None:
     """Say a result; beside a ``table`` that goes to the standard output it is a note."""
     if table == STANDARD:
@@ -71,8 +77,10 @@ def note(*lines: str) -> None:
         _echo(lines, err=True)
 
 
-def _echo(lines: Sequence[str], *, err: bool) -> None:
-    """Print lines; a progress bar makes way for them."""
+def _echo(lines: Sequence[str], *, err: bool, any_process: bool = False) -> None:
+    """Print lines, of the process that speaks; a progress bar makes way for them."""
+    if not (any_process or speaks()):
+        return
     with beside_a_bar():
         typer.echo("\n".join(map(printable, lines)), err=err)
 
@@ -177,5 +185,8 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    note(f"deconflow: {message}")
+    if speaks() or ranks.world() > 1:  # what happens before they work together happens to all
+        who = "deconflow" if speaks() else f"deconflow, process {ranks.rank()}"
+        with suppress(OSError):
+            _echo([f"{who}: {message}"], err=True, any_process=True)
     raise typer.Exit(code)

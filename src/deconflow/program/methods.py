@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMPONENTS = (1, 2, 4, 8)
+MANY_COMPONENTS = (*COMPONENTS, 16, 32)
+"""What a sample chooses from where all rows are too many for memory."""
 ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 MANY_ROWS = 10**6
 CHOICE = {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"}
@@ -68,6 +70,13 @@ def check_method(method: str) -> Method:
     return METHODS[method]
 
 
+def fits_streams(method: str) -> bool:
+    """Whether a method fits rows that do not fit into memory."""
+    from deconflow.estimators import ESTIMATORS
+
+    return ESTIMATORS[check_method(method).class_name]._fits_streams
+
+
 def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:
     """Return what ``--set`` and ``--quick`` say of a method, checked before a table is read."""
     check_method(method)
@@ -86,6 +95,8 @@ def make_estimator(
     n_rows: int,
     settings: Sequence[str] = (),
     known: Mapping[str, Any] | None = None,
+    *,
+    in_passes: bool = False,
     **about_the_run: Any,
 ) -> Any:
     """Make an unfitted estimator.
@@ -100,6 +111,9 @@ def make_estimator(
         ``NAME=VALUE``, as after ``--set``.
     known
         Parameters by which options say what is known of the truth.
+    in_passes
+        Whether rows are too many for memory: nothing is averaged then, and a sample chooses the
+        number of components.
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
 
@@ -121,6 +135,8 @@ def make_estimator(
         parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
+    if in_passes and "n_components" in parameters:
+        parameters = {"n_components": MANY_COMPONENTS, "floor": CHOICE["floor"]}
     if n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in usual}

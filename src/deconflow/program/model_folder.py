@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 import warnings
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
 from deconflow.model_files import (
+    DESCRIPTION,
     RENAMED,
     SAVED_CERTIFICATE,
     SELF_TEST,
     TABLE,
+    WEIGHTS,
     ModelFiles,
     check_form,
     check_free,
@@ -92,6 +95,12 @@ class ModelFolder:
     def description(self) -> dict[str, Any]:
         """What the estimator wrote of itself."""
         return self.files.description
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that the model's answers depend on."""
+        parts = (self.files.contents.get(name, b"") for name in (DESCRIPTION, WEIGHTS, TABLE))
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
     @property
     def class_name(self) -> str:

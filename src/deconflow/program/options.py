@@ -12,7 +12,10 @@ import typer
 from deconflow.program.messages import as_options
 from deconflow.tables import NOISE_KINDS, correlation_column, error_columns, split_list
 
-TABLE_HELP = "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); - for a pipe."
+TABLE_HELP = (
+    "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); a folder of them; - "
+    "for a pipe."
+)
 
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Table = Annotated[Path, typer.Argument(help=TABLE_HELP)]
@@ -21,6 +24,19 @@ OptionalTable = Annotated[
 ]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Table to write, as its ending says; - for a pipe.")
+]
+OutputOrFolder = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Table to write, as its ending says; - for a pipe; or for a folder of files, a "
+        "folder, in which each has its own.",
+    ),
+]
+ResumeFiles = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with a folder of files that was interrupted."),
 ]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31, help="The same seed gives the same answer.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deconflow.program.found import Found
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
 from deconflow.program.messages import note
@@ -35,9 +36,6 @@ from deconflow.tables import (
     split_list,
 )
 
-SUSPECTS = (-99.0, -999.0, -9999.0, -99999.0)
-"""What many tables write for a missing value, and few measure."""
-
 
 @dataclass(frozen=True)
 class TableSaid:
@@ -55,8 +53,8 @@ class TableSaid:
     weights: Weights = None
 
 
-def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Measurements]:
-    """Find columns and errors, and read all rows; what is known of the truth is checked first."""
+def find_rows(said: TableSaid, how: HowSaid, known: Known) -> RowReader:
+    """Find columns and errors in a table; what is known of the truth is checked first."""
     source, groups, weights = open_table(said.table, typed=False), said.groups, said.weights
     names = expand_columns(said.columns, source.names)
     found = find_columns(
@@ -75,14 +73,26 @@ def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Me
             raise ValueError(f"Expected {option} as a column that is not measured; got {column!r}.")
     known.parameters(found.names)
     given = None if known.given is None else find_given(known.given, source, found.names)
-    reader = RowReader(found, source, groups=groups, given=given, weights=weights)
+    return RowReader(found, source, groups=groups, given=given, weights=weights)
+
+
+def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Measurements, Found]:
+    """Find columns and errors, and read all rows."""
+    return read_all(find_rows(said, how, known))
+
+
+def read_all(reader: RowReader) -> tuple[Columns, Measurements, Found]:
+    """Read all rows into memory, and tell what was found."""
     rows = read_rows(reader)
+    found = Found.of(rows)
+    found.take_errors(rows)
     given_words = [] if rows.given is None else rows.given.describe()
-    note(*_describe(found, rows), *given_words, *_groups(rows, groups), *_weights(rows, weights))
-    return _to_keep(reader.columns), rows
+    more = [*given_words, *_groups(rows, reader.groups), *found.of_weights(reader.weights)]
+    note(*found.in_words(reader.columns), *more)
+    return to_keep(reader.columns), rows, found
 
 
-def _to_keep(columns: Columns) -> Columns:
+def to_keep(columns: Columns) -> Columns:
     """Return what is asked of tables that are read with the model: not what only the fit needs."""
     return replace(columns, how=replace(columns.how, replicates_by=None))
 
@@ -104,44 +114,3 @@ def _groups(rows: Measurements, column: str | None) -> list[str]:
     _, sizes = np.unique(rows.groups.astype(str), return_counts=True)
     most = f"the largest of {sizes.max()} rows"
     return [f"{len(sizes)} groups by {column}, {most}, that no split of the rows parts"]
-
-
-def _weights(rows: Measurements, column: str | None) -> list[str]:
-    """Say how far weights go."""
-    if rows.weights is None:
-        return []
-    without = int((rows.weights == 0).sum())
-    said = f"; {without} of them do not count" if without else ""
-    return [f"rows count by {column}, from {rows.weights.min():g} to {rows.weights.max():g}{said}"]
-
-
-def _limits(columns: Columns, rows: Measurements) -> list[str]:
-    """Say how many values are limits, and in which columns."""
-    if rows.limits is None:
-        return []
-    lines = []
-    for name, flags in zip(columns.names, rows.limits.T, strict=True):
-        counts = {"upper": int((flags < 0).sum()), "lower": int((flags > 0).sum())}
-        said = " and ".join(f"{n} {word} limits" for word, n in counts.items() if n)
-        if said:
-            lines.append(f"  {said} of {name}")
-    return lines
-
-
-def _describe(columns: Columns, rows: Measurements) -> list[str]:
-    lines = [f"{line} ({columns.law})" for line in columns.describe()]
-    lines.append(f"{len(rows.w)} of {len(rows)} rows can be used")
-    reasons, counts = np.unique(rows.reasons[~rows.usable].astype(str), return_counts=True)
-    lines += [f"  {n} left out: {reason}" for reason, n in zip(reasons, counts, strict=True)]
-    if rows.without_error:
-        lines.append(f"  {rows.without_error} values have no error and are taken as missing")
-    lines += _limits(columns, rows)
-    for name, values in zip(columns.names, rows.w.T, strict=True):
-        for number in SUSPECTS:
-            count = int((values == number).sum())
-            if count > 1 and not (values < number).any():
-                lines.append(
-                    f"  {count} values of {name} are {number:g} and count as measured; "
-                    f"if they are missing, give --missing {number:g}"
-                )
-    return lines

@@ -52,14 +52,14 @@ class Selected:
             raise ValueError(
                 "Expected one of --select and --efficiency; got both. Put zeros into the grid."
             )
-        if self._nothing and self.select_of != OF[0]:
+        if self.nothing and self.select_of != OF[0]:
             raise ValueError("Expected --select or --efficiency with --select-of; got neither.")
         if self.efficiency is not None:
             self._grid()
 
     def arguments(self, names: Sequence[str], rows: Measurements) -> dict[str, Any]:
         """Return arguments of ``fit``; rows that could not have been seen are refused by name."""
-        if self._nothing:
+        if self.nothing:
             return {}
         found: dict[str, Any] = {"selection_of": self.select_of} if self.select_of != OF[0] else {}
         if self.efficiency is not None:
@@ -79,7 +79,8 @@ class Selected:
         return found | {"selection": " and ".join(self.select or ())}
 
     @property
-    def _nothing(self) -> bool:
+    def nothing(self) -> bool:
+        """Whether nothing was said."""
         return self.select is None and self.efficiency is None
 
     def _grid(self) -> Any:

@@ -57,7 +57,8 @@ def open_for(table: Path, output: Path | None) -> Source:
     source = open_table(table, typed=not text)
     if output is None or STANDARD in (table, output) or not output.exists():
         return source
-    if output.samefile(split_part(table)[0]):
+    files = [shard.path for _, shard in getattr(source, "shards", ())] or [split_part(table)[0]]
+    if any(output.samefile(file) for file in files):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
     return source
 
@@ -77,21 +78,45 @@ def append_columns(
 
     ``watch`` is shown the new columns of each chunk, NaN for unusable rows.
     """
+    fields = all_fields(columns, output, prefix)
+    with rows_bar(reader.source.n_rows, progress) as bar:
+        return write_columns(
+            reader, output, fields, compute, chunk=chunk, bar=bar, watch=watch,
+            check=lambda counts: refuse_useless(counts, reader.source.name),
+        )  # fmt: skip
+
+
+def write_columns(
+    reader: RowReader,
+    output: Path,
+    fields: Sequence[pa.Field],
+    compute: Compute,
+    *,
+    chunk: int,
+    bar: tqdm[Any],
+    watch: Callable[[Array], None],
+    check: Callable[[Counter[str]], None] = lambda counts: None,
+) -> Counter[str]:
+    """Do so for the new ``fields``; what ``check`` raises about the counts undoes it."""
     pa = need("pyarrow")
-    new = [*new_fields(columns, output, prefix), _status_field(output, prefix)]
-    schema = _with_fields(reader.source, new)
+    schema = with_fields(reader.source, fields)
     harmless = _harmless if format_of(output).is_text else str
     counts: Counter[str] = Counter()
     with writing(output, schema) as sink:
-        for table, values, status in answers(reader, len(columns), compute, chunk, progress):
+        for table, values, status in answers(reader, len(fields) - 1, compute, chunk, bar):
             arrays = [pa.array(column, from_pandas=True) for column in values.T]
             arrays.append(pa.array(map(harmless, status), pa.string()))
             kept = table.select(reader.source.kept)
             sink.write(pa.table([*kept.columns, *arrays], schema=schema))
             counts.update(status)
             watch(values)
-        refuse_useless(counts, reader.source.name)
+        check(counts)
     return counts
+
+
+def rows_bar(n_rows: int | None, shown: bool) -> tqdm[Any]:
+    """Return a bar that counts rows."""
+    return tqdm(total=n_rows, unit=" rows", disable=not shown)
 
 
 def answers(
@@ -99,16 +124,15 @@ def answers(
     width: int,
     compute: Compute,
     chunk: int,
-    progress: bool,
+    bar: tqdm[Any],
     needed: Sequence[str] | None = None,
 ) -> Iterator[tuple[pa.Table, Array, NDArray[Any]]]:
     """Walk through all columns, or those needed, with each chunk's new columns and status."""
     first_row = 0
-    with tqdm(total=reader.source.n_rows, unit=" rows", disable=not progress) as bar:
-        for table in reader.source.chunks(chunk, needed):
-            yield table, *_compute_rows(reader, table, first_row, width, compute)
-            first_row += table.num_rows
-            bar.update(table.num_rows)
+    for table in reader.source.chunks(chunk, needed):
+        yield table, *_compute_rows(reader, table, first_row, width, compute)
+        first_row += table.num_rows
+        bar.update(table.num_rows)
 
 
 def _compute_rows(
@@ -187,6 +211,11 @@ def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> 
     ]
 
 
+def all_fields(columns: Sequence[NewColumn], output: Path, prefix: str) -> list[pa.Field]:
+    """Return the fields of new columns, and that of the status, which is the last."""
+    return [*new_fields(columns, output, prefix), _status_field(output, prefix)]
+
+
 def _status_field(output: Path, prefix: str) -> pa.Field:
     name = _harmless(prefix + STATUS) if format_of(output).is_text else prefix + STATUS
     kind = need("pyarrow").string()
@@ -198,7 +227,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
+def with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
+    """Return the columns of a table with new ones after them, which it must not have yet."""
     schema = need("pyarrow").schema([source.schema.field(name) for name in source.kept])
     for field in fields:
         if field.name in schema.names:

@@ -3,6 +3,8 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
+from typing import TYPE_CHECKING
+
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.covariates import (
@@ -21,7 +23,6 @@ from deconflow.tables.io import (
     described,
     format_of,
     need,
-    open_table,
     row_name,
     split_part,
     writing,
@@ -33,6 +34,7 @@ from deconflow.tables.measurements import (
     conversion,
     read_rows,
 )
+from deconflow.tables.opening import is_many, open_many, open_table
 from deconflow.tables.option_syntax import (
     parse_atoms,
     parse_bounds,
@@ -40,6 +42,9 @@ from deconflow.tables.option_syntax import (
     split_list,
 )
 from deconflow.tables.packed import STANDARD
+
+if TYPE_CHECKING:
+    from deconflow.tables.shards import ShardedSource as ShardedSource
 
 __all__ = [
     "COUNTS",
@@ -66,8 +71,10 @@ __all__ = [
     "format_of",
     "gathered",
     "independent_noise",
+    "is_many",
     "need",
     "one_sign",
+    "open_many",
     "open_table",
     "parse_atoms",
     "parse_bounds",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Self
 
@@ -62,11 +63,20 @@ class TextSource(Source):
 
     def typed(self) -> Self:
         """Take the narrowest type for each column that fits all rows."""
+        return self.with_types(self.possible_types())
+
+    def possible_types(self) -> dict[str, list[pa.DataType]]:
+        """Find the types that fit all rows of each column, the narrowest first."""
         left = {name: list(TYPES) for name in self.names}
         for table in self._text(ROWS_AT_ONCE, self.names):
             for (name, kinds), column in zip(left.items(), table.columns, strict=True):
                 left[name] = [kind for kind in kinds if _fits(column, kind)]
-        self.schema = pa.schema([(name, [*kinds, pa.string()][0]) for name, kinds in left.items()])
+        return left
+
+    def with_types(self, possible: Mapping[str, Sequence[pa.DataType]]) -> Self:
+        """Give each column the first of its possible types, or leave it as text."""
+        kinds = {name: [*possible[name], pa.string()][0] for name in self.names}
+        self.schema = pa.schema(list(kinds.items()))
         return self
 
     def _with_types(self, table: pa.Table) -> pa.Table:
@@ -109,14 +119,29 @@ class ParquetSource(Source):
 
     def __init__(self, content: Content) -> None:
         self.content, self.name = content.unpacked(), content.name
+        self._groups: list[int] | None = None
         with self._file() as file:
             self.schema = file.schema_arrow.remove_metadata()
-            self.n_rows = file.metadata.num_rows
+            self.n_rows: int = file.metadata.num_rows
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         with self._file() as file:
-            for batch in file.iter_batches(size, columns=list(columns), use_threads=False):
+            for batch in file.iter_batches(
+                size, self._groups, columns=list(columns), use_threads=False
+            ):
                 yield pa.Table.from_batches([batch])
+
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Row groups."""
+        with self._file() as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        return [(f"{self.name}, row group {i}", self._group(i, n)) for i, n in enumerate(sizes)]
+
+    def _group(self, number: int, n_rows: int) -> Source:
+        one = copy.copy(self)
+        one._groups, one.n_rows = [number], n_rows
+        return one
 
     def _file(self) -> pq.ParquetFile:
         path = self.content.path
@@ -158,7 +183,9 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
         numbers = column.cast(pa.float64(), safe=False)
     else:
         raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
-    return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+    if numbers.null_count:
+        numbers = pc.fill_null(numbers, float("nan"))
+    return np.array(numbers.to_numpy(), dtype=np.float64)
 
 
 def split_limits(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:
@@ -282,6 +309,11 @@ def _parsed(present: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedAr
             f"Expected numbers in column {name!r}; got {cell!r} in {row_name(first_row + row)}. "
             f"{'Write a point for the comma.' if comma else advice}"
         ) from error
+
+
+def narrowest_type(cells: pa.Array | pa.ChunkedArray) -> pa.DataType:
+    """Return the narrowest type that cells of text can have."""
+    return next((kind for kind in TYPES if _fits(cells, kind)), pa.string())
 
 
 def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -51,7 +51,7 @@ class FitsSource(Source):
     """A table of a FITS file: that of a name or number, or the first."""
 
     def __init__(self, content: Content, part: str | None = None) -> None:
-        self.content, self.part = content.unpacked(), part
+        self.content, self._which = content.unpacked(), part
         self.name = content.name if part is None else f"{content.name}[{part}]"
         with self._table() as hdu:
             self._check_size(hdu)
@@ -99,8 +99,8 @@ class FitsSource(Source):
     def _choose(self, tables: dict[str, Any]) -> Any:
         """Choose by name or number; the first, with a word about the others, if none is said."""
         names = ", ".join(hdu.name or number for number, hdu in tables.items())
-        if self.part is None:
-            if len(tables) > 1:
+        if self._which is None:
+            if len(tables) > 1 and not hasattr(self, "schema"):  # once
                 warnings.warn(
                     f"{self.name} has the tables {names}; the first is taken. Name another as "
                     f"{self.name}[NAME].",
@@ -108,10 +108,10 @@ class FitsSource(Source):
                 )
             return next(iter(tables.values()))
         for number, hdu in tables.items():
-            if self.part == number or self.part.upper() == hdu.name.upper():
+            if self._which == number or self._which.upper() == hdu.name.upper():
                 return hdu
         file = self.content.name
-        raise TableError(f"Expected a table in {file}: {names}; got {self.part!r}.")
+        raise TableError(f"Expected a table in {file}: {names}; got {self._which!r}.")
 
 
 class InMemorySource(Source):

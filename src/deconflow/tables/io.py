@@ -1,4 +1,4 @@
-"""Opening and writing a table, whatever its format."""
+"""What all formats of tables share: how they are read, named and written."""
 
 from __future__ import annotations
 
@@ -38,11 +38,14 @@ class Source(ABC):
         Names and types of the columns; a field's metadata may hold its unit and description.
     n_rows : int or None
         Number of rows, where that is known before reading them.
+    n_bytes : int or None
+        Size of the file, where that is known.
     """
 
     name: str
     schema: pa.Schema
     n_rows: int | None = None
+    n_bytes: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -70,6 +73,11 @@ class Source(ABC):
     def unit(self, column: str) -> str | None:
         """Unit of a column, if the table says."""
         return about(self.schema.field(column), "unit")
+
+    @property
+    def pieces(self) -> list[tuple[str, Source]]:
+        """Parts that processes can share out, each with a name that lasts: files, row groups."""
+        return [(self.name, self)]
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,14 @@ class Format:
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
 
+    def check_written(self, path: str | Path) -> str:
+        """Return the name of what writes the format, or raise that a file of it is not written."""
+        if self.writer is None:
+            raise ValueError(
+                f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+            )
+        return self.writer
+
     @property
     def is_text(self) -> bool:
         """Whether cells are written as they are read."""
@@ -129,32 +145,12 @@ WRITTEN = [ending for ending, known in ENDINGS.items() if known.writer]
 UNREAD_PACKINGS = (".xz", ".zip", ".tar", ".tgz", ".7z", ".z", ".rar", ".lz4")
 
 
-def open_table(path: str | Path, *, typed: bool = True) -> Source:
-    """Open a table for reading: CSV, TSV, Parquet, FITS, ECSV, VOTable, or text with spaces.
-
-    Parameters
-    ----------
-    path
-        The file; its ending says the format, and ``.gz``, ``.bz2`` or ``.zst`` may follow.
-        ``file.fits[NAME]`` or ``file.fits[2]`` is one of several tables in a FITS file. ``-`` is
-        the standard input, whose format is told by what it holds.
-    typed
-        Whether the columns of a text file shall get types, by one more pass through it. False
-        hands its cells on to another text file as they are written.
-    """
-    path, part = split_part(path)
-    if path == STANDARD:
-        content = Content.of_standard_input()
-        known = _format_of_content(content)
-    else:
-        known = format_of(path)
-        if not path.is_file():
-            got = "a folder" if path.is_dir() else "no such file"
-            raise FileNotFoundError(f"Expected a table at {path}; got {got}.")
-        content = Content.of_file(path)
+def open_content(content: Content, known: Format, part: str | None, *, typed: bool) -> Source:
+    """Open a table whose format is known; of FITS files that ``part``, or the first."""
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
+        source.n_bytes = content.path.stat().st_size
         _refuse_duplicates(source.names, source.name)
         return source.typed() if typed else source
 
@@ -166,11 +162,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     ``-`` is the standard output, in CSV.
     """
     known = format_of(path)
-    if known.writer is None:
-        raise ValueError(
-            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-        )
-    write = known.load(known.writer)
+    write = known.load(known.check_written(path))
     if Path(path) == STANDARD:
         with write(standard_output(), schema, **known.options) as sink:
             yield sink
@@ -224,18 +216,6 @@ def format_of(path: str | Path) -> Format:
             "Rename or convert it."
         )
     return ENDINGS[ending]
-
-
-def _format_of_content(content: Content) -> Format:
-    """Find the format of bytes without a name."""
-    text = content.beginning().decode("utf-8-sig", "replace")
-    for known in FORMATS:
-        if known.beginning and re.match(known.beginning, text):
-            return known
-    header = next((line for line in text.splitlines() if not line.startswith("#")), "")
-    if re.search("[,;]", header) or len(header.split()) < 2:
-        return ENDINGS[".csv"]
-    return ENDINGS[".tsv" if "\t" in header else ".txt"]
 
 
 def split_part(path: str | Path) -> tuple[Path, str | None]:
