@@ -23,6 +23,7 @@ from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
+from deconflow.estimators.in_chunks import AnswersInChunks
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
 from deconflow.estimators.origin import Origin
@@ -63,8 +64,9 @@ MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
 class DensityEstimator(
-    FitsStreams, FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin, BaseEstimator
-):
+    FitsStreams, AnswersInChunks, FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin,
+    BaseEstimator,
+):  # fmt: skip
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -423,6 +425,8 @@ class DensityEstimator(
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, exact where there is a closed form.
+
+        For answers that are too many for memory there is :meth:`posterior_in_chunks`.
 
         Parameters
         ----------

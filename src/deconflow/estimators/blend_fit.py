@@ -23,7 +23,7 @@ from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.evaluation import Estimate
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 
 Draw = Callable[[FittedDensity, NDArray[np.bool_], int], Array]
@@ -115,7 +115,8 @@ class BlendFit(FittedDensity):
         each = ARRAYS * len(self.parts) * n_samples * self.dim
         for some in row_slices(len(data), each):  # so that no part keeps its draws of all rows
             rows = data[some]
-            r, found = self._answers(rows, n_samples, n_proposals, rng)
+            with rows_counted_from(some.start):
+                r, found = self._answers(rows, n_samples, n_proposals, rng)
             if all(isinstance(part, ExactPosterior) for part in found):
                 if len(rows) < len(data):
                     r, found = self._answers(data, n_samples, n_proposals, rng)

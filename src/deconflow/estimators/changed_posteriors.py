@@ -58,6 +58,9 @@ class MovedPosterior(Posterior):
         """Draw ``(N, n_samples, D)``."""
         return self._moved_draws(self._inner.sample(n_samples, random_state))
 
+    def _draw_by(self, seed: int) -> None:
+        self._inner._draw_by(seed)
+
     def _take(self, chosen: NDArray[np.int64]) -> MovedPosterior:
         return MovedPosterior(
             self._inner[chosen], self._location[chosen], self._scale[chosen], self.names
@@ -145,7 +148,7 @@ class PartedPosterior(Posterior):
     @cached_property
     def samples(self) -> Array:
         """Draws ``(N, S, D)``, the same at every call."""
-        return self._with_atoms(self.continuous.samples, np.random.RandomState(0))
+        return self._with_atoms(self.continuous.samples, np.random.RandomState(self._seed))
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``; some of them exactly at an atom."""
@@ -163,6 +166,10 @@ class PartedPosterior(Posterior):
             for a, atom in enumerate(self._atoms):
                 drawn[some][which == a] = atom
         return drawn
+
+    def _draw_by(self, seed: int) -> None:
+        self._seed = seed
+        self.continuous._draw_by(seed)
 
     def _take(self, chosen: NDArray[np.int64]) -> PartedPosterior:
         part = copy(self)

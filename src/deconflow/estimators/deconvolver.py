@@ -26,6 +26,7 @@ from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.devices import resolve_device
+from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.certifying import CHECKING, SECONDS_OF_CHECKS, certified
@@ -46,6 +47,7 @@ from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
 
 FEWEST_ROWS = 10
 WORDS = {
@@ -159,7 +161,23 @@ class Deconvolver(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def _fit(self, data: Observations) -> None:
+    _fits_streams = True
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        if in_memory(sample, overview):
+            self._fit(sample)
+            return
+        folds = make_plan(len(sample), self.n_members, quick=self.quick).folds
+        standardiser = Standardiser.fit(sample)
+        everything = everything_of(
+            stream, overview, sample, folds, threads=cpus(self.n_jobs), progress=self._progress,
+            units=standardiser,
+        )  # fmt: skip
+        of_sample = folds_of_sample(sample, overview.sample_numbers, folds)
+        self._fit(sample, folds=of_sample, everything=everything)
+
+    def _fit(self, data: Observations, **beyond: Any) -> None:
+        """Fit to rows in memory, or with ``beyond`` to a stream that these are a sample of."""
         if len(data) < FEWEST_ROWS:
             raise ValueError(
                 f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "
@@ -172,7 +190,7 @@ class Deconvolver(DensityEstimator):
             volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
             refuse_far(ready, torch.float32)
-            fitted = fit_density(ready, volume, plan, self._resources(), seed)
+            fitted = fit_density(ready, volume, plan, self._resources(), seed, **beyond)
         self._take(fitted, plan.size)
         self._held_out, self._seed = fitted.held_out, seed
 

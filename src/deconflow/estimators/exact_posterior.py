@@ -63,7 +63,7 @@ class ExactPosterior(Posterior):
     @cached_property
     def samples(self) -> Array:
         """Draws ``(N, 100, D)``, the same at every call."""
-        return self.sample(USUAL_DRAWS, random_state=0)
+        return self.sample(USUAL_DRAWS, random_state=self._seed)
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""

@@ -15,7 +15,7 @@ from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
-from deconflow.observations import Observations, refuse_unreached
+from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
@@ -129,12 +129,12 @@ class MixtureFit(FittedDensity):
         q = np.empty((len(data), count)) if responsibilities else None
         numbers = _numbers_laid_out(data) + (2 * count if responsibilities else 0)
         for some in row_slices(len(data), numbers):
-            with clear_errors():
+            with clear_errors(), rows_counted_from(some.start):
                 sums = expectation(
-                    standard, lay_out(data[some], units, some.start), moments=False,
+                    standard, lay_out(data[some], units), moments=False,
                     responsibilities=responsibilities, threads=self.threads,
                 )  # fmt: skip
-            refuse_unreached(~np.isfinite(sums.log_p), some.start)
+                refuse_unreached(~np.isfinite(sums.log_p))
             log_p[some] = sums.log_p
             if q is not None:
                 q[some] = sums.responsibilities

@@ -53,6 +53,9 @@ class Posterior(ToOtherTools):
     True
     """
 
+    _seed = 0
+    """Of the draws in ``samples``, if these are made when they are asked for."""
+
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
         chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
@@ -66,6 +69,10 @@ class Posterior(ToOtherTools):
         part = self._marginal(keep)
         part._origin = self._origin.columns(keep)
         return part
+
+    def _draw_by(self, seed: int) -> None:
+        """Set the seed of draws that are still to be made."""
+        self._seed = seed
 
     @abstractmethod
     def _take(self, chosen: NDArray[np.int64]) -> Self:

@@ -102,16 +102,11 @@ class KernelRows:
         return sum(parts)
 
 
-def lay_out(
-    data: Observations, units: Standardiser | None = None, first_row: int = 0
-) -> KernelRows:
-    """Lay observations out for the kernel, in units of their own unless some are given.
-
-    Errors count rows from ``first_row``.
-    """
+def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
+    """Lay observations out for the kernel, in units of their own unless some are given."""
     units = Standardiser.powers_of_two(data) if units is None else units
     standard = units.observations(data)
-    _refuse_far(standard, first_row)
+    _refuse_far(standard)
     observed = None if data.observed is None else data.observed.numpy()
     seen = data.dim if observed is None else observed.sum(1)
     rows = _Rows(
@@ -127,13 +122,12 @@ def lay_out(
     return KernelRows(blocks, units, len(data), data.latent_dim, rows.weights)
 
 
-def _refuse_far(standard: Observations, first_row: int) -> None:
+def _refuse_far(standard: Observations) -> None:
     """Raise for rows so far out that squares overflow where components are narrow."""
     for name, sizes in (("w", standard.w.abs()), ("noise", noise_sizes(standard.noise))):
         if sizes.amax() > FARTHEST:
             position = first_bad(sizes > FARTHEST)
             assert position is not None
-            position = (first_row + position[0], *position[1:])
             raise OutOfReachError(
                 f"Expected {name} within {FARTHEST:g} times the usual spread of the data; "
                 f"got more at {place(position)}. Leave that row out."

@@ -19,7 +19,7 @@ from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.noise import GaussianNoise, JointMixture, Noise, NoiseMixture
-from deconflow.observations import Observations, refuse_unreached
+from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import lay_out
@@ -80,7 +80,9 @@ def _relevant(
         yield rows, None
         return
     units = Standardiser.of_mixture(mixture, data)
-    laid_out, standard = lay_out(data[rows], units), units.mixture_to_standard(mixture)
+    standard = units.mixture_to_standard(mixture)
+    with rows_counted_from(int(rows[0])):
+        laid_out = lay_out(data[rows], units)
     sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
     assert sums.responsibilities is not None
     counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
