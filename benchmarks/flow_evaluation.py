@@ -53,11 +53,11 @@ def ready(case, draws):
 def measure(case, draws):
     """Seconds of a step, and microseconds of a flow evaluation in it."""
     run, rows = ready(case, draws), torch.arange(case["batch"])
-    run._step(rows)
+    run._step(rows, len(rows))
     seconds, end = [], time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(seconds) < 3:
         start = time.process_time()
-        run._step(rows)
+        run._step(rows, len(rows))
         seconds.append(time.process_time() - start)
     middle = statistics.median(seconds)
     return {

@@ -68,12 +68,12 @@ def dense_work(objective):
 def measure(dropout):
     run = paper_fit(dropout)
     rows, work = torch.arange(BATCH), dense_work(run.objective)
-    run._step(rows)
+    run._step(rows, len(rows))
     rates = {"step": [], "square": [], "layer": []}
     for _ in range(ROUNDS):
         rates["square"].append(raw_rate(2048, 2048, 2048))
         rates["layer"].append(raw_rate(BATCH * DRAWS, 128, 128))
-        rates["step"].append(work / timed(lambda: run._step(rows)))
+        rates["step"].append(work / timed(lambda: run._step(rows, len(rows))))
     middle = {name: statistics.median(values) for name, values in rates.items()}
     return {
         "seconds_a_step": round(work / middle["step"], 3),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM, Observations, open_rows, streams, xd
+from deconflow import XDGMM, FlowDeconvolver, Observations, open_rows, streams, xd
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd import curvature, lay_out, many_rows
 from deconflow.xd.em_statistics import one_pass
@@ -204,8 +204,8 @@ def test_what_a_stream_has_itself_is_refused_beside_it(table):
 
 def test_columns_of_errors_can_be_named(table):
     path = table[0]
-    named = XDGMM(1).fit(open_rows(path, ["x"], errors=["x=y_err"]))
-    other = XDGMM(1).fit(open_rows(path, ["x"]), noise=["y_err"])
+    named = XDGMM(1, random_state=0).fit(open_rows(path, ["x"], errors=["x=y_err"]))
+    other = XDGMM(1, random_state=0).fit(open_rows(path, ["x"]), noise=["y_err"])
     assert other.means_ == named.means_
     assert XDGMM(1).fit(open_rows(path, ["x"])).means_ != named.means_
 
@@ -222,3 +222,26 @@ def test_a_bad_cell_is_named_with_its_file(tmp_path):
     path.write_text("x,x_err\n1,1\n2,-1\n")
     with pytest.raises(ValueError, match=r"row 1 .* This is about bad.csv"):
         open_rows(path, ["x"]).overview(10)
+
+
+def test_a_fit_says_how_many_rows_it_had(table, tmp_path, monkeypatch):
+    path, w, sd, _ = table
+    model = XDGMM(1).fit(open_rows(path, ["x", "y"]))
+    assert model.known_ == ["All 4,000 rows were fitted, in chunks."]
+    model.save(tmp_path / "model")
+    assert XDGMM.load(tmp_path / "model").known_ == model.known_
+    assert model.fit(w, noise=sd).known_ == []
+    monkeypatch.setattr("deconflow.estimators.streaming.SAMPLE_VALUES", 600)
+    flow = FlowDeconvolver("gaussian_mixture", objective="elbo", epochs=1, random_state=0)
+    assert flow.fit(open_rows(path, ["x", "y"])).known_ == [
+        "A sample of 300 of 4,000 rows was fitted."
+    ]
+
+
+def test_units_of_a_table_are_known(tmp_path):
+    field = pa.field("x", pa.float64(), metadata={"unit": "km"})
+    columns = [pa.array([1.0, 2.0, 4.0]), pa.array([1.0, 1.0, 1.0])]
+    schema = pa.schema([field, pa.field("x_err", pa.float64(), metadata={"unit": "km"})])
+    pq.write_table(pa.table(columns, schema=schema), tmp_path / "km.parquet")
+    model = XDGMM(1).fit(open_rows(tmp_path / "km.parquet", ["x"]))
+    assert model._units == ["km"]

@@ -91,3 +91,16 @@ def rows_at_once(numbers_per_row: int) -> int:
     (4000, 1)
     """
     return max(1, NUMBERS_AT_ONCE // max(1, numbers_per_row))
+
+
+def row_slices(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
+    """Walk through rows, of so many numbers each, in pieces of work.
+
+    Examples
+    --------
+    >>> [*row_slices(10, 1_000_000)]
+    [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
+    """
+    step = rows_at_once(numbers_per_row)
+    for first in range(0, n_rows, step):
+        yield slice(first, min(first + step, n_rows))

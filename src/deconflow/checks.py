@@ -168,8 +168,8 @@ def first_bad(bad: NDArray[np.bool_] | Tensor) -> tuple[int, ...] | None:
 
 def refuse_extremes(name: str, values: NDArray[np.float64] | Tensor) -> None:
     """Raise for values whose squares overflow."""
-    sizes: Any = abs(values)
-    position = first_bad(sizes > LARGEST)
+    too_large: Any = (values > LARGEST) | (values < -LARGEST)  # no second array of numbers
+    position = first_bad(too_large)
     if position is not None:
         raise ValueError(
             f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "

@@ -56,6 +56,7 @@ SAVED_DESCRIPTION = {
     "feature_names_in": [str],
     "column_names?": ([str], None),
     "units?": ([(str, None)], None),
+    "rows_of_stream?": ([int], None),
     "details": {str: object},
 }
 

@@ -2,7 +2,9 @@ r"""Observations: what was measured, with its noise, checked once."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -305,6 +307,16 @@ def refuse_unreached(
             f"Expected {'measurements' if name == 'w' else 'values'} that the model can reach; "
             f"got row {first_row + position[0]} of {name}, whose density is zero{advice}."
         )
+
+
+@contextmanager
+def rows_counted_from(first: int) -> Iterator[None]:
+    """Let an error about a row out of reach name it by its number in the whole, not in a part."""
+    try:
+        yield
+    except OutOfReachError as error:
+        said = re.sub(r"\brow (\d+)", lambda row: f"row {first + int(row[1])}", str(error))
+        raise OutOfReachError(said) from error
 
 
 def noise_sizes(noise: Noise) -> Tensor:

@@ -7,17 +7,21 @@ there is one rank, and every function here does nothing, so that callers are wri
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from deconflow._types import Array
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 T = TypeVar("T")
+Item = TypeVar("Item")
 PATIENCE = timedelta(minutes=30)
 """How long a rank waits for the others: as long as a pass over its rows may take them."""
 
@@ -81,6 +85,13 @@ def total(*arrays: Array) -> list[Array]:
     return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
 
 
+def add_up(numbers: Tensor) -> None:
+    """Replace numbers by their sums over all ranks, in their own precision."""
+    if world() > 1:
+        with _clear_errors():
+            _group().all_reduce(numbers)
+
+
 def from_first(value: T) -> T:
     """Return the first rank's value, on all of them."""
     if world() == 1:
@@ -99,6 +110,47 @@ def gathered(value: T) -> list[T]:
     with _clear_errors():
         _group().all_gather_object(box, value)
     return box
+
+
+def together(work: Callable[[], T]) -> T:
+    """Return what a function answers here; what it raises on one rank, it raises on all."""
+    if world() == 1:
+        return work()
+    answer: Any = None
+    try:
+        answer, error = work(), None
+    except Exception as found:
+        error = found
+    errors = [each for each in gathered(error) if each is not None]
+    if errors:
+        raise errors[0] if error is None else error
+    return answer
+
+
+def spread(work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
+    """Let each rank work on some of the items by itself; return the answers to all of them."""
+    count, first = world(), rank()
+
+    def here() -> list[T]:
+        with alone():
+            return work(items[first::count])
+
+    answers = gathered(together(here))
+    return [answers[i % count][i // count] for i in range(len(items))]
+
+
+@contextmanager
+def own_work() -> Iterator[None]:
+    """End the group if this rank alone fails in the block, so that the others do not wait for it.
+
+    Its ranks are no longer at the same place, so it would be of no use.
+    """
+    try:
+        yield
+    except BaseException:
+        if world() > 1:
+            _group().destroy_process_group()  # the others see closed connections
+        raise
 
 
 def shared_out(sizes: Sequence[int], n_ranks: int) -> list[list[int]]:

@@ -6,7 +6,8 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from deconflow.auto import stacking
-from deconflow.auto.stacking import best_weights, stacked
+from deconflow.auto.stacking import best_weights
+from deconflow.xd import log_average
 
 
 def rng(seed=0):
@@ -90,4 +91,4 @@ def test_the_maximum_is_one():
 def test_an_average_is_that_of_densities():
     log_p = rng().normal(size=(3, 20))
     shares = np.array([0.3, 0.0, 0.7])
-    np.testing.assert_allclose(stacked(log_p, shares), np.log(shares @ np.exp(log_p)))
+    np.testing.assert_allclose(log_average(log_p, shares), np.log(shares @ np.exp(log_p)))

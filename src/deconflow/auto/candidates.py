@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from deconflow.auto.training import Member
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.xd import AveragedFit, PreparedData, lay_out, log_p
+from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
 
 Part = GaussianMixture | list[Member]
 """What a candidate has learned without one fold: a mixture, or some flows."""
@@ -24,11 +25,15 @@ Part = GaussianMixture | list[Member]
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps."""
+    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps.
+
+    Flows are trained on ``device``; all else is done by the processors.
+    """
 
     n_jobs: int
     checkpoint: Path | None = None
     progress: Progress = SILENT
+    device: str = "cpu"
 
     def file(self, name: str) -> Path | None:
         """Name the checkpoint of a part of the fit."""
@@ -101,10 +106,17 @@ class Task:
 
     def single(self, fold: int) -> GaussianMixture:
         """Return one mixture without a fold, where others start and what proposes for flows."""
+        if not self.averaged.all_chose:
+            return self.averaged.singles[fold]
         if fold not in self._singles:
             rng = np.random.RandomState(self.seed + 1000 + fold)
             self._singles[fold] = self.prepared(fold).fit(self.averaged.settings, rng).mixture
         return self._singles[fold]
+
+    def single_of_all(self, rng: np.random.RandomState) -> GaussianMixture:
+        """Return one mixture of all rows: where draws come from."""
+        start = None if self.averaged.all_chose else self.averaged.singles[0]
+        return PreparedData(self.data).fit(self.averaged.settings, rng, start).mixture
 
     def unscored(self) -> Array:
         """Return log-likelihoods of which none is known yet."""
@@ -118,6 +130,8 @@ IMPOSSIBLE = -1e5
 """What counts as the log-likelihood of a row that a candidate thinks impossible."""
 NAMES = ("mixtures", "spline", "bayes", "flows")
 """All kinds of candidates."""
+MOST_WEIGHED = 200_000
+"""Rows that weigh candidates: so many can tell what there is to tell."""
 MIXTURE_ROWS, BAYES_ROWS, SPLINE_ROWS, FLOW_ROWS = 0.5, 1.0, {1: 5.0, 2: 1.0}, 0.2
 
 
@@ -126,6 +140,9 @@ def weigh(
 ) -> Array:
     """Return the shares of candidates, by the rows that all of them were scored on."""
     log_p, rows = compared(candidates)
+    if len(rows) > MOST_WEIGHED:
+        some = np.linspace(0, len(rows) - 1, MOST_WEIGHED).astype(int)
+        log_p, rows = log_p[:, some], rows[some]
     known = prior_rows(len(rows), dim)
     prior = np.array([known[each.name] for each in candidates])
     return stack(log_p, row_weights[rows], prior, rng)
@@ -146,13 +163,28 @@ def prior_rows(n_rows: int, dim: int) -> dict[str, float]:
     }
 
 
-def score_folds(task: Task, mixtures: list[GaussianMixture]) -> Array:
-    """Return the log-likelihood ``(N,)`` of each row under the mixture that left its fold out."""
+def score_folds(
+    task: Task, mixtures: list[GaussianMixture], folds: Sequence[Fold] | None = None
+) -> Array:
+    """Return the log-likelihood ``(N,)`` of each row under the mixture that left its fold out.
+
+    If ``folds`` are given, only the rows of these are scored.
+    """
     held_out = task.unscored()
-    for fold, mixture in zip(task.averaged.folds, mixtures, strict=True):
+    for fold, mixture in zip(folds or task.averaged.folds, mixtures, strict=True):
         rows = lay_out(task.data[torch.from_numpy(fold.held)])
         held_out[fold.held] = log_p(mixture, rows, task.resources.n_jobs)
     return held_out
+
+
+def thinned(folds: Sequence[Fold], most: int) -> list[Fold]:
+    """Return folds of at most so many rows, evenly spread; the same if there are no more."""
+    n_rows = sum(len(fold.held) for fold in folds)
+    if n_rows <= most:
+        return list(folds)
+    some = np.zeros(n_rows, bool)
+    some[np.linspace(0, n_rows - 1, most).astype(int)] = True
+    return [Fold(fold.kept[some[fold.kept]], fold.held[some[fold.held]]) for fold in folds]
 
 
 def compared(candidates: list[Candidate]) -> tuple[Array, NDArray[np.int64]]:

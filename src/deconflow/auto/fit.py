@@ -20,7 +20,6 @@ from deconflow.auto.flows import ensemble_of, fit_flows, seconds_of_epochs
 from deconflow.auto.plan import Plan
 from deconflow.auto.splines import STAGE as SPLINES
 from deconflow.auto.splines import fit_splines, seconds_of_splines
-from deconflow.auto.stacking import stacked
 from deconflow.auto.training import Member
 from deconflow.certificate import Certificate
 from deconflow.densities import Architecture, Density, FixedMixture
@@ -31,9 +30,11 @@ from deconflow.observations import Observations
 from deconflow.randomness import own_generator
 from deconflow.xd import (
     FITTING,
+    Everything,
     FitSettings,
-    PreparedData,
+    Fold,
     fit_averaged,
+    log_average,
     paired,
     row_weights,
     seconds_of_ladder,
@@ -148,17 +149,27 @@ def average_by_fold(
 
 
 def fit_density(
-    data: Observations, log_volume: Tensor, plan: Plan, resources: Resources, seed: int
+    data: Observations,
+    log_volume: Tensor,
+    plan: Plan,
+    resources: Resources,
+    seed: int,
+    *,
+    folds: list[Fold] | None = None,
+    everything: Everything | None = None,
 ) -> Fitted:
     """Fit all candidates to standardised rows; let noisy held-out rows weigh them.
 
-    ``log_volume``, one number or one per row, brings log densities back to the user's units.
+    ``log_volume``, one number or one per row, brings log densities back to the user's units. If
+    there is ``everything``, rows beyond memory, ``data`` is a sample of it with its ``folds``: the
+    mixtures are fitted to all rows, the other candidates to the sample.
     """
     rng = np.random.RandomState(seed)
     settings = FitSettings(1, stopping=plan.stopping).with_threads(resources.n_jobs)
     averaged = fit_averaged(
         data, settings, rng,
-        folds=plan.folds, starts=plan.starts, progress=resources.progress,
+        folds=plan.folds if folds is None else folds, starts=plan.starts,
+        progress=resources.progress, everything=everything,
     )  # fmt: skip
     task = Task(data, averaged, plan, resources, seed)
     task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))
@@ -173,7 +184,7 @@ def fit_density(
     fitted = Fitted(
         {each.name: each.parts for each in task.so_far},
         standings,
-        PreparedData(data).fit(averaged.settings, rng).mixture,
+        task.single_of_all(rng),
         averaged.table,
         Certificate(),
         task.notes,
@@ -196,7 +207,7 @@ def _weigh(
         again, log_p, rows = _compare(used, task.data, volume, rng)
         standings = {**standings, **again}
     shares = np.array([standings[each.name].share for each in used])
-    together = stacked(log_p, shares)
+    together = log_average(log_p, shares)
     gain = together - (task.so_far[0].held_out - volume)[rows]
     arrays = (together, row_weights(task.data)[rows], gain)
     return standings, HeldOut(*(torch.from_numpy(array) for array in arrays)), rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from deconflow import ranks
 from deconflow._types import Array
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Part, Task, weigh
 from deconflow.auto.parallel import train_all
@@ -43,12 +44,12 @@ def fit_flows(task: Task) -> Candidate | None:
     held_out, parts = task.unscored(), list[Part]()
     task.resources.progress.begin(STAGE, "epochs")
     for some in (first, rest):
-        trained = train_all(some, task.resources.n_jobs, task.resources.progress)
+        trained = train_all(some, task.resources)
         for job, members in zip(some, trained, strict=True):
             _score(task, len(parts), job, members, held_out)
             parts.append(members)
         candidate = Candidate(NAME, held_out, parts)
-        if not _wanted(task, candidate):
+        if not ranks.from_first(_wanted(task, candidate)):
             return candidate
     return candidate
 
@@ -57,7 +58,8 @@ def seconds_of_epochs(data: Observations, plan: Plan, n_jobs: int) -> list[float
     """Return what every epoch should take; none if there will be no flows."""
     if data.latent_dim < FEWEST_COLUMNS:
         return []
-    side_by_side = max(1, min(n_jobs, sum(count > 0 for count in plan.flows)))
+    most = n_jobs * ranks.world()
+    side_by_side = max(1, min(most, sum(count > 0 for count in plan.flows)))
     row = SECONDS_A_ROW * len(data) / side_by_side
     epochs = plan.training.epochs
     return [count * row for count in plan.flows if count for _ in range(epochs)]
@@ -70,13 +72,13 @@ def ensemble_of(members: list[Member], dim: int, size: Architecture) -> Density:
 
 def _jobs(task: Task) -> list[Job]:
     """Plan a stack of flows without each fold, proposed by a mixture without it."""
-    jobs, averaged = [], task.averaged
+    jobs, averaged, device = [], task.averaged, task.resources.device
     for f, (fold, count) in enumerate(zip(averaged.folds, task.plan.flows, strict=False)):
         if count == 0:
             continue
         kept, seed = task.data[torch.from_numpy(fold.kept)], task.seed + 1000 + f
         file = task.resources.file(f"flows{f}")
-        jobs.append(Job(kept, task.single(f), count, task.plan, seed, file))
+        jobs.append(Job(kept, task.single(f), count, task.plan, seed, file, device))
     return jobs
 
 

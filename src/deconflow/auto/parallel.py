@@ -1,4 +1,4 @@
-"""Stacks of flows side by side: one process each, with one thread."""
+"""Stacks of flows side by side: one process each, with one thread, on every machine of a group."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ from typing import Any
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
+from deconflow import ranks
 from deconflow._limits import threads_at_most
+from deconflow.auto.candidates import Resources
 from deconflow.auto.training import Job, Member, train
-from deconflow.progress import SILENT, Progress
+from deconflow.progress import Progress
 
 
-def train_all(jobs: list[Job], n_jobs: int, progress: Progress = SILENT) -> list[list[Member]]:
-    """Train every job's flows, at most ``n_jobs`` jobs at a time."""
-    with _counting(progress) as ticks:
-        if n_jobs == 1 or len(jobs) == 1:
+def train_all(jobs: list[Job], resources: Resources) -> list[list[Member]]:
+    """Train every job's flows; of a group of processes each trains some, and all get all."""
+    return ranks.spread(lambda mine: _train_here(mine, resources), jobs)
+
+
+def _train_here(jobs: list[Job], resources: Resources) -> list[list[Member]]:
+    """Train flows in this process and its children, as many jobs at a time as it may have."""
+    n_jobs = resources.n_jobs if resources.device == "cpu" else 1  # a GPU serves one at a time
+    with _counting(resources.progress) as ticks:
+        if n_jobs == 1 or len(jobs) <= 1:
             return [_train_alone(job, ticks) for job in jobs]
         parallel = Parallel(n_jobs, return_as="generator")
         children = (delayed(_train_in_child)(job, ticks, os.getpid()) for job in jobs)

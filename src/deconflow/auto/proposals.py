@@ -44,10 +44,13 @@ class RefitProposals:
     def _keep_if_better(self, mixture: GaussianMixture, network: MixtureNetwork | None) -> float:
         """Return the efficiency of what proposes afterwards."""
         chains = self.chains
-        some = chains.with_proposals(chains.rows[:: max(1, len(chains.rows) // ROWS)])
-        dtype = some.mixtures.means.dtype
+        some = chains.rows[:: max(1, len(chains.rows) // ROWS)]
+        dtype, device = chains.latents.dtype, chains.latents.device
+        now = chains.with_proposals(some)
         other = RowsWithProposals.of(some.observations, mixture, dtype, network)
-        after, before = (chains.efficiency(r.to(dtype=dtype), DRAWS) for r in (other, some))
+        after, before = (
+            chains.efficiency(rows.to(dtype=dtype, device=device), DRAWS) for rows in (other, now)
+        )
         if after > before:
             chains.set_proposal(mixture, network)
         return max(before, after)
@@ -56,7 +59,7 @@ class RefitProposals:
 @torch.no_grad()
 def mixture_of(density: Density, n_components: int) -> GaussianMixture:
     """Fit a mixture to draws from a density."""
-    drawn = density.sample(DRAWN).double()
+    drawn = density.sample(DRAWN).double().cpu()
     drawn = drawn[drawn.isfinite().all(1)]
     seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
     return fit_exact(drawn.numpy(), n_components, seed=seed)
@@ -66,8 +69,8 @@ def network_of(chains: Chains) -> MixtureNetwork:
     """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
     order = torch.randperm(len(chains.rows), generator=own_generator())
     rows = chains.rows[order[:NETWORK_ROWS]]
-    data = rows.observations.to(dtype=chains.latents.dtype)
-    network = proposing_network(rows.observations).to(dtype=chains.latents.dtype)
+    data = rows.observations.to(dtype=chains.latents.dtype, device=chains.latents.device)
+    network = proposing_network(rows.observations).to(chains.latents)
     training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)
     member = int(torch.randint(chains.members, (), generator=own_generator()))
     for pairs in (simulate(chains.density, data), Pairs(data, chains.latents[member, rows.row])):

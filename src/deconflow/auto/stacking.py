@@ -19,7 +19,6 @@ distributions", https://arxiv.org/abs/1704.02030
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from deconflow._types import Array
 
@@ -52,12 +51,6 @@ def stack(log_p: Array, weights: Array, prior: Array, rng: np.random.RandomState
         average += best_weights(p, drawn, prior, start) / BOOTSTRAPS
     kept = np.where(average >= SMALLEST_SHARE, average, 0.0)
     return kept / kept.sum()
-
-
-def stacked(log_p: Array, shares: Array) -> Array:
-    """Log-likelihoods ``(N,)`` of the average of candidates ``(C, N)`` by their shares."""
-    used = shares > 0
-    return np.asarray(logsumexp(log_p[used], axis=0, b=shares[used, None]))
 
 
 def best_weights(p: Array, weights: Array, prior: Array, start: Array) -> Array:

@@ -44,6 +44,8 @@ class Job:
         Seed of weights, order and draws.
     checkpoint : Path or None
         Where to save after every epoch.
+    device : str
+        Where to compute.
     """
 
     data: Observations
@@ -52,6 +54,7 @@ class Job:
     plan: Plan
     seed: int
     checkpoint: Path | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Member:
     Attributes
     ----------
     state : dict of Tensor
-        Weights.
+        Weights, in main memory.
     history : dict
         What happened in training.
     refresh_rate : Tensor
@@ -86,6 +89,7 @@ def train(job: Job, callbacks: Sequence[Callable[..., None]] = ()) -> list[Membe
     with isolated_rng(job.seed):
         dim = job.data.latent_dim
         stack = Stack([ARCHITECTURES[FLOW](dim, plan.size) for _ in range(job.flows)])
+        stack.to(device=job.device)
         start_at(stack, job.mixture)
         chains = Chains(
             stack,
@@ -101,7 +105,7 @@ def train(job: Job, callbacks: Sequence[Callable[..., None]] = ()) -> list[Membe
             chains, chains.rows, None, training,
             checkpoint=job.checkpoint, callbacks=[refit, *callbacks],
         )  # fmt: skip
-    rate = chains.refresh_rate()
+    rate, stack = chains.refresh_rate().cpu(), stack.cpu()
     return [Member(flow.state_dict(), history.as_dict(), rate) for flow in stack.flows()]
 
 

@@ -23,6 +23,7 @@ from deconflow.estimators.bands import Band, told_apart
 from deconflow.estimators.completing import completed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
+from deconflow.estimators.in_chunks import AnswersInChunks
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
 from deconflow.estimators.origin import Origin
@@ -63,8 +64,9 @@ MEASURED = {"w": UNUSED, "noise": True, "projection": True}
 
 
 class DensityEstimator(
-    FitsStreams, FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin, BaseEstimator
-):
+    FitsStreams, AnswersInChunks, FittedRowsQuestions, Summarised, Pictured, Watched, DensityMixin,
+    BaseEstimator,
+):  # fmt: skip
     """An estimator of the density of the truth, from measurements with known noise.
 
     A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
@@ -189,7 +191,7 @@ class DensityEstimator(
                 return self
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
-            self._selected = None
+            self._selected = self._rows_of_stream = None
             self._announce(data)
             if rule is not None:
                 data = self._with_unseen(data, rule)
@@ -252,7 +254,8 @@ class DensityEstimator(
         said = [] if bounds is None else bounds.in_words(self._names)
         said += [] if self._knowledge is None else self._knowledge.in_words()
         said += [] if self._errors is None else self._errors.in_words()
-        return said + ([] if self._selected is None else self._selected.in_words())
+        said += [] if self._selected is None else self._selected.in_words()
+        return said + self._of_stream_in_words()
 
     @property
     def errors_(self) -> LearnedErrors | None:
@@ -423,6 +426,8 @@ class DensityEstimator(
     ) -> Posterior:
         """Posterior of each row's true value, exact where there is a closed form.
 
+        For answers that are too many for memory there is :meth:`posterior_in_chunks`.
+
         Parameters
         ----------
         w, noise, projection, given, limits
@@ -558,7 +563,10 @@ class DensityEstimator(
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
-        """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
+        """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``.
+
+        A model of a GPU that is not here is loaded to the processor, and says so by its ``device``.
+        """
         with as_guest():
             return read_model(read_folder(path), cls, changes)
 

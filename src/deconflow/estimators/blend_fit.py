@@ -9,23 +9,27 @@ so that every part answers as it does best, and only the shares :math:`r` are pu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
+from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.estimators.exact_posterior import ExactPosterior, MixedPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.evaluation import Estimate
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 
 Draw = Callable[[FittedDensity, NDArray[np.bool_], int], Array]
 """Draws from a part for the rows that it owns, given a seed."""
+ARRAYS = 4
+"""Arrays of the size of the draws that it takes to put them together."""
 POINTS = 128
 """Points per row for the shares of a posterior."""
 
@@ -106,21 +110,44 @@ class BlendFit(FittedDensity):
     ) -> Posterior:
         """Posterior of each row's true value: the parts' own, by the shares of each row."""
         rng = check_random_state(random_state)
+        shapes = ((n_samples, self.dim), (self.dim,), (self.dim, self.dim), ())
+        answers = [np.empty((len(data), *shape)) for shape in shapes]
+        each = ARRAYS * len(self.parts) * n_samples * self.dim
+        for some in row_slices(len(data), each):  # so that no part keeps its draws of all rows
+            rows = data[some]
+            with rows_counted_from(some.start):
+                r, found = self._answers(rows, n_samples, n_proposals, rng)
+            if all(isinstance(part, ExactPosterior) for part in found):
+                if len(rows) < len(data):
+                    r, found = self._answers(data, n_samples, n_proposals, rng)
+                return MixedPosterior(cast(list[ExactPosterior], found), r)
+            for answer, piece in zip(answers, self._blended(r, found, n_samples, rng), strict=True):
+                answer[some] = piece
+        samples, mean, covariance, size = answers
+        return WeightedPosterior(samples, mean, covariance, size, self.names)
+
+    def _answers(
+        self, data: Observations, n_samples: int, n_proposals: int, rng: np.random.RandomState
+    ) -> tuple[Array, list[Posterior]]:
+        """Shares ``(C, N)`` of the parts in each row, and their posteriors."""
         seeds = rng.randint(2**31 - 1, size=2)
         evidence = [part.log_marginal(data, POINTS, int(seeds[0])) for part in self.parts]
-        _, r = self._shared_out(evidence)
         found = [part.posterior(data, n_samples, n_proposals, int(seeds[1])) for part in self.parts]
-        exact = [each for each in found if isinstance(each, ExactPosterior)]
-        if len(exact) == len(found):
-            return MixedPosterior(exact, r)
+        return self._shared_out(evidence)[1], found
+
+    def _blended(
+        self, r: Array, found: list[Posterior], n_samples: int, rng: np.random.RandomState
+    ) -> tuple[Array, Array, Array, Array]:
+        """Draws, mean, covariance and effective size of each row, from those of the parts."""
+        n_rows = r.shape[1]
         edges = np.cumsum(r, axis=0).T[:, None]
-        owner = (edges[..., :-1] < rng.uniform(size=(len(data), n_samples, 1))).sum(2)
-        samples = np.empty((len(data), n_samples, self.dim))
+        owner = (edges[..., :-1] < rng.uniform(size=(n_rows, n_samples, 1))).sum(2)
+        samples = np.empty((n_rows, n_samples, self.dim))
         for c, each in enumerate(found):
             mine = owner == c
             samples[mine] = each.sample(n_samples, rng)[mine]
         mean = np.sum([r[c, :, None] * each.mean for c, each in enumerate(found)], axis=0)
-        covariance = np.zeros((len(data), self.dim, self.dim))
+        covariance = np.zeros((n_rows, self.dim, self.dim))
         for c, each in enumerate(found):
             apart = each.mean - mean
             spread = each.covariance + apart[:, :, None] * apart[:, None]
@@ -128,7 +155,7 @@ class BlendFit(FittedDensity):
         lost = sum(np.square(r[c]) / each.effective_sample_size for c, each in enumerate(found))
         with np.errstate(divide="ignore"):  # infinite where all parts are exact
             size = 1 / np.asarray(lost)
-        return WeightedPosterior(samples, mean, covariance, size, self.names)
+        return samples, mean, covariance, size
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether all parts are."""

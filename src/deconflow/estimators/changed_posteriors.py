@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.one_column import quantile_beside_atoms
-from deconflow.estimators.posterior import USUAL_DRAWS, Posterior
+from deconflow.estimators.posterior import ARRAYS, USUAL_DRAWS, Posterior
 from deconflow.randomness import RandomState
 
 
@@ -34,12 +35,14 @@ class MovedPosterior(Posterior):
     @property
     def mean(self) -> Array:
         """Posterior means ``(N, D)``."""
-        return self._location + self._scale * self._inner.mean
+        return self._moved(self._inner.mean)
 
     @property
     def covariance(self) -> Array:
         """Posterior covariances ``(N, D, D)``."""
-        return self._inner.covariance * self._scale[:, :, None] * self._scale[:, None, :]
+        moved = self._inner.covariance * self._scale[:, :, None]
+        moved *= self._scale[:, None, :]
+        return moved
 
     @property
     def effective_sample_size(self) -> Array:
@@ -49,11 +52,14 @@ class MovedPosterior(Posterior):
     @cached_property
     def samples(self) -> Array:
         """Draws ``(N, S, D)``, the same at every call."""
-        return self._moved(self._inner.samples)
+        return self._moved_draws(self._inner.samples)
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""
-        return self._moved(self._inner.sample(n_samples, random_state))
+        return self._moved_draws(self._inner.sample(n_samples, random_state))
+
+    def _draw_by(self, seed: int) -> None:
+        self._inner._draw_by(seed)
 
     def _take(self, chosen: NDArray[np.int64]) -> MovedPosterior:
         return MovedPosterior(
@@ -65,14 +71,23 @@ class MovedPosterior(Posterior):
         inner = self._inner.marginal(keep)
         return MovedPosterior(inner, self._location[:, keep], self._scale[:, keep], names)
 
-    def _moved(self, draws: Array) -> Array:
-        return self._location[:, None] + self._scale[:, None] * draws
+    def _moved_draws(self, draws: Array) -> Array:
+        """Move draws ``(N, S, D)``."""
+        moved = self._scale[:, None] * draws
+        moved += self._location[:, None]
+        return moved
+
+    def _moved(self, values: Array) -> Array:
+        """Move values ``(..., N, D)``."""
+        moved = self._scale * values
+        moved += self._location
+        return moved
 
     def _quantiles(self, shares: Array) -> Array:
-        return self._location + self._scale * self._inner._quantiles(shares)
+        return self._moved(self._inner._quantiles(shares))
 
     def _quantiles_at(self, shares: Array) -> Array:
-        return self._location + self._scale * self._inner._quantiles_at(shares)
+        return self._moved(self._inner._quantiles_at(shares))
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         ends = ((end - self._location) / self._scale for end in (lower, upper))
@@ -114,13 +129,15 @@ class PartedPosterior(Posterior):
     @property
     def covariance(self) -> Array:
         """Posterior covariances ``(N, D, D)``."""
-        mean, own = self.mean, self.continuous.mean
-        apart = own - mean
-        spread = self.continuous.covariance + apart[:, :, None] * apart[:, None]
-        total = self._rest[:, None, None] * spread
-        for a, atom in enumerate(self._atoms):
-            away = atom - mean
-            total += self.probability_of_atoms[:, a, None, None] * away[:, :, None] * away[:, None]
+        mean, own, rest = self.mean, self.continuous.mean, self._rest[:, None, None]
+        within, total = self.continuous.covariance, np.empty((*mean.shape, mean.shape[1]))
+        for some in row_slices(len(mean), ARRAYS * mean.shape[1] ** 2):
+            apart = own[some] - mean[some]
+            spread = within[some] + apart[:, :, None] * apart[:, None]
+            total[some] = rest[some] * spread
+            for atom, chance in zip(self._atoms, self.probability_of_atoms[some].T, strict=True):
+                away = atom - mean[some]
+                total[some] += chance[:, None, None] * away[:, :, None] * away[:, None]
         return total
 
     @property
@@ -131,7 +148,7 @@ class PartedPosterior(Posterior):
     @cached_property
     def samples(self) -> Array:
         """Draws ``(N, S, D)``, the same at every call."""
-        return self._with_atoms(self.continuous.samples, np.random.RandomState(0))
+        return self._with_atoms(self.continuous.samples, np.random.RandomState(self._seed))
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``; some of them exactly at an atom."""
@@ -142,11 +159,17 @@ class PartedPosterior(Posterior):
 
     def _with_atoms(self, draws: Array, rng: np.random.RandomState) -> Array:
         edges = np.cumsum(self.probability_of_atoms, axis=1)
-        which = (edges[:, None] <= rng.uniform(size=(*draws.shape[:2], 1))).sum(2)
-        drawn = draws.copy()
-        for a, atom in enumerate(self._atoms):
-            drawn[which == a] = atom
+        drawn, each = draws.copy(), draws.shape[1]
+        for some in row_slices(len(draws), ARRAYS * each * (1 + len(self._atoms))):
+            uniform = rng.uniform(size=(some.stop - some.start, each, 1))
+            which = (edges[some, None] <= uniform).sum(2)
+            for a, atom in enumerate(self._atoms):
+                drawn[some][which == a] = atom
         return drawn
+
+    def _draw_by(self, seed: int) -> None:
+        self._seed = seed
+        self.continuous._draw_by(seed)
 
     def _take(self, chosen: NDArray[np.int64]) -> PartedPosterior:
         part = copy(self)

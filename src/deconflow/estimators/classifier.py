@@ -20,6 +20,7 @@ from sklearn.utils import Tags, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.estimators.base import MEASURED, DensityEstimator
@@ -30,6 +31,8 @@ from deconflow.guests import as_guest
 from deconflow.observations import Observations, OutOfReachError, refuse_unreached
 
 FEWEST_ROWS = 2
+ARRAYS = 8
+"""Arrays of the size of the densities that it takes to add them up."""
 LEARNED = ("feature_names_in_", "_units", "noise_given_")
 """What the classifier learns of the columns, and the estimators of the classes know, too."""
 
@@ -145,15 +148,21 @@ class DeconvolvedClassifier(ClassifierMixin, BaseEstimator):
         data = self.estimators_[0]._observe(w, noise, projection)
         with np.errstate(divide="ignore"):
             log_prior = np.log(self.class_prior_)
-        joint = np.column_stack([_log_density(each, data) for each in self.estimators_]) + log_prior
+        joint = np.empty((len(data), len(log_prior)))
+        for c, each in enumerate(self.estimators_):
+            joint[:, c] = _log_density(each, data)
+        joint += log_prior
         refuse_unreached((joint == -np.inf).all(1), advice=" in every class. Look at that row")
-        return joint - np.asarray(logsumexp(joint, axis=1, keepdims=True), dtype=np.float64)
+        for some in row_slices(len(joint), ARRAYS * len(log_prior)):
+            joint[some] -= np.asarray(logsumexp(joint[some], axis=1, keepdims=True))
+        return joint
 
     def predict_proba(
         self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
     ) -> Array:
         """Probability of each class given each measurement, ``(N, C)``."""
-        return np.exp(self.predict_log_proba(w, noise, projection=projection))
+        found = self.predict_log_proba(w, noise, projection=projection)
+        return np.exp(found, out=found)
 
     def predict(
         self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.posterior import USUAL_DRAWS, Posterior
@@ -62,14 +63,18 @@ class ExactPosterior(Posterior):
     @cached_property
     def samples(self) -> Array:
         """Draws ``(N, 100, D)``, the same at every call."""
-        return self.sample(USUAL_DRAWS, random_state=0)
+        return self.sample(USUAL_DRAWS, random_state=self._seed)
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""
         check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
         rng = check_random_state(random_state)
-        return self._ask(lambda piece, _: (piece.sample(n_samples, rng),))[0]
+        beside = n_samples * (len(self._columns) + 2) ** 2  # a root of each draw's covariance
+        return self._ask(lambda piece, _: (piece.sample(n_samples, rng),), beside)[0]
+
+    def __len__(self) -> int:
+        return len(self._data)
 
     def _take(self, chosen: NDArray[np.int64]) -> ExactPosterior:
         part = copy(self)
@@ -112,20 +117,24 @@ class ExactPosterior(Posterior):
             exact = exact & data.observed.numpy()[:, self._columns]
         return np.where(exact, (lower <= w) & (w <= upper), found)
 
-    def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+    def _pieces(self, beside: int = 0) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+        """Walk through rows and their mixtures, of which so many numbers are made for each row."""
+        dim = len(self._columns)
         if not len(self._data):
-            dim = len(self._columns)
             parts = (np.empty((0, 1)), np.empty((0, 1, dim)), np.empty((0, 1, dim, dim)))
             yield np.arange(0), GaussianMixture(*parts)
-        for rows, piece in posterior_pieces(self._prior, self._data, self._threads):
-            yield rows, piece.marginal(self._columns)
+        whole = np.array_equal(self._columns, np.arange(self._prior.dim))
+        for rows, piece in posterior_pieces(self._prior, self._data, self._threads, beside):
+            yield rows, piece if whole else piece.marginal(self._columns)
 
     def _ask(
-        self, question: Callable[[GaussianMixture, NDArray[np.int64]], tuple[Array, ...]]
+        self,
+        question: Callable[[GaussianMixture, NDArray[np.int64]], tuple[Array, ...]],
+        beside: int = 0,
     ) -> list[Array]:
         """Put the answers of all pieces, asked with the numbers of their rows, where these are."""
         whole: list[Array] = []
-        for rows, piece in self._pieces():
+        for rows, piece in self._pieces(beside):
             parts = question(piece, rows)
             whole = whole or [np.empty((len(self._data), *part.shape[1:])) for part in parts]
             for answer, part in zip(whole, parts, strict=True):
@@ -156,9 +165,10 @@ class MixedPosterior(ExactPosterior):
     def _marginal(self, keep: NDArray[np.int64]) -> MixedPosterior:
         return MixedPosterior([part.marginal(keep) for part in self._parts], self._shares)
 
-    def _pieces(self) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
-        for first in range(0, max(1, len(self._data)), ROWS_AT_ONCE):
-            rows = np.arange(first, min(first + ROWS_AT_ONCE, len(self._data)))
+    def _pieces(self, beside: int = 0) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
+        step = min(ROWS_AT_ONCE, rows_at_once(beside))
+        for first in range(0, max(1, len(self._data)), step):
+            rows = np.arange(first, min(first + step, len(self._data)))
             each = [part[rows].mixture for part in self._parts]
             yield (
                 rows,

@@ -37,7 +37,7 @@ from deconflow.estimators.weighted_fit import (
     refuse_far,
     standardised,
 )
-from deconflow.fitting import History, Training, fit
+from deconflow.fitting import History, Training, common_rng, fit, share_of
 from deconflow.guests import as_guest
 from deconflow.model_files import check_form
 from deconflow.objectives import (
@@ -57,6 +57,7 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
 
 
 def wake_sleep(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
@@ -149,9 +150,12 @@ class FlowDeconvolver(DensityEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     device : str
-        ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
+        ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is. Networks are trained there, and
+        give their answers from there.
     dtype : {"float32", "float64"}
-        Precision of the networks.
+        Precision of the networks. On a GPU, products of float32 are rounded to tf32 if
+        ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch has
+        it off.
     checkpoint : path or None
         A file to write after every epoch; if it is there, an interrupted fit goes on from it.
     verbose : bool
@@ -191,6 +195,7 @@ class FlowDeconvolver(DensityEstimator):
     history_: History
     posterior_: PosteriorModel
     _takes_covariates = True
+    _fits_streams = True
     _takes_context = True
     _quicker = "XDGMM is quicker"
 
@@ -293,7 +298,7 @@ class FlowDeconvolver(DensityEstimator):
                 f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
             )
         going_on = bool(self.warm_start) and hasattr(self, "history_")
-        with isolated_rng(self.random_state):
+        with common_rng(self.random_state):
             if going_on:
                 self._go_on()
             else:
@@ -309,12 +314,17 @@ class FlowDeconvolver(DensityEstimator):
             self._progress.begin(TRAINING, "epochs")
             self.history_ = fit(
                 make(self._own_density.density, self.posterior_, self.n_draws),
-                train,
-                held_out,
+                share_of(train),
+                None if held_out is None else share_of(held_out),
                 self._training(len(train)),
                 checkpoint=self.checkpoint,
                 progress=self._progress,
             )
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        """Train on the sample: networks learn from batches, not from every row."""
+        self._rows_of_stream = len(sample), overview.n_rows
+        self._fit(sample)
 
     def _stages(self, data: Observations) -> dict[str, list[float]]:
         epochs = self._training(len(data)).epochs

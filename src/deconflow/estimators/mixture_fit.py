@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deconflow._limits import rows_at_once
+from deconflow._limits import row_slices, rows_at_once
 from deconflow._types import Array
 from deconflow.estimators.exact_posterior import ExactPosterior
 from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
@@ -15,7 +15,7 @@ from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
-from deconflow.observations import Observations, refuse_unreached
+from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
@@ -24,6 +24,8 @@ FEW = 32
 """Mixtures of more components are worth the compiled kernel."""
 FEW_FOR_DRAWS = 64
 """Mixtures of more components are too slow for hundreds of draws of every row."""
+ROWS_FOR_PARTS = 1000
+"""Rows that tell of how many Gaussians the noise of the others is made."""
 
 
 class MixtureFit(FittedDensity):
@@ -122,10 +124,27 @@ class MixtureFit(FittedDensity):
     ) -> tuple[Array, Array | None]:
         """Log density ``(N,)`` of each row, and the probability ``(N, K)`` of each component."""
         units = Standardiser.of_mixture(self.mixture, data)
-        with clear_errors():
-            sums = expectation(
-                units.mixture_to_standard(self.mixture), lay_out(data, units), moments=False,
-                responsibilities=responsibilities, threads=self.threads,
-            )  # fmt: skip
-        refuse_unreached(~np.isfinite(sums.log_p))
-        return sums.log_p, sums.responsibilities
+        standard, count = units.mixture_to_standard(self.mixture), self.mixture.n_components
+        log_p = np.empty(len(data))
+        q = np.empty((len(data), count)) if responsibilities else None
+        numbers = _numbers_laid_out(data) + (2 * count if responsibilities else 0)
+        for some in row_slices(len(data), numbers):
+            with clear_errors(), rows_counted_from(some.start):
+                sums = expectation(
+                    standard, lay_out(data[some], units), moments=False,
+                    responsibilities=responsibilities, threads=self.threads,
+                )  # fmt: skip
+                refuse_unreached(~np.isfinite(sums.log_p))
+            log_p[some] = sums.log_p
+            if q is not None:
+                q[some] = sums.responsibilities
+        return log_p, q
+
+
+def _numbers_laid_out(data: Observations) -> int:
+    """How many numbers a row becomes on its way to the compiled kernel."""
+    noise = data.noise if data.noise.shared else data.noise[:ROWS_FOR_PARTS]
+    values = data.dim if data.noise.independent else data.dim**2
+    if data.projection is not None:
+        values += data.dim * data.latent_dim
+    return 4 * noise.as_mixture().n_parts * (values + data.dim)

@@ -206,7 +206,12 @@ class ObservesRows(ABC):
             )
         with as_guest():
             data = observe(self, w, noise, projection, sample_weight, groups, limits, reset=reset)
-            data = self._within_bounds(data, bounds_of(self, data) if reset else self._bounds)
+            return self._taken(data, bounds_of(self, data) if reset else self._bounds)
+
+    def _taken(self, data: Observations, bounds: Bounds | None) -> Observations:
+        """Refuse rows of kinds that the estimator cannot take."""
+        name = type(self).__name__
+        data = self._within_bounds(data, bounds)
         if not self._takes_limits:
             refuse_limits(data, f"with {name}", "Use XDGMM, or another that takes them")
         if data.observed is not None and not self._takes_missing_values:

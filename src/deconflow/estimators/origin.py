@@ -47,7 +47,7 @@ class Origin:
             type(rows).__name__ != "Table",
         )
 
-    def rows(self, chosen: NDArray[np.int64]) -> Origin:
+    def rows(self, chosen: NDArray[np.int64] | slice) -> Origin:
         """Return the same for some rows."""
         return self if self.index is None else replace(self, index=self.index[chosen])
 

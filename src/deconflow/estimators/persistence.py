@@ -11,6 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from deconflow._version import __version__
+from deconflow.devices import device_here
 from deconflow.estimators.saved_values import BoundedMemory, check_arrays, refuse
 from deconflow.files import as_path, replacing_folder
 from deconflow.model_files import (
@@ -73,6 +74,8 @@ def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> 
         arrays = load(files.contents[WEIGHTS])
         check_arrays(arrays)
         parameters = {RENAMED.get(k, k): v for k, v in said["parameters"].items()}
+        if "device" in parameters:  # a model of a GPU answers without one, too
+            parameters["device"] = device_here(parameters["device"])
         model: Any = cls(**{**parameters, **changes})
         model._check_parameters()
         _take_description(model, said)
@@ -95,6 +98,9 @@ def _take_description(model: Any, said: dict[str, Any]) -> None:
     model.noise_given_ = said["noise_given"]
     model._column_names = said.get("column_names")
     model._units = said.get("units")
+    counts = said.get("rows_of_stream")
+    refuse("rows_of_stream", counts is not None and len(counts) != 2, "two counts")
+    model._rows_of_stream = None if counts is None else tuple(counts)
     if names:
         model.feature_names_in_ = np.array(names, dtype=object)
 
@@ -116,6 +122,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
         "column_names": model._column_names,
         "units": model._units,
+        **({} if model._rows_of_stream is None else {"rows_of_stream": [*model._rows_of_stream]}),
     }
 
 

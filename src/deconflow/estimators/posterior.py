@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
 from deconflow.estimators.to_other_tools import ToOtherTools
@@ -18,6 +19,8 @@ from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
+ARRAYS = 4
+"""Arrays of the size of the draws that a question about them may make."""
 
 
 class Posterior(ToOtherTools):
@@ -50,6 +53,9 @@ class Posterior(ToOtherTools):
     True
     """
 
+    _seed = 0
+    """Of the draws in ``samples``, if these are made when they are asked for."""
+
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
         chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
@@ -63,6 +69,10 @@ class Posterior(ToOtherTools):
         part = self._marginal(keep)
         part._origin = self._origin.columns(keep)
         return part
+
+    def _draw_by(self, seed: int) -> None:
+        """Set the seed of draws that are still to be made."""
+        self._seed = seed
 
     @abstractmethod
     def _take(self, chosen: NDArray[np.int64]) -> Self:
@@ -171,13 +181,16 @@ class Posterior(ToOtherTools):
     @property
     def sd(self) -> Array:
         """Posterior standard deviations ``(N, D)``."""
-        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
+        variance = np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0)
+        found: Array = np.sqrt(variance, out=variance)
+        return found
 
     @property
     def correlation(self) -> Array:
         """Posterior correlations ``(N, D, D)``, zero where a value is exact."""
-        size = self.sd[:, :, None] * self.sd[:, None, :]
-        return np.divide(self.covariance, size, out=np.zeros_like(size), where=size > 0)
+        sd = self.sd
+        size = sd[:, :, None] * sd[:, None, :]
+        return np.divide(self.covariance, size, out=size, where=size > 0)
 
     def __len__(self) -> int:
         return len(self.effective_sample_size)
@@ -249,19 +262,37 @@ class WeightedPosterior(Posterior):
         )
 
     def _quantiles(self, shares: Array) -> Array:
-        return np.quantile(self._samples, shares, axis=1)
+        found = np.empty((len(shares), *self._mean.shape))
+        for some in self._slices():
+            found[:, some] = np.quantile(self._samples[some], shares, axis=1)
+        return found
 
     def _quantiles_at(self, shares: Array) -> Array:
-        ranked = np.sort(self._samples, axis=1)
-        place = shares * (ranked.shape[1] - 1)
-        first = np.floor(place).astype(np.int64)
-        last = np.minimum(first + 1, ranked.shape[1] - 1)
-        low, high = (np.take_along_axis(ranked, at[:, None], 1)[:, 0] for at in (first, last))
-        return low + (place - first) * (high - low)
+        found = np.empty_like(self._mean)
+        for some in self._slices():
+            found[some] = _interpolated(np.sort(self._samples[some], axis=1), shares[some])
+        return found
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        low, high = (np.atleast_2d(end)[:, None] for end in (lower, upper))
-        return ((self._samples >= low) & (self._samples <= high)).mean(1)
+        lower, upper = (np.broadcast_to(end, self._mean.shape) for end in (lower, upper))
+        found = np.empty_like(self._mean)
+        for some in self._slices():
+            drawn, low, high = self._samples[some], lower[some, None], upper[some, None]
+            found[some] = ((drawn >= low) & (drawn <= high)).mean(1)
+        return found
+
+    def _slices(self) -> Iterator[slice]:
+        """Walk through the rows in pieces of which a few copies do no harm."""
+        return row_slices(len(self._samples), ARRAYS * self._samples.shape[1] * len(self.names))
+
+
+def _interpolated(ranked: Array, shares: Array) -> Array:
+    """Quantiles ``(N, D)`` of draws ``(N, S, D)`` in order, at shares of the same shape."""
+    place = shares * (ranked.shape[1] - 1)
+    first = np.floor(place).astype(np.int64)
+    last = np.minimum(first + 1, ranked.shape[1] - 1)
+    low, high = (np.take_along_axis(ranked, at[:, None], 1)[:, 0] for at in (first, last))
+    return low + (place - first) * (high - low)
 
 
 def column_numbers(

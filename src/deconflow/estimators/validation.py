@@ -92,7 +92,7 @@ def observe(
             f"Expected a truth of {estimator.n_latent_} dimensions, as in fit; "
             f"got a projection from {data.latent_dim}."
         )
-    return data if reset else _reaching(estimator, data)
+    return data if reset else reaching(estimator, data)
 
 
 def _refuse_unmeasured(data: Observations, names: list[str]) -> None:
@@ -110,7 +110,7 @@ def _refuse_unmeasured(data: Observations, names: list[str]) -> None:
         )
 
 
-def _reaching(estimator: Any, data: Observations) -> Observations:
+def reaching(estimator: Any, data: Observations) -> Observations:
     """Let limits reach as far as the fitted density does: single rows do not tell."""
     if not isinstance(data.noise, LimitedNoise):
         return data

@@ -102,8 +102,9 @@ class ProposedByMixture:
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
-        dtype, proposal = next(density.parameters()).dtype, DefensiveProposal()
-        rows = RowsWithProposals.of(data, self.mixture, dtype).to(dtype=dtype)
+        like, proposal = next(density.parameters()), DefensiveProposal()
+        rows = RowsWithProposals.of(data, self.mixture, like.dtype)
+        rows = rows.to(dtype=like.dtype, device=like.device)
         return proposal.weigh(density, rows, proposal.sample(rows, n_draws))
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:

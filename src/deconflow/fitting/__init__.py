@@ -3,6 +3,7 @@
 from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
 from deconflow.fitting.loop import NonFiniteError, evaluate, fit
 from deconflow.fitting.settings import History, Training
+from deconflow.fitting.sharing import common_rng, share_of
 
 __all__ = [
     "Checkpoint",
@@ -10,6 +11,8 @@ __all__ = [
     "NonFiniteError",
     "Training",
     "UnusableCheckpointError",
+    "common_rng",
     "evaluate",
     "fit",
+    "share_of",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from deconflow import ranks
 from deconflow.files import NoRoomError, replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives import RowData
@@ -45,10 +46,12 @@ class Checkpoint:
         Where to write; replaced in one move, so that a crash leaves the one before.
     identity
         A digest of what is fitted; a file of another fit is refused.
+    processes
+        How many share the fit, if each goes on from a file of its own: as many must go on.
     """
 
-    def __init__(self, path: str | Path, identity: str) -> None:
-        self.path, self.identity = Path(path), identity
+    def __init__(self, path: str | Path, identity: str, processes: int = 1) -> None:
+        self.path, self.identity, self.processes = Path(path), identity, processes
         self.full = False
 
     def load(self) -> dict[str, Any] | None:
@@ -59,13 +62,18 @@ class Checkpoint:
             return None
         try:
             with warnings.catch_warnings(action="ignore"):
-                state = torch.load(self.path, weights_only=True)
-            identity = state.pop("identity")
+                state = torch.load(self.path, map_location="cpu", weights_only=True)
+            identity, processes = state.pop("identity"), state.pop("processes", 1)
         except UNREADABLE as error:
             raise UnusableCheckpointError(
                 f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
                 "Delete it to start anew."
             ) from error
+        if processes != self.processes:
+            raise UnusableCheckpointError(
+                f"Expected {_processes(processes)} to go on from {self.path}, as those that wrote "
+                f"it; got {self.processes}. Start as many, or delete it to start anew."
+            )
         if identity != self.identity:
             raise UnusableCheckpointError(
                 f"Expected a checkpoint of the same model, settings and rows in {self.path}; "
@@ -73,13 +81,17 @@ class Checkpoint:
             )
         return state
 
-    def save(self, state: dict[str, Any]) -> None:
-        """Write the state, all or nothing; a full disk is no reason to end a fit."""
+    def save(self, state: dict[str, Any]) -> bool:
+        """Write the state, all or nothing; a full disk is no reason to end a fit.
+
+        The answer is whether it was written.
+        """
         content = io.BytesIO()  # torch's own writer hides what the disk says
-        torch.save({"identity": self.identity, **state}, content)
+        torch.save({"identity": self.identity, "processes": self.processes, **state}, content)
         try:
             with replacing(self.path) as part:
                 part.write_bytes(content.getbuffer())
+            return True
         except NoRoomError:
             if not self.full:
                 warnings.warn(
@@ -90,6 +102,56 @@ class Checkpoint:
                     stacklevel=2,
                 )
             self.full = True
+            return False
+
+
+class SharedCheckpoint:
+    """The checkpoint of a fit by any number of processes, each of which keeps its own chains.
+
+    The first process writes the file that users name, the others write files beside it, each the
+    last two epochs in turn. The first one's comes last, once all others are written: it says which
+    of theirs belong to it, and a crash at any time leaves the files of a whole epoch.
+    """
+
+    def __init__(self, path: str | Path, identity: str) -> None:
+        self.path, self.identity = Path(path), identity
+        self._files = [self._file(turn) for turn in ("a", "b")]
+
+    def _file(self, turn: str) -> Checkpoint:
+        beside = f"{self.path.name}.{ranks.rank()}-of-{ranks.world()}{turn}"
+        path = self.path if ranks.is_first() else self.path.with_name(beside)
+        return Checkpoint(path, self.identity, ranks.world())
+
+    def save(self, epoch: int, state: dict[str, Any]) -> None:
+        """Write the state after an epoch."""
+        file, state = self._files[epoch % 2], {"epoch": epoch, **state}
+        written = ranks.is_first() or file.save(state)
+        if all(ranks.gathered(written)) and ranks.is_first():
+            file.save(state)
+
+    def load(self) -> dict[str, Any] | None:
+        """Return this process's saved state, or None if there is no file."""
+        first = ranks.together(lambda: self._files[0].load() if ranks.is_first() else None)
+        epoch = ranks.from_first(None if first is None else first.get("epoch", 0))
+        if epoch is None:
+            return None
+        return ranks.together(lambda: first if ranks.is_first() else self._beside(epoch))
+
+    def _beside(self, epoch: int) -> dict[str, Any]:
+        """Return what a process other than the first has saved after an epoch."""
+        file = self._files[epoch % 2]
+        state = file.load()
+        if state is None or state["epoch"] != epoch:
+            raise UnusableCheckpointError(
+                f"Expected {file.path} beside {self.path}, of the same epoch; got "
+                f"{'no such file' if state is None else 'one of another'}. Bring it back, or "
+                f"delete {self.path} to start anew."
+            )
+        return state
+
+
+def _processes(count: int) -> str:
+    return "one process" if count == 1 else f"{count} processes"
 
 
 def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:

@@ -13,9 +13,17 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
+from deconflow import ranks
 from deconflow.fitting.averaging import RunningAverage
-from deconflow.fitting.checkpoint import Checkpoint, identity_of
+from deconflow.fitting.checkpoint import SharedCheckpoint, identity_of
 from deconflow.fitting.settings import History, Training
+from deconflow.fitting.sharing import (
+    add_gradients,
+    batch_sizes,
+    check_alike,
+    own_draws,
+    start_alike,
+)
 from deconflow.objectives import Objective, RowData
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import Draws, draws_in_use
@@ -48,17 +56,22 @@ def fit(
 ) -> History:
     """Train the models inside ``objective``, in place.
 
+    Inside a group of processes (:mod:`deconflow.ranks`) all of them call this, each with rows of
+    its own: gradients and objectives are summed over the group, so all have the same weights after
+    every step and take the same decisions.
+
     Parameters
     ----------
     objective
         Returns a number for each row; their weighted mean is made as large as possible.
     train, validation
         Rows to train on, and rows to choose the best epoch with. Without validation rows the
-        last weights are kept.
+        last weights are kept. Of several processes each has its share of both.
     training
         Settings.
     checkpoint
-        A file to write after every epoch. If it is there already, the fit goes on from it.
+        A file to write after every epoch. If it is there already, the fit goes on from it. Of
+        several processes each writes one beside it, and as many must go on from them.
     progress
         Is told of every epoch; the steps of its stage are epochs.
     callbacks
@@ -69,7 +82,7 @@ def fit(
     History
         What happened. The objective holds the best (averaged) weights.
     """
-    with draws_in_use() as draws:
+    with draws_in_use() as common, own_draws(common) as draws:
         run = _Fit(objective, train, validation, training or Training(), checkpoint, draws)
         return run.run(progress, tuple(callbacks))
 
@@ -88,7 +101,11 @@ class _Fit:
     ) -> None:
         self.objective, self.train, self.validation = objective, train, validation
         self.training, self.own = training, draws.generator("cpu")
-        self.file = checkpoint and Checkpoint(checkpoint, identity_of(objective, train, training))
+        self.sizes, self.batches = batch_sizes(len(train), training.batch_size)
+        start_alike(objective)
+        self.file = checkpoint and SharedCheckpoint(
+            checkpoint, identity_of(objective, train, training)
+        )
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
         self.on_device = draws.generator(self.like.device)
@@ -130,20 +147,22 @@ class _Fit:
                 break
             self._epoch(epoch)
             progress.advance(remark=self._summary())
-            for callback in callbacks:
-                callback(epoch, self.history)
+            with ranks.own_work():
+                for callback in callbacks:
+                    callback(epoch, self.history)
         if self.validation is not None and self.best is None:
             self._give_up("the validation objective was never finite")
         self.objective.load_state_dict(self.best or self.good)
         self.objective.eval()
-        return self.history
+        return ranks.from_first(self.history)
 
     def _epoch(self, epoch: int) -> None:
         start = time.perf_counter()
         self.history.learning_rate.append(self.optimiser.param_groups[0]["lr"])
         self.objective.train()
         order = torch.randperm(len(self.train), generator=self.own)
-        values = [self._step(rows) for rows in order.split(self.training.batch_size)]
+        steps = zip(order.split(self.sizes), self.batches, strict=True)
+        values = [self._step(rows, n_batch) for rows, n_batch in steps]
         finite = [value for value in values if value is not None]
         self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
         if self.validation is not None:
@@ -152,19 +171,23 @@ class _Fit:
             self._give_up("the objective was not finite after an epoch")
         else:
             self.good = self._kept()
+        check_alike(self.parameters)
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
-            self.file.save(self._state())
+            self.file.save(epoch, self._state())
 
     def _finite(self) -> bool:
         some = self.train[:ROWS_TO_CHECK]
         return math.isfinite(evaluate(self.candidate, some, self.validation_seed))
 
-    def _step(self, rows: Tensor) -> float | None:
-        """Take one step, or skip it if a gradient is not finite."""
+    def _step(self, rows: Tensor, n_batch: int) -> float | None:
+        """Take one step with these rows of a batch, or skip it if a gradient is not finite."""
         self.optimiser.zero_grad(set_to_none=True)
-        parts = rows.chunk(math.ceil(len(rows) * self.objective.draws / POINTS_AT_ONCE))
-        value = sum(self._backward(part, len(rows)) for part in parts)
+        count = math.ceil(len(rows) * self.objective.draws / POINTS_AT_ONCE)
+        parts = rows.chunk(count) if count else ()
+        with ranks.own_work():
+            value = sum(self._backward(part, n_batch) for part in parts)
+        value = add_gradients(self.parameters, value)
         norm = torch.nn.utils.clip_grad_norm_(
             self.parameters, self.training.clip_norm or math.inf, foreach=True
         )
@@ -227,7 +250,7 @@ class _Fit:
     def _make_scheduler(self) -> CosineAnnealingLR | ReduceLROnPlateau | None:
         settings = self.training
         if settings.schedule == "cosine":
-            steps = settings.epochs * math.ceil(len(self.train) / settings.batch_size)
+            steps = settings.epochs * len(self.batches)
             lowest = settings.learning_rate * settings.learning_rate_end
             return CosineAnnealingLR(self.optimiser, steps, eta_min=lowest)
         if settings.schedule == "plateau":
@@ -307,24 +330,28 @@ def row_objectives(objective: Objective, data: RowData, seed: int) -> Tensor:
     was_training = objective.training
     objective.eval()
     values = []
-    with Draws(seed).in_use():
+    with Draws(seed).in_use(), ranks.own_work():
         for start in range(0, len(data), size):
             part = data[start : start + size].to(dtype=like.dtype, device=like.device)
             values.append(objective(part).double().cpu())
     objective.train(was_training)
-    return torch.cat(values)
+    return torch.cat([torch.empty(0, dtype=torch.float64), *values])
 
 
 def mean_objective(rows: Tensor, weights: Tensor | None) -> float:
-    """Weighted mean over rows."""
-    if weights is None:
-        return float(rows.mean())
-    weights = weights.to(rows)
-    return float((weights * rows).sum() / weights.sum())
+    """Weighted mean over the rows of all processes."""
+    weights = torch.ones_like(rows) if weights is None else weights.to(rows)
+    together, count = _over_ranks((weights * rows).sum(), weights.sum())
+    return together / count
 
 
 def paired_error(difference: Tensor, weights: Tensor | None) -> float:
     """Standard error of the weighted mean of a difference of the same rows."""
     weights = torch.ones_like(difference) if weights is None else weights.to(difference)
     apart = weights * (difference - mean_objective(difference, weights))
-    return float(apart.square().sum().sqrt() / weights.sum())
+    squares, count = _over_ranks(apart.square().sum(), weights.sum())
+    return math.sqrt(squares) / count
+
+
+def _over_ranks(*sums: Tensor) -> list[float]:
+    return ranks.total(torch.stack(sums).numpy())[0].tolist()

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from torch import Tensor
 
+from deconflow._limits import row_slices
 from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise import fourier
 from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
@@ -23,6 +24,8 @@ from deconflow.noise.kept_draws import KeptDraws
 from deconflow.randomness import own_generator
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+ARRAYS = 8
+"""Arrays of the size of the covariances that it takes to check and factor them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -308,31 +311,42 @@ def _from_covariance(covariance: Tensor) -> GaussianNoise:
 
 def checked_factor(rows: Tensor, shared: bool) -> Tensor:
     """Factor covariances ``(N, D, D)``, or name the first that is none, whatever its units."""
+    factor = torch.empty_like(rows)
+    for some in row_slices(len(rows), ARRAYS * rows[0].numel()):
+        factor[some] = _factor_of_piece(rows[some], shared, some.start)
+    return factor
+
+
+def _factor_of_piece(rows: Tensor, shared: bool, first: int) -> Tensor:
+    """Factor some covariances, the first of which has this number."""
     variances = rows.diagonal(dim1=-2, dim2=-1)
-    _refuse(variances < 0, "variances of at least zero", variances, shared)
+    _refuse(variances < 0, "variances of at least zero", variances, shared, first)
     sds = variances.sqrt()
     size = sds.unsqueeze(-1) * sds.unsqueeze(-2)
-    _refuse((rows - rows.mT).abs() > 1e-6 * size, "symmetric covariances", rows, shared)
+    _refuse((rows - rows.mT).abs() > 1e-6 * size, "symmetric covariances", rows, shared, first)
     units = torch.where(sds > 0, sds, 1.0)
     correlation = 0.5 * (rows + rows.mT) / (units.unsqueeze(-1) * units.unsqueeze(-2))
-    return psd_cholesky(correlation, shared=shared) * units.unsqueeze(-1)
+    return psd_cholesky(correlation, shared=shared, first=first) * units.unsqueeze(-1)
 
 
-def _refuse(bad: Tensor, expected: str, values: Tensor, shared: bool) -> None:
+def _refuse(bad: Tensor, expected: str, values: Tensor, shared: bool, first: int = 0) -> None:
     position = first_bad(bad)
     if position is not None:
-        where = place(position[1:] if shared else position)
+        where = place(position[1:] if shared else (first + position[0], *position[1:]))
         where = where.replace("row", "dimension", 1).replace("column", "and") if shared else where
         raise ValueError(f"Expected {expected} as noise; got {values[position]:g} at {where}.")
 
 
-def psd_cholesky(covariance: Tensor, *, shared: bool = False) -> Tensor:
-    """Factor positive semi-definite ``(N, D, D)`` as ``L L'`` with ``L`` lower triangular."""
+def psd_cholesky(covariance: Tensor, *, shared: bool = False, first: int = 0) -> Tensor:
+    """Factor positive semi-definite ``(N, D, D)`` as ``L L'`` with ``L`` lower triangular.
+
+    Errors count rows from ``first``.
+    """
     factor, failed = torch.linalg.cholesky_ex(covariance)
     singular = failed > 0
     if singular.any():
         factor[singular] = _singular_cholesky(
-            covariance[singular], singular.nonzero()[:, 0], shared
+            covariance[singular], first + singular.nonzero()[:, 0], shared
         )
     return factor
 

@@ -43,6 +43,7 @@ from deconflow.posteriors import (
 )
 
 PROPOSING = ("weights", "means", "covariances")
+BUFFERS = tuple(f"proposing_{name}" for name in PROPOSING)
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
 
 
@@ -133,13 +134,14 @@ class Chains(Objective):
         self.rows = NumberedRows.of(data)
         if mixtures is None:
             mixtures = propose(data, mixture, data.w.dtype)
-        self.mixtures = mixtures
+        device = next(density.parameters()).device
+        self.mixtures = mixtures.to(device=device)
         self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
-        self.register_buffer("latents", mixtures.sample(self.members, 1.0))
-        self.register_buffer("visits", torch.zeros(len(data)))
-        self.register_buffer("moves", torch.zeros(self.members, len(data)))
-        for name in PROPOSING:
-            self.register_buffer(f"proposing_{name}", torch.tensor(getattr(mixture, name)))
+        self.register_buffer("latents", self.mixtures.sample(self.members, 1.0))
+        self.register_buffer("visits", torch.zeros(len(data), device=device))
+        self.register_buffer("moves", torch.zeros(self.members, len(data), device=device))
+        for name, buffer in zip(PROPOSING, BUFFERS, strict=True):
+            self.register_buffer(buffer, torch.tensor(getattr(mixture, name)))
         self._networks: tuple[MixtureNetwork, ...] = ()  # no part of what is trained
         self.register_load_state_dict_pre_hook(_restore_proposals)
 
@@ -162,7 +164,7 @@ class Chains(Objective):
     @property
     def proposing(self) -> GaussianMixture:
         """The mixture whose posteriors propose."""
-        return GaussianMixture(*(getattr(self, f"proposing_{name}").numpy() for name in PROPOSING))
+        return _mixture_in({name: getattr(self, name) for name in BUFFERS})
 
     @property
     def network(self) -> MixtureNetwork | None:
@@ -172,16 +174,17 @@ class Chains(Objective):
     def set_proposal(self, mixture: GaussianMixture, network: MixtureNetwork | None = None) -> None:
         """Let another mixture of as many components propose from now on, or a network beside it."""
         data = self.rows.observations
-        self.mixtures = propose(data, mixture, self.mixtures.means.dtype, network)
+        mixtures = propose(data, mixture, self.mixtures.means.dtype, network)
+        self.mixtures = mixtures.to(device=self.latents.device)
         self._networks = () if network is None else (network,)
-        for name in PROPOSING:
-            getattr(self, f"proposing_{name}").copy_(torch.tensor(getattr(mixture, name)))
+        for name, buffer in zip(PROPOSING, BUFFERS, strict=True):
+            getattr(self, buffer).copy_(torch.tensor(getattr(mixture, name)))
 
     def get_extra_state(self) -> Tensor:
         """Return the weights of the proposing network, one after another."""
         if self.network is None:
             return torch.empty(0)
-        return parameters_to_vector(self.network.parameters()).detach()
+        return parameters_to_vector(self.network.parameters()).detach().cpu()
 
     def set_extra_state(self, state: Tensor) -> None:
         """Let the network with these weights propose."""
@@ -189,8 +192,8 @@ class Chains(Objective):
             return
         network = None
         if len(state):
-            network = proposing_network(self.rows.observations)
-            vector_to_parameters(state, network.parameters())
+            network = proposing_network(self.rows.observations).to(device=self.latents.device)
+            vector_to_parameters(state.to(self.latents.device), network.parameters())
         self.set_proposal(self.proposing, network)
 
     def refresh_rate(self) -> Tensor:
@@ -222,7 +225,7 @@ class Chains(Objective):
         kept = self.latents[:, row].unsqueeze(1)
         draws = self.weigh(data, torch.cat([kept, self._fresh(data)], 1))
         winner = draws.choose(1).squeeze(1)
-        won = draws.v[winner, torch.arange(len(winner))]
+        won = draws.v[winner, torch.arange(len(winner), device=winner.device)]
         self.latents[:, row] = self._by_member(won)
         self.visits[row] += 1
         self.moves[:, row] += self._by_member((winner > 0).to(self.moves))
@@ -251,6 +254,11 @@ def proposing_network(data: Observations) -> MixtureNetwork:
 
 def _restore_proposals(chains: Chains, state: dict[str, Tensor], *_: Any) -> None:
     """Before a saved state is taken: let the mixture propose that proposed then."""
-    saved = GaussianMixture(*(state[f"proposing_{name}"].numpy() for name in PROPOSING))
+    saved = _mixture_in(state)
     if any((getattr(saved, n) != getattr(chains.proposing, n)).any() for n in PROPOSING):
         chains.set_proposal(saved, chains.network)
+
+
+def _mixture_in(state: dict[str, Tensor]) -> GaussianMixture:
+    """Return the proposing mixture of a saved state."""
+    return GaussianMixture(*(state[name].cpu().numpy() for name in BUFFERS))

@@ -74,13 +74,18 @@ def propose(
     dtype: torch.dtype,
     network: MixtureNetwork | None = None,
 ) -> RowMixtures:
-    """Compute every row's posterior under ``mixture``, with as many components as memory allows."""
+    """Compute every row's posterior under ``mixture``, with as many components as memory allows.
+
+    The answer is in main memory, as the rows are, or on the device of the network.
+    """
     dim = data.latent_dim
     most = max(2, min(MOST_COMPONENTS, NUMBERS // (len(data) * 2 * (dim**2 + dim + 1))))
     mixtures = RowMixtures.of(posterior(mixture, data, most)).to(dtype=dtype)
     if network is None:
         return mixtures
-    return mixtures.mixed_with(network.row_mixtures(data.to(dtype=dtype)), NETWORK_SHARE)
+    device = next(network.parameters()).device
+    beside = network.row_mixtures(data.to(dtype=dtype, device=device))
+    return mixtures.to(device=device).mixed_with(beside, NETWORK_SHARE)
 
 
 class DefensiveProposal:
@@ -103,8 +108,8 @@ class DefensiveProposal:
     def sample(self, data: RowsWithProposals, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         narrow, _, kernel = self._shares(data)
-        dtype = data.mixtures.means.dtype
-        u = torch.rand(k, len(data), 1, dtype=dtype, generator=own_generator())
+        dtype, device = data.mixtures.means.dtype, data.mixtures.means.device
+        u = torch.rand(k, len(data), 1, dtype=dtype, device=device, generator=own_generator(device))
         v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
         if kernel == 0:
             return v

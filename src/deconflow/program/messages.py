@@ -156,6 +156,8 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         _fail(as_options(" ".join(str(error).split())))
     except (typer.Exit, typer.Abort):
         raise
+    except ranks.LostRankError as error:
+        _fail(f"{error}{when_interrupted}", code=1)
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise

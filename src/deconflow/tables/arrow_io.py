@@ -183,7 +183,9 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
         numbers = column.cast(pa.float64(), safe=False)
     else:
         raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
-    return np.array(pc.fill_null(numbers, float("nan")).to_numpy(), dtype=np.float64)
+    if numbers.null_count:
+        numbers = pc.fill_null(numbers, float("nan"))
+    return np.array(numbers.to_numpy(), dtype=np.float64)
 
 
 def split_limits(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:

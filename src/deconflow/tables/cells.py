@@ -19,13 +19,37 @@ Flags = NDArray[np.int64]
 """-1 for an upper limit, 1 for a lower one, 0 for what was measured."""
 
 
+class Reasons:
+    """Why rows of a chunk cannot be used: a number for each, which is quick, and its words."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._codes = np.zeros(n_rows, dtype=np.int32)
+        self._words = {"": 0}
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def usable(self) -> Mask:
+        """Rows that nothing speaks against, so far."""
+        return self._codes == 0
+
+    @property
+    def text(self) -> NDArray[Any]:
+        """The reason of each row; empty for those that can be used."""
+        return np.array(list(self._words), dtype=object)[self._codes]
+
+    def set(self, rows: Mask | int, reason: str) -> None:
+        """Give rows a reason in the place of the one they have."""
+        self._codes[rows] = self._words.setdefault(reason, len(self._words))
+
+
 class Cells:
     """The cells of a chunk that begins at ``first_row``; ``missing`` are numbers that are none."""
 
     def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
         self.table, self.first_row, self.missing = chunk, first_row, missing
-        self.reasons: NDArray[Any] = np.full(chunk.num_rows, "", dtype=object)
-        """Why each row cannot be used; empty for those that can."""
+        self.reasons = Reasons(chunk.num_rows)
 
     def __len__(self) -> int:
         return len(self.reasons)
@@ -33,11 +57,17 @@ class Cells:
     @property
     def usable(self) -> Mask:
         """Rows that nothing speaks against, so far."""
-        return np.asarray(self.reasons == "", dtype=bool)
+        return self.reasons.usable
 
     def mark(self, bad: Mask, reason: str) -> None:
         """Say why rows cannot be used; the first reason stays."""
-        self.reasons[bad & (self.reasons == "")] = reason
+        if bad.any():
+            self.reasons.set(bad & self.usable, reason)
+
+    def usable_of(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Take the usable rows of an array: the array itself, where all rows are."""
+        usable = self.usable
+        return values if usable.all() else values[usable]
 
     def first(self, values: NDArray[Any], bad: Mask) -> str:
         """Name the first value that is wrong, with its row."""
@@ -69,7 +99,9 @@ class Cells:
                     f"{flags!r}, in {self.row(int(wrong.argmax()))}. Correct one of them."
                 )
             marks = np.where(marks == 0, told, marks)
-        return values, np.where(np.isnan(values), 0, marks)
+        if marks.any():
+            marks[np.isnan(values)] = 0
+        return values, marks
 
     def labels(self, name: str) -> NDArray[Any]:
         """Read which rows belong together; a row that does not say so cannot be used."""

@@ -48,7 +48,7 @@ class ErrorBars:
         self.without_error = 0
         self.w = np.full((len(cells), len(columns.names)), np.nan)
         self.limits = np.zeros(self.w.shape, dtype=np.int64)
-        self.lower, self.upper = np.ones_like(self.w), np.ones_like(self.w)
+        self.lower = self.upper = np.ones_like(self.w)  # two arrays once they differ
         for d, name in enumerate(columns.names):
             if name in only:
                 self._read(d, name)
@@ -63,7 +63,7 @@ class ErrorBars:
             if pairs
             else self._independent_noise(self.lower, self.upper)
         )
-        w = self.w[self.cells.usable]
+        w = self.cells.usable_of(self.w)
         if noise is None or self.columns.noise != MULTIPLYING:
             return w, self._opened(noise)
         return self._multiplied(w, noise)
@@ -102,22 +102,39 @@ class ErrorBars:
         """Read values and error bars of a column; NaN and one where it is missing."""
         w, limits = self.cells.numbers_and_limits(name, self.columns.how.flags(d))
         self.cells.mark(np.isinf(w), f"{name} is infinite")
-        bars = self._bars(d, name, ~np.isnan(w))
-        unknown = ~np.isnan(w) & ~(np.isfinite(bars[0]) & np.isfinite(bars[1]))
-        self.without_error += int(unknown.sum())
-        self.w[:, d] = np.where(unknown, np.nan, w)
-        self.limits[:, d] = np.where(unknown, 0, limits)
-        missing = np.isnan(self.w[:, d])
-        self.lower[:, d], self.upper[:, d] = (np.where(missing, 1.0, bar) for bar in bars)
+        measured = ~np.isnan(w)
+        lower, upper = self._bars(d, name, measured)
+        known = np.isfinite(lower) if upper is lower else np.isfinite(lower) & np.isfinite(upper)
+        unknown = measured & ~known
+        if unknown.any():
+            self.without_error += int(unknown.sum())
+            w[unknown], limits[unknown], measured = np.nan, 0, measured & known
+        self.w[:, d] = w
+        if limits.any():
+            self.limits[:, d] = limits
+        self._keep(d, lower, upper, measured)
 
-    def _bars(self, d: int, name: str, measured: Mask) -> list[Array]:
+    def _keep(self, d: int, lower: Array, upper: Array, measured: Mask) -> None:
+        """Take the error bars of a column, where there are any."""
+        if upper is not lower and self.upper is self.lower:
+            self.upper = self.lower.copy()
+        for kept, bar in ((self.lower, lower), (self.upper, upper)):
+            kept[:, d] = bar if measured.all() else np.where(measured, bar, 1.0)
+            if self.upper is self.lower:
+                break
+
+    def _bars(self, d: int, name: str, measured: Mask) -> tuple[Array, Array]:
+        """Lower and upper errors of a column: the same array where they are the same."""
         for first, second, column in self.columns.covariances:
             if first == second == name:
                 variance = self._at_least_zero(column, (name, name), measured)
-                return [np.sqrt(np.maximum(variance, 0))] * 2
+                sd = np.sqrt(np.maximum(variance, 0))
+                return sd, sd
         lower, upper = self.columns.errors[d]
-        pair = lower != upper
-        return [self._bar(lower, name, measured, signed=pair), self._bar(upper, name, measured)]
+        if lower == upper:
+            bar = self._bar(upper, name, measured)
+            return bar, bar
+        return self._bar(lower, name, measured, signed=True), self._bar(upper, name, measured)
 
     def _bar(self, bar: Bar, name: str, measured: Mask, *, signed: bool = False) -> Array:
         if isinstance(bar, str):
@@ -147,7 +164,8 @@ class ErrorBars:
                 f"got {self.cells.first(values, bad)}. Correct it, or leave the cell empty if "
                 "the value is missing."
             )
-        return values * self.factors[column, names]
+        factor = self.factors[column, names]
+        return values if factor == 1.0 else values * factor
 
     def _pairs(self, pairs: Pairs) -> list[tuple[int, int, str]]:
         """Numbers of two different columns that are read, with the column they share."""
@@ -200,14 +218,17 @@ class ErrorBars:
         usable = self.cells.usable
         if not usable.any():
             return None
-        return independent_noise(lower[usable], upper[usable], self.columns.noise, self.columns.df)
+        below = self.cells.usable_of(lower)
+        above = below if upper is lower else self.cells.usable_of(upper)
+        return independent_noise(below, above, self.columns.noise, self.columns.df)
 
 
 def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0) -> Noise:
     """Make noise of a law by its name, from the error bars of values that are independent."""
     from deconflow import noise as laws
 
-    if kind == "split-normal" or not np.array_equal(lower, upper, equal_nan=True):
+    same = upper is lower or np.array_equal(lower, upper, equal_nan=True)
+    if kind == "split-normal" or not same:
         return laws.split_normal(lower=lower, upper=upper)
     if kind == "student-t":
         return laws.student_t(scale=lower, df=np.full_like(lower, df))

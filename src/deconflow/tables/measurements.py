@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask
+from deconflow.tables.cells import Cells, Mask, Reasons
 from deconflow.tables.columns import Columns, check_available
 from deconflow.tables.covariates import (
     Covariate,
@@ -118,8 +118,8 @@ class Measurements:
         Their noise; None if no row is usable.
     usable : array of bool
         ``(N,)``, for all rows of the chunk.
-    reasons : array of str
-        ``(N,)``: why a row cannot be used, ``""`` for those that can.
+    why : Reasons
+        Why rows of the chunk cannot be used.
     without_error : int
         How many values had no error, and were counted as missing.
     groups : array or None
@@ -135,12 +135,17 @@ class Measurements:
     w: Array
     noise: Noise | FreeErrors | None
     usable: Mask
-    reasons: NDArray[Any]
+    why: Reasons
     without_error: int = 0
     groups: NDArray[Any] | None = None
     given: GivenValues | None = None
     limits: NDArray[np.int64] | None = None
     weights: Array | None = None
+
+    @property
+    def reasons(self) -> NDArray[Any]:
+        """``(N,)``: why a row cannot be used, ``""`` for those that can."""
+        return self.why.text
 
     @property
     def rows(self) -> Rows:
@@ -233,19 +238,21 @@ class _Chunk:
     def read(self) -> Measurements:
         groups, given = self.reader.groups, self.reader.given
         values = self._values()
-        self.cells.mark(np.isnan(values.w).sum(1) == values.w.shape[1], "no measured value")
+        missing = np.isnan(values.w)
+        if missing.any():
+            self.cells.mark(missing.sum(1) == values.w.shape[1], "no measured value")
         labels = None if groups is None else self.cells.labels(groups)
         covariates = () if given is None else tuple(map(self._covariate, given.columns))
         w, noise = values.law()
         self.reader.columns = values.columns
-        usable = self.cells.usable
-        limits, weights = values.limits[usable], self._weights()
+        usable, weights = self.cells.usable, self._weights()
+        limits = values.limits[usable] if values.limits.any() else None
         return Measurements(
             w, noise, usable, self.cells.reasons, values.without_error,
             groups=None if labels is None else labels[usable],
             given=None if given is None else self._given(given, covariates, usable),
-            limits=limits if limits.any() else None,
-            weights=None if weights is None else weights[usable],
+            limits=limits if limits is not None and limits.any() else None,
+            weights=None if weights is None else self.cells.usable_of(weights),
         )  # fmt: skip
 
     def _values(self) -> Values:
@@ -294,7 +301,8 @@ class _Chunk:
             np.array([word is None for word in words]), f"no value in {name}, which is given"
         )
         for row in np.flatnonzero(unseen_labels(words, column.known) & self.cells.usable):
-            self.cells.reasons[row] = f"{name} is {words[row]!r}, which no row of the fit had"
+            reason = f"{name} is {words[row]!r}, which no row of the fit had"
+            self.cells.reasons.set(int(row), reason)
         return words
 
 

@@ -66,7 +66,7 @@ class Draws(_Kind):
         self.draws = [np.stack(row[: len(columns.names)], -1) for row in rows]
         self.log_prior = [row[-1] for row in rows] if prior else None
         for row, draws in enumerate(self.draws):
-            cells.reasons[row] = self._why_not(draws)
+            cells.reasons.set(row, self._why_not(draws))
         self.w[cells.usable] = 0.0
         self._refuse_vanishing_prior()
 
@@ -91,8 +91,9 @@ class Draws(_Kind):
         return f"all draws of {self.columns.names[same.argmax()]} are equal" if same.any() else ""
 
     def _refuse_vanishing_prior(self) -> None:
+        usable = self.cells.usable
         for row, values in enumerate(self.log_prior or ()):
-            if not (self.cells.reasons[row] or np.isfinite(values).all()):
+            if usable[row] and not np.isfinite(values).all():
                 raise ValueError(
                     "Expected a finite log prior of every draw in column "
                     f"{self.columns.how.log_prior!r}; got another in {self.cells.row(row)}. "

@@ -20,6 +20,7 @@ from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.shares import paired, shares_of
 
+Index = NDArray[np.int64]
 Table = dict[str, NDArray[Any]]
 Starts = Sequence[GaussianMixture | None]
 FAILED_START = 0.003
@@ -69,7 +70,7 @@ def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
     order = order[_by_pattern(seen[order])]
     number = np.empty(len(seen), np.int64)
     number[order] = np.arange(len(seen)) % folds
-    return _as_folds(number, folds)
+    return numbered_folds(number, folds)
 
 
 def _groups_dealt_out(
@@ -107,7 +108,7 @@ def _groups_dealt_out(
         if not spread:
             held[fold] |= measured[group]
             spread = bool((held.sum(0) > 1).all())
-    return _as_folds(number[codes], folds)
+    return numbered_folds(number[codes], folds)
 
 
 def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -116,8 +117,20 @@ def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.lexsort([seen[:, d] for d in rarest[::-1]])
 
 
-def _as_folds(number: NDArray[np.int64], folds: int) -> list[Fold]:
+def numbered_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
+    """Return folds by the number of each row's."""
     return [Fold(np.flatnonzero(number != f), np.flatnonzero(number == f)) for f in range(folds)]
+
+
+def of_some(data: Observations, folds: Sequence[Fold], rows: Index) -> list[Fold]:
+    """Return the folds of some of the rows, by their places among these.
+
+    A row is left out by the fits without the same fold, however many rows there are.
+    """
+    number = np.empty(len(data), np.int16)
+    for f, fold in enumerate(folds):
+        number[fold.held] = f
+    return numbered_folds(number[rows], len(folds))
 
 
 class PreparedFold:
@@ -141,11 +154,15 @@ class Candidate:
         ``(N,)`` log-likelihood of each row by the fit that left it out; NaN until there is one.
     fits : list of lists of EMResult
         For each fold, where its starts ended, best first; what got stuck is left out.
+    allowance : float
+        What is added to each log-likelihood when candidates are compared: what a fit to more rows
+        should gain.
     """
 
     settings: FitSettings
     held_out: Array
     fits: list[list[EMResult]] = field(default_factory=list)
+    allowance: float = 0.0
 
     def density(self, fold: int) -> GaussianMixture:
         """Return the average of the fits without a fold."""
@@ -174,6 +191,11 @@ class CrossFits:
         self.data, self.rng, self.covariates = data, rng, covariates
         self.weights = row_weights(data)
         self.folds = make_folds(data, folds, rng) if isinstance(folds, int) else list(folds)
+
+    def among(self, rows: Index) -> CrossFits:
+        """Return the same for some of the rows, given by their numbers: with the same folds."""
+        folds = of_some(self.data, self.folds, rows)
+        return CrossFits(self.data[torch.from_numpy(rows)], folds, self.rng, self.covariates)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)
@@ -206,7 +228,12 @@ class CrossFits:
 
     def mean(self, candidate: Candidate) -> float:
         """Mean held-out log-likelihood."""
-        return float(np.average(candidate.held_out, weights=self.weights))
+        held_out = float(np.average(candidate.held_out, weights=self.weights))
+        return held_out + candidate.allowance
+
+    def train(self, candidate: Candidate) -> float:
+        """Mean log-likelihood of the rows that were fitted."""
+        return float(np.mean([best.log_likelihood for best, *_ in candidate.fits]))
 
     def behind(self, candidates: Sequence[Candidate]) -> tuple[Array, Array]:
         """How far each is behind the best, and the standard error of that."""
@@ -232,12 +259,11 @@ class CrossFits:
             error ``behind_best_se``, ``entropy``, ``share`` of the average and ``chosen``.
         """
         behind, error = self.behind(candidates)
-        train = [[best.log_likelihood for best, *_ in each.fits] for each in candidates]
         return {
             "n_components": np.array([each.settings.n_components for each in candidates]),
             "floor": np.array([each.settings.floor for each in candidates]),
             "shrinkage": np.array([each.settings.shrinkage for each in candidates]),
-            "train": np.mean(train, axis=1),
+            "train": np.array([self.train(each) for each in candidates]),
             "held_out": np.array([self.mean(each) for each in candidates]),
             "behind_best": behind,
             "behind_best_se": error,
@@ -249,7 +275,7 @@ class CrossFits:
 
 def held_out_of(candidates: Sequence[Candidate]) -> Array:
     """Held-out log-likelihoods ``(C, N)``."""
-    return np.stack([each.held_out for each in candidates])
+    return np.stack([each.held_out + each.allowance for each in candidates])
 
 
 def failure(n_components: int, rows: KernelRows) -> float:

@@ -4,12 +4,16 @@ Noisy held-out likelihood hardly sees a density that has collapsed onto spikes n
 noise, and seldom says for certain which number of components or which floor is best. So none is
 chosen: all that were tried are averaged, by how often each is the best when the rows are drawn
 anew, and from there some way to the average that is best (:mod:`deconflow.xd.shares`).
+
+Where rows are many, a small sample climbs first, and larger ones go on from where it ended with
+what it could not rule out; what they settle on is fitted to all rows, in few passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 
 import numpy as np
@@ -18,9 +22,21 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Starts, Table
+from deconflow.xd.cross_fits import (
+    Candidate,
+    CrossFits,
+    Fold,
+    PreparedFold,
+    Starts,
+    Table,
+    held_out_of,
+)
+from deconflow.xd.em import EMResult
 from deconflow.xd.expected_time import FITTING, PASSES_OF_LADDER, seconds_of_fits
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
+from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
+from deconflow.xd.shared_passes import Job
+from deconflow.xd.shares import log_average
 
 ROWS_PER_COMPONENT = 4
 """Fewer than these, and no held-out row need be asked."""
@@ -42,6 +58,9 @@ SMALLEST_GAIN, GAIN_PER_PARAMETER = 0.3, 0.003
 """EM stops when a step gains less than this in the log-likelihood of all rows together: what
 comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
 have no such spikes, and go on until a step gains less than so much for each of these."""
+
+MOST_PASSES = 12
+"""Passes over rows beyond memory: they start from a fit to a million."""
 
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
@@ -74,6 +93,10 @@ class AveragedFit:
         Whether EM converged in all fits that are averaged.
     n_iter : int
         Number of passes over the rows in the longest of these.
+    singles : list of GaussianMixture
+        One fit by ``settings`` without each fold.
+    n_choosing, n_rows : int
+        How many rows have chosen, and how many are fitted.
     """
 
     mixtures: list[GaussianMixture]
@@ -84,11 +107,35 @@ class AveragedFit:
     table: Table
     converged: bool
     n_iter: int
+    singles: list[GaussianMixture]
+    n_choosing: int
+    n_rows: int
+
+    @property
+    def all_chose(self) -> bool:
+        """Whether all rows have chosen."""
+        return self.n_choosing == self.n_rows
 
     @property
     def mixture(self) -> GaussianMixture:
         """The average as one mixture."""
         return mix(self.mixtures, self.shares.tolist())
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Rows beyond memory.
+
+    Attributes
+    ----------
+    n_rows : int
+        Their number.
+    fit : callable
+        Fits several mixtures to all of them, each without a fold, in the units of the sample.
+    """
+
+    n_rows: int
+    fit: Callable[[list[Job]], list[EMResult]]
 
 
 def fit_averaged(
@@ -99,6 +146,7 @@ def fit_averaged(
     folds: int | Sequence[Fold] = 5,
     starts: int = 2,
     progress: Progress = SILENT,
+    everything: Everything | None = None,
 ) -> AveragedFit:
     """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
 
@@ -125,16 +173,22 @@ def fit_averaged(
         Fits of each number of components without each fold.
     progress
         Is told which fits are to come, and which are done.
+    everything
+        Rows beyond memory, of which ``data`` is a sample: what the sample has settled on is fitted
+        to these in the end. None if there are no others.
     """
-    search = _Search(CrossFits(data, folds, rng), progress)
-    first = replace(settings, floor=FIRST_FLOOR)
-    tried = search.climb(first, COMPONENTS_TO_TRY, starts, [])
-    best, plain = search.best_and_plain(tried)
-    tried += search.other_floors(best, 2.0, later=2) + search.other_floors(best, 0.5, later=1)
-    if plain is not best:
-        tried += search.other_floors(plain, 0.5)
-    tried += search.shrunken(best, starts)
-    return search.averaged(tried)
+    whole = CrossFits(data, folds, rng)
+    choosing = [whole.among(rows) for rows in growing_samples(data, rng)]
+    if len(data) <= MOST_TO_CHOOSE:
+        choosing.append(whole)
+    progress.begin(FITTING)
+    search = _Search(choosing[0], settings.stopping.tol, progress)
+    search.start(replace(settings, floor=FIRST_FLOOR), starts)
+    for cross in choosing[1:]:
+        search = search.on(cross, starts)
+    if choosing[-1] is not whole:
+        search = search.settled_on(whole)
+    return (search if everything is None else search.beyond(everything)).averaged()
 
 
 def fit_joint(
@@ -151,23 +205,97 @@ def fit_joint(
     More and more components are fitted without each fold, until the rows left out are no more
     likely *given* their covariates. All these fits are averaged.
     """
-    search = _Search(CrossFits(data, folds, rng, covariates), progress)
-    first = replace(settings, floor=FIRST_FLOOR)
-    return search.averaged(search.climb(first, COMPONENTS_TO_TRY, 1, []))
+    progress.begin(FITTING)
+    cross = CrossFits(data, folds, rng, covariates)
+    search = _Search(cross, settings.stopping.tol, progress)
+    search.climb(replace(settings, floor=FIRST_FLOOR), COMPONENTS_TO_TRY, 1, [])
+    return search.averaged()
 
 
 class _Search:
-    """The search of :func:`fit_averaged`, with all folds laid out once."""
+    """The search of :func:`fit_averaged` on some rows, with all folds laid out once.
 
-    def __init__(self, cross: CrossFits, progress: Progress) -> None:
-        self.cross, self.folds, self.progress = cross, list(cross), progress
-        progress.begin(FITTING)
+    ``tried`` is all that was fitted to these rows, ``before`` the search on some of them only.
+    """
+
+    def __init__(
+        self,
+        cross: CrossFits,
+        tol: float,
+        progress: Progress,
+        before: _Search | None = None,
+    ) -> None:
+        self.cross, self.tol, self.progress, self.before = cross, tol, progress, before
+        self.n_choosing = self.n_rows = len(cross.data)
+        self.tried: list[Candidate] = []
+
+    @cached_property
+    def folds(self) -> list[PreparedFold]:
+        """All folds, laid out."""
+        return list(self.cross)
+
+    def start(self, first: FitSettings, starts: int) -> None:
+        """Climb, then look at other floors, and at shrunken covariances where rows are few."""
+        self.climb(first, COMPONENTS_TO_TRY, starts, [])
+        best, plain = self.best_and_plain(self.tried)
+        self.floors_about(best, plain)
+        self.shrunken(best, starts)
+
+    def on(self, cross: CrossFits, starts: int) -> _Search:
+        """Go on with more rows: with what these could not rule out, and from there upwards."""
+        rest = self.in_the_running()
+        self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
+        more = _Search(cross, self.tol, self.progress, self)
+        for each in rest:
+            more.fit(each.settings, _ends(each), [])
+        rungs = more.rungs()
+        last = rungs[-1].settings
+        higher = [count for count in COMPONENTS_TO_TRY if count > last.n_components]
+        more.climb(last, higher, starts, rungs)
+        more.floors_about(*more.best_and_plain(more.rungs()))
+        return more
+
+    def settled_on(self, cross: CrossFits) -> _Search:
+        """Fit what has a share of the average to more rows, one fold after another."""
+        used = self.shared(len(cross.data))
+        self.__dict__.pop("folds")
+        last = _Search(cross, self.tol, self.progress, self)
+        last.n_choosing = self.n_choosing
+        last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
+        for f, fold in enumerate(cross):
+            for old, new in zip(used, last.tried, strict=True):
+                cross.add(new, fold, [result.mixture for result in old.fits[f]])
+                self.progress.advance()
+        return last
+
+    def beyond(self, everything: Everything) -> _Search:
+        """Fit what has a share of the average to rows beyond memory, from the best of each fold.
+
+        The rows in memory that a fit leaves out are left out of all its passes, and judge it.
+        """
+        used, folds = self.shared(everything.n_rows), range(len(self.cross.folds))
+        jobs = [
+            Job(each.fits[f][0].mixture, _in_few_passes(each.settings), f)
+            for each in used
+            for f in folds
+        ]
+        results = everything.fit(jobs)
+        last = _Search(self.cross, self.tol, self.progress, self)
+        last.n_choosing, last.n_rows = self.n_choosing, everything.n_rows
+        last.tried = [self.cross.candidate(each.settings) for each in used]
+        for i, each in enumerate(last.tried):
+            each.fits = [[results[i * len(folds) + f]] for f in folds]
+        for f, fold in enumerate(self.cross):
+            for each in last.tried:
+                threads = each.settings.stopping.threads
+                each.held_out[fold.held] = self.cross.score(each.density(f), fold, threads)
+        return last
 
     def fit(
         self, settings: FitSettings, starts: Iterable[Starts], later: Sequence[int]
     ) -> Candidate:
         """Fit without each fold; who waits is told which numbers of components may come later."""
-        candidate = self.cross.candidate(_stopped(settings, self.cross.data))
+        candidate = self.cross.candidate(self.stopped(settings))
         counts = [settings.n_components, *later]
         rows = self.folds[0].rest.rows
         threads = settings.stopping.threads
@@ -176,16 +304,68 @@ class _Search:
         for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
             self.progress.advance()
+        self.tried.append(candidate)
         return candidate
+
+    def shared(self, n_rows: int) -> list[Candidate]:
+        r"""Return what could be the best if all were fitted to more rows: of each size one floor.
+
+        Fits of one size that start from each other differ too little to be worth two; an average
+        over sizes is better than any of them. With ``p`` parameters that rows determine, each of
+        ``n`` rows is too likely by :math:`p / 2n` if it was fitted, and too unlikely by as much if
+        it was left out: half the difference of the two is what more rows can gain.
+        """
+        gain = 0.5 * (1 - len(self.cross.data) / n_rows)
+        for each in self.tried:
+            each.allowance = 0.0
+            if not each.settings.stopping.penalised:
+                each.allowance = gain * max(0.0, self.cross.train(each) - self.cross.mean(each))
+        best = {
+            each.settings.n_components: each for each in sorted(self.tried, key=self.cross.mean)
+        }
+        behind, error = self.cross.behind(list(best.values()))
+        return [
+            each
+            for each, b, e in zip(best.values(), behind, error, strict=True)
+            if b <= CLEARLY * e
+        ]
+
+    def stopped(self, settings: FitSettings) -> FitSettings:
+        """Return settings that stop where these rows have no more to say."""
+        data = self.cross.data
+        parameters = n_parameters(settings.n_components, data.latent_dim)
+        least = min(SMALLEST_GAIN, GAIN_PER_PARAMETER * parameters) / len(data)
+        return replace(settings, stopping=replace(settings.stopping, tol=max(self.tol, least)))
+
+    def starts(self, settings: FitSettings, count: int) -> Iterable[Starts]:
+        """Where fits begin: anew, or where those to fewer of these rows end."""
+        if self.before is None:
+            return repeat([None] * count)
+        return _ends(self.before.fit(settings, self.before.starts(settings, count), []))
 
     def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
         """Whether a candidate gains more than so many standard errors."""
         behind, error = self.cross.behind([other, candidate])
         return bool(behind[0] > errors * error[0])
 
+    def rungs(self) -> list[Candidate]:
+        """Return what the ladder is made of: the first floor, and more and more components."""
+        first = [each for each in self.tried if each.settings.floor == FIRST_FLOOR]
+        return sorted(
+            (each for each in first if each.settings.shrinkage == 0),
+            key=lambda each: each.settings.n_components,
+        )
+
+    def in_the_running(self) -> list[Candidate]:
+        """Return those that are not clearly behind the best, with one of the first floor."""
+        behind, error = self.cross.behind(self.tried)
+        rest = [self.tried[i] for i in np.flatnonzero(behind <= CLEARLY * error)]
+        best_rung = max(self.rungs(), key=self.cross.mean)
+        return rest if best_rung in rest else [best_rung, *rest]
+
     def climb(
         self, settings: FitSettings, counts: Sequence[int], starts: int, tried: list[Candidate]
-    ) -> list[Candidate]:
+    ) -> None:
         """Fit more and more components, until the next are worse than the best so far.
 
         Those that are worse count, too: in an average they may well help.
@@ -194,17 +374,17 @@ class _Search:
         if self.folds[0].rest.rows.n_gaussians > MANY_GAUSSIANS:
             starts = 1
         most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
-        behind = 0
         counts = [count for count in counts if count <= most]
+        behind = 0
         for step, count in enumerate(counts):
-            begin = [None] * (1 if count == 1 or behind else starts)
-            later = rungs_ahead(counts, step, behind)
-            tried.append(self.fit(replace(settings, n_components=count), repeat(begin), later))
-            best = max(tried, key=self.cross.mean)
-            behind = len(tried) - 1 - tried.index(best)
-            if behind == PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
-                break
-        return tried
+            if tried:
+                best = max(tried, key=self.cross.mean)
+                behind = len(tried) - 1 - tried.index(best)
+                if behind >= PATIENCE or self.better(best, tried[-1], CLEAR_ENOUGH):
+                    break
+            changed = replace(settings, n_components=count)
+            begin = self.starts(changed, 1 if count == 1 or behind else starts)
+            tried.append(self.fit(changed, begin, rungs_ahead(counts, step, behind)))
 
     def best_and_plain(self, tried: list[Candidate]) -> tuple[Candidate, Candidate]:
         """Return the best, and the one of fewest components that is not clearly behind it.
@@ -215,23 +395,32 @@ class _Search:
         behind, error = self.cross.behind(tried)
         return tried[int(behind.argmin())], tried[int(np.argmax(behind <= CLEARLY * error))]
 
-    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> list[Candidate]:
+    def floors_about(self, best: Candidate, plain: Candidate) -> None:
+        """Try larger and smaller floors at the best, and smaller ones at the fewest components."""
+        self.other_floors(best, 2.0, later=2)
+        self.other_floors(best, 0.5, later=1)
+        if plain is not best:
+            self.other_floors(plain, 0.5)
+
+    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> None:
         """Change the floor by a factor for as long as that is clearly better."""
         ahead = [last.settings.n_components] * later
-        tried: list[Candidate] = []
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            tried.append(self.fit(changed, _ends(last), ahead))
-            if not self.better(tried[-1], last, CLEARLY):
+            found = self.known(self.stopped(changed)) or self.fit(changed, _ends(last), ahead)
+            if not self.better(found, last, CLEARLY):
                 break
-            last = tried[-1]
-        return tried
+            last = found
 
-    def shrunken(self, best: Candidate, starts: int) -> list[Candidate]:
+    def known(self, settings: FitSettings) -> Candidate | None:
+        """Return what was fitted with these settings, if anything was."""
+        return next((each for each in self.tried if each.settings == settings), None)
+
+    def shrunken(self, best: Candidate, starts: int) -> None:
         """With few rows, shrink covariances for as long as it helps; then try more components."""
         dim, count = self.cross.data.latent_dim, best.settings.n_components
         if len(self.cross.data) > ENOUGH_ROWS * n_parameters(count, dim):
-            return []
+            return
         stopping = replace(best.settings.stopping, penalised=True)
         tried = [best]
         for rows in SHRINKAGES:
@@ -240,30 +429,40 @@ class _Search:
             if not self.better(tried[-1], tried[-2], 0.0):
                 break
         winner = max(tried, key=self.cross.mean)
-        if winner is best:
-            return tried[1:]
-        more = [each for each in COMPONENTS_TO_TRY if each > count]
-        return tried[1:] + self.climb(winner.settings, more, starts, [winner])[1:]
+        if winner is not best:
+            more = [each for each in COMPONENTS_TO_TRY if each > count]
+            self.climb(winner.settings, more, starts, [winner])
 
-    def averaged(self, tried: list[Candidate]) -> AveragedFit:
-        """Average all that were tried, each by its share."""
-        cross = self.cross
+    def score(self, mixtures: list[GaussianMixture], used: list[Candidate], shares: Array) -> Array:
+        """Log-likelihood of each row by the average that left it out."""
+        if not self.cross.covariates:
+            return log_average(held_out_of(used), shares)
+        held_out = np.empty(len(self.cross.data))
+        threads = used[0].settings.stopping.threads
+        for fold, mixture in zip(self.folds, mixtures, strict=True):
+            held_out[fold.held] = self.cross.score(mixture, fold, threads)
+        return held_out
+
+    def averaged(self) -> AveragedFit:
+        """Average all that were tried on these rows, each by its share."""
+        cross, tried = self.cross, self.tried
         shares = cross.shares(tried, SMALLEST_SHARE)
-        settings = tried[int(shares.argmax())].settings
+        largest = tried[int(shares.argmax())]
         used = [tried[i] for i in np.flatnonzero(shares)]
-        mixtures = []
-        held_out = np.empty(len(cross.data))
-        for f, fold in enumerate(self.folds):
-            densities = [each.density(f) for each in used]
-            mixtures.append(mix(densities, shares[shares > 0]))
-            held_out[fold.held] = cross.score(mixtures[f], fold, settings.stopping.threads)
+        mixtures = [
+            mix([each.density(f) for each in used], shares[shares > 0])
+            for f in range(len(cross.folds))
+        ]
+        held_out = self.score(mixtures, used, shares[shares > 0])
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
         fits = [result for each in used for fold in each.fits for result in fold]
         converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
+        singles = [best.mixture for best, *_ in largest.fits]
         return AveragedFit(
-            mixtures, equal, held_out, cross.folds, settings, table, converged, n_iter
-        )
+            mixtures, equal, held_out, cross.folds, largest.settings, table, converged, n_iter,
+            singles, self.n_choosing, self.n_rows,
+        )  # fmt: skip
 
 
 def seconds_of_ladder(
@@ -291,12 +490,8 @@ def rungs_ahead(counts: Sequence[int], step: int, behind: int) -> list[int]:
     return [*counts[step + 1 : best + 1 + PATIENCE], *[counts[best]] * LIKELY_REFITS]
 
 
-def _stopped(settings: FitSettings, data: Observations) -> FitSettings:
-    """Return settings that stop where the rows have no more to say."""
-    parameters = n_parameters(settings.n_components, data.latent_dim)
-    least = min(SMALLEST_GAIN, GAIN_PER_PARAMETER * parameters) / len(data)
-    stopping = replace(settings.stopping, tol=max(settings.stopping.tol, least))
-    return replace(settings, stopping=stopping)
+def _in_few_passes(settings: FitSettings) -> FitSettings:
+    return replace(settings, stopping=replace(settings.stopping, max_iter=MOST_PASSES))
 
 
 def _ends(candidate: Candidate) -> Iterable[Starts]:

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from deconflow._limits import rows_at_once
+from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, stack
-from deconflow.noise import JointMixture, NoiseMixture
-from deconflow.observations import Observations, refuse_unreached
+from deconflow.noise import GaussianNoise, JointMixture, Noise, NoiseMixture
+from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import lay_out
@@ -31,6 +31,9 @@ FEW = 32
 NEGLIGIBLE = 1e-15
 """Components of less weight than this in a row's posterior are left out of it."""
 
+ARRAYS = 4
+"""Arrays of the size of all means and covariances that a question about mixtures may make."""
+
 
 def posterior(
     mixture: GaussianMixture, data: Observations, most: int | None = None
@@ -40,29 +43,33 @@ def posterior(
     ``most`` keeps only so many of the heaviest components per row, as a proposal does: memory
     then does not depend on how many the mixture has, or the noise law is made of.
     """
-    pieces = _in_pieces(mixture, data, data.noise.as_mixture(), np.arange(len(data)), None)
+    pieces = _in_pieces(mixture, data, _law(data.noise), np.arange(len(data)), None, 0)
     return stack([part if most is None else part.heaviest(most) for _, part in pieces])
 
 
 def posterior_pieces(
-    mixture: GaussianMixture, data: Observations, threads: int | None = None
+    mixture: GaussianMixture,
+    data: Observations,
+    threads: int | None = None,
+    numbers: int = 0,
 ) -> Iterator[tuple[Rows, GaussianMixture]]:
     """Walk through the posteriors of all rows, in pieces of bounded memory.
 
     Each piece has the rows' numbers, not in order, and their mixtures. Of a large mixture a row
     gets only the components that matter to it, so that an average of hundreds stays cheap; they
-    are found with so many threads, None for one per processor.
+    are found with so many threads, None for one per processor. ``numbers`` are those that the
+    caller makes of each row, beside its mixture.
     """
-    parts = data.noise.as_mixture()
-    for rows in _blocks(len(data), mixture.n_components):
+    law = _law(data.noise)
+    for block in row_slices(len(data), 2 * mixture.n_components + 8 * data.dim):
+        rows = np.arange(block.start, block.stop)
         for some, chosen in _relevant(mixture, data, rows, threads):
-            yield from _in_pieces(mixture, data, parts, some, chosen)
+            yield from _in_pieces(mixture, data, law, some, chosen, numbers)
 
 
-def _blocks(n_rows: int, numbers: int) -> Iterator[Rows]:
-    step = rows_at_once(numbers)
-    for start in range(0, n_rows, step):
-        yield np.arange(start, min(start + step, n_rows))
+def _law(noise: Noise) -> NoiseMixture | None:
+    """Return the noise of all rows as mixtures; None if Gaussian, and known piece by piece."""
+    return None if isinstance(noise, GaussianNoise) else noise.as_mixture()
 
 
 def _relevant(
@@ -73,7 +80,9 @@ def _relevant(
         yield rows, None
         return
     units = Standardiser.of_mixture(mixture, data)
-    laid_out, standard = lay_out(data[rows], units), units.mixture_to_standard(mixture)
+    standard = units.mixture_to_standard(mixture)
+    with rows_counted_from(int(rows[0])):
+        laid_out = lay_out(data[rows], units)
     sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
     assert sums.responsibilities is not None
     counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
@@ -90,16 +99,20 @@ def _relevant(
 def _in_pieces(
     mixture: GaussianMixture,
     data: Observations,
-    parts: NoiseMixture,
+    law: NoiseMixture | None,
     rows: Rows,
     chosen: Rows | None,
+    numbers: int,
 ) -> Iterator[tuple[Rows, GaussianMixture]]:
     count = mixture.n_components if chosen is None else chosen.shape[1]
-    numbers = count * parts.n_parts * max(data.dim, data.latent_dim) ** 2
-    for some in _blocks(len(rows), numbers):
-        own = np.arange(count)[None].repeat(len(some), 0) if chosen is None else chosen[some]
+    gaussians = count * (1 if law is None else law.n_parts)
+    numbers += ARRAYS * gaussians * (max(data.dim, data.latent_dim) + 2) ** 2
+    for some in row_slices(len(rows), numbers):
         piece = rows[some]
-        found = _posterior(mixture, data[piece], parts.take(piece), own)
+        part = data[piece]
+        own = np.tile(np.arange(count), (len(piece), 1)) if chosen is None else chosen[some]
+        noise = part.noise.as_mixture().take() if law is None else law.take(piece)
+        found = _posterior(mixture, part, noise, own)
         for row in piece[np.isnan(found.weights[:, 0])]:
             refuse_unreached(np.ones(1, bool), int(row))
         yield piece, found

@@ -3,6 +3,7 @@ r"""What each of several densities should get of an average, judged by rows that
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import logsumexp
 
 from deconflow._types import Array
 
@@ -10,6 +11,9 @@ BOOTSTRAPS = 500
 EVEN_SHARE = 0.1
 PRICE = 0.25
 """Nats that a parameter must gain in all rows together."""
+MOST_DRAWN = 50_000
+"""Rows that are drawn anew one by one; more are drawn in so many blocks of neighbours, whose sums
+vary as those of their rows do."""
 STEPS = 100
 """Of the way from how often each is the best to the average that is: where rows can tell they do
 so in these steps, and where they cannot next to nothing happens in them."""
@@ -37,13 +41,29 @@ def wins(rows_p: Array, weights: Array, price: Array, rng: np.random.RandomState
     Yao, Vehtari, Simpson, Gelman (2018), "Using stacking to average Bayesian predictive
     distributions", https://arxiv.org/abs/1704.02030
     """
-    centred = rows_p - rows_p.mean(0)
+    centred, weights = _in_blocks(rows_p - rows_p.mean(0), weights)
     counts = np.zeros(len(rows_p))
     for _ in range(BOOTSTRAPS):
         drawn = weights * rng.standard_exponential(len(weights))
         drawn *= weights.sum() / drawn.sum()
         counts[np.argmax(centred @ drawn - price)] += 1
     return counts / BOOTSTRAPS
+
+
+def _in_blocks(rows_p: Array, weights: Array) -> tuple[Array, Array]:
+    """Return means of blocks of rows, and their weights; the rows themselves if they are few."""
+    size = -(-len(weights) // MOST_DRAWN)
+    if size <= 1:
+        return rows_p, weights
+    first = np.arange(0, len(weights), size)
+    total = np.maximum(np.add.reduceat(weights, first), 1e-300)
+    return np.add.reduceat(rows_p * weights, first, axis=1) / total, total
+
+
+def log_average(rows_p: Array, shares: Array) -> Array:
+    """Log-likelihoods ``(N,)`` of the average of densities ``(C, N)`` by their shares."""
+    used = shares > 0
+    return np.asarray(logsumexp(rows_p[used], axis=0, b=shares[used, None]))
 
 
 def stacked(rows_p: Array, weights: Array, start: Array, steps: int = STEPS) -> Array:

@@ -42,11 +42,16 @@ class StreamedRows:
 
     def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
         """Add up over all rows what EM needs of them."""
+        found = ranks.together(lambda: self._own_pass(mixture, threads))
+        n, *sums = ranks.total(*found.parts)
+        everything = EMStatistics(int(n), float(sums[0]), float(sums[1]), *sums[2:])
+        return everything.times(self.factor)
+
+    def _own_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
+        """Add up over the rows of this process."""
         found = EMStatistics.none(mixture)
         for data in self.stream.chunks():
             with self.stream.named_errors():
                 found = found + one_pass(mixture, lay_out(data, self.units), threads)
             self.step(len(data))
-        n, *sums = ranks.total(*found.parts)
-        everything = EMStatistics(int(n), float(sums[0]), float(sums[1]), *sums[2:])
-        return everything.times(self.factor)
+        return found

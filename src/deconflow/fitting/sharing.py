@@ -1,0 +1,101 @@
+"""Rows and gradients of several processes that train the same weights."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from deconflow import ranks
+from deconflow.objectives import RowData
+from deconflow.randomness import Draws, RandomState, own_generator
+
+Rows = TypeVar("Rows", bound=RowData)
+
+
+def share_of(data: Rows) -> Rows:
+    """Take this process's rows of a table that all have, by an order that all draw alike."""
+    world = ranks.world()
+    if world == 1:
+        return data
+    order = torch.randperm(len(data), generator=own_generator())
+    return data[order[ranks.rank() :: world]]
+
+
+def common_rng(random_state: RandomState) -> AbstractContextManager[Draws]:
+    """Draw from ``random_state`` alone, as the first process has it, inside the block."""
+    draws: Draws = ranks.from_first(Draws.of(random_state))
+    return draws.in_use()
+
+
+def own_draws(common: Draws) -> AbstractContextManager[Draws]:
+    """Give each process random numbers of its own; those that all have in common stay so."""
+    if ranks.world() == 1:
+        return nullcontext(common)
+    seed = int(torch.randint(2**31, (), generator=common.generator("cpu")))
+    return Draws(ranks.from_first(seed) + ranks.rank()).in_use()
+
+
+def batch_sizes(n_rows: int, batch_size: int) -> tuple[list[int], list[int]]:
+    """Return how many rows this process has in each step of an epoch, and how many all have.
+
+    All take the same number of steps, each with a share of every batch that is as large as its
+    share of the rows; where these do not divide evenly its last batches are smaller, or empty.
+    """
+    counts = ranks.gathered(n_rows)
+    if min(counts) == 0:
+        raise ValueError(
+            f"Expected rows to train on in each of {len(counts)} processes; got none in process "
+            f"{counts.index(0)}. Start fewer processes."
+        )
+    together = sum(counts)
+    each = [_cut(count, -(-batch_size * count // together)) for count in counts]
+    steps = max(map(len, each))
+    each = [sizes + [0] * (steps - len(sizes)) for sizes in each]
+    return each[ranks.rank()], [sum(sizes) for sizes in zip(*each, strict=True)]
+
+
+def _cut(count: int, size: int) -> list[int]:
+    whole, rest = divmod(count, max(1, size))
+    return [size] * whole + [rest] * (rest > 0)
+
+
+def start_alike(model: nn.Module) -> None:
+    """Give all processes the first one's weights."""
+    if ranks.world() > 1:
+        weights = ranks.from_first(parameters_to_vector(model.parameters()).detach().cpu())
+        like = next(model.parameters())
+        vector_to_parameters(weights.to(like), model.parameters())
+
+
+def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
+    """Sum gradients and the objective over processes, in one message; return the objective."""
+    if ranks.world() == 1:
+        return value
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([*(grad.flatten() for grad in grads), grads[0].new_tensor([value])])
+    ranks.add_up(flat)
+    parts = flat[:-1].split([p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)
+    return float(flat[-1])
+
+
+def check_alike(parameters: list[nn.Parameter]) -> None:
+    """Raise unless all processes have the same weights, to the last bit."""
+    if ranks.world() == 1:
+        return
+    if len(set(ranks.gathered(hashlib.sha256(_bytes(parameters)).digest()))) > 1:
+        raise RuntimeError(
+            f"Expected the same weights in all {ranks.world()} processes after an epoch; got "
+            "different ones. Processors that round differently cannot train one flow together."
+        )
+
+
+def _bytes(parameters: list[nn.Parameter]) -> bytes:
+    flat: Tensor = torch.cat([p.detach().flatten() for p in parameters])
+    return flat.cpu().numpy().tobytes()

@@ -1,0 +1,165 @@
+"""What two processes do together in ``test_ranks_flows.py``: ``python rank_work.py FOLDER``.
+
+One start for all of it, which forks once everything is imported: that takes seconds.
+"""
+
+import pickle
+import sys
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from short_fits import let_flows_win, shorten
+from torch.multiprocessing import start_processes
+from toy import draw
+
+from deconflow import Deconvolver, FlowDeconvolver, ranks
+from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
+from deconflow.estimators.deconvolver import UntrustedFitWarning
+from deconflow.fitting import Training, loop, share_of
+from deconflow.fitting.checkpoint import SharedCheckpoint
+from deconflow.mixtures import GaussianMixture
+from deconflow.objectives import Chains, MaximumLikelihood
+from deconflow.observations import Observations
+from deconflow.randomness import isolated_rng
+
+SETTINGS = {
+    "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16, "context_dim": 16,
+    "posterior_layers": 1,
+}  # fmt: skip
+SEEN, UNSEEN = 1000, 300
+TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
+
+
+class InterruptError(Exception):
+    """Stops a fit after its second epoch, on all processes."""
+
+
+class StoppedCheckpoint(SharedCheckpoint):
+    def save(self, epoch, state):
+        super().save(epoch, state)
+        if epoch == 1:
+            raise InterruptError
+
+
+def weights_of(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def fit_a_flow(**options):
+    """One flow: its weights, history, and held-out log p(w)."""
+    w, noise = draw(SEEN, 0)[1], np.sqrt([0.1, 1.0])
+    model = FlowDeconvolver(**{"random_state": 0, **SETTINGS, **options}).fit(w, noise=noise)
+    held_out = draw(UNSEEN, 1)[1]
+    return {
+        "weights": weights_of(model.density_.density),
+        "posterior": weights_of(model.posterior_),
+        "history": model.history_.as_dict(),
+        "score": model.score(held_out, noise=noise),
+    }
+
+
+def fit_without_draws():
+    """Weighted rows, all in every step, by an objective without draws: nothing is left to chance.
+
+    The answer is that of one process but for rounding, the epoch that is kept included.
+    """
+    with isolated_rng(0):
+        w = draw(301, 3)[1]
+        rows = Observations.from_arrays(w, 0.0, weights=1 + w[:, 0] ** 2)
+        train, held_out = rows.split(0.3)
+        density = MixtureDensity.spread(2, 3).double()
+        options = Training(
+            epochs=30, batch_size=len(train), learning_rate=0.2, schedule="plateau",
+            plateau_patience=1, patience=8, averaging=0.5, keep="one_standard_error",
+        )  # fmt: skip
+        objective = MaximumLikelihood(density)
+        history = loop.fit(objective, share_of(train), share_of(held_out), options)
+    return weights_of(density), {**history.as_dict(), "seconds": None}
+
+
+def fit_chains(path=None):
+    """A flow by chains, with checkpoints; the weights, and the chains of this process."""
+    mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.diag([2.0, 3.0])[None])
+    rows = Observations.from_arrays(draw(300, 2)[1], np.sqrt([0.1, 1.0]))
+    with isolated_rng(0):
+        mine = share_of(rows).to(dtype=torch.float32)
+        flow = ARCHITECTURES["mixture"](2, Architecture(hidden=16))
+        chains = Chains(flow, mine, mixture)
+        loop.fit(chains, chains.rows, None, TRAINING, checkpoint=path)
+    return weights_of(flow), chains.latents.clone(), mine.w
+
+
+def go_on(path):
+    """The same, stopped after two epochs, gone on with; and what one process alone is told."""
+    whole = fit_chains()
+    loop.SharedCheckpoint = StoppedCheckpoint
+    with suppress(InterruptError):
+        fit_chains(path)
+    loop.SharedCheckpoint = SharedCheckpoint
+    refusal = ""
+    try:
+        with ranks.alone():
+            fit_chains(path)
+    except ValueError as error:
+        refusal = str(error)
+    return {"whole": whole, "resumed": fit_chains(path), "refusal": refusal}
+
+
+def fit_an_ensemble(monkeypatch):
+    """Three flows of a few steps, without a fold each, beside mixtures."""
+    shorten(monkeypatch, n_flows=3)
+    let_flows_win(monkeypatch)
+    w = np.random.default_rng(0).normal(size=(60, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustedFitWarning)
+        model = Deconvolver(random_state=0, n_jobs=1).fit(w, noise=0.5)
+    points = np.linspace(-2, 2, 9)[:, None]
+    flow = model.candidates_["flows"]
+    return model.score_samples(points), flow.log_prob(points), len(model.histories_)
+
+
+def fail():
+    """A fit in which the last process fails on its own; what each is told, how soon, what is left.
+
+    The group ends with it, so this comes last.
+    """
+    model = FlowDeconvolver(random_state=0, **SETTINGS)
+    backward, steps = loop._Fit._backward, iter(range(10**6))
+
+    def backward_or_fail(self, *arguments):
+        if ranks.rank() == ranks.world() - 1 and next(steps) == 3:
+            raise MemoryError("no memory left here")
+        return backward(self, *arguments)
+
+    loop._Fit._backward, start = backward_or_fail, time.monotonic()
+    try:
+        model.fit(draw(SEEN, 0)[1], noise=np.sqrt([0.1, 1.0]))
+    except (RuntimeError, MemoryError) as error:
+        told = f"{type(error).__name__}: {error}"
+    return {"told": told, "seconds": time.monotonic() - start, "left": sorted(vars(model))}
+
+
+def work(rank, world, folder):
+    """Do all of it as one process of a group, and leave what was found in a file."""
+    torch.set_num_threads(1)
+    file = f"file://{folder}/group"
+    dist.init_process_group("gloo", init_method=file, rank=rank, world_size=world)
+    found = {
+        "flow": fit_a_flow(),
+        "without a seed": fit_a_flow(random_state=None, epochs=1)["weights"],
+        "without draws": fit_without_draws(),
+        "chains": go_on(folder / "chains.ckpt"),
+        "ensemble": fit_an_ensemble(pytest.MonkeyPatch()),
+        "failure": fail(),
+    }
+    (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    start_processes(work, (2, Path(sys.argv[1])), nprocs=2, start_method="fork")
