@@ -341,6 +341,7 @@ class Deconvolver(DensityEstimator):
         check_resumable(self)
 
     def _resources(self) -> Resources:
-        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        checkpoint = ranks.from_first(self.checkpoint)  # the program names it to that one alone
+        folder = None if checkpoint is None else Path(checkpoint)
         device = str(resolve_device(self.device))
         return Resources(cpus(self.n_jobs), folder, self._progress, device)
