@@ -48,6 +48,7 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
+from deconflow.xd import who_chose
 
 FEWEST_ROWS = 10
 WORDS = {
@@ -242,7 +243,7 @@ class Deconvolver(DensityEstimator):
         """Say in one line what was fitted."""
         shares = sorted(self.weights_.items(), key=lambda item: -item[1])
         said = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
-        return f"Average of {', '.join(said)}."
+        return f"Average of {', '.join(said)}.{who_chose(self.selection_)}"
 
     def summary(self) -> str:
         """Say what was fitted, who got which share and why, and how far to trust it."""

@@ -88,7 +88,8 @@ class AveragedFit:
     settings : FitSettings
         Those of the largest share.
     table : dict of arrays
-        See :meth:`CrossFits.table`.
+        See :meth:`CrossFits.table`; where a sample has chosen, also its number of rows,
+        ``choosing_rows``, and that of all rows, ``fitted_rows``.
     converged : bool
         Whether EM converged in all fits that are averaged.
     n_iter : int
@@ -456,6 +457,9 @@ class _Search:
         held_out = self.score(mixtures, used, shares[shares > 0])
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
+        if self.n_choosing < self.n_rows:
+            table["choosing_rows"] = np.full(len(tried), self.n_choosing)
+            table["fitted_rows"] = np.full(len(tried), self.n_rows)
         fits = [result for each in used for fold in each.fits for result in fold]
         converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
         singles = [best.mixture for best, *_ in largest.fits]
@@ -463,6 +467,20 @@ class _Search:
             mixtures, equal, held_out, cross.folds, largest.settings, table, converged, n_iter,
             singles, self.n_choosing, self.n_rows,
         )  # fmt: skip
+
+
+def who_chose(table: Table) -> str:
+    """Say in a sentence how many rows have chosen; nothing if it was all of them.
+
+    Examples
+    --------
+    >>> who_chose({"choosing_rows": np.array([100_000]), "fitted_rows": np.array([1_000_000])})
+    ' 100,000 of 1,000,000 rows choose the model; all of them fit it.'
+    """
+    if "choosing_rows" not in table:
+        return ""
+    some, whole = int(table["choosing_rows"][0]), int(table["fitted_rows"][0])
+    return f" {some:,} of {whole:,} rows choose the model; all of them fit it."
 
 
 def seconds_of_ladder(
