@@ -78,8 +78,10 @@ def test_a_sample_chooses_what_all_rows_would(monkeypatch):
     monkeypatch.setattr(ladder, "MOST_TO_CHOOSE", N)
     by_all = averaged(w, sd)
     assert by_all.all_chose
-    assert chosen.settings.n_components == by_all.settings.n_components == 2
-    # Both are within the error of 4,000 rows of one another: about p / 2n with p = 5.
+    for fit in (chosen, by_all):  # one component is out of the question, and sixteen are
+        sizes = fit.table["n_components"][fit.table["chosen"]]
+        assert 2 <= sizes.min() <= sizes.max() <= 8
+    # Both are within the error of 4,000 rows of one another: about p / 2n with p = 10.
     assert chosen.held_out.mean() == pytest.approx(by_all.held_out.mean(), abs=2e-3)
 
 
@@ -149,7 +151,7 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
     sample = as_observations(overview.sample)
     start = GaussianMixture(np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
     few, more = (
-        FitSettings(2, stopping=Stopping(tol=0.0, max_iter=passes, accelerate=True, threads=1))
+        FitSettings(2, stopping=Stopping(tol=0.0, max_iter=passes, threads=1))
         for passes in (3, 6)
     )
     jobs = [Job(start, few, 0), Job(start, more, 1)]
