@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -56,6 +56,10 @@ class Overview:
         How many values had no error, and count as missing.
     sample : Measurements
         Rows drawn by chance from all, in random order; the same on all processes.
+    sample_numbers : array
+        The random number of each of these, as :meth:`RowStream.numbered_chunks` has it.
+    seed : int
+        The seed of these numbers.
     """
 
     n_rows: int = 0
@@ -64,6 +68,8 @@ class Overview:
     reasons: Counter[str] = field(default_factory=Counter)
     without_error: int = 0
     sample: Measurements | None = None
+    sample_numbers: Array = field(default_factory=lambda: np.empty(0))
+    seed: int = 0
 
 
 class RowStream:
@@ -92,6 +98,11 @@ class RowStream:
         columns = self.reader.columns
         return {name: self.source.unit(columns.place(name)) for name in self.names}
 
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows of all processes, usable or not, where that is known before a pass."""
+        return self.source.n_rows
+
     def with_errors(self, noise: Any) -> RowStream:
         """Return the same rows with other columns of errors: a name for each measured column."""
         given = noise.items() if isinstance(noise, Mapping) else zip(self.names, noise, strict=True)
@@ -108,15 +119,29 @@ class RowStream:
 
         The next chunk is read while the caller is busy with the last.
         """
-        parts = ((self._place(piece, first), self._rows(piece, first, table))
+        return (as_observations(rows) for _, rows in self._read_ahead())
+
+    def numbered_chunks(self, seed: int = 0) -> Iterator[tuple[Observations, Array]]:
+        """Walk through the same chunks, with a random number between 0 and 1 for each row.
+
+        A row's number depends on the seed, its file and its place there: it is the same at every
+        pass, however the files are shared out.
+        """
+        for (piece, first), rows in self._read_ahead():
+            numbers = row_numbers(seed, (self._key(piece), first), len(rows))
+            yield as_observations(rows), numbers[rows.usable]
+
+    def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
+        """Read chunks that have usable rows, each with its piece and its first row there."""
+        parts = (((piece, first), self._rows(piece, first, table)[1])
                  for piece, first, table in self._tables())  # fmt: skip
         with ThreadPoolExecutor(1) as reading:
             coming = reading.submit(next, parts, None)
             while (found := coming.result()) is not None:
                 coming = reading.submit(next, parts, None)
-                self._at, (_, rows) = found
-                if len(rows.w):
-                    yield as_observations(rows)
+                self._at = self._place(*found[0])
+                if len(found[1].w):
+                    yield found
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
@@ -126,13 +151,18 @@ class RowStream:
         except ValueError as error:
             raise type(error)(f"{error} This is about {self._at}.") from error
 
-    def overview(self, n_sample: int, seed: int = 0) -> Overview:
-        """Pass over all rows once: count them, and draw some by chance."""
+    def overview(
+        self, n_sample: int, seed: int = 0, step: Callable[[int], None] = lambda n: None
+    ) -> Overview:
+        """Pass over all rows once: count them, and draw some by chance.
+
+        ``step`` is called after every chunk, with its number of rows.
+        """
         drawn = _Drawn(n_sample, seed)
-        found = ranks.together(lambda: self._own_overview(drawn))
+        found = ranks.together(lambda: self._own_overview(drawn, step))
         return self._of_all_ranks(found, drawn)
 
-    def _own_overview(self, drawn: _Drawn) -> Overview:
+    def _own_overview(self, drawn: _Drawn, step: Callable[[int], None]) -> Overview:
         """Count the rows of this process, and draw from them."""
         found = Overview()
         for piece, first, table in self._tables():
@@ -143,6 +173,7 @@ class RowStream:
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
             drawn.add(table, rows.usable, (self._key(piece), first))
+            step(len(rows))
         return found
 
     def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
@@ -158,8 +189,9 @@ class RowStream:
             )
         assert table is not None
         return Overview(
-            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0)
-        )
+            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0),
+            drawn.keys[0], drawn.seed,
+        )  # fmt: skip
 
     def identity(self) -> str:
         """Return a digest of what is read: columns, and names and sizes of all files."""
@@ -225,7 +257,7 @@ class _Drawn:
 
     def add(self, table: pa.Table, usable: Any, place: tuple[int, int]) -> None:
         """Draw from a chunk's usable rows."""
-        keys = np.random.default_rng([self.seed, *place]).random(table.num_rows)
+        keys = row_numbers(self.seed, place, table.num_rows)
         chosen = np.flatnonzero(usable & (keys < self.most))
         self.keys.append(keys[chosen])
         self.tables.append(table.take(chosen))
@@ -250,6 +282,11 @@ class _Drawn:
             return None
         self._cut()
         return self.tables[0]
+
+
+def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
+    """Return a random number for each row of a chunk that begins at a place of some piece."""
+    return np.random.default_rng([seed, *place]).random(n)
 
 
 def _size(piece: Source) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from deconflow.auto.training import Member
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.xd import AveragedFit, PreparedData, lay_out, log_p
+from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
 
 Part = GaussianMixture | list[Member]
 """What a candidate has learned without one fold: a mixture, or some flows."""
@@ -162,13 +163,28 @@ def prior_rows(n_rows: int, dim: int) -> dict[str, float]:
     }
 
 
-def score_folds(task: Task, mixtures: list[GaussianMixture]) -> Array:
-    """Return the log-likelihood ``(N,)`` of each row under the mixture that left its fold out."""
+def score_folds(
+    task: Task, mixtures: list[GaussianMixture], folds: Sequence[Fold] | None = None
+) -> Array:
+    """Return the log-likelihood ``(N,)`` of each row under the mixture that left its fold out.
+
+    If ``folds`` are given, only the rows of these are scored.
+    """
     held_out = task.unscored()
-    for fold, mixture in zip(task.averaged.folds, mixtures, strict=True):
+    for fold, mixture in zip(folds or task.averaged.folds, mixtures, strict=True):
         rows = lay_out(task.data[torch.from_numpy(fold.held)])
         held_out[fold.held] = log_p(mixture, rows, task.resources.n_jobs)
     return held_out
+
+
+def thinned(folds: Sequence[Fold], most: int) -> list[Fold]:
+    """Return folds of at most so many rows, evenly spread; the same if there are no more."""
+    n_rows = sum(len(fold.held) for fold in folds)
+    if n_rows <= most:
+        return list(folds)
+    some = np.zeros(n_rows, bool)
+    some[np.linspace(0, n_rows - 1, most).astype(int)] = True
+    return [Fold(fold.kept[some[fold.kept]], fold.held[some[fold.held]]) for fold in folds]
 
 
 def compared(candidates: list[Candidate]) -> tuple[Array, NDArray[np.int64]]:

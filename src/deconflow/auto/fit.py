@@ -30,7 +30,9 @@ from deconflow.observations import Observations
 from deconflow.randomness import own_generator
 from deconflow.xd import (
     FITTING,
+    Everything,
     FitSettings,
+    Fold,
     fit_averaged,
     log_average,
     paired,
@@ -147,17 +149,27 @@ def average_by_fold(
 
 
 def fit_density(
-    data: Observations, log_volume: Tensor, plan: Plan, resources: Resources, seed: int
+    data: Observations,
+    log_volume: Tensor,
+    plan: Plan,
+    resources: Resources,
+    seed: int,
+    *,
+    folds: list[Fold] | None = None,
+    everything: Everything | None = None,
 ) -> Fitted:
     """Fit all candidates to standardised rows; let noisy held-out rows weigh them.
 
-    ``log_volume``, one number or one per row, brings log densities back to the user's units.
+    ``log_volume``, one number or one per row, brings log densities back to the user's units. If
+    there is ``everything``, rows beyond memory, ``data`` is a sample of it with its ``folds``: the
+    mixtures are fitted to all rows, the other candidates to the sample.
     """
     rng = np.random.RandomState(seed)
     settings = FitSettings(1, stopping=plan.stopping).with_threads(resources.n_jobs)
     averaged = fit_averaged(
         data, settings, rng,
-        folds=plan.folds, starts=plan.starts, progress=resources.progress,
+        folds=plan.folds if folds is None else folds, starts=plan.starts,
+        progress=resources.progress, everything=everything,
     )  # fmt: skip
     task = Task(data, averaged, plan, resources, seed)
     task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))

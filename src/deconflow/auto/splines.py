@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from deconflow.auto.candidates import Candidate, Task, score_folds
+from deconflow.auto.candidates import Candidate, Task, score_folds, thinned
 from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
@@ -21,6 +22,8 @@ MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
 """Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
 SECONDS_A_FIT, SECONDS_OF_WORK = 0.3, 1e-4
 """What a fit should take, for those who wait."""
+MOST_ROWS = 200_000
+"""Rows that are fitted and scored at most: more hardly change so smooth an answer."""
 MOST_WRITTEN = 400_000
 """Gaussians of all rows that are worth writing out to see how many bins there would be."""
 
@@ -30,23 +33,26 @@ def fit_splines(task: Task) -> Candidate | None:
     if _unsuited(task.data):
         return None
     try:
-        mixtures = _without_each_fold(task)
+        folds = thinned(task.averaged.folds, MOST_ROWS)
+        mixtures = _without_each_fold(task, folds)
     except ValueError as reason:
         task.notes.append(f"There is no log-spline. {reason}")
         return None
-    return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
+    return Candidate(NAME, score_folds(task, mixtures, folds), list(mixtures))
 
 
-def _without_each_fold(task: Task) -> list[GaussianMixture]:
+def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
     """Fit without each fold, from one fit to all rows; raise ValueError where none can be had."""
-    data, folds = task.data, task.averaged.folds
-    _checked_work(data, task.plan)
+    rows = np.sort(np.concatenate([fold.held for fold in folds]))
+    data = task.data
+    some = data if len(rows) == len(data) else data[torch.from_numpy(rows)]
+    _checked_work(some, task.plan)
     # One thread per fit: those of numpy's products would stand in the way of the folds'.
     one = threadpool_limits(limits=1, user_api="blas")
     progress = task.resources.progress
     progress.begin(STAGE)
     with one:
-        whole = fit_log_spline(data)
+        whole = fit_log_spline(some)
         progress.advance()
         if not whole.converged:
             raise ValueError("Its fit did not converge: some rows may be too far from others.")
@@ -64,6 +70,7 @@ def seconds_of_splines(data: Observations, plan: Plan, n_jobs: int) -> list[floa
     """Return what every fit should take; none if there will be no log-splines."""
     if _unsuited(data):
         return []
+    data = data[:MOST_ROWS]
     try:
         each = SECONDS_A_FIT + SECONDS_OF_WORK * _checked_work(data, plan)
     except ValueError:

@@ -26,6 +26,7 @@ from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.devices import resolve_device
+from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.certifying import CHECKING, SECONDS_OF_CHECKS, certified
@@ -46,6 +47,7 @@ from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
 
 FEWEST_ROWS = 10
 WORDS = {
@@ -89,8 +91,10 @@ class Deconvolver(DensityEstimator):
         Processors to use, for threads of the mixtures and processes of the flows; None or -1 for
         all that the process was allowed. The answer does not depend on it, but for rounding.
     device : str
-        Where flows are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
-        Mixtures and all answers are computed on the processor.
+        Where flows are trained, in float32: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there
+        is. Mixtures and all answers are computed on the processor. On a GPU, products are rounded
+        to tf32 if ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and
+        torch has it off.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
@@ -159,7 +163,23 @@ class Deconvolver(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def _fit(self, data: Observations) -> None:
+    _fits_streams = True
+
+    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        if in_memory(sample, overview):
+            self._fit(sample)
+            return
+        folds = make_plan(len(sample), self.n_members, quick=self.quick).folds
+        standardiser = Standardiser.fit(sample)
+        everything = everything_of(
+            stream, overview, sample, folds, threads=cpus(self.n_jobs), progress=self._progress,
+            units=standardiser,
+        )  # fmt: skip
+        of_sample = folds_of_sample(sample, overview.sample_numbers, folds)
+        self._fit(sample, folds=of_sample, everything=everything)
+
+    def _fit(self, data: Observations, **beyond: Any) -> None:
+        """Fit to rows in memory, or with ``beyond`` to a stream that these are a sample of."""
         if len(data) < FEWEST_ROWS:
             raise ValueError(
                 f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "
@@ -172,7 +192,7 @@ class Deconvolver(DensityEstimator):
             volume = log_volume(self.standardiser_, data)
             ready = standardised(self.standardiser_, data)
             refuse_far(ready, torch.float32)
-            fitted = fit_density(ready, volume, plan, self._resources(), seed)
+            fitted = fit_density(ready, volume, plan, self._resources(), seed, **beyond)
         self._take(fitted, plan.size)
         self._held_out, self._seed = fitted.held_out, seed
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from deconflow import ranks
 from deconflow.estimators.saved_values import joined, parted
+from deconflow.estimators.streaming import SECONDS_PER_ROW, Passing
 from deconflow.estimators.xd_settings import is_auto, several
 from deconflow.fitting import Checkpoint
 from deconflow.mixtures import GaussianMixture
@@ -23,8 +24,8 @@ from deconflow.xd import EMResult, FitSettings, StreamedRows, Watch, fit_everyth
 SAMPLES, PASSES = "fitting samples", "passing over all rows"
 USUAL_PASSES = 12
 """Passes that a fit takes, for those who wait."""
-SECONDS_PER_GAUSSIAN, SECONDS_PER_ROW = 4e-8, 5e-7
-"""What a row costs in a pass for each component, and to read it."""
+SECONDS_PER_GAUSSIAN = 4e-8
+"""What a row costs in a pass for each component, beside reading it."""
 
 
 def refuse_for_streams(model: Any) -> None:
@@ -56,7 +57,8 @@ def fit_stream(
     checkpoint: str | Path | None,
 ) -> EMResult:
     """Fit samples that grow, then pass over everything; an interrupted fit goes on where it was."""
-    said = replace(settings, complete=None)  # a function has no name that lasts
+    stopping = replace(settings.stopping, threads=None)  # the answer does not depend on them
+    said = replace(settings, complete=None, stopping=stopping)  # a function has no lasting name
     passes = KeptPasses(checkpoint, f"{said} {n_init} {stream.identity()}")
     start = passes.mixture
     if start is None:
@@ -65,15 +67,14 @@ def fit_stream(
         start = fit_samples(sample, settings, n_init, rng, watch)
     left = max(1, settings.stopping.max_iter - len(passes.history))
     settings = replace(settings, stopping=replace(settings.stopping, max_iter=left))
-    cost = SECONDS_PER_ROW + SECONDS_PER_GAUSSIAN * settings.n_components
-    progress.begin(PASSES, "rows")
-    progress.expect([cost * overview.n_rows / ranks.world()] * USUAL_PASSES)
+    passing = Passing(progress, PASSES, -(-overview.n_rows // ranks.world()))
+    passing.expect(USUAL_PASSES, SECONDS_PER_ROW + SECONDS_PER_GAUSSIAN * settings.n_components)
 
     def rows_in(units: Standardiser) -> StreamedRows:
-        return StreamedRows(stream, overview, units)
+        return StreamedRows(stream, overview, units, passing)
 
     def kept(mixture: GaussianMixture, result: EMResult) -> None:
-        progress.advance(1, f"mean log p(w) {result.log_likelihood:.6f}")
+        passing.next()
         passes.keep(mixture, result.history)
 
     result = fit_everything(start, sample, rows_in, settings, Watch(kept=kept))
@@ -86,17 +87,18 @@ class KeptPasses:
 
     def __init__(self, path: str | Path | None, said: str) -> None:
         self._file = None
-        state: dict[str, Any] = {}
         if path is not None and ranks.is_first():
             self._file = Checkpoint(path, hashlib.sha256(said.encode()).hexdigest())
-            state = self._file.load() or {}
-        state = ranks.from_first(state)
+        state = ranks.from_first(ranks.together(self._load))
         self.before: list[float] = list(state.get("history", []))
         self.history = self.before
         self.mixture: GaussianMixture | None = None
         if state:
             sizes = [len(state["weights"])]
             self.mixture = parted(state, sizes, state["means"].shape[1])[0]
+
+    def _load(self) -> dict[str, Any]:
+        return {} if self._file is None else self._file.load() or {}
 
     def keep(self, mixture: GaussianMixture, history: list[float]) -> None:
         """Keep where a fit is after one more pass."""

@@ -20,6 +20,7 @@ from torch.distributions import Distribution
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_seed, warn_caller
+from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.replicates import Replicates
@@ -480,6 +481,9 @@ class XDGMM(DensityEstimator):
         refuse_unseen(sample)
         refuse_for_streams(self)
         self.__dict__.pop("selection_", None)
+        if is_auto(self):
+            self._climb_stream(sample, stream, overview)
+            return
         rng, counts = np.random.RandomState(self._stream_seed()), several(self.n_components)
         settings = as_settings(self, int(counts[0]), float(several(self.floor)[0]))
         start = self._start(settings, sample.latent_dim)
@@ -505,13 +509,29 @@ class XDGMM(DensityEstimator):
                 advice = f"Minibatches still gained after {self.epochs} epochs. Raise epochs."
             warn_caller(advice, ConvergenceWarning)
 
-    def _climb(self, data: Observations, rng: np.random.RandomState) -> None:
-        """Leave the number of components and the floor to the rows."""
+    def _climb_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
+        """Leave the number of components and the floor to a sample, and fit all rows."""
+        rng = np.random.RandomState(self._stream_seed())
+        if in_memory(sample, overview):
+            self._climb(sample, rng)
+            return
+        everything = everything_of(
+            stream, overview, sample, self.n_folds, threads=threads(self), progress=self._progress
+        )
+        folds = folds_of_sample(sample, overview.sample_numbers, self.n_folds)
+        self._climb(sample, rng, folds=folds, everything=everything)
+
+    def _climb(self, data: Observations, rng: np.random.RandomState, **beyond: Any) -> None:
+        """Leave the number of components and the floor to the rows.
+
+        With ``beyond`` these are a sample of rows beyond memory.
+        """
         lay_out(data)  # so that an error counts the rows of all data, not of a fold
         with clear_errors():
             fit = fit_averaged(
-                data, as_settings(self, 1, 0.0), rng, folds=self.n_folds, progress=self._progress
-            )
+                data, as_settings(self, 1, 0.0), rng, progress=self._progress,
+                **{"folds": self.n_folds, **beyond},
+            )  # fmt: skip
         self.__dict__.pop("_adam", None)
         self.selection_, self._held_out = fit.table, fit.held_out
         value = float(np.average(fit.held_out, weights=row_weights(data)))

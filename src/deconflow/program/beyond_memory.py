@@ -116,11 +116,11 @@ class ToldStream(RowStream):
     _counted: Found | None = None
     _counting = False
 
-    def overview(self, n_sample: int, seed: int = 0) -> Overview:
+    def overview(self, *args: Any, **options: Any) -> Overview:
         """Pass over all rows once."""
         self._counted, self._counting = None, True
         try:
-            self.seen = super().overview(n_sample, seed)
+            self.seen = super().overview(*args, **options)
         finally:
             self._counting = False
         first, *others = (part for part in ranks.gathered(self._counted) if part is not None)

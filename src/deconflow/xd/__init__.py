@@ -18,7 +18,15 @@ from deconflow.xd.chains import (
 )
 from deconflow.xd.choose import STARTS_TO_COMPARE, choose, fit_average
 from deconflow.xd.compare import compare
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, log_p, make_folds, row_weights
+from deconflow.xd.cross_fits import (
+    Candidate,
+    CrossFits,
+    Fold,
+    log_p,
+    make_folds,
+    numbered_folds,
+    row_weights,
+)
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
 from deconflow.xd.em_statistics import EMStatistics, statistics
 from deconflow.xd.expectation import Sums, expectation
@@ -38,13 +46,21 @@ from deconflow.xd.known_parts import (
     memberships,
     shares_of_parts,
 )
-from deconflow.xd.ladder import CLEARLY, AveragedFit, fit_averaged, fit_joint, seconds_of_ladder
+from deconflow.xd.ladder import (
+    CLEARLY,
+    AveragedFit,
+    Everything,
+    fit_averaged,
+    fit_joint,
+    seconds_of_ladder,
+)
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
 from deconflow.xd.maximisation import Constraints, maximisation
 from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.selected import SelectedFit, fit_selected
+from deconflow.xd.shared_passes import FoldedRows, Job, fit_together, fold_numbers
 from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
 from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
@@ -69,8 +85,11 @@ __all__ = [
     "CrossFits",
     "EMResult",
     "EMStatistics",
+    "Everything",
     "FitSettings",
     "Fold",
+    "FoldedRows",
+    "Job",
     "KernelRows",
     "KnownPartsFit",
     "PreparedData",
@@ -91,7 +110,9 @@ __all__ = [
     "fit_minibatch",
     "fit_samples",
     "fit_selected",
+    "fit_together",
     "fit_with_known_parts",
+    "fold_numbers",
     "lay_out",
     "log_average",
     "log_p",
@@ -101,6 +122,7 @@ __all__ = [
     "mean_log_likelihood",
     "memberships",
     "n_parameters",
+    "numbered_folds",
     "paired",
     "posterior",
     "posterior_pieces",

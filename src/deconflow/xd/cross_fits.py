@@ -70,7 +70,7 @@ def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
     order = order[_by_pattern(seen[order])]
     number = np.empty(len(seen), np.int64)
     number[order] = np.arange(len(seen)) % folds
-    return _as_folds(number, folds)
+    return numbered_folds(number, folds)
 
 
 def _groups_dealt_out(
@@ -108,7 +108,7 @@ def _groups_dealt_out(
         if not spread:
             held[fold] |= measured[group]
             spread = bool((held.sum(0) > 1).all())
-    return _as_folds(number[codes], folds)
+    return numbered_folds(number[codes], folds)
 
 
 def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -117,7 +117,8 @@ def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.lexsort([seen[:, d] for d in rarest[::-1]])
 
 
-def _as_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
+def numbered_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
+    """Return folds by the number of each row's."""
     return [Fold(np.flatnonzero(number != f), np.flatnonzero(number == f)) for f in range(folds)]
 
 
@@ -129,7 +130,7 @@ def of_some(data: Observations, folds: Sequence[Fold], rows: Index) -> list[Fold
     number = np.empty(len(data), np.int16)
     for f, fold in enumerate(folds):
         number[fold.held] = f
-    return _as_folds(number[rows], len(folds))
+    return numbered_folds(number[rows], len(folds))
 
 
 class PreparedFold:

@@ -11,7 +11,7 @@ what it could not rule out; what they settle on is fitted to all rows, in few pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -31,9 +31,11 @@ from deconflow.xd.cross_fits import (
     Table,
     held_out_of,
 )
+from deconflow.xd.em import EMResult
 from deconflow.xd.expected_time import FITTING, PASSES_OF_LADDER, seconds_of_fits
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
+from deconflow.xd.shared_passes import Job
 from deconflow.xd.shares import log_average
 
 ROWS_PER_COMPONENT = 4
@@ -56,6 +58,9 @@ SMALLEST_GAIN, GAIN_PER_PARAMETER = 0.3, 0.003
 """EM stops when a step gains less than this in the log-likelihood of all rows together: what
 comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
 have no such spikes, and go on until a step gains less than so much for each of these."""
+
+MOST_PASSES = 12
+"""Passes over rows beyond memory: they start from a fit to a million."""
 
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
@@ -90,8 +95,8 @@ class AveragedFit:
         Number of passes over the rows in the longest of these.
     singles : list of GaussianMixture
         One fit by ``settings`` without each fold.
-    n_choosing : int
-        How many rows have chosen.
+    n_choosing, n_rows : int
+        How many rows have chosen, and how many are fitted.
     """
 
     mixtures: list[GaussianMixture]
@@ -104,16 +109,33 @@ class AveragedFit:
     n_iter: int
     singles: list[GaussianMixture]
     n_choosing: int
+    n_rows: int
 
     @property
     def all_chose(self) -> bool:
         """Whether all rows have chosen."""
-        return self.n_choosing == len(self.held_out)
+        return self.n_choosing == self.n_rows
 
     @property
     def mixture(self) -> GaussianMixture:
         """The average as one mixture."""
         return mix(self.mixtures, self.shares.tolist())
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Rows beyond memory.
+
+    Attributes
+    ----------
+    n_rows : int
+        Their number.
+    fit : callable
+        Fits several mixtures to all of them, each without a fold, in the units of the sample.
+    """
+
+    n_rows: int
+    fit: Callable[[list[Job]], list[EMResult]]
 
 
 def fit_averaged(
@@ -124,6 +146,7 @@ def fit_averaged(
     folds: int | Sequence[Fold] = 5,
     starts: int = 2,
     progress: Progress = SILENT,
+    everything: Everything | None = None,
 ) -> AveragedFit:
     """Fit an averaged mixture with nothing to set; ``settings`` say how to start and stop.
 
@@ -150,6 +173,9 @@ def fit_averaged(
         Fits of each number of components without each fold.
     progress
         Is told which fits are to come, and which are done.
+    everything
+        Rows beyond memory, of which ``data`` is a sample: what the sample has settled on is fitted
+        to these in the end. None if there are no others.
     """
     whole = CrossFits(data, folds, rng)
     choosing = [whole.among(rows) for rows in growing_samples(data, rng)]
@@ -159,10 +185,10 @@ def fit_averaged(
     search = _Search(choosing[0], settings.stopping.tol, progress)
     search.start(replace(settings, floor=FIRST_FLOOR), starts)
     for cross in choosing[1:]:
-        search = search.on(cross, len(data) if cross is choosing[-1] else len(cross.data), starts)
+        search = search.on(cross, starts)
     if choosing[-1] is not whole:
         search = search.settled_on(whole)
-    return search.averaged()
+    return (search if everything is None else search.beyond(everything)).averaged()
 
 
 def fit_joint(
@@ -190,7 +216,6 @@ class _Search:
     """The search of :func:`fit_averaged` on some rows, with all folds laid out once.
 
     ``tried`` is all that was fitted to these rows, ``before`` the search on some of them only.
-    Its answer is meant for ``n_rows``, which may be more than these.
     """
 
     def __init__(
@@ -199,11 +224,9 @@ class _Search:
         tol: float,
         progress: Progress,
         before: _Search | None = None,
-        n_rows: int = 0,
     ) -> None:
         self.cross, self.tol, self.progress, self.before = cross, tol, progress, before
-        self.growth = max(1.0, n_rows / len(cross.data))
-        self.chosen_on = cross
+        self.n_choosing = self.n_rows = len(cross.data)
         self.tried: list[Candidate] = []
 
     @cached_property
@@ -218,11 +241,11 @@ class _Search:
         self.floors_about(best, plain)
         self.shrunken(best, starts)
 
-    def on(self, cross: CrossFits, n_rows: int, starts: int) -> _Search:
+    def on(self, cross: CrossFits, starts: int) -> _Search:
         """Go on with more rows: with what these could not rule out, and from there upwards."""
         rest = self.in_the_running()
         self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
-        more = _Search(cross, self.tol, self.progress, self, n_rows)
+        more = _Search(cross, self.tol, self.progress, self)
         for each in rest:
             more.fit(each.settings, _ends(each), [])
         rungs = more.rungs()
@@ -234,16 +257,38 @@ class _Search:
 
     def settled_on(self, cross: CrossFits) -> _Search:
         """Fit what has a share of the average to more rows, one fold after another."""
-        shares = self.cross.shares(self.tried, SMALLEST_SHARE)
-        used = [self.tried[i] for i in np.flatnonzero(shares)]
+        used = self.shared(len(cross.data))
         self.__dict__.pop("folds")
         last = _Search(cross, self.tol, self.progress, self)
-        last.chosen_on = self.cross
+        last.n_choosing = self.n_choosing
         last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
         for f, fold in enumerate(cross):
             for old, new in zip(used, last.tried, strict=True):
                 cross.add(new, fold, [result.mixture for result in old.fits[f]])
                 self.progress.advance()
+        return last
+
+    def beyond(self, everything: Everything) -> _Search:
+        """Fit what has a share of the average to rows beyond memory, from the best of each fold.
+
+        The rows in memory that a fit leaves out are left out of all its passes, and judge it.
+        """
+        used, folds = self.shared(everything.n_rows), range(len(self.cross.folds))
+        jobs = [
+            Job(each.fits[f][0].mixture, _in_few_passes(each.settings), f)
+            for each in used
+            for f in folds
+        ]
+        results = everything.fit(jobs)
+        last = _Search(self.cross, self.tol, self.progress, self)
+        last.n_choosing, last.n_rows = self.n_choosing, everything.n_rows
+        last.tried = [self.cross.candidate(each.settings) for each in used]
+        for i, each in enumerate(last.tried):
+            each.fits = [[results[i * len(folds) + f]] for f in folds]
+        for f, fold in enumerate(self.cross):
+            for each in last.tried:
+                threads = each.settings.stopping.threads
+                each.held_out[fold.held] = self.cross.score(each.density(f), fold, threads)
         return last
 
     def fit(
@@ -259,21 +304,31 @@ class _Search:
         for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
             self.progress.advance()
-        candidate.allowance = self.allowance(candidate)
         self.tried.append(candidate)
         return candidate
 
-    def allowance(self, candidate: Candidate) -> float:
-        r"""What a fit to all the rows that it is meant for should gain over one to these.
+    def shared(self, n_rows: int) -> list[Candidate]:
+        r"""Return what could be the best if all were fitted to more rows: of each size one floor.
 
-        With ``p`` parameters that rows determine, ``n`` rows fitted are too likely by
-        :math:`p / 2n` each, and rows left out too unlikely by as much: so the difference of the
-        two tells what there is to gain.
+        Fits of one size that start from each other differ too little to be worth two; an average
+        over sizes is better than any of them. With ``p`` parameters that rows determine, each of
+        ``n`` rows is too likely by :math:`p / 2n` if it was fitted, and too unlikely by as much if
+        it was left out: half the difference of the two is what more rows can gain.
         """
-        if candidate.settings.stopping.penalised:
-            return 0.0
-        difference = self.cross.train(candidate) - self.cross.mean(candidate)
-        return 0.5 * max(0.0, difference) * (1 - 1 / self.growth)
+        gain = 0.5 * (1 - len(self.cross.data) / n_rows)
+        for each in self.tried:
+            each.allowance = 0.0
+            if not each.settings.stopping.penalised:
+                each.allowance = gain * max(0.0, self.cross.train(each) - self.cross.mean(each))
+        best = {
+            each.settings.n_components: each for each in sorted(self.tried, key=self.cross.mean)
+        }
+        behind, error = self.cross.behind(list(best.values()))
+        return [
+            each
+            for each, b, e in zip(best.values(), behind, error, strict=True)
+            if b <= CLEARLY * e
+        ]
 
     def stopped(self, settings: FitSettings) -> FitSettings:
         """Return settings that stop where these rows have no more to say."""
@@ -406,7 +461,7 @@ class _Search:
         singles = [best.mixture for best, *_ in largest.fits]
         return AveragedFit(
             mixtures, equal, held_out, cross.folds, largest.settings, table, converged, n_iter,
-            singles, len(self.chosen_on.data),
+            singles, self.n_choosing, self.n_rows,
         )  # fmt: skip
 
 
@@ -433,6 +488,10 @@ def rungs_ahead(counts: Sequence[int], step: int, behind: int) -> list[int]:
     """
     best = step - 1 - behind if behind else min(max(step, LIKELY_BEST), len(counts) - 1)
     return [*counts[step + 1 : best + 1 + PATIENCE], *[counts[best]] * LIKELY_REFITS]
+
+
+def _in_few_passes(settings: FitSettings) -> FitSettings:
+    return replace(settings, stopping=replace(settings.stopping, max_iter=MOST_PASSES))
 
 
 def _ends(candidate: Candidate) -> Iterable[Starts]:

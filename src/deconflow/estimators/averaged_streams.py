@@ -1,0 +1,75 @@
+"""Averages of mixtures fitted to rows beyond memory: a sample chooses, passes fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deconflow import ranks
+from deconflow._types import Array
+from deconflow.observations import Observations
+from deconflow.progress import Progress
+from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
+from deconflow.xd import (
+    EMResult,
+    Everything,
+    Fold,
+    FoldedRows,
+    Job,
+    fit_together,
+    fold_numbers,
+    numbered_folds,
+)
+
+PASSES = "passing over all rows"
+
+
+def in_memory(sample: Observations, overview: Overview) -> bool:
+    """Whether the sample has all rows of a stream that can be used."""
+    return overview.n_rows <= len(overview.sample_numbers)
+
+
+def folds_of_sample(sample: Observations, numbers: Array, n_folds: int) -> list[Fold]:
+    """Return the folds of a sample's rows: those that they have at every pass over all rows."""
+    return numbered_folds(fold_numbers(numbers, n_folds), n_folds)
+
+
+def everything_of(
+    stream: RowStream,
+    overview: Overview,
+    sample: Observations,
+    n_folds: int,
+    *,
+    threads: int | None,
+    progress: Progress,
+    units: Standardiser | None = None,
+) -> Everything:
+    """Return what fits mixtures to all rows of a stream.
+
+    Parameters
+    ----------
+    stream, overview
+        The rows, and what a first pass has found.
+    sample
+        Rows of that pass, in the user's units.
+    n_folds
+        Number of folds.
+    threads, progress
+        How many threads to use, and who is told of each pass.
+    units
+        The units of the mixtures; None for the user's.
+    """
+    rows = FoldedRows(stream, overview, n_folds)
+
+    def fit(jobs: list[Job]) -> list[EMResult]:
+        progress.begin(PASSES)
+        jobs = ranks.from_first(jobs)
+        if units is not None:
+            jobs = [replace(job, start=units.mixture_from_standard(job.start)) for job in jobs]
+        results = fit_together(jobs, sample, rows, threads, progress.advance)
+        if units is not None:
+            for result in results:
+                result.mixture = units.mixture_to_standard(result.mixture)
+        return results
+
+    return Everything(overview.n_rows, fit)
