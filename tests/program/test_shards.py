@@ -3,19 +3,24 @@
 import errno
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from program.running import run, succeed
+from program.running import XD, run, succeed
 from tables.catalogue import catalogue
 
 import deconflow.files
-from deconflow.program import many_files, output_folder, sample
+from deconflow import XDGMM
+from deconflow.estimators import stream_fits
+from deconflow.program import beyond_memory, many_files, output_folder, sample
 from deconflow.tables import open_table
 
 NAMES = ["a", "b", "c", "sub/d"]
+FIT = ("fit", "survey", "-c", "x,y", *XD, "-q")
 DENOISE = ("denoise", "model", "survey", "-o", "out", "-q")
 
 
@@ -233,3 +238,149 @@ def test_text_files_and_patterns(folder):
     assert len(found) == 31
     assert found[1].startswith(lines[20].split(",")[0])
     assert json.loads((folder / "out" / ".deconflow" / "command.json").read_text())["seed"] == 0
+
+
+@pytest.fixture
+def in_passes(monkeypatch):
+    """Nothing fits into memory; the certificate looks at fifty rows."""
+    monkeypatch.setattr(beyond_memory, "MOST_VALUES", 0)
+    monkeypatch.setattr(beyond_memory, "MOST_BYTES", 0)
+    monkeypatch.setattr(beyond_memory, "CHECKED_ROWS", 50)
+
+
+def odd_rows(survey):
+    """Put rows into a file that cannot be used, and values that look like missing ones."""
+    table = pq.read_table(survey / "c.parquet").to_pandas()
+    table.loc[:2, ["x", "y"]] = np.nan
+    table.loc[3:4, "x"] = -99.0
+    table.loc[5, "e_y"] = np.nan
+    table["w"] = np.where(table.index < 10, 0.0, 2.0)
+    for name in ("a", "b", "sub/d"):
+        other = pq.read_table(survey / f"{name}.parquet")
+        pq.write_table(other.append_column("w", pa.array(np.ones(len(other)))),
+                       survey / f"{name}.parquet")  # fmt: skip
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), survey / "c.parquet")
+
+
+def test_a_fit_in_passes_tells_what_one_in_memory_does(survey, folder, monkeypatch, request):
+    odd_rows(survey)
+    whole = run(*FIT, "--weights", "w", "-o", "whole")
+    assert whole.exit_code == 0, whole.output
+    request.getfixturevalue("in_passes")
+    passes = run(*FIT, "--weights", "w", "-o", "passes")
+    assert passes.exit_code == 0, passes.output
+    assert passes.stderr == whole.stderr
+    assert "117 of 120 rows can be used" in passes.stderr
+    assert "2 values of x are -99" in passes.stderr
+    assert "from 0 to 2; 7 of them do not count" in passes.stderr
+    assert "fitted rows of the 117, taken at random" in passes.output
+    one, two = (
+        json.loads((folder / name / "table.json").read_text()) for name in ("whole", "passes")
+    )
+    assert one["table"].keys() == two["table"].keys()
+    for a, b in zip(one["table"]["columns"], two["table"]["columns"], strict=True):
+        assert a.pop("name") == b.pop("name")
+        assert a == pytest.approx(b, rel=1e-12)
+    models = [XDGMM.load(name) for name in ("whole", "passes")]
+    w, sd = np.zeros((1, 2)), np.full((1, 2), 0.3)
+    a, b = (model.score_observations(w, sd)[0] for model in models)
+    assert abs(a - b) < 1e-3  # both stop where a step gains less than 1e-6
+
+
+def test_text_is_fitted_in_passes_too(folder, in_passes):
+    output = succeed("fit", "stars.csv", "-c", "x,y", *XD, "-q", "-o", "new")
+    assert "of the 250, taken at random" in output
+    assert XDGMM.load("new").n_components_ == 2
+
+
+def test_what_cannot_be_fitted_in_passes(survey, in_passes):
+    line = refused("fit", "survey", "-c", "x", "-m", "kde", "-o", "new", "-q")
+    assert "with 120 rows of survey beyond memory" in line
+    assert "got --method kde" in line
+    assert "Expected no --groups with" in refused(*FIT, "--groups", "name", "-o", "new")
+    assert "Expected no --select with" in refused(*FIT, "--select", "x<100", "-o", "new")
+    assert "got bounds" in refused(*FIT, "--bounds", "x=-99:", "-o", "new")
+
+
+def test_a_damaged_file_is_named_before_a_fit(survey, folder):
+    cut_short(survey / "c.parquet")
+    assert "survey/c.parquet" in refused(*FIT, "-o", "new")
+    assert not (folder / "new").exists()
+
+
+def wrong_cell(survey):
+    """Put a negative error into the third file."""
+    table = pq.read_table(survey / "c.parquet").to_pandas()
+    table.loc[7, "x_err"] = -1.0
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), survey / "c.parquet")
+
+
+def test_a_wrong_cell_is_named_with_its_file(survey, in_passes):
+    wrong_cell(survey)
+    line = refused(*FIT, "-o", "new")
+    assert "'x_err'" in line
+    assert "row 7" in line
+    assert "c.parquet" in line
+
+
+def test_a_fit_in_passes_goes_on(survey, folder, in_passes, monkeypatch):
+    plain, passes = stream_fits.KeptPasses.keep, []
+
+    def interrupted(self, mixture, history):
+        plain(self, mixture, history)
+        passes.append(mixture)
+        if len(passes) == 2:
+            raise KeyboardInterrupt
+
+    fit = (*FIT, "--set", "tol=1e-12")
+    succeed(*fit, "-o", "whole")
+    monkeypatch.setattr(stream_fits.KeptPasses, "keep", interrupted)
+    result = run(*fit, "-o", "new")
+    assert result.exit_code == 130
+    assert "Go on with --resume" in result.stderr
+    assert (folder / ".new.checkpoint" / "fit").exists()
+    monkeypatch.setattr(stream_fits.KeptPasses, "keep", plain)
+    succeed(*fit, "-o", "new", "--resume")
+    whole, new = (XDGMM.load(name) for name in ("whole", "new"))
+    assert np.allclose(np.sort(whole.means_, 0), np.sort(new.means_, 0), atol=1e-3)
+    assert not (folder / ".new.checkpoint").exists()
+
+
+def test_processes_take_files_by_turns(survey, folder, monkeypatch):
+    """What two processes write is what one does; here the one plays both, one after the other."""
+    succeed(*DENOISE, "--samples", "1")
+    shutil.move("out", "one")
+    monkeypatch.setattr(output_folder.ranks, "world", lambda: 2)
+    monkeypatch.setattr(output_folder.ranks, "gathered", lambda value: [value])
+    monkeypatch.setattr(output_folder.ranks, "from_first", lambda value: value)
+    succeed(*DENOISE, "--samples", "1")
+    assert list(written(folder / "out")) == ["a.parquet", "c.parquet"]
+    monkeypatch.setattr(output_folder.ranks, "rank", lambda: 1)
+    monkeypatch.setattr(output_folder.OutputFolder, "_finished", lambda self: {})
+    succeed(*DENOISE, "--samples", "1")
+    assert written(folder / "out") == written(folder / "one")
+    record = folder / "out" / ".deconflow"
+    assert {path.name for path in record.iterdir()} == {
+        "command.json", "finished-0.jsonl", "finished-1.jsonl"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_processes(survey, folder):
+    """One fit, one voice; a process that fails ends both."""
+
+    def together(*words):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+                   "-m", "deconflow", *words]  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = together(*FIT, "-o", "new")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("120 of 120 rows can be used") == 1
+    assert done.stdout.count("Model written to new") == 1
+    wrong_cell(survey)
+    done = together(*FIT, "-o", "other")
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("deconflow")]
+    assert any("'x_err'" in line and "c.parquet" in line for line in lines)
+    assert not (folder / "other").exists()

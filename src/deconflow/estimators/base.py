@@ -563,7 +563,10 @@ class DensityEstimator(
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
-        """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``."""
+        """Read a model that :meth:`save` wrote; ``changes`` replace parameters, as ``device``.
+
+        A model of a GPU that is not here is loaded to the processor, and says so by its ``device``.
+        """
         with as_guest():
             return read_model(read_folder(path), cls, changes)
 

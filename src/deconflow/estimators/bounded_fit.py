@@ -311,8 +311,9 @@ class FoldedProposing:
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
-        dtype, proposal = next(density.parameters()).dtype, DefensiveProposal()
-        rows = RowsWithProposals.of(data, self.mixture, dtype).to(dtype=dtype)
+        like, proposal = next(density.parameters()), DefensiveProposal()
+        rows = RowsWithProposals.of(data, self.mixture, like.dtype)
+        rows = rows.to(dtype=like.dtype, device=like.device)
         fold = Folded(density, self.bounds)  # for its folding alone
         v = fold.fold(proposal.sample(rows, n_draws))
         seen = rows.observations

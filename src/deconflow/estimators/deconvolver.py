@@ -91,8 +91,10 @@ class Deconvolver(DensityEstimator):
         Processors to use, for threads of the mixtures and processes of the flows; None or -1 for
         all that the process was allowed. The answer does not depend on it, but for rounding.
     device : str
-        Where flows are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
-        Mixtures and all answers are computed on the processor.
+        Where flows are trained, in float32: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there
+        is. Mixtures and all answers are computed on the processor. On a GPU, products are rounded
+        to tf32 if ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and
+        torch has it off.
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool

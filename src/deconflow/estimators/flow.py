@@ -150,9 +150,12 @@ class FlowDeconvolver(DensityEstimator):
     random_state : int, RandomState or None
         The same seed gives the same fit.
     device : str
-        ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
+        ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is. Networks are trained there, and
+        give their answers from there.
     dtype : {"float32", "float64"}
-        Precision of the networks.
+        Precision of the networks. On a GPU, products of float32 are rounded to tf32 if
+        ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch has
+        it off.
     checkpoint : path or None
         A file to write after every epoch; if it is there, an interrupted fit goes on from it.
     verbose : bool

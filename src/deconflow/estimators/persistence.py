@@ -11,6 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from deconflow._version import __version__
+from deconflow.devices import device_here
 from deconflow.estimators.saved_values import BoundedMemory, check_arrays, refuse
 from deconflow.files import as_path, replacing_folder
 from deconflow.model_files import (
@@ -73,6 +74,8 @@ def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> 
         arrays = load(files.contents[WEIGHTS])
         check_arrays(arrays)
         parameters = {RENAMED.get(k, k): v for k, v in said["parameters"].items()}
+        if "device" in parameters:  # a model of a GPU answers without one, too
+            parameters["device"] = device_here(parameters["device"])
         model: Any = cls(**{**parameters, **changes})
         model._check_parameters()
         _take_description(model, said)

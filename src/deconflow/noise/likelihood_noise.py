@@ -110,7 +110,7 @@ class LikelihoodNoise(Noise):
         log_p = self._log_prob_beyond(v) if self.signs is not None else self._log_prob_of(v)
         log_p = log_p.to(residual) + self.unit.log().to(residual)
         if self.observed is not None:
-            log_p = torch.where(self.observed, log_p, 0.0)
+            log_p = torch.where(self.observed.to(log_p.device), log_p, 0.0)
         return log_p.sum(-1)
 
     def sample(self, k: int) -> Tensor:
@@ -140,7 +140,7 @@ class LikelihoodNoise(Noise):
         ends = laws.low[which], laws.high[which]
         made = LikelihoodNoise.of(laws.measuring, new, own, *ends)
         noise = replace(made, unit=self.unit, signs=self.signs, observed=self.observed)
-        moved = self._signed(made.location - self.location) / self.unit.double()
+        moved = self._signed(made.location - self.location) / self.unit.double().cpu()
         return w + moved.to(w), noise
 
     def mean(self) -> Tensor:
@@ -151,7 +151,7 @@ class LikelihoodNoise(Noise):
     def variance(self) -> Tensor:
         """Variances ``(N, M)``."""
         variance = torch.from_numpy(self.laws.grids.variance[self.which.numpy()])
-        return (variance / self.unit.double().square()).to(self.unit)
+        return (variance / self.unit.double().cpu().square()).to(self.unit)
 
     def covariance(self) -> Tensor:
         """Covariances ``(N, M, M)``."""
@@ -198,8 +198,12 @@ class LikelihoodNoise(Noise):
         return replace(self, unit=self.unit * scale.to(self.unit))
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision; likelihoods are computed in double precision all the same."""
-        return replace(self, unit=self.unit.to(dtype=dtype))
+        """Move to another precision or device.
+
+        Likelihoods are computed in double precision by the processor all the same; what they
+        answer follows ``unit``.
+        """
+        return replace(self, unit=self.unit.to(dtype=dtype, device=device))
 
     def _take(self, rows: RowIndex, n_rows: int) -> Self:
         return replace(
@@ -216,7 +220,7 @@ class LikelihoodNoise(Noise):
         return values if self.signs is None else self.signs * values
 
     def _residual(self, v: Tensor) -> Tensor:
-        return (self._signed(self.location - v) / self.unit.double()).to(self.unit)
+        return (self._signed(self.location - v) / self.unit.double().cpu()).to(self.unit)
 
     def _truth(self, residual: Tensor) -> Tensor:
         """Return truths of residuals; one that rounding has moved across an end is at the end."""

@@ -150,12 +150,12 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
     except BrokenPipeError as error:  # who read the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from error
+    except ranks.LostRankError as error:
+        _fail(f"{error}{when_interrupted}", code=1)
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         _fail(as_options(" ".join(str(error).split())))
     except (typer.Exit, typer.Abort):
         raise
-    except ranks.LostRankError as error:
-        _fail(f"{error}{when_interrupted}", code=1)
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise

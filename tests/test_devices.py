@@ -1,0 +1,237 @@
+"""Devices other than the processor: a pretended one, and a GPU where there is one."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from pretend_device import DEVICE, pretended
+from short_fits import let_flows_win, shorten
+from signing import sign
+from toy import draw
+
+from deconflow import Deconvolver, FlowDeconvolver, devices, noise
+from deconflow.auto import proposals
+from deconflow.auto.plan import make_plan
+from deconflow.auto.training import Job, train
+from deconflow.devices import resolve_device
+from deconflow.estimators import deconvolver, flow
+from deconflow.fitting.checkpoint import Checkpoint
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+
+ROWS = 40
+TINY = {
+    "epochs": 1, "batch_size": 32, "hidden": 8, "context_dim": 8, "posterior_layers": 1,
+    "n_draws": 2, "random_state": 0,
+}  # fmt: skip
+ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def values():
+    return draw(ROWS, 0)[1]
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Let estimators take the pretended device by its name."""
+    for module in (flow, deconvolver):
+        monkeypatch.setattr(module, "resolve_device", torch.device)
+    return monkeypatch
+
+
+def answers(model, some, law, **beside):
+    """Everything that computes with networks."""
+    return (
+        model.sample(3, random_state=0),
+        model.score_samples(values()[:3]),
+        model.score_observations(some, law, **beside),
+        model.posterior(some, law, n_samples=2, **beside).mean,
+    )
+
+
+def same_on_the_device(known, fitted):
+    there = fitted("cpu")
+    with pretended(known):
+        found = fitted(DEVICE.type)
+    for one, other in zip(there, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+CHOICES = {
+    "iw": {},
+    "wake_sleep": {"objective": "wake_sleep", "posterior_family": "mixture"},
+}
+MORE_CHOICES = {
+    "roulette": {"objective": "roulette"},
+    "coupled": {"objective": "coupled"},
+    "exact": {"flow": "gaussian_mixture", "posterior_family": "exact"},
+    "spline": {"flow": "spline", "dropout": 0.1},
+    "bounded": {"bounds": [(-9, 9), None]},
+}
+
+
+def cases(usual, more):
+    """Cases by their names, those beyond the usual ones marked as slow."""
+    first = [pytest.param(case, id=name) for name, case in usual.items()]
+    slow = [pytest.param(case, id=name, marks=pytest.mark.slow) for name, case in more.items()]
+    return first + slow
+
+
+@pytest.mark.parametrize("choice", cases(CHOICES, MORE_CHOICES))
+def test_networks_keep_to_their_device(choice, known):
+    w, sd = values(), [0.3, 0.6]
+
+    def fitted(device):
+        model = FlowDeconvolver(device=device, **TINY, **choice).fit(w, noise=sd)
+        assert next(model._own_density.density.parameters()).device.type == device
+        return answers(model, w[:3], sd)
+
+    same_on_the_device(known, fitted)
+
+
+LAWS = {"poisson": noise.poisson()}
+MORE_LAWS = {
+    "covariances": np.tile([[0.2, 0.1], [0.1, 0.3]], (ROWS, 1, 1)),
+    "student_t": noise.student_t([0.3, 0.4], 4.0),
+    "split_normal": noise.split_normal([0.2, 0.3], [0.4, 0.5]),
+}
+
+
+@pytest.mark.parametrize("law", cases(LAWS, MORE_LAWS))
+def test_laws_of_noise_follow_the_rows(law, known):
+    w = np.abs(values()).round()
+    own = law[:3] if isinstance(law, np.ndarray) else law
+
+    def fitted(device):
+        model = FlowDeconvolver(device=device, **TINY).fit(w, noise=law)
+        return model.score_observations(w[:3], own), model.sample(2, random_state=0)
+
+    same_on_the_device(known, fitted)
+
+
+LIMITS = np.zeros((ROWS, 2))
+LIMITS[::5, 1] = 1
+BESIDE = {"given": {"given": np.arange(ROWS)[:, None] / ROWS}}
+MORE_BESIDE = {"limits": {"limits": LIMITS}}
+
+
+@pytest.mark.parametrize("beside", cases(BESIDE, MORE_BESIDE))
+def test_covariates_limits_and_missing_values_follow_the_rows(beside, known):
+    w = values()
+    w[::7, 0] = np.nan
+    some = {name: value[:3] for name, value in beside.items()}
+
+    def fitted(device):
+        model = FlowDeconvolver(device=device, **TINY).fit(w, noise=[0.3, 0.6], **beside)
+        return answers(model, w[:3], [0.3, 0.6], **some)
+
+    same_on_the_device(known, fitted)
+
+
+def test_chains_and_their_proposals_keep_to_the_device(known):
+    shorten(known)
+    for name, value in {"POOR": 2.0, "NETWORK_ROWS": 20, "NETWORK_EPOCHS": 1}.items():
+        known.setattr(proposals, name, value)  # so that a network proposes, too
+    rows = Observations.from_arrays(values(), [0.3, 0.6])
+    mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.diag([2.0, 3.0])[None])
+    seen = []
+
+    def note(self, epoch, history):
+        refit(self, epoch, history)
+        seen.append(self.chains.network is not None and self.chains.latents.device.type)
+
+    refit = proposals.RefitProposals.__call__
+    known.setattr(proposals.RefitProposals, "__call__", note)
+
+    def fitted(device):
+        plan = make_plan(ROWS, 2, quick=False)
+        members = train(Job(rows, mixture, 2, plan, seed=0, device=device))
+        assert seen[-1] == device
+        return [weight for member in members for weight in member.state.values()]
+
+    same_on_the_device(known, fitted)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_an_ensemble_is_trained_on_the_device(known):
+    shorten(known, n_flows=1)
+    let_flows_win(known)
+
+    def fitted(device):
+        model = Deconvolver(random_state=0, n_jobs=2, device=device).fit(values(), noise=0.3)
+        return answers(model, values()[:3], 0.3)
+
+    same_on_the_device(known, fitted)
+
+
+def test_the_pretended_device_mixes_with_no_other(monkeypatch):
+    with pretended(monkeypatch):
+        there = torch.ones(3).to(DEVICE)
+        assert (there + 1).device == DEVICE
+        with pytest.raises(RuntimeError, match="one device"):
+            there + torch.ones(3)
+        with pytest.raises((RuntimeError, TypeError)):
+            there.numpy()
+
+
+def test_a_gpu_for_each_process_of_a_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:1", "cpu")] == [
+        "cuda", "cuda", "cuda:1", "cpu",
+    ]  # fmt: skip
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:0")] == [
+        "cuda:1", "cuda:1", "cuda:0",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"that is there; got 'cuda:2' and 2 GPUs"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("estimator", [FlowDeconvolver, Deconvolver])
+@pytest.mark.parametrize("device", ["tpu", "meta", 0, None, "cpu:x"])
+def test_unknown_devices_are_refused(estimator, device):
+    with pytest.raises(ValueError, match=r"Expected (a )?device"):
+        estimator(device=device).fit(values(), noise=0.3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_model_of_a_gpu_loads_without_one(tmp_path):
+    name = "cuda:1"
+    model = FlowDeconvolver(**TINY).fit(values(), noise=0.3)
+    model.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    said = json.loads(file.read_text())
+    said["parameters"]["device"] = name
+    file.write_text(json.dumps(said))
+    sign(tmp_path / "model")
+    loaded = FlowDeconvolver.load(tmp_path / "model")
+    assert loaded.device == devices.device_here(name) == "cpu"
+    np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
+    with pytest.raises(ValueError, match="no CUDA"):
+        FlowDeconvolver.load(tmp_path / "model", device=name)
+
+
+@ON_GPU
+def test_checkpoints_of_a_gpu_are_read_to_main_memory(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "fit.ckpt", "a fit")
+    checkpoint.save({"weights": torch.ones(3, device="cuda")})
+    assert checkpoint.load()["weights"].device.type == "cpu"
+
+
+@ON_GPU
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_fits_on_a_gpu(monkeypatch, tmp_path):
+    w = draw(300, 0)[1]
+    model = FlowDeconvolver(device="cuda", **{**TINY, "epochs": 5}).fit(w, noise=[0.3, 0.6])
+    assert next(model.posterior_.parameters()).is_cuda
+    model.save(tmp_path / "model")
+    loaded = FlowDeconvolver.load(tmp_path / "model", device="cpu")
+    # float32, in products of another order
+    np.testing.assert_allclose(model.score_samples(w), loaded.score_samples(w), atol=1e-3)
+    shorten(monkeypatch)
+    let_flows_win(monkeypatch)
+    ensemble = Deconvolver(device="cuda", random_state=0).fit(w, noise=[0.3, 0.6])
+    assert np.isfinite(ensemble.score_samples(w)).all()
