@@ -151,8 +151,7 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
     sample = as_observations(overview.sample)
     start = GaussianMixture(np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
     few, more = (
-        FitSettings(2, stopping=Stopping(tol=0.0, max_iter=passes, threads=1))
-        for passes in (3, 6)
+        FitSettings(2, stopping=Stopping(tol=0.0, max_iter=passes, threads=1)) for passes in (3, 6)
     )
     jobs = [Job(start, few, 0), Job(start, more, 1)]
     found = fit_together(jobs, sample, FoldedRows(stream, overview, 2), threads=1)
