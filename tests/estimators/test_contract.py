@@ -506,6 +506,7 @@ QUERIES = {
     "score": lambda m: m.score([[0.0]], noise=0.1),
     "sample": lambda m: m.sample(3),
     "posterior": lambda m: m.posterior([[0.0]], noise=0.1),
+    "posterior_in_chunks": lambda m: m.posterior_in_chunks([[0.0]], noise=0.1),
     "condition": lambda m: m.condition([[0.0]], [0]),
     "marginal": lambda m: m.marginal([0]),
     "regress": lambda m: m.regress(0, on=1),

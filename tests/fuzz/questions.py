@@ -54,6 +54,13 @@ QUESTIONS = (
     ("posterior.marginal", ANSWERS + ".marginal({columns}).mean", ""),
     ("posterior", "answer = model.posterior({given}, " + SEEDED + ").mean", ROWS),
     (
+        "posterior_in_chunks",
+        "found = model.posterior_in_chunks({given}, chunk={count}, random_state={state}, "
+        "n_samples=5, n_proposals=20)"
+        "\nanswer = np.concatenate([part.mean for _, part in found])",
+        ROWS,
+    ),
+    (
         "condition",
         "answer = model.condition([[0.0], [1.0]], {columns}, noise=0.3, random_state={state}).mean",
         "(2, model.n_latent_ - 1)",

@@ -78,13 +78,14 @@ class OutputFolder:
                 and (self.path / piece.name).is_file()}  # fmt: skip
         left = [piece for piece in pieces if piece.name not in done]
         failed = {}
-        for piece in left[ranks.rank() :: ranks.world()]:
-            try:
-                done[piece.name] = work(piece.name)
-            except ValueError as error:
-                failed[piece.name] = " ".join(str(error).split())
-            else:
-                self._remember(piece, done[piece.name])
+        with ranks.own_work():
+            for piece in left[ranks.rank() :: ranks.world()]:
+                try:
+                    done[piece.name] = work(piece.name)
+                except ValueError as error:
+                    failed[piece.name] = " ".join(str(error).split())
+                else:
+                    self._remember(piece, done[piece.name])
         found: dict[str, dict[str, Any]] = {}
         wrong: dict[str, str] = {}
         for theirs, errors in ranks.gathered((done, failed)):

@@ -6,6 +6,7 @@ for its :func:`statistics`, adds them up, and takes the step of :meth:`EMStatist
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -141,7 +142,8 @@ def statistics(
     Parameters
     ----------
     rows
-        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations`.
+        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations`. No rows at
+        all, as in a partition of which a filter has left nothing, add nothing.
     mixture
         The mixture as it is, in the units of the rows.
     noise
@@ -162,6 +164,8 @@ def statistics(
     >>> mixture.covariances.round().item()
     4.0
     """
+    if isinstance(rows, Sized) and len(rows) == 0:
+        return EMStatistics.none(mixture)
     if not isinstance(rows, Observations):
         rows = Observations.from_arrays(rows, noise, weights=sample_weight)
     elif noise is not None or sample_weight is not None:
