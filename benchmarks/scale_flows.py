@@ -10,7 +10,7 @@ Run: python -m benchmarks.scale_flows
 """
 
 import json
-import sys
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing import start_processes
 
-from benchmarks.record import machine, versions
+from benchmarks.record import write
 from deconflow.auto.plan import make_plan
 from deconflow.densities import ARCHITECTURES
 from deconflow.fitting import Training, fit, share_of
@@ -90,6 +90,7 @@ def measured(world, sizes):
 
 def record(rows=ROWS, batch=BATCH, epochs=EPOCHS, rounds=ROUNDS):
     """Let one process and two take turns; how much quicker two are, by the best of each."""
+    load = os.getloadavg()[0]
     turns = [[measured(world, (rows, batch, epochs)) for world in (1, 2)] for _ in range(rounds)]
     found = np.array(turns)  # rounds, processes, kinds of seconds
     best = found.min(0)
@@ -99,12 +100,11 @@ def record(rows=ROWS, batch=BATCH, epochs=EPOCHS, rounds=ROUNDS):
             "seed": SEED, "rows": rows, "batch": batch, "epochs": epochs, "rounds": rounds,
             "threads of a process": 1,
         },
+        "load_before": load,
         "seconds_a_step": _by_processes(found[..., 0]),
         "processor_seconds_a_step": _by_processes(found[..., 1]),
-        "ratio": round(best[0, 0] / best[1, 0], 2),
-        "ratio_of_processor_seconds": round(best[0, 1] / best[1, 1], 2),
-        "versions": versions(),
-        "machine": machine(),
+        "ratio": round(float(best[0, 0] / best[1, 0]), 2),
+        "ratio_of_processor_seconds": round(float(best[0, 1] / best[1, 1]), 2),
     }  # fmt: skip
 
 
@@ -115,5 +115,4 @@ def _by_processes(seconds):
 
 
 if __name__ == "__main__":
-    json.dump(record(), sys.stdout, indent=1)
-    print()
+    write("scale_flows", **record())
