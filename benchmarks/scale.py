@@ -125,7 +125,9 @@ def timed_passes(folder, rows, components, how):
 
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[ranks.rank()]})
     everything, mixture = streamed_rows(folder, rows), some_mixture(components)
-    one = (in_memory_pass if how == "in memory" else streamed_pass)(everything)
+    in_memory = how == "in memory"
+    stream = stream_of(folder, rows)
+    one = in_memory_pass(stream, everything) if in_memory else streamed_pass(everything)
     one(mixture)
     seconds = []
     for _ in range(PASSES_TIMED):
@@ -140,12 +142,12 @@ def streamed_pass(everything):
     return lambda mixture: everything.one_pass(mixture, 1)
 
 
-def in_memory_pass(everything):
+def in_memory_pass(stream, everything):
     """Return a pass over rows that are laid out in memory once."""
     from deconflow import ranks, xd
     from deconflow.xd.em_statistics import one_pass
 
-    parts = [xd.lay_out(data, everything.units) for data in everything.stream.chunks()]
+    parts = [xd.lay_out(data, everything.units) for data in stream.chunks()]
     return lambda mixture: ranks.total(*sum(one_pass(mixture, each, 1) for each in parts).parts)
 
 

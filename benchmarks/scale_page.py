@@ -13,7 +13,7 @@ from benchmarks.records.page import with_parts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "many_rows.md"
 COMMAND = "python -m benchmarks.scale_page"
-COMPONENTS, LARGEST = 10, 10**9
+COMPONENTS, SIZES = 10, (10**8, 10**9)
 EXTRAPOLATED = " *"
 """Stands beside what was not measured."""
 
@@ -25,7 +25,7 @@ def parts(results=RESULTS):
 
 
 def costs(content):
-    """Return a table of what fits of more and more rows take; the last line is extrapolated."""
+    """Return a table of what fits of more and more rows take; the last ones are extrapolated."""
     runs = content["runs"]
     sizes = {run["rows"]: run["gigabytes"] for run in of(runs, "table")}
     fits = sorted(single_fits(runs), key=lambda run: run["rows"])
@@ -40,13 +40,7 @@ def costs(content):
             f"{max(run['peak_gib']):.2f} GiB |"
         )
     last = fits[-1]
-    factor = LARGEST / last["rows"]
-    lines.append(
-        f"| {power(LARGEST)}{EXTRAPOLATED} | {size(factor * sizes[last['rows']])}{EXTRAPOLATED} | "
-        f"{seconds(factor * min(last['pass_seconds']))}{EXTRAPOLATED} | "
-        f"{estimate(last, fits, LARGEST)} | {whole(fits)['passes']}{EXTRAPOLATED} | "
-        f"{max(last['peak_gib']):.2f} GiB{EXTRAPOLATED} |"
-    )
+    lines += [extrapolated(rows, last, fits, sizes) for rows in SIZES if rows > last["rows"]]
     machine = content["machine"]
     loaded = [power(run["rows"]) for run in fits if run["under_load"]]
     words = f"{COMPONENTS} components, three columns, one process on {machine['cores']} processors"
@@ -54,6 +48,17 @@ def costs(content):
     if loaded:
         words += f" Others used the machine in the fits of {', '.join(loaded)} rows."
     return "\n".join([*lines, "", words.replace("*", r"\*")]).replace(" *", r" \*")
+
+
+def extrapolated(rows, last, fits, sizes):
+    """Return a line about more rows than were ever fitted, in proportion to the largest fit."""
+    factor = rows / last["rows"]
+    cells = (
+        power(rows), size(factor * sizes[last["rows"]]),
+        seconds(factor * min(last["pass_seconds"])), estimate(last, fits, rows),
+        str(whole(fits)["passes"]), f"{max(last['peak_gib']):.2f} GiB",
+    )  # fmt: skip
+    return f"| {' | '.join(each.removesuffix(EXTRAPOLATED) + EXTRAPOLATED for each in cells)} |"
 
 
 def single_fits(runs):

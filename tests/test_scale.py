@@ -37,7 +37,8 @@ def test_tables_are_made_once_and_are_what_was_said(tmp_path):
 def test_passes_over_rows_in_memory_and_streamed_are_the_same(tmp_path):
     scale.make_table(tmp_path, 2000)
     rows, mixture = scale.streamed_rows(tmp_path, 2000), scale.some_mixture(3)
-    one, other = scale.streamed_pass(rows)(mixture), scale.in_memory_pass(rows)(mixture)
+    stream = scale.stream_of(tmp_path, 2000)
+    one, other = scale.streamed_pass(rows)(mixture), scale.in_memory_pass(stream, rows)(mixture)
     for a, b in zip(one.parts, other, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
