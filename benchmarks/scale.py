@@ -38,6 +38,8 @@ SUMS_BAR, FIT_BAR = 1e-12, 1e-9
 SPEEDUP_BAR, ROUNDS, PASSES_TIMED = 1.7, 5, 3
 MEMORY_BAR_GIB, GROWTH_BAR = 1.5, 1.15
 PASSES_BAR, OPTIMUM_BAR = 12, 1e-6
+MEMORY_TOL, MEMORY_PASSES = 1e-12, 50
+"""How the optimum in memory is looked for, from where the passes ended."""
 KILL_TOL = 1e-9
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -123,7 +125,9 @@ def timed_passes(folder, rows, components, how):
 
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[ranks.rank()]})
     everything, mixture = streamed_rows(folder, rows), some_mixture(components)
-    one = (in_memory_pass if how == "in memory" else streamed_pass)(everything)
+    in_memory = how == "in memory"
+    stream = stream_of(folder, rows)
+    one = in_memory_pass(stream, everything) if in_memory else streamed_pass(everything)
     one(mixture)
     seconds = []
     for _ in range(PASSES_TIMED):
@@ -138,12 +142,12 @@ def streamed_pass(everything):
     return lambda mixture: everything.one_pass(mixture, 1)
 
 
-def in_memory_pass(everything):
+def in_memory_pass(stream, everything):
     """Return a pass over rows that are laid out in memory once."""
     from deconflow import ranks, xd
     from deconflow.xd.em_statistics import one_pass
 
-    parts = [xd.lay_out(data, everything.units) for data in everything.stream.chunks()]
+    parts = [xd.lay_out(data, everything.units) for data in stream.chunks()]
     return lambda mixture: ranks.total(*sum(one_pass(mixture, each, 1) for each in parts).parts)
 
 
@@ -166,13 +170,14 @@ def whole_fit(folder, rows, components, passes, kept):
     }
 
 
-def in_memory_fit(folder, rows, components, start, tol):
-    """Fit the same rows in memory from a mixture."""
+def in_memory_fit(folder, rows, components, start):
+    """Fit the same rows in memory from a mixture, for as long as it may still gain anything."""
     w, sd = rows_in_memory(folder_of(folder, rows))
     weights, means, covariances = (np.array(part) for part in start)
     model = xdgmm(
-        components, tol=tol, weights_init=weights, means_init=means, covariances_init=covariances
-    )
+        components, tol=MEMORY_TOL, max_iter=MEMORY_PASSES, weights_init=weights,
+        means_init=means, covariances_init=covariances,
+    )  # fmt: skip
     begin = time.perf_counter()
     model.fit(w, noise=sd)
     return described(model) | {"seconds": time.perf_counter() - begin}
@@ -296,9 +301,7 @@ def answer(what, arguments, out):
 
 def table(runs, options):
     for rows in options.rows or [10**5, 10**6, 2 * 10**6, 10**7]:
-        begin = time.perf_counter()
-        made = make_table(options.folder, rows)
-        runs.add({"section": "table", "rows": rows, **made, "seconds": since(begin)})
+        runs.add({"section": "table", "rows": rows, **make_table(options.folder, rows)})
 
 
 def sums(runs, options):
@@ -385,7 +388,7 @@ def passes(runs, options):
         with tempfile.TemporaryDirectory() as name:
             kept = str(Path(name) / "checkpoint")
             streamed = asked("whole_fit", passes=None, kept=kept, **about)[0]
-        inside = asked("in_memory_fit", start=streamed["mixture"], tol=1e-10, **about)[0]
+        inside = asked("in_memory_fit", start=streamed["mixture"], **about)[0]
         runs.add(
             {
                 "section": "passes", "rows": rows, "components": components, **load,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from benchmarks.records import pictures, tables
 
+COMMAND = "python -m benchmarks.records --page"
+
 
 def parts(results: Path) -> dict[str, str]:
     """Return every generated part, with its picture."""
@@ -17,13 +19,12 @@ def parts(results: Path) -> dict[str, str]:
     }
 
 
-def markers(name: str) -> tuple[str, str]:
-    """Return the lines between which a part stands."""
-    command = "python -m benchmarks.records --page"
+def markers(name: str, command: str = COMMAND) -> tuple[str, str]:
+    """Return the lines between which a part stands, which a command writes."""
     return f"<!-- {name}: written by {command} -->", f"<!-- end of {name} -->"
 
 
-def with_parts(text: str, contents: dict[str, str]) -> str:
+def with_parts(text: str, contents: dict[str, str], command: str = COMMAND) -> str:
     """Return a page with the text between its markers replaced.
 
     Raises
@@ -32,7 +33,7 @@ def with_parts(text: str, contents: dict[str, str]) -> str:
         If the markers of a part are not there exactly once.
     """
     for name, content in contents.items():
-        start, end = markers(name)
+        start, end = markers(name, command)
         if text.count(start) != 1 or text.count(end) != 1:
             raise ValueError(f"Expected the page to have {start!r} and {end!r} once; got others.")
         found = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)

@@ -26,6 +26,7 @@ PATIENCE = timedelta(minutes=30)
 """How long a rank waits for the others: as long as a pass over its rows may take them."""
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
+_begun: ContextVar[bool] = ContextVar("begun", default=False)
 
 
 class LostRankError(RuntimeError):
@@ -65,10 +66,18 @@ def started() -> Iterator[None]:
         return
     group = _group()
     group.init_process_group("gloo", timeout=PATIENCE)
+    token = _begun.set(True)
     try:
         yield
     finally:
-        group.destroy_process_group()
+        _begun.reset(token)
+        if group.is_initialized():
+            group.destroy_process_group()
+
+
+def has_failed_alone() -> bool:
+    """Whether this process has left the others, because only it has failed: see `own_work`."""
+    return _begun.get() and not _group().is_initialized()
 
 
 def total(*arrays: Array) -> list[Array]:

@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,12 @@ import torch
 
 from deconflow import ranks
 from deconflow._types import Array
-from deconflow.observations import Observations
+from deconflow.observations import Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
     RowReader,
     Source,
+    TableError,
     find_columns,
     need,
     open_table,
@@ -143,13 +144,9 @@ class RowStream:
                 if len(found[1].w):
                     yield found
 
-    @contextmanager
-    def named_errors(self) -> Iterator[None]:
-        """Say which chunk an error is about."""
-        try:
-            yield
-        except ValueError as error:
-            raise type(error)(f"{error} This is about {self._at}.") from error
+    def named_errors(self) -> AbstractContextManager[None]:
+        """Say which chunk an error is about: the one that the caller has."""
+        return _about(self._at)
 
     def overview(
         self, n_sample: int, seed: int = 0, step: Callable[[int], None] = lambda n: None
@@ -230,8 +227,7 @@ class RowStream:
         return found
 
     def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
-        self._at = self._place(piece, first)
-        with self.named_errors():
+        with _about(self._place(piece, first)):
             return table, self.reader(table, first)
 
     def _place(self, piece: str, first: int) -> str:
@@ -239,6 +235,18 @@ class RowStream:
 
     def _key(self, piece: str) -> int:
         return int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
+
+
+@contextmanager
+def _about(place: str) -> Iterator[None]:
+    """Say which chunk an error is about."""
+    try:
+        yield
+    except TableError:
+        raise  # it names its file
+    except ValueError as error:
+        kind = OutOfReachError if isinstance(error, OutOfReachError) else ValueError
+        raise kind(f"{error} This is about {place}.") from error
 
 
 class _Drawn:

@@ -220,11 +220,11 @@ def test_checkpoint_resumes_an_interrupted_fit(problem, tmp_path, monkeypatch):
 
     step, calls = loop._Fit._step, []
 
-    def interrupted(self, rows):
+    def interrupted(self, *batch):
         calls.append(1)
         if len(calls) == 8:
             raise KeyboardInterrupt
-        return step(self, rows)
+        return step(self, *batch)
 
     monkeypatch.setattr(loop._Fit, "_step", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -188,6 +188,15 @@ def test_figures_about_planets_are_those_of_the_record(request, page):
             assert f"{each[1]:.3f}".lstrip("0") in quoted
 
 
+def test_many_rows(folder, page, capsys):
+    text = page("many_rows")
+    run_python(text)
+    said = re.search(r"This prints\n\n```\n(.*?)```", text, re.DOTALL).group(1)
+    assert capsys.readouterr().out == said
+    run_all(commands(text))
+    assert len(list((folder / "denoised").glob("*.parquet"))) == 4
+
+
 @pytest.mark.parametrize("name", ["../README", "index", "missing", "certificate", "regression"])
 def test_commands(folder, page, name):
     run_all(commands(page(name)))

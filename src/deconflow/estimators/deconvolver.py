@@ -48,8 +48,9 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
+from deconflow.xd import who_chose
 
-FEWEST_ROWS = 10
+FEWEST_ROWS, ROWS_FOR_UNITS = 10, 200_000
 WORDS = {
     "mixtures": "Gaussian mixtures (Extreme Deconvolution)",
     "bayes": "Bayesian Gaussian mixtures",
@@ -61,6 +62,13 @@ WORDS = {
 
 class UntrustedFitWarning(UserWarning):
     """The certificate of a fit has found a reason for doubt."""
+
+
+def _usual_units(data: Observations) -> Standardiser:
+    """Return standardised units; of many complete rows some are enough to find them."""
+    complete = data.observed is None and data.projection is None
+    step = -(-len(data) // ROWS_FOR_UNITS) if complete else 1
+    return Standardiser.fit(data[::step])
 
 
 class Deconvolver(DensityEstimator):
@@ -170,7 +178,7 @@ class Deconvolver(DensityEstimator):
             self._fit(sample)
             return
         folds = make_plan(len(sample), self.n_members, quick=self.quick).folds
-        standardiser = Standardiser.fit(sample)
+        standardiser = _usual_units(sample)
         everything = everything_of(
             stream, overview, sample, folds, threads=cpus(self.n_jobs), progress=self._progress,
             units=standardiser,
@@ -185,7 +193,7 @@ class Deconvolver(DensityEstimator):
                 f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "
                 f"got n_samples = {len(data)}. Use XDGMM for so few."
             )
-        self.standardiser_ = Standardiser.fit(data)
+        self.standardiser_ = _usual_units(data)
         plan = make_plan(len(data), self.n_members, quick=self.quick)
         seed = ranks.from_first(check_random_state(self.random_state).randint(2**30))
         with isolated_rng(seed):
@@ -244,7 +252,7 @@ class Deconvolver(DensityEstimator):
         """Say in one line what was fitted."""
         shares = sorted(self.weights_.items(), key=lambda item: -item[1])
         said = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
-        return f"Average of {', '.join(said)}."
+        return f"Average of {', '.join(said)}.{who_chose(self.selection_)}"
 
     def summary(self) -> str:
         """Say what was fitted, who got which share and why, and how far to trust it."""
@@ -341,6 +349,7 @@ class Deconvolver(DensityEstimator):
         check_resumable(self)
 
     def _resources(self) -> Resources:
-        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        checkpoint = ranks.from_first(self.checkpoint)  # the program names it to that one alone
+        folder = None if checkpoint is None else Path(checkpoint)
         device = str(resolve_device(self.device))
         return Resources(cpus(self.n_jobs), folder, self._progress, device)

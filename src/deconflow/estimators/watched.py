@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from deconflow import ranks
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
 
@@ -20,7 +21,8 @@ class Watched:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Show how far the fit is, if that is wanted and nobody else does."""
-        if not getattr(self, "verbose", False) or self._progress is not SILENT:
+        wanted = getattr(self, "verbose", False) and ranks.is_first()
+        if not wanted or self._progress is not SILENT:
             yield
             return
         with Progress() as self._progress:

@@ -23,6 +23,7 @@ from deconflow.xd import (
     Stopping,
     seconds_of_fits,
     seconds_of_ladder,
+    who_chose,
 )
 
 CHOICES = {
@@ -256,7 +257,7 @@ def describe_ladder(table: dict[str, NDArray[Any]], n_folds: int) -> str:
     if shrunken > 0:
         words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
         words += "of independent columns"
-    return f"{words}."
+    return f"{words}.{who_chose(table)}"
 
 
 def _listed(values: NDArray[Any]) -> str:

@@ -83,6 +83,7 @@ def fit(
         What happened. The objective holds the best (averaged) weights.
     """
     with draws_in_use() as common, own_draws(common) as draws:
+        checkpoint = ranks.from_first(checkpoint)  # the program names it to that one alone
         run = _Fit(objective, train, validation, training or Training(), checkpoint, draws)
         return run.run(progress, tuple(callbacks))
 

@@ -76,15 +76,17 @@ def fit(
         progress.begin(f"reading {said.table}")
         reader = find_rows(said, how, known)
         rows = _in_memory_or_not(reader, method, seen)
-        resumable = resumable or rows.in_passes
+        model = make_estimator(
+            method, rows.n_rows, parameters, known.parameters(rows.columns.names),
+            in_passes=rows.in_passes, random_state=seed,
+        )  # fmt: skip
+        resumable = resumable or (rows.in_passes and _keeps_passes(model))
         with (
             one_line_errors(_ending(resumable)),
             _checkpoint(output, method, resume, resumable) as checkpoint,
         ):
-            model = make_estimator(
-                method, rows.n_rows, parameters, known.parameters(rows.columns.names),
-                in_passes=rows.in_passes, random_state=seed, checkpoint=checkpoint,
-            )  # fmt: skip
+            if resumable:
+                model.set_params(checkpoint=checkpoint)
             model.name_columns(rows.columns.names)
             seconds = _fit(model, rows, progress)
             if not ranks.is_first():
@@ -100,6 +102,11 @@ def fit(
 
 def _ending(resumable: bool) -> str:
     return " Go on with --resume." if resumable else " Start it again."
+
+
+def _keeps_passes(model: Any) -> bool:
+    """Whether a fit in passes keeps where it is: not if it tries mixtures of many sizes."""
+    return getattr(model, "n_components", "auto") != "auto"
 
 
 class RowsToFit(Protocol):

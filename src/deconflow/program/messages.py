@@ -151,7 +151,7 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from error
     except ranks.LostRankError as error:
-        _fail(f"{error}{when_interrupted}", code=1)
+        _fail(f"{error}{when_interrupted}", code=1, lost=True)
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         _fail(as_options(" ".join(str(error).split())))
     except (typer.Exit, typer.Abort):
@@ -166,7 +166,8 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
         )
     except KeyboardInterrupt as error:
         number = getattr(error, "number", signal.SIGINT)
-        _fail(f"interrupted; no file was left half written.{when_interrupted}", code=128 + number)
+        note(f"deconflow: interrupted; no file was left half written.{when_interrupted}")
+        raise typer.Exit(128 + number) from error
 
 
 @contextmanager
@@ -186,9 +187,10 @@ def _one_line_warnings() -> Iterator[None]:
         yield
 
 
-def _fail(message: str, code: int = 2) -> NoReturn:
-    if speaks() or ranks.world() > 1:  # what happens before they work together happens to all
-        who = "deconflow" if speaks() else f"deconflow, process {ranks.rank()}"
+def _fail(message: str, code: int = 2, *, lost: bool = False) -> NoReturn:
+    """Say what is wrong; of several processes, whoever alone knows it says it."""
+    if speaks() or lost or ranks.has_failed_alone():
+        who = "deconflow" if speaks() else f"deconflow, process {os.environ['RANK']}"
         with suppress(OSError):
             _echo([f"{who}: {message}"], err=True, any_process=True)
     raise typer.Exit(code)

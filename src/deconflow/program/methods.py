@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMPONENTS = (1, 2, 4, 8)
-MANY_COMPONENTS = (*COMPONENTS, 16, 32)
-"""What a sample chooses from where all rows are too many for memory."""
 ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 MANY_ROWS = 10**6
 CHOICE = {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"}
@@ -112,8 +110,7 @@ def make_estimator(
     known
         Parameters by which options say what is known of the truth.
     in_passes
-        Whether rows are too many for memory: nothing is averaged then, and a sample chooses the
-        number of components.
+        Whether rows are too many for memory: what is chosen from is not averaged then.
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
 
@@ -135,9 +132,7 @@ def make_estimator(
         parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
-    if in_passes and "n_components" in parameters:
-        parameters = {"n_components": MANY_COMPONENTS, "floor": CHOICE["floor"]}
-    if n_rows < ROWS_TO_AVERAGE:
+    if in_passes or n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in usual}
     if given.get("n_average") == 1:

@@ -41,7 +41,7 @@ from deconflow.tables.option_syntax import (
     parse_values,
     split_list,
 )
-from deconflow.tables.packed import STANDARD
+from deconflow.tables.packed import STANDARD, TableError
 
 if TYPE_CHECKING:
     from deconflow.tables.shards import ShardedSource as ShardedSource
@@ -60,6 +60,7 @@ __all__ = [
     "Rows",
     "Sink",
     "Source",
+    "TableError",
     "as_argument",
     "conversion",
     "correlation_column",

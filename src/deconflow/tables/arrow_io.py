@@ -133,9 +133,11 @@ class ParquetSource(Source):
 
     @property
     def pieces(self) -> list[tuple[str, Source]]:
-        """Row groups."""
+        """Row groups, if there are several."""
         with self._file() as file:
             sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        if len(sizes) < 2:
+            return [(self.name, self)]
         return [(f"{self.name}, row group {i}", self._group(i, n)) for i, n in enumerate(sizes)]
 
     def _group(self, number: int, n_rows: int) -> Source:

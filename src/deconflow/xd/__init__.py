@@ -53,6 +53,7 @@ from deconflow.xd.ladder import (
     fit_averaged,
     fit_joint,
     seconds_of_ladder,
+    who_chose,
 )
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
@@ -140,6 +141,7 @@ __all__ = [
     "statistics",
     "step_on_batch",
     "telling_rows",
+    "who_chose",
     "wins",
 ]  # fmt: skip
 

@@ -8,8 +8,9 @@ from deconflow._limits import cpus
 
 CHOOSING, FITTING = "choosing components", "fitting mixtures"
 """What those who wait are told."""
-PASSES, PASSES_OF_LADDER = 250, 80
-"""Steps of EM in a fit, on average; those of the ladder stop where rows have no more to say."""
+PASSES, PASSES_OF_LADDER, PASSES_FROM_SAMPLE = 250, 80, 40
+"""Steps of EM in a fit, on average; those of the ladder stop where rows have no more to say, and
+sooner if they start where a fit to a sample ended."""
 SECONDS_A_PASS, SECONDS_A_COMPONENT = 2e-4, 1.5e-5
 """What a pass takes beside its sums over rows, and for each component."""
 

@@ -32,9 +32,14 @@ from deconflow.xd.cross_fits import (
     held_out_of,
 )
 from deconflow.xd.em import EMResult
-from deconflow.xd.expected_time import FITTING, PASSES_OF_LADDER, seconds_of_fits
+from deconflow.xd.expected_time import (
+    FITTING,
+    PASSES_FROM_SAMPLE,
+    PASSES_OF_LADDER,
+    seconds_of_fits,
+)
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
-from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
+from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples, sample_sizes
 from deconflow.xd.shared_passes import Job
 from deconflow.xd.shares import log_average
 
@@ -66,6 +71,9 @@ CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
 
 
+LIKELY_SIZE, LIKELY_AGAIN = 12, 4
+"""What is told to those who wait where rows are many: how many components fits to more than the
+first sample have, and how many there are of these."""
 LIKELY_BEST, LIKELY_REFITS = 3, 3
 """What is told to those who wait before the rows have spoken: which number of components is the
 best, by its place in the ladder, and how many times its fits go on with another floor."""
@@ -88,7 +96,8 @@ class AveragedFit:
     settings : FitSettings
         Those of the largest share.
     table : dict of arrays
-        See :meth:`CrossFits.table`.
+        See :meth:`CrossFits.table`; where a sample has chosen, also its number of rows,
+        ``choosing_rows``, and that of all rows, ``fitted_rows``.
     converged : bool
         Whether EM converged in all fits that are averaged.
     n_iter : int
@@ -258,15 +267,28 @@ class _Search:
     def settled_on(self, cross: CrossFits) -> _Search:
         """Fit what has a share of the average to more rows, one fold after another."""
         used = self.shared(len(cross.data))
-        self.__dict__.pop("folds")
         last = _Search(cross, self.tol, self.progress, self)
         last.n_choosing = self.n_choosing
         last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
+        counts = [each.settings.n_components for each in used] * len(cross.folds)
+        threads, gaussians = used[0].settings.stopping.threads, self.gaussians_per_row()
+        self.progress.expect(
+            seconds_of_fits(
+                int(gaussians * len(cross.data)), cross.data.latent_dim, counts, 2, threads,
+                PASSES_FROM_SAMPLE,
+            )
+        )  # fmt: skip
+        self.__dict__.pop("folds")
         for f, fold in enumerate(cross):
             for old, new in zip(used, last.tried, strict=True):
                 cross.add(new, fold, [result.mixture for result in old.fits[f]])
                 self.progress.advance()
         return last
+
+    def gaussians_per_row(self) -> float:
+        """Return of how many Gaussians the noise of a row is made."""
+        rows = self.folds[0].rest.rows
+        return rows.n_gaussians / rows.n_rows
 
     def beyond(self, everything: Everything) -> _Search:
         """Fit what has a share of the average to rows beyond memory, from the best of each fold.
@@ -456,6 +478,9 @@ class _Search:
         held_out = self.score(mixtures, used, shares[shares > 0])
         equal = np.full(len(mixtures), 1.0 / len(mixtures))
         table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
+        if self.n_choosing < self.n_rows:
+            table["choosing_rows"] = np.full(len(tried), self.n_choosing)
+            table["fitted_rows"] = np.full(len(tried), self.n_rows)
         fits = [result for each in used for fold in each.fits for result in fold]
         converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
         singles = [best.mixture for best, *_ in largest.fits]
@@ -465,14 +490,32 @@ class _Search:
         )  # fmt: skip
 
 
+def who_chose(table: Table) -> str:
+    """Say in a sentence how many rows have chosen; nothing if it was all of them.
+
+    Examples
+    --------
+    >>> who_chose({"choosing_rows": np.array([100_000]), "fitted_rows": np.array([1_000_000])})
+    ' 100,000 of 1,000,000 rows choose the model; all of them fit it.'
+    """
+    if "choosing_rows" not in table:
+        return ""
+    some, whole = int(table["choosing_rows"][0]), int(table["fitted_rows"][0])
+    return f" {some:,} of {whole:,} rows choose the model; all of them fit it."
+
+
 def seconds_of_ladder(
     n_gaussians: int, dim: int, folds: int, starts: int, threads: int | None
 ) -> float:
     """Return the seconds that :func:`fit_averaged` should take, before any of it is done."""
-    most = max(1, n_gaussians // ROWS_PER_COMPONENT)
+    first, *later = [*sample_sizes(n_gaussians), n_gaussians]
+    most = max(1, first // ROWS_PER_COMPONENT)
     counts = [count for count in COMPONENTS_TO_TRY if count <= most]
     fits = [counts[0], *rungs_ahead(counts, 0, 0)]
-    costs = seconds_of_fits(n_gaussians, dim, fits, starts, threads, PASSES_OF_LADDER)
+    costs = seconds_of_fits(first, dim, fits, starts, threads, PASSES_OF_LADDER)
+    for size in later:
+        again = [LIKELY_SIZE] * LIKELY_AGAIN
+        costs += seconds_of_fits(size, dim, again, starts, threads, PASSES_FROM_SAMPLE)
     return folds * sum(costs)
 
 

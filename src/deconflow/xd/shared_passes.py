@@ -30,6 +30,10 @@ DIGITS = 2.0**53
 """What makes whole numbers of random ones."""
 
 
+NO_FOLD = -1
+"""Stands for the fold that a fit to all rows leaves out."""
+
+
 def fold_numbers(numbers: Array, n_folds: int) -> NDArray[np.int64]:
     """Return the fold of each row, by its last digits: the first ones say who is in a sample."""
     return (numbers * DIGITS).astype(np.int64) % n_folds
@@ -85,6 +89,16 @@ class FoldedRows:
         threads: int | None,
     ) -> list[EMStatistics]:
         """Add up what EM needs to know for several mixtures, each without its fold."""
+        found = ranks.together(lambda: self._own_pass(asked, units, threads))
+        return [each.times(self.factor) for each in _of_all_ranks(found)]
+
+    def _own_pass(
+        self,
+        asked: Sequence[tuple[int, GaussianMixture]],
+        units: Standardiser,
+        threads: int | None,
+    ) -> list[EMStatistics]:
+        """Add up over the rows of this process."""
         found = [EMStatistics.none(mixture) for _, mixture in asked]
         for data, numbers in self.stream.numbered_chunks(self.seed):
             with self.stream.named_errors():
@@ -94,12 +108,14 @@ class FoldedRows:
                     if fold != left_out:
                         found[i] = found[i] + one_pass(mixture, rows, threads)
             self.step(len(data))
-        return [each.times(self.factor) for each in _of_all_ranks(found)]
+        return found
 
     def _folds_of(
         self, data: Observations, numbers: Array, units: Standardiser
     ) -> list[tuple[int, KernelRows]]:
         """Lay a chunk out, fold by fold."""
+        if self.n_folds == 1:
+            return [(0, lay_out(data, units))]
         fold = torch.from_numpy(fold_numbers(numbers, self.n_folds))
         masks = [(f, fold == f) for f in range(self.n_folds)]
         return [(f, lay_out(data[mask], units)) for f, mask in masks if mask.any()]
