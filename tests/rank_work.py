@@ -13,12 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._dynamo  # which optimisers import, in a second: before the fork
 import torch.distributed as dist
-from short_fits import let_flows_win, shorten
+from short_fits import shorten, shorten_chains
 from torch.multiprocessing import start_processes
 from toy import draw
 
 from deconflow import Deconvolver, FlowDeconvolver, ranks
+from deconflow.auto import bayes, flows
+from deconflow.auto import fit as auto_fit
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.estimators.deconvolver import UntrustedFitWarning
 from deconflow.fitting import Training, loop, share_of
@@ -32,7 +35,7 @@ SETTINGS = {
     "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16, "context_dim": 16,
     "posterior_layers": 1,
 }  # fmt: skip
-SEEN, UNSEEN = 1000, 300
+SEEN, UNSEEN = 1000, 200
 TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
 
 
@@ -112,16 +115,19 @@ def go_on(path):
 
 
 def fit_an_ensemble(monkeypatch):
-    """Three flows of a few steps, without a fold each, beside mixtures."""
+    """All kinds of candidates in one column, short and with even weights."""
     shorten(monkeypatch, n_flows=3)
-    let_flows_win(monkeypatch)
+    shorten_chains(monkeypatch)
+    for module in (bayes, flows):
+        monkeypatch.setattr(module, "FEWEST_COLUMNS", 1)
+    for module in (auto_fit, flows):
+        monkeypatch.setattr(module, "weigh", lambda found, *_: np.full(len(found), 1 / len(found)))
     w = np.random.default_rng(0).normal(size=(60, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustedFitWarning)
         model = Deconvolver(random_state=0, n_jobs=1).fit(w, noise=0.5)
     points = np.linspace(-2, 2, 9)[:, None]
-    flow = model.candidates_["flows"]
-    return model.score_samples(points), flow.log_prob(points), len(model.histories_)
+    return {name: each.log_prob(points) for name, each in model.candidates_.items()}
 
 
 def fail():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from deconflow import ranks
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Task, score_folds
 from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture, mix
@@ -29,7 +30,7 @@ MOST_WORK, MOST_WORK_IF_QUICK = 4e9, 1e9
 
 
 def fit_chains(task: Task) -> Candidate | None:
-    """Sample chains without each fold."""
+    """Sample chains without each fold; of a group of processes each samples some."""
     if task.data.latent_dim < FEWEST_COLUMNS:
         return None
     folds, rows = len(task.averaged.folds), _telling(task, 0).rows
@@ -42,7 +43,9 @@ def fit_chains(task: Task) -> Candidate | None:
         return None
     try:
         task.resources.progress.begin(STAGE, "sweeps")
-        mixtures = [_sampled(task, f, settings) for f in range(folds)]
+        mixtures = ranks.spread(
+            lambda mine: [_sampled(task, f, settings) for f in mine], list(range(folds))
+        )
     except np.linalg.LinAlgError:
         task.notes.append(
             "There are no Bayesian mixtures: some rows lie too far from all others for them. "
@@ -60,7 +63,7 @@ def seconds_of_sweeps(data: Observations, plan: Plan, n_jobs: int) -> list[float
     settings = ChainSettings.plan(rows, quick=plan.quick)
     if _too_long(settings, rows, plan):
         return []
-    each = settings.seconds(rows) / min(n_jobs, CHAINS)
+    each = settings.seconds(rows) / min(n_jobs, CHAINS) / ranks.world()
     return [each] * (settings.sweeps * CHAINS * plan.folds)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from deconflow import ranks
 from deconflow.auto.candidates import Candidate, Task, score_folds, thinned
 from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture
@@ -42,7 +43,10 @@ def fit_splines(task: Task) -> Candidate | None:
 
 
 def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
-    """Fit without each fold, from one fit to all rows; raise ValueError where none can be had."""
+    """Fit without each fold, from one fit to all rows; raise ValueError where none can be had.
+
+    Of a group of processes each fits some.
+    """
     rows = np.sort(np.concatenate([fold.held for fold in folds]))
     data = task.data
     some = data if len(rows) == len(data) else data[torch.from_numpy(rows)]
@@ -63,7 +67,7 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
             return found
 
         with ThreadPoolExecutor(task.resources.n_jobs) as pool:
-            return list(pool.map(without, folds))
+            return ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
 
 
 def seconds_of_splines(data: Observations, plan: Plan, n_jobs: int) -> list[float]:

@@ -44,6 +44,11 @@ class Piece:
     name: str
     stamp: list[int]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells a piece, with the same input, from all others."""
+        return self.name, *self.stamp
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -73,9 +78,11 @@ class OutputFolder:
         A piece that cannot be done, by a ``ValueError``, does not keep the others from it.
         """
         kept = ranks.from_first(self._finished())
-        done = {piece.name: kept[piece.name]["figures"] for piece in pieces
-                if kept.get(piece.name, {}).get("stamp") == piece.stamp
-                and (self.path / piece.name).is_file()}  # fmt: skip
+        done = {
+            piece.name: kept[piece.key]
+            for piece in pieces
+            if piece.key in kept and (self.path / piece.name).is_file()
+        }
         left = [piece for piece in pieces if piece.name not in done]
         failed = {}
         with ranks.own_work():
@@ -94,14 +101,14 @@ class OutputFolder:
         in_order = {piece.name: found[piece.name] for piece in pieces if piece.name in found}
         return Outcome(in_order, wrong)
 
-    def _finished(self) -> dict[str, dict[str, Any]]:
+    def _finished(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         """Read what is finished; a line that was cut short is that of a piece to do again."""
         found = {}
         for path in sorted(self._record.glob("finished-*.jsonl")):
             for line in path.read_text().splitlines():
                 try:
                     entry = json.loads(line)
-                    found[entry["name"]] = entry
+                    found[entry["name"], *entry["stamp"]] = entry["figures"]
                 except (ValueError, KeyError, TypeError):
                     continue
         return found
