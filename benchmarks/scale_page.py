@@ -14,6 +14,8 @@ from benchmarks.records.page import with_parts
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "many_rows.md"
 COMMAND = "python -m benchmarks.scale_page"
 COMPONENTS, SIZES = 10, (10**8, 10**9)
+IDLE = 0.7
+"""Load of the machine above which others used it."""
 EXTRAPOLATED = " *"
 """Stands beside what was not measured."""
 
@@ -127,7 +129,7 @@ def holds(runs, results):
         )
         for run in of(runs, "kill")
     ]  # fmt: skip
-    return "\n".join([*lines, *of_moons(results)])
+    return "\n".join([*lines, *of_flows(results), *of_moons(results)])
 
 
 def growth(runs):
@@ -148,6 +150,21 @@ def growth(runs):
     ]  # fmt: skip
 
 
+def of_flows(results):
+    """Return what the record of flows says, if there is one."""
+    path = results / "scale_flows.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    return [
+        row(
+            "two processes, a thread each, over one: a step of a flow", "at least 1.6 times",
+            f"{found['ratio']:.2f} times, {found['ratio_of_processor_seconds']:.2f} by processor",
+            {"under_load": found["load_before"] > IDLE},
+        )
+    ]  # fmt: skip
+
+
 def of_moons(results):
     """Return what the record of moons says, if there is one."""
     path = results / "scale_moons.json"
@@ -165,7 +182,7 @@ def of_moons(results):
                 f"`Deconvolver`, {power(run['rows'])} moons in memory: excess, time, memory",
                 f"{bar['excess']:g}, {bar['seconds']:g} s, {bar['gib']:g} GiB",
                 f"{run['excess']:.3f}, {seconds(run['seconds'])}, {peak:.2f} GiB",
-                {"under_load": run["load_before"] > 0.7},
+                {"under_load": run["load_before"] > IDLE},
             )
         )
     return lines

@@ -127,6 +127,19 @@ def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
     assert XDGMM.load(tmp_path / "model").n_iter_ == streamed.n_iter_
 
 
+@pytest.mark.parametrize(("fixed", "calls"), [(None, 1), (True, 0)])
+def test_the_curvature_of_the_sample_leads(table, monkeypatch, fixed, calls):
+    real, called = many_rows.inverse_curvature, []
+
+    def counted(*arguments):
+        called.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(many_rows, "inverse_curvature", counted)
+    XDGMM(2, random_state=0, fixed_weights=fixed).fit(open_rows(table[0], ["x", "y"]))
+    assert len(called) == calls
+
+
 def test_weights_of_a_table_count(table):
     path, w, sd, much = table
     streamed = XDGMM(1, tol=1e-12).fit(open_rows(path, ["x", "y"], weights="much"))

@@ -122,7 +122,8 @@ def _quasi_newton(
     settings: FitSettings,
 ) -> QuasiNewton | None:
     """Look at the curvature of a sample, where it is that of what is maximised; None for EM."""
-    bound = settings.fixed is not None or constraints.prior is not None
+    fixed = (constraints.fixed_weights, constraints.fixed_means, constraints.fixed_covariances)
+    bound = any(flags.any() for flags in fixed) or constraints.prior is not None
     parameters = n_parameters(mixture.n_components, mixture.dim)
     size = int(min(CURVATURE_ROWS, len(sample), CURVATURE_COST * n_rows / parameters))
     if bound or not settings.stopping.accelerate or size < 2 * parameters:
