@@ -11,6 +11,7 @@ from deconflow.auto import candidates
 from deconflow.auto.candidates import Candidate, compared, prior_rows, weigh
 from deconflow.auto.flows import _score
 from deconflow.auto.splines import fit_splines
+from deconflow.xd import Fold
 
 N = 1000
 
@@ -116,6 +117,8 @@ def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many():
     holes = Observations.from_arrays(w, [0.3, 0.3])
     for data, reason in ((holes, "values are missing"), (with_laws, "would take it too long")):
         plan = SimpleNamespace(quick=False)
-        task = SimpleNamespace(data=data, averaged=SimpleNamespace(folds=[]), plan=plan, notes=[])
+        every = np.arange(len(data))
+        averaged = SimpleNamespace(folds=[Fold(kept=every, held=every)])
+        task = SimpleNamespace(data=data, averaged=averaged, plan=plan, notes=[])
         assert fit_splines(task) is None
         assert reason in task.notes[0]
