@@ -130,6 +130,17 @@ def fit_an_ensemble(monkeypatch):
     return {name: each.log_prob(points) for name, each in model.candidates_.items()}
 
 
+def fit_other_rows():
+    """What processes are told that have rows of their own."""
+    w, told = draw(50, ranks.rank())[1], []
+    for model in (FlowDeconvolver(), Deconvolver()):
+        try:
+            model.fit(w, noise=0.5)
+        except ValueError as error:
+            told.append(str(error))
+    return told
+
+
 def fail():
     """A fit in which the last process fails on its own; what each is told, how soon, what is left.
 
@@ -162,6 +173,7 @@ def work(rank, world, folder):
         "without draws": fit_without_draws(),
         "chains": go_on(folder / "chains.ckpt"),
         "ensemble": fit_an_ensemble(pytest.MonkeyPatch()),
+        "other rows": fit_other_rows(),
         "failure": fail(),
     }
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))

@@ -89,6 +89,12 @@ def test_an_ensemble_that_is_spread_over_processes_is_the_same(both, monkeypatch
             np.testing.assert_allclose(log_p, alone[name], rtol=1e-9)
 
 
+def test_rows_that_differ_between_processes_are_refused(both):
+    for told in (each["other rows"] for each in both):
+        assert len(told) == 2
+        assert all(line.startswith("Expected the same w in all 2 processes") for line in told)
+
+
 def test_the_failure_of_one_process_ends_all_and_changes_no_estimator(both):
     told, failed = (each["failure"] for each in both)
     assert failed["told"] == "MemoryError: no memory left here"

@@ -16,7 +16,7 @@ from tables.catalogue import catalogue
 import deconflow.files
 from deconflow import XDGMM
 from deconflow.estimators import stream_fits
-from deconflow.program import beyond_memory, many_files, output_folder, sample
+from deconflow.program import beyond_memory, many_files, output_folder, reading, sample
 from deconflow.tables import open_table
 
 NAMES = ["a", "b", "c", "sub/d"]
@@ -243,8 +243,8 @@ def test_text_files_and_patterns(folder):
 @pytest.fixture
 def in_passes(monkeypatch):
     """Nothing fits into memory; the certificate looks at fifty rows."""
-    monkeypatch.setattr(beyond_memory, "MOST_VALUES", 0)
-    monkeypatch.setattr(beyond_memory, "MOST_BYTES", 0)
+    monkeypatch.setattr(reading, "MOST_VALUES", 0)
+    monkeypatch.setattr(reading, "MOST_BYTES", 0)
     monkeypatch.setattr(beyond_memory, "CHECKED_ROWS", 50)
 
 
@@ -287,6 +287,16 @@ def test_a_fit_in_passes_tells_what_one_in_memory_does(survey, folder, monkeypat
     assert abs(a - b) < 1e-3  # both stop where a step gains less than 1e-6
 
 
+def test_other_commands_find_the_folder_again(survey, folder):
+    succeed(*FIT, "-o", "new")
+    assert "Picture written" in succeed(
+        "plot", "new", "-o", "new.png", "--kind", "row", "--rows", "3"
+    )
+    (folder / "survey").rename(folder / "moved")
+    line = refused("plot", "new", "-o", "new.png", "--kind", "row", "--rows", "3")
+    assert "Expected a table for a picture" in line
+
+
 def test_text_is_fitted_in_passes_too(folder, in_passes):
     output = succeed("fit", "stars.csv", "-c", "x,y", *XD, "-q", "-o", "new")
     assert "of the 250, taken at random" in output
@@ -299,6 +309,8 @@ def test_what_cannot_be_fitted_in_passes(survey, in_passes):
     assert "got --method kde" in line
     assert "Expected no --groups with" in refused(*FIT, "--groups", "name", "-o", "new")
     assert "Expected no --select with" in refused(*FIT, "--select", "x<100", "-o", "new")
+    line = refused("plot", "model", "survey", "-o", "plot.png")
+    assert "got more in survey. Give a smaller table" in line
     assert "got bounds" in refused(*FIT, "--bounds", "x=-99:", "-o", "new")
 
 

@@ -18,9 +18,6 @@ FLOWS, FLOWS_OF_FEW, FEW_ROWS = 5, 10, 3000
 EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
 """Length of a flow's training: epochs, within bounds on the number of steps."""
 
-LEAST_GAIN = 0.3
-"""Nats in all rows together below which no step of a mixture's fit is worth taking."""
-
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
 """Rows per step: so many batches per epoch, within bounds."""
 
@@ -77,7 +74,7 @@ def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
     return Plan(
         folds=folds,
         starts=1 if quick else 2,
-        stopping=Stopping(tol=_tol(n_rows, quick=quick), max_iter=300, accelerate=True),
+        stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
         quick=quick,
         flows=share_out(n_flows, folds),
         flows_asked_for=asked_for,
@@ -89,11 +86,6 @@ def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
         checked_rows=100,
         checked_draws=128,
     )
-
-
-def _tol(n_rows: int, *, quick: bool) -> float:
-    """Return what a step of a mixture's fit must gain at least: less where many rows can tell."""
-    return 1e-5 if quick else min(1e-6, LEAST_GAIN / n_rows)
 
 
 def _training(n_rows: int) -> Training:

@@ -43,6 +43,7 @@ from deconflow.estimators.weighted_fit import (
     refuse_far,
     standardised,
 )
+from deconflow.fitting import refuse_different_rows
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
@@ -188,6 +189,7 @@ class Deconvolver(DensityEstimator):
 
     def _fit(self, data: Observations, **beyond: Any) -> None:
         """Fit to rows in memory, or with ``beyond`` to a stream that these are a sample of."""
+        refuse_different_rows(data)
         if len(data) < FEWEST_ROWS:
             raise ValueError(
                 f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "

@@ -37,7 +37,14 @@ from deconflow.estimators.weighted_fit import (
     refuse_far,
     standardised,
 )
-from deconflow.fitting import History, Training, common_rng, fit, share_of
+from deconflow.fitting import (
+    History,
+    Training,
+    common_rng,
+    fit,
+    refuse_different_rows,
+    share_of,
+)
 from deconflow.guests import as_guest
 from deconflow.model_files import check_form
 from deconflow.objectives import (
@@ -293,6 +300,7 @@ class FlowDeconvolver(DensityEstimator):
         return f"One density of kind {self.flow}, trained by {self.objective}."
 
     def _fit(self, data: Observations) -> None:
+        refuse_different_rows(data)
         if len(data) < 2:
             raise ValueError(
                 f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."

@@ -129,9 +129,11 @@ class MixtureFit(FittedDensity):
         q = np.empty((len(data), count)) if responsibilities else None
         numbers = _numbers_laid_out(data) + (2 * count if responsibilities else 0)
         for some in row_slices(len(data), numbers):
+            # All rows as they are, which know what has been made of their law.
+            rows = data if some == slice(0, len(data)) else data[some]
             with clear_errors(), rows_counted_from(some.start):
                 sums = expectation(
-                    standard, lay_out(data[some], units), moments=False,
+                    standard, lay_out(rows, units), moments=False,
                     responsibilities=responsibilities, threads=self.threads,
                 )  # fmt: skip
                 refuse_unreached(~np.isfinite(sums.log_p))
@@ -143,7 +145,8 @@ class MixtureFit(FittedDensity):
 
 def _numbers_laid_out(data: Observations) -> int:
     """How many numbers a row becomes on its way to the compiled kernel."""
-    noise = data.noise if data.noise.shared else data.noise[:ROWS_FOR_PARTS]
+    few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
+    noise = data.noise if few else data.noise[:ROWS_FOR_PARTS]
     values = data.dim if data.noise.independent else data.dim**2
     if data.projection is not None:
         values += data.dim * data.latent_dim

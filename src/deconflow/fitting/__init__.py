@@ -3,7 +3,7 @@
 from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
 from deconflow.fitting.loop import NonFiniteError, evaluate, fit
 from deconflow.fitting.settings import History, Training
-from deconflow.fitting.sharing import common_rng, share_of
+from deconflow.fitting.sharing import common_rng, refuse_different_rows, share_of
 
 __all__ = [
     "Checkpoint",
@@ -14,5 +14,6 @@ __all__ = [
     "common_rng",
     "evaluate",
     "fit",
+    "refuse_different_rows",
     "share_of",
 ]

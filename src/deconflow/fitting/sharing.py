@@ -8,13 +8,25 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deconflow import ranks
 from deconflow.objectives import RowData
+from deconflow.observations import Observations
 from deconflow.randomness import Draws, RandomState, own_generator
 
 Rows = TypeVar("Rows", bound=RowData)
+
+
+def refuse_different_rows(data: Observations) -> None:
+    """Raise unless all processes have the same table, which is shared out among them here."""
+    if ranks.world() == 1:
+        return
+    digest = hashlib.sha256(data.w.numpy().tobytes()).digest()
+    if len(set(ranks.gathered(digest))) > 1:
+        raise ValueError(
+            f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
+            "of them all rows: they are shared out by themselves."
+        )
 
 
 def share_of(data: Rows) -> Rows:
@@ -66,10 +78,12 @@ def _cut(count: int, size: int) -> list[int]:
 
 def start_alike(model: nn.Module) -> None:
     """Give all processes the first one's weights."""
-    if ranks.world() > 1:
-        weights = ranks.from_first(parameters_to_vector(model.parameters()).detach().cpu())
-        like = next(model.parameters())
-        vector_to_parameters(weights.to(like), model.parameters())
+    if ranks.world() == 1:
+        return
+    weights = ranks.from_first([weight.detach().cpu() for weight in model.parameters()])
+    with torch.no_grad():
+        for mine, first in zip(model.parameters(), weights, strict=True):
+            mine.copy_(first)
 
 
 def add_gradients(parameters: list[nn.Parameter], value: float) -> float:

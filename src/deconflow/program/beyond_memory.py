@@ -11,7 +11,7 @@ from deconflow.certificate import Certificate
 from deconflow.program.found import Found
 from deconflow.program.messages import note
 from deconflow.program.methods import MANY_ROWS, METHODS, fits_streams
-from deconflow.program.reading import to_keep
+from deconflow.program.reading import is_too_large, to_keep
 from deconflow.program.selected import Selected
 from deconflow.streams import Overview, RowStream
 from deconflow.tables import Columns, Measurements, RowReader
@@ -19,22 +19,13 @@ from deconflow.tables import Columns, Measurements, RowReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_VALUES = 30_000_000
-"""Measured values that are read into memory: ten million rows of three columns, about 2 GiB."""
-MOST_BYTES = 2**31
-"""The same for a file of text, whose rows are not counted before they are read."""
 CHECKED_ROWS = 100_000
 """Rows that the certificate looks at, drawn by chance from all."""
 
 
 def is_beyond_memory(reader: RowReader) -> bool:
     """Whether rows are fitted in passes: too many for memory, or shared out among processes."""
-    source = reader.source
-    if ranks.world() > 1:
-        return True
-    if source.n_rows is not None:
-        return source.n_rows * len(reader.columns.names) > MOST_VALUES
-    return (source.n_bytes or 0) > MOST_BYTES
+    return ranks.world() > 1 or is_too_large(reader)
 
 
 class InPasses:

@@ -29,6 +29,7 @@ from deconflow.model_files import (
 from deconflow.program.known import given_columns
 from deconflow.program.messages import as_options
 from deconflow.program.methods import method_of_class
+from deconflow.program.reading import refuse_too_large
 from deconflow.tables import (
     STANDARD,
     Columns,
@@ -203,7 +204,9 @@ class ModelFolder:
 
     def measurements(self, table: str | Path) -> Measurements:
         """Read the measurements of a whole table, as ``fit`` has read them."""
-        return read_rows(self.reader(open_table(Path(table), typed=False), weighted=True))
+        reader = self.reader(open_table(Path(table), typed=False), weighted=True)
+        refuse_too_large(reader)
+        return read_rows(reader)
 
 
 def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import (
     Rows,
+    is_many,
     need,
     parse_bounds,
     split_list,
@@ -138,9 +139,10 @@ class Measured:
 def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
     """Read a table, or the one that was fitted; None if that is gone."""
     if table is None:
-        table = Path(saved.about.get("table", {}).get("path", ""))
-        if not split_part(table)[0].is_file():
+        path = saved.about.get("table", {}).get("path")
+        if path is None or not (split_part(path)[0].is_file() or is_many(path)):
             return None
+        table = Path(path)
     rows = saved.measurements(table)
     return Measured(rows.rows, np.flatnonzero(rows.usable), len(rows))
 

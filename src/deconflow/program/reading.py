@@ -36,6 +36,11 @@ from deconflow.tables import (
     split_list,
 )
 
+MOST_VALUES = 30_000_000
+"""Measured values that are read into memory: ten million rows of three columns, about 2 GiB."""
+MOST_BYTES = 2**31
+"""The same for a file of text, whose rows are not counted before they are read."""
+
 
 @dataclass(frozen=True)
 class TableSaid:
@@ -78,7 +83,27 @@ def find_rows(said: TableSaid, how: HowSaid, known: Known) -> RowReader:
 
 def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Measurements, Found]:
     """Find columns and errors, and read all rows."""
-    return read_all(find_rows(said, how, known))
+    reader = find_rows(said, how, known)
+    refuse_too_large(reader)
+    return read_all(reader)
+
+
+def is_too_large(reader: RowReader) -> bool:
+    """Whether a table has too many rows for memory."""
+    source = reader.source
+    if source.n_rows is not None:
+        return source.n_rows * len(reader.columns.names) > MOST_VALUES
+    return (source.n_bytes or 0) > MOST_BYTES
+
+
+def refuse_too_large(reader: RowReader) -> None:
+    """Raise for a table that is too large for a command that holds all rows in memory."""
+    if is_too_large(reader):
+        raise ValueError(
+            f"Expected a table of at most {MOST_VALUES // 10**6} million measured values, or of "
+            f"{MOST_BYTES // 2**30} GiB of text, where all rows are held in memory; got more in "
+            f"{reader.source.name}. Give a smaller table: one of its files, or a sample."
+        )
 
 
 def read_all(reader: RowReader) -> tuple[Columns, Measurements, Found]:

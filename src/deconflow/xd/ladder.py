@@ -41,7 +41,7 @@ from deconflow.xd.expected_time import (
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples, sample_sizes
 from deconflow.xd.shared_passes import Job
-from deconflow.xd.shares import log_average
+from deconflow.xd.shares import even_shares, log_average
 
 ROWS_PER_COMPONENT = 4
 """Fewer than these, and no held-out row need be asked."""
@@ -279,10 +279,13 @@ class _Search:
             )
         )  # fmt: skip
         self.__dict__.pop("folds")
-        for f, fold in enumerate(cross):
+        laid_out = iter(cross)
+        for f in range(len(cross.folds)):
+            fold = next(laid_out)
             for old, new in zip(used, last.tried, strict=True):
                 cross.add(new, fold, [result.mixture for result in old.fits[f]])
                 self.progress.advance()
+            del fold  # before the next is laid out
         return last
 
     def gaussians_per_row(self) -> float:
@@ -465,10 +468,16 @@ class _Search:
             held_out[fold.held] = self.cross.score(mixture, fold, threads)
         return held_out
 
+    def shares_of_all(self) -> Array:
+        """Share out the average among all that were tried on these rows."""
+        if self.n_choosing == self.n_rows:
+            return self.cross.shares(self.tried, SMALLEST_SHARE)
+        return even_shares(held_out_of(self.tried), self.cross.weights, SMALLEST_SHARE)
+
     def averaged(self) -> AveragedFit:
         """Average all that were tried on these rows, each by its share."""
         cross, tried = self.cross, self.tried
-        shares = cross.shares(tried, SMALLEST_SHARE)
+        shares = self.shares_of_all()
         largest = tried[int(shares.argmax())]
         used = [tried[i] for i in np.flatnonzero(shares)]
         mixtures = [

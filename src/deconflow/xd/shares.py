@@ -11,6 +11,7 @@ BOOTSTRAPS = 500
 EVEN_SHARE = 0.1
 PRICE = 0.25
 """Nats that a parameter must gain in all rows together."""
+ROWS_AT_ONCE = 100_000
 MOST_DRAWN = 50_000
 """Rows that are drawn anew one by one; more are drawn in so many blocks of neighbours, whose sums
 vary as those of their rows do."""
@@ -63,7 +64,11 @@ def _in_blocks(rows_p: Array, weights: Array) -> tuple[Array, Array]:
 def log_average(rows_p: Array, shares: Array) -> Array:
     """Log-likelihoods ``(N,)`` of the average of densities ``(C, N)`` by their shares."""
     used = shares > 0
-    return np.asarray(logsumexp(rows_p[used], axis=0, b=shares[used, None]))
+    answer = np.empty(rows_p.shape[1])
+    for first in range(0, len(answer), ROWS_AT_ONCE):
+        part = slice(first, first + ROWS_AT_ONCE)
+        answer[part] = logsumexp(rows_p[used, part], axis=0, b=shares[used, None])
+    return answer
 
 
 def stacked(rows_p: Array, weights: Array, start: Array, steps: int = STEPS) -> Array:
@@ -95,6 +100,18 @@ def shares_of(
     """
     often = wins(rows_p, weights, PRICE * parameters, rng)
     start = (1 - EVEN_SHARE) * often + EVEN_SHARE / len(often)
-    shares = stacked(rows_p, weights, start)
+    return _without_small(stacked(rows_p, weights, start), smallest)
+
+
+def even_shares(rows_p: Array, weights: Array, smallest: float) -> Array:
+    """Share out an average of densities of which any may be the best: evenly, unless rows object.
+
+    Where rows are many, sizes that they cannot tell apart err in different places, and an even
+    average is nearer to the truth than any of them (moons of 10^6 rows: .006 from .009 to .010).
+    """
+    return _without_small(stacked(rows_p, weights, np.ones(len(rows_p))), smallest)
+
+
+def _without_small(shares: Array, smallest: float) -> Array:
     shares = np.where(shares >= min(smallest, shares.max()), shares, 0.0)
     return shares / shares.sum()
