@@ -90,6 +90,40 @@ def test_statistics_of_another_mixture_are_refused():
         found + xd.statistics(w, one, noise=[1.0, 1.0])
 
 
+def test_a_part_of_weight_zero_adds_nothing_but_its_rows(table):
+    _, w, sd, much = table
+    mixture, counts = two_components(), much * (np.arange(len(w)) >= 100)
+    whole = xd.statistics(w, mixture, noise=sd, sample_weight=counts)
+    parts = [
+        xd.statistics(w[part], mixture, noise=sd[part], sample_weight=counts[part])
+        for part in (slice(0, 100), slice(100, None))
+    ]
+    for one, other in zip(whole.parts, sum(parts).parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12 * whole.n_rows)
+
+
+def test_statistics_that_would_be_wrong_are_refused():
+    w, mixture = np.arange(6.0).reshape(3, 2), two_components()
+    with pytest.raises(ValueError, match="Expected rows of 2 columns, the dimensions of the mix"):
+        xd.statistics(w[:, :1], mixture, noise=[1.0])  # would be stretched over both
+    weighted = Observations.from_arrays(w, [1.0, 1.0], weights=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="Expected Observations without weights"):
+        xd.statistics(weighted, mixture)
+    with pytest.raises(TypeError, match="Expected mixture as a GaussianMixture; got XDGMM"):
+        xd.statistics(w, XDGMM(2), noise=[1.0, 1.0])
+    found = xd.statistics(w, mixture, noise=[1.0, 1.0])
+    for floor in (0.1, [0.1], [-0.1, 0.1], [np.nan, 0.1]):
+        with pytest.raises(ValueError, match="Expected floor as 2 numbers of at least 0"):
+            found.maximise(mixture, floor=floor)
+    none = xd.statistics(w[:0], mixture, noise=[1.0, 1.0])
+    with pytest.raises(ValueError, match="got those of none"):
+        none.maximise(mixture)
+    with pytest.raises(ValueError, match="got those of none"):
+        print(none.mean_log_likelihood)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        found + None
+
+
 def test_a_stream_has_the_rows_of_its_table(table):
     path, w, _, _ = table
     stream = open_rows(path, ["x", "y"])
