@@ -124,6 +124,52 @@ def test_statistics_that_would_be_wrong_are_refused():
         found + None
 
 
+def test_a_chunk_may_have_rows_of_no_weight_only(table, tmp_path):
+    _, w, sd, _ = table
+    counts = (np.arange(len(w)) >= 1000).astype(float)
+    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1], "n": counts}
+    pq.write_table(pa.table(columns), tmp_path / "weighted.parquet")
+    found = open_rows(tmp_path / "weighted.parquet", ["x", "y"], weights="n").overview(10)
+    assert (found.n_rows, found.weight) == (len(w), counts.sum())
+    pq.write_table(pa.table({**columns, "n": 0 * counts}), tmp_path / "none.parquet")
+    with pytest.raises(
+        ValueError, match=r"Expected a weight above 0 in column 'n' of .*zeros only"
+    ):
+        open_rows(tmp_path / "none.parquet", ["x", "y"], weights="n").overview(10)
+
+
+def test_errors_of_a_stream_may_be_a_mapping(table):
+    path, *_ = table
+    said = open_rows(path, ["x", "y"], errors={"x": "y_err", "y": "x_err"}).reader.columns
+    assert said.errors == (("y_err", "y_err"), ("x_err", "x_err"))
+    with pytest.raises(ValueError, match="Expected the errors of 'x' in another column"):
+        open_rows(path, ["x", "y"], errors=["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"columns": "xy"}, {"columns": [0, 1]}, {"errors": "x=x_err"}, {"missing": -99}],
+)
+def test_what_is_no_list_is_refused(table, said):
+    path, *_ = table
+    with pytest.raises(TypeError, match=f"Expected {next(iter(said))} as a list"):
+        open_rows(path, **{"columns": ["x", "y"], **said})
+
+
+@pytest.mark.parametrize("noise", [0.3, [0.3], "x_err", object(), np.ones((2, 2)), {}])
+def test_other_errors_of_a_stream_are_a_column_or_number_each(table, noise):
+    path, *_ = table
+    with pytest.raises(ValueError, match="Expected a column or a number for the errors of each"):
+        XDGMM(1).fit(open_rows(path, ["x", "y"]), noise=noise)
+
+
+@pytest.mark.parametrize("n_sample", [0, 1.5, None])
+def test_a_sample_has_one_row_or_more(table, n_sample):
+    path, *_ = table
+    with pytest.raises(ValueError, match="Expected n_sample as a whole number of at least 1"):
+        open_rows(path, ["x", "y"]).overview(n_sample)
+
+
 def test_a_stream_has_the_rows_of_its_table(table):
     path, w, _, _ = table
     stream = open_rows(path, ["x", "y"])
