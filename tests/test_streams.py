@@ -90,6 +90,86 @@ def test_statistics_of_another_mixture_are_refused():
         found + xd.statistics(w, one, noise=[1.0, 1.0])
 
 
+def test_a_part_of_weight_zero_adds_nothing_but_its_rows(table):
+    _, w, sd, much = table
+    mixture, counts = two_components(), much * (np.arange(len(w)) >= 100)
+    whole = xd.statistics(w, mixture, noise=sd, sample_weight=counts)
+    parts = [
+        xd.statistics(w[part], mixture, noise=sd[part], sample_weight=counts[part])
+        for part in (slice(0, 100), slice(100, None))
+    ]
+    for one, other in zip(whole.parts, sum(parts).parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12 * whole.n_rows)
+
+
+def test_statistics_that_would_be_wrong_are_refused():
+    w, mixture = np.arange(6.0).reshape(3, 2), two_components()
+    with pytest.raises(ValueError, match="Expected rows of 2 columns, the dimensions of the mix"):
+        xd.statistics(w[:, :1], mixture, noise=[1.0])  # would be stretched over both
+    weighted = Observations.from_arrays(w, [1.0, 1.0], weights=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="Expected Observations without weights"):
+        xd.statistics(weighted, mixture)
+    with pytest.raises(TypeError, match="Expected mixture as a GaussianMixture; got XDGMM"):
+        xd.statistics(w, XDGMM(2), noise=[1.0, 1.0])
+    found = xd.statistics(w, mixture, noise=[1.0, 1.0])
+    for floor in (0.1, [0.1], [-0.1, 0.1], [np.nan, 0.1]):
+        with pytest.raises(ValueError, match="Expected floor as 2 numbers of at least 0"):
+            found.maximise(mixture, floor=floor)
+    none = xd.statistics(w[:0], mixture, noise=[1.0, 1.0])
+    with pytest.raises(ValueError, match="got those of none"):
+        none.maximise(mixture)
+    with pytest.raises(ValueError, match="got those of none"):
+        print(none.mean_log_likelihood)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        found + None
+
+
+def test_a_chunk_may_have_rows_of_no_weight_only(table, tmp_path):
+    _, w, sd, _ = table
+    counts = (np.arange(len(w)) >= 1000).astype(float)
+    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1], "n": counts}
+    pq.write_table(pa.table(columns), tmp_path / "weighted.parquet")
+    found = open_rows(tmp_path / "weighted.parquet", ["x", "y"], weights="n").overview(10)
+    assert (found.n_rows, found.weight) == (len(w), counts.sum())
+    pq.write_table(pa.table({**columns, "n": 0 * counts}), tmp_path / "none.parquet")
+    with pytest.raises(
+        ValueError, match=r"Expected a weight above 0 in column 'n' of .*zeros only"
+    ):
+        open_rows(tmp_path / "none.parquet", ["x", "y"], weights="n").overview(10)
+
+
+def test_errors_of_a_stream_may_be_a_mapping(table):
+    path, *_ = table
+    said = open_rows(path, ["x", "y"], errors={"x": "y_err", "y": "x_err"}).reader.columns
+    assert said.errors == (("y_err", "y_err"), ("x_err", "x_err"))
+    with pytest.raises(ValueError, match="Expected the errors of 'x' in another column"):
+        open_rows(path, ["x", "y"], errors=["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"columns": "xy"}, {"columns": [0, 1]}, {"errors": "x=x_err"}, {"missing": -99}],
+)
+def test_what_is_no_list_is_refused(table, said):
+    path, *_ = table
+    with pytest.raises(TypeError, match=f"Expected {next(iter(said))} as a list"):
+        open_rows(path, **{"columns": ["x", "y"], **said})
+
+
+@pytest.mark.parametrize("noise", [0.3, [0.3], "x_err", object(), np.ones((2, 2)), {}])
+def test_other_errors_of_a_stream_are_a_column_or_number_each(table, noise):
+    path, *_ = table
+    with pytest.raises(ValueError, match="Expected a column or a number for the errors of each"):
+        XDGMM(1).fit(open_rows(path, ["x", "y"]), noise=noise)
+
+
+@pytest.mark.parametrize("n_sample", [0, 1.5, None])
+def test_a_sample_has_one_row_or_more(table, n_sample):
+    path, *_ = table
+    with pytest.raises(ValueError, match="Expected n_sample as a whole number of at least 1"):
+        open_rows(path, ["x", "y"]).overview(n_sample)
+
+
 def test_a_stream_has_the_rows_of_its_table(table):
     path, w, _, _ = table
     stream = open_rows(path, ["x", "y"])

@@ -360,6 +360,14 @@ def check_rows_and_columns(shape: Sequence[int], name: str) -> None:
 
 def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
     """Check a weight for each row of ``w``, and bring them to a mean of one."""
+    values = raw_weights(w, weights, name)
+    if values.sum() == 0:
+        raise ValueError(f"Expected at least one positive weight in {name}; got zeros only.")
+    return values / values.mean()
+
+
+def raw_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
+    """Check a weight for each row of ``w``, all of which may be zero."""
     if hasattr(weights, "iloc"):
         refuse_other_rows(w, weights, name)
     values = as_tensor(weights, name)
@@ -371,9 +379,7 @@ def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
             f"Expected finite {name} of at least zero; "
             f"got {values[position]:g} in {place(position)}."
         )
-    if values.sum() == 0:
-        raise ValueError(f"Expected at least one positive weight in {name}; got zeros only.")
-    return values / values.mean()
+    return values
 
 
 def check_groups(w: Any, groups: Any, name: str = "groups") -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,7 @@ import torch
 
 from deconflow import ranks
 from deconflow._types import Array
+from deconflow.checks import check_integer
 from deconflow.observations import Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
@@ -106,12 +107,11 @@ class RowStream:
 
     def with_errors(self, noise: Any) -> RowStream:
         """Return the same rows with other columns of errors: a name for each measured column."""
-        given = noise.items() if isinstance(noise, Mapping) else zip(self.names, noise, strict=True)
         columns = self.reader.columns
-        errors = [f"{name}={column}" for name, column in given]
+        errors = _said_errors(noise, self.names)
         found = find_columns(
             self.source.names, self.names, errors=errors, noise=columns.noise, df=columns.df,
-            missing=columns.missing,
+            units=columns.units, missing=columns.missing,
         )  # fmt: skip
         return RowStream(RowReader(found, self.source, weights=self.reader.weights))
 
@@ -155,6 +155,8 @@ class RowStream:
 
         ``step`` is called after every chunk, with its number of rows.
         """
+        check_integer("n_sample", n_sample, 1)
+        check_integer("seed", seed, 0)
         drawn = _Drawn(n_sample, seed)
         found = ranks.together(lambda: self._own_overview(drawn, step))
         return self._of_all_ranks(found, drawn)
@@ -183,6 +185,11 @@ class RowStream:
             raise ValueError(
                 f"Expected at least 2 rows that can be used in {self.source.name}; "
                 f"got {n_rows:.0f} of {n_all:.0f}."
+            )
+        if not weight > 0:
+            raise ValueError(
+                f"Expected a weight above 0 in column {self.reader.weights!r} of "
+                f"{self.source.name}; got zeros only."
             )
         assert table is not None
         return Overview(
@@ -314,7 +321,7 @@ def open_rows(
     path: str | Path,
     columns: Sequence[str],
     *,
-    errors: Sequence[str] = (),
+    errors: Sequence[str] | Mapping[str, Any] = (),
     covariances: Sequence[str] = (),
     correlations: Sequence[str] = (),
     noise: str = "gaussian",
@@ -332,6 +339,7 @@ def open_rows(
         The measured columns.
     errors, covariances, correlations, noise, df, missing
         As for :func:`deconflow.tables.find_columns`; errors that are not said are found by name.
+        Errors may also be a mapping: ``{"x": "x_sig"}``.
     weights
         Column that says how much each row counts.
 
@@ -339,10 +347,40 @@ def open_rows(
     --------
     ``XDGMM(16).fit(open_rows("survey/", ["x", "y"]))``
     """
+    _refuse_no_list("columns", columns)
+    said: Sequence[str] = _said_errors(errors, columns) if isinstance(errors, Mapping) else errors
+    for argument, value in (
+        ("errors", said), ("covariances", covariances), ("correlations", correlations),
+        ("missing", missing),
+    ):  # fmt: skip
+        _refuse_no_list(argument, value)
     source = open_table(path, typed=False)
     found = find_columns(
-        source.names, columns, errors=errors, covariances=covariances, correlations=correlations,
+        source.names, columns, errors=said, covariances=covariances, correlations=correlations,
         noise=noise, df=df, missing=missing,
     )  # fmt: skip
     found = replace(found, units=tuple(source.unit(found.place(name)) for name in columns))
     return RowStream(RowReader(found, source, weights=weights))
+
+
+def _refuse_no_list(argument: str, value: Any) -> None:
+    """Raise for a text, whose letters would be taken for names, and for what is no list."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"Expected {argument} as a list; got {value!r}. Write [{value!r}].")
+    for each in value:
+        if argument != "missing" and not isinstance(each, str):
+            raise TypeError(f"Expected {argument} as a list of names; got {each!r} in it.")
+
+
+def _said_errors(noise: Any, names: Sequence[str]) -> list[str]:
+    """Write columns of errors, or numbers, for each measured column as ``x=x_err``."""
+    given: Any = noise
+    if not isinstance(noise, Mapping):
+        listed = isinstance(noise, Sequence | np.ndarray) and not isinstance(noise, str | bytes)
+        given = dict(zip(names, noise, strict=True)) if listed and len(noise) == len(names) else {}
+    if not given or not all(isinstance(each, str | int | float) for each in given.values()):
+        raise ValueError(
+            f"Expected a column or a number for the errors of each of {', '.join(names)} in a "
+            f"RowStream; got {type(noise).__name__}. Write {dict.fromkeys(names, 'COLUMN')}."
+        )
+    return [f"{name}={column}" for name, column in given.items()]

@@ -242,6 +242,11 @@ def find_columns(
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"Expected one or more columns, each once; got {list(names)}.")
     bars: dict[str, Bars] = dict(parse_errors(errors, names, available))
+    for name, both in bars.items():
+        if name in both:
+            raise ValueError(
+                f"Expected the errors of {name!r} in another column; got that column itself."
+            )
     shared = parse_pairs(covariances, names, "covariances")
     correlated: Pairs = ()
     if list(correlations) != [NO_CORRELATIONS]:

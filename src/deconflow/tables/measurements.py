@@ -226,6 +226,8 @@ def read_rows(reader: RowReader) -> Measurements:
             )
     if len(rows.w) < 2:
         raise ValueError(f"Expected at least 2 rows that can be used; got {len(rows.w)}.")
+    if rows.weights is not None and not rows.weights.any():
+        raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
     return rows
 
 
@@ -279,8 +281,6 @@ class _Chunk:
                 f"Expected weights of at least 0 in column {name!r}; got {got} in "
                 f"{self.cells.row(row)}. Correct it, or write 0 for rows that do not count."
             )
-        if not values.any():
-            raise ValueError(f"Expected a weight above 0 in column {name!r}; got zeros only.")
         return values
 
     def _given(

@@ -7,15 +7,16 @@ for its :func:`statistics`, adds them up, and takes the step of :meth:`EMStatist
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array
+from deconflow.checks import as_floats
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
+from deconflow.observations import Observations, raw_weights
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
@@ -78,12 +79,14 @@ class EMStatistics:
     @property
     def mean_log_likelihood(self) -> float:
         """Mean of ``log p(w)`` over the rows, by their weights."""
+        self._refuse_none()
         return self.log_likelihood / self.weight
 
     def __add__(self, other: EMStatistics | int) -> EMStatistics:
         """Return the sums of these rows and others, seen by the same mixture."""
-        if isinstance(other, int):  # where ``sum`` begins
-            return self if other == 0 else NotImplemented
+        if not isinstance(other, EMStatistics):
+            began = isinstance(other, int) and other == 0  # where ``sum`` begins
+            return self if began else NotImplemented
         if self.vu.shape != other.vu.shape:
             raise ValueError(
                 "Expected statistics of the same mixture; got "
@@ -124,9 +127,18 @@ class EMStatistics:
                 f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
                 f"shape {mixture.means.shape}."
             )
-        least = None if floor is None else np.diag(np.square(np.asarray(floor, dtype=float)))
+        self._refuse_none()
+        least = None if floor is None else np.diag(_checked_floor(floor, mixture.dim) ** 2)
         constraints = Constraints.free(mixture.n_components, least)
         return maximisation(mixture, self, constraints)
+
+    def _refuse_none(self) -> None:
+        """Raise if nothing was added up that a mean or a step could be made of."""
+        if not self.weight > 0:
+            raise ValueError(
+                "Expected statistics of one or more rows of a weight above 0; got those of none. "
+                "Add up those of all parts first."
+            )
 
 
 def statistics(
@@ -142,8 +154,9 @@ def statistics(
     Parameters
     ----------
     rows
-        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations`. No rows at
-        all, as in a partition of which a filter has left nothing, add nothing.
+        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations` without
+        weights, which would be on a scale of their own. No rows at all, as in a partition of which
+        a filter has left nothing, add nothing.
     mixture
         The mixture as it is, in the units of the rows.
     noise
@@ -164,20 +177,56 @@ def statistics(
     >>> mixture.covariances.round().item()
     4.0
     """
+    if not isinstance(mixture, GaussianMixture):
+        raise TypeError(
+            f"Expected mixture as a GaussianMixture; got {type(mixture).__name__}. A fitted XDGMM "
+            "has one: model.mixture_"
+        )
     if isinstance(rows, Sized) and len(rows) == 0:
         return EMStatistics.none(mixture)
-    if not isinstance(rows, Observations):
-        rows = Observations.from_arrays(rows, noise, weights=sample_weight)
-    elif noise is not None or sample_weight is not None:
+    if isinstance(rows, Observations):
+        _refuse_beside(rows, noise, sample_weight)
+        data = rows
+    else:
+        data = Observations.from_arrays(rows, noise)
+    if data.latent_dim != mixture.dim:
+        raise ValueError(
+            f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
+            f"{data.latent_dim}."
+        )
+    if sample_weight is not None:
+        weights = raw_weights(rows, sample_weight, "sample_weight")
+        if not weights.any():
+            return replace(EMStatistics.none(mixture), n_rows=len(data))
+        data = replace(data, weights=weights)
+    laid_out = lay_out(data)
+    units = laid_out.units
+    found = one_pass(units.mixture_to_standard(mixture), laid_out, threads)
+    return _in_units(found, units.scale.numpy())
+
+
+def _refuse_beside(rows: Observations, noise: Any, sample_weight: Any) -> None:
+    """Raise for what is said twice, and for weights of an unknown scale."""
+    if noise is not None or sample_weight is not None:
         raise ValueError(
             "Expected no noise and sample_weight beside Observations, which have theirs; got some."
         )
-    laid_out = lay_out(rows)
-    units = laid_out.units
-    found = one_pass(units.mixture_to_standard(mixture), laid_out, threads)
-    # Observations bring weights to a mean of one, which other parts of the rows do not share.
-    mean = 1.0 if sample_weight is None else float(np.mean(np.asarray(sample_weight, float)))
-    return _in_units(found, units.scale.numpy()).times(mean)
+    if rows.weights is not None:
+        raise ValueError(
+            "Expected Observations without weights, which have a mean of one there and so differ "
+            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
+        )
+
+
+def _checked_floor(floor: ArrayLike, dim: int) -> Array:
+    """Return the least standard deviation of each dimension, or raise."""
+    found = as_floats(floor, "floor")
+    if found.shape != (dim,) or not (np.isfinite(found) & (found >= 0)).all():
+        raise ValueError(
+            f"Expected floor as {dim} numbers of at least 0, one for each dimension; got "
+            f"{found.tolist()}."
+        )
+    return found
 
 
 def one_pass(mixture: GaussianMixture, rows: PassedRows, threads: int | None) -> EMStatistics:
