@@ -43,6 +43,8 @@ from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples, sample_sizes
 from deconflow.xd.shared_passes import Job
 from deconflow.xd.shares import even_shares, log_average
 
+OF_MANY_ROWS = (128, 192, 256, 384, 512)
+"""Numbers of components that are tried beyond the usual ones where rows are many."""
 ROWS_PER_COMPONENT = 4
 """Fewer than these, and no held-out row need be asked."""
 
@@ -259,7 +261,8 @@ class _Search:
             more.fit(each.settings, _ends(each), [])
         rungs = more.rungs()
         last = rungs[-1].settings
-        higher = [count for count in COMPONENTS_TO_TRY if count > last.n_components]
+        known = (*COMPONENTS_TO_TRY, *OF_MANY_ROWS)
+        higher = [count for count in known if count > last.n_components]
         more.climb(last, higher, starts, rungs)
         more.floors_about(*more.best_and_plain(more.rungs()))
         return more
