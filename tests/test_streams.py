@@ -138,6 +138,16 @@ def test_a_chunk_may_have_rows_of_no_weight_only(table, tmp_path):
         open_rows(tmp_path / "none.parquet", ["x", "y"], weights="n").overview(10)
 
 
+def test_a_value_out_of_reach_is_named_with_its_chunk(tmp_path):
+    x = np.ones(800)
+    x[750] = 1e200
+    pq.write_table(pa.table({"x": x, "x_err": np.ones(800)}), tmp_path / "far.parquet")
+    with pytest.raises(
+        ValueError, match=r"at row 50, .* This is about .*far.parquet, from row 700"
+    ):
+        list(open_rows(tmp_path / "far.parquet", ["x"]).numbered_chunks())
+
+
 def test_errors_of_a_stream_may_be_a_mapping(table):
     path, *_ = table
     said = open_rows(path, ["x", "y"], errors={"x": "y_err", "y": "x_err"}).reader.columns

@@ -120,7 +120,7 @@ class RowStream:
 
         The next chunk is read while the caller is busy with the last.
         """
-        return (as_observations(rows) for _, rows in self._read_ahead())
+        return (self._observed(rows) for _, rows in self._read_ahead())
 
     def numbered_chunks(self, seed: int = 0) -> Iterator[tuple[Observations, Array]]:
         """Walk through the same chunks, with a random number between 0 and 1 for each row.
@@ -130,7 +130,12 @@ class RowStream:
         """
         for (piece, first), rows in self._read_ahead():
             numbers = row_numbers(seed, (self._key(piece), first), len(rows))
-            yield as_observations(rows), numbers[rows.usable]
+            yield self._observed(rows), numbers[rows.usable]
+
+    def _observed(self, rows: Measurements) -> Observations:
+        """Check the rows of the chunk that was read last."""
+        with self.named_errors():
+            return as_observations(rows)
 
     def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
         """Read chunks that have usable rows, each with its piece and its first row there."""
