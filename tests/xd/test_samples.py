@@ -216,6 +216,6 @@ def test_a_stream_that_fits_in_memory_is_a_table(path):
 def test_many_rows_may_have_more_components(monkeypatch):
     monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (1,))
     monkeypatch.setattr(ladder, "OF_MANY_ROWS", (2,))
-    w, sd = clumps(2000)
+    w, sd = clumps()
     assert 2 in averaged(w, sd).table["n_components"]
     assert 2 not in averaged(w[:400], sd[:400]).table["n_components"]
