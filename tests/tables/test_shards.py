@@ -250,3 +250,11 @@ def test_fits_files_with_several_tables_say_it_once(tmp_path):
     assert len(told) == 1
     with warnings.catch_warnings(action="error"):
         assert len(rows(open_table(tmp_path / "*.fits[2]"))) == 6
+
+
+def test_a_stray_file_is_not_the_pattern_that_is_proposed(tmp_path):
+    (tmp_path / "README.txt").write_text("some words\nof help\n")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,x_err\n1,1\n")
+    with pytest.raises(ValueError, match=r"got a.csv and README.txt.*/\*\.csv'"):
+        open_table(tmp_path)
