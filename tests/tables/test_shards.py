@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tables.catalogue import catalogue
 
-from deconflow.tables import open_table, writing
+from deconflow.tables import RowReader, find_columns, open_table, read_rows, writing
 from deconflow.tables.packed import TableError
 from deconflow.tables.shards import open_shards
 
@@ -258,3 +258,12 @@ def test_a_stray_file_is_not_the_pattern_that_is_proposed(tmp_path):
         (tmp_path / name).write_text("x,x_err\n1,1\n")
     with pytest.raises(ValueError, match=r"got a.csv and README.txt.*/\*\.csv'"):
         open_table(tmp_path)
+
+
+def test_a_wrong_cell_is_named_with_its_file_and_its_row_there(tmp_path):
+    (tmp_path / "a.csv").write_text("x,x_err\n1,1\n2,1\n3,1\n")
+    (tmp_path / "b.csv").write_text("x,x_err\n1,1\noops,1\n")
+    source = open_table(tmp_path, typed=False)
+    reader = RowReader(find_columns(source.names, ["x"]), source)
+    with pytest.raises(ValueError, match=r"got 'oops' in row 1 .* This is about .*/b\.csv\."):
+        read_rows(reader)
