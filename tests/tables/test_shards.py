@@ -267,3 +267,8 @@ def test_a_wrong_cell_is_named_with_its_file_and_its_row_there(tmp_path):
     reader = RowReader(find_columns(source.names, ["x"]), source)
     with pytest.raises(ValueError, match=r"got 'oops' in row 1 .* This is about .*/b\.csv\."):
         read_rows(reader)
+
+
+def test_a_folder_that_is_not_there_is_no_file_of_another_format(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Expected a table, or a folder of them, at"):
+        open_table(tmp_path / "nor")
