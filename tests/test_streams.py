@@ -267,6 +267,21 @@ def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
     assert model.lower_bound_ == pytest.approx(whole.lower_bound_, abs=1e-8)
 
 
+def test_a_fit_does_not_go_on_with_other_values(table, tmp_path):
+    _, w, sd, _ = table
+    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1]}
+    path, kept = tmp_path / "rows.parquet", tmp_path / "passes"
+    pq.write_table(pa.table(columns), path)
+    XDGMM(1, random_state=0, checkpoint=kept).fit(open_rows(path, ["x", "y"]))
+    for name in ("x", "x_err"):  # as many rows as before
+        pq.write_table(pa.table({**columns, name: columns[name] * 1.5}), path)
+        with pytest.raises(ValueError, match="Expected a checkpoint of the same model, settings"):
+            XDGMM(1, random_state=1, checkpoint=kept).fit(open_rows(path, ["x", "y"]))
+    pq.write_table(pa.table(columns), path)
+    one, other = (open_rows(path, ["x", "y"]).overview(9, seed).digest for seed in (0, 1))
+    assert one == other
+
+
 def test_slopes_are_those_of_the_likelihood():
     rng = np.random.default_rng(1)
     data = Observations.from_arrays(rng.normal(size=(200, 2)) * 2, [0.5, 0.3])

@@ -7,6 +7,7 @@ is the same on all of them, and does not depend on how many they are.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,9 @@ class Overview:
         The random number of each of these, as :meth:`RowStream.numbered_chunks` has it.
     seed : int
         The seed of these numbers.
+    digest : int
+        Differs if a value, an error or a weight of some row does; it is the same for all seeds and
+        numbers of processes.
     """
 
     n_rows: int = 0
@@ -72,6 +76,7 @@ class Overview:
     sample: Measurements | None = None
     sample_numbers: Array = field(default_factory=lambda: np.empty(0))
     seed: int = 0
+    digest: int = 0
 
 
 class RowStream:
@@ -176,6 +181,7 @@ class RowStream:
             found.weight += len(rows.w) if rows.weights is None else float(rows.weights.sum())
             found.reasons.update(rows.reasons[~rows.usable].tolist())
             found.without_error += rows.without_error
+            found.digest += _digest(rows, self._place(piece, first))
             drawn.add(table, rows.usable, (self._key(piece), first))
             step(len(rows))
         return found
@@ -199,7 +205,7 @@ class RowStream:
         assert table is not None
         return Overview(
             int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0),
-            drawn.keys[0], drawn.seed,
+            drawn.keys[0], drawn.seed, sum(ranks.gathered(found.digest)),
         )  # fmt: skip
 
     def identity(self) -> str:
@@ -307,6 +313,16 @@ class _Drawn:
 def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
     """Return a random number for each row of a chunk that begins at a place of some piece."""
     return np.random.default_rng([seed, *place]).random(n)
+
+
+def _digest(rows: Measurements, place: str) -> int:
+    """Return a number that stands for the values, errors and weights of a chunk."""
+    found = zlib.crc32(place.encode())
+    noise = [] if rows.noise is None else vars(rows.noise).values()
+    for part in (rows.w, rows.weights, *noise):
+        if isinstance(part, np.ndarray | torch.Tensor):
+            found = zlib.crc32(np.asarray(part).tobytes(), found)
+    return found
 
 
 def _size(piece: Source) -> int:

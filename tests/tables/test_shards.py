@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tables.catalogue import catalogue
 
-from deconflow.tables import open_table, writing
+from deconflow.tables import RowReader, find_columns, open_table, read_rows, writing
 from deconflow.tables.packed import TableError
 from deconflow.tables.shards import open_shards
 
@@ -250,3 +250,25 @@ def test_fits_files_with_several_tables_say_it_once(tmp_path):
     assert len(told) == 1
     with warnings.catch_warnings(action="error"):
         assert len(rows(open_table(tmp_path / "*.fits[2]"))) == 6
+
+
+def test_a_stray_file_is_not_the_pattern_that_is_proposed(tmp_path):
+    (tmp_path / "README.txt").write_text("some words\nof help\n")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,x_err\n1,1\n")
+    with pytest.raises(ValueError, match=r"got a.csv and README.txt.*/\*\.csv'"):
+        open_table(tmp_path)
+
+
+def test_a_wrong_cell_is_named_with_its_file_and_its_row_there(tmp_path):
+    (tmp_path / "a.csv").write_text("x,x_err\n1,1\n2,1\n3,1\n")
+    (tmp_path / "b.csv").write_text("x,x_err\n1,1\noops,1\n")
+    source = open_table(tmp_path, typed=False)
+    reader = RowReader(find_columns(source.names, ["x"]), source)
+    with pytest.raises(ValueError, match=r"got 'oops' in row 1 .* This is about .*/b\.csv\."):
+        read_rows(reader)
+
+
+def test_a_folder_that_is_not_there_is_no_file_of_another_format(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Expected a table, or a folder of them, at"):
+        open_table(tmp_path / "nor")

@@ -59,7 +59,7 @@ def fit_stream(
     """Fit samples that grow, then pass over everything; an interrupted fit goes on where it was."""
     stopping = replace(settings.stopping, threads=None)  # the answer does not depend on them
     said = replace(settings, complete=None, stopping=stopping)  # a function has no lasting name
-    passes = KeptPasses(checkpoint, f"{said} {n_init} {stream.identity()}")
+    passes = KeptPasses(checkpoint, f"{said} {n_init} {stream.identity()} {overview.digest}")
     start = passes.mixture
     if start is None:
         progress.begin(SAMPLES)

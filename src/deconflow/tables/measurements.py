@@ -217,7 +217,11 @@ def read_rows(reader: RowReader) -> Measurements:
     chunks = list(reader.source.chunks(ROWS_AT_ONCE, reader.needed))
     if not chunks:
         raise ValueError(f"Expected one or more rows in {reader.source.name}; got none.")
-    rows = reader(need("pyarrow").concat_tables(chunks), 0)
+    try:
+        rows = reader(need("pyarrow").concat_tables(chunks), 0)
+    except ValueError:
+        _name_file(reader)
+        raise
     for d, name in enumerate(reader.columns.names):
         if name in reader.only and np.isnan(rows.w[:, d]).all():
             raise ValueError(
@@ -229,6 +233,18 @@ def read_rows(reader: RowReader) -> Measurements:
     if rows.weights is not None and not rows.weights.any():
         raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
     return rows
+
+
+def _name_file(reader: RowReader) -> None:
+    """Say which file of a folder an error is about, and which row there."""
+    for _, shard in getattr(reader.source, "shards", ()):
+        first = 0
+        for chunk in shard.chunks(ROWS_AT_ONCE, reader.needed):
+            try:
+                reader(chunk, first)
+            except ValueError as error:
+                raise ValueError(f"{error} This is about {shard.name}.") from error
+            first += chunk.num_rows
 
 
 class _Chunk:

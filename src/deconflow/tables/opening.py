@@ -44,6 +44,8 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
     if is_many(path):
         many = open_many(path, part).whole
         return many.typed() if typed else many
+    if not path.suffix and not path.exists():
+        raise FileNotFoundError(f"Expected a table, or a folder of them, at {path}; got nothing.")
     known = format_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a table at {path}; got no such file.")

@@ -284,11 +284,11 @@ def _is_table(file: str) -> bool:
 
 
 def _refuse_mixture(files: Sequence[str], path: Path) -> None:
-    firsts: dict[str, str] = {}
+    kinds: dict[str, list[str]] = {}
     for file in files:
-        firsts.setdefault(format_of(file).name, file)
-    if len(firsts) > 1:
-        one, other, *_ = firsts.values()
+        kinds.setdefault(format_of(file).name, []).append(file)
+    if len(kinds) > 1:
+        (one, *_), (other, *_), *_ = sorted(kinds.values(), key=len, reverse=True)
         ending = Path(one).suffix
         raise ValueError(
             f"Expected tables of one format in {path}; got {one} and {other}. Name those that "
