@@ -22,6 +22,7 @@ from deconflow.guests import as_guest
 from deconflow.measuring import Rule, Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
+from deconflow.streams import RowStream
 from deconflow.truth import Bounds, Covariates, check_rows
 
 NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
@@ -200,6 +201,11 @@ class ObservesRows(ABC):
     ) -> Observations:
         """Check rows that the estimator can take; ``reset`` is for a fit, which learns names."""
         name = type(self).__name__
+        if isinstance(w, RowStream):
+            raise ValueError(
+                "Expected rows in memory for this question; got a RowStream. Ask "
+                "posterior_in_chunks, or about stream.overview(100_000).sample."
+            )
         if projection is not None and not self._takes_projections:
             raise ValueError(
                 f"Expected no projection with {name}; got one. Use XDGMM, which takes projections."

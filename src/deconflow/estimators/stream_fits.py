@@ -53,13 +53,15 @@ def fit_stream(
     *,
     n_init: int,
     rng: np.random.RandomState,
+    seed: object,
     progress: Progress,
     checkpoint: str | Path | None,
 ) -> EMResult:
     """Fit samples that grow, then pass over everything; an interrupted fit goes on where it was."""
     stopping = replace(settings.stopping, threads=None)  # the answer does not depend on them
     said = replace(settings, complete=None, stopping=stopping)  # a function has no lasting name
-    passes = KeptPasses(checkpoint, f"{said} {n_init} {stream.identity()} {overview.digest}")
+    rows = f"{stream.identity()} {overview.digest}"
+    passes = KeptPasses(checkpoint, f"{said} {n_init} {seed} {rows}")
     start = passes.mixture
     if start is None:
         progress.begin(SAMPLES)

@@ -496,7 +496,8 @@ class XDGMM(DensityEstimator):
             self.__dict__.pop("_adam", None)
             result = fit_stream(
                 stream, overview, sample, settings, n_init=1 if start.whole else self.n_init,
-                rng=rng, progress=self._progress, checkpoint=self.checkpoint,
+                rng=rng, seed=self.random_state if isinstance(self.random_state, int) else None,
+                progress=self._progress, checkpoint=self.checkpoint,
             )  # fmt: skip
         self._take(result, [result.mixture.n_components])
         self._warn_unless_converged()
@@ -515,6 +516,11 @@ class XDGMM(DensityEstimator):
         if in_memory(sample, overview):
             self._climb(sample, rng)
             return
+        if self.checkpoint is not None:
+            warn_caller(
+                'Fits with n_components="auto" keep no checkpoint: one that is interrupted starts '
+                "anew."
+            )
         everything = everything_of(
             stream, overview, sample, self.n_folds, threads=threads(self), progress=self._progress
         )

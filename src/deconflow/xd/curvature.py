@@ -104,4 +104,5 @@ def inverse_curvature(
         step()
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     least = LEAST_CURVATURE * values[-1]
-    return (vectors / np.maximum(values, least)) @ vectors.T
+    # Where the sample stands at a saddle, steps lead away from it.
+    return (vectors / np.maximum(np.abs(values), least)) @ vectors.T
