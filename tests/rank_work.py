@@ -1,4 +1,4 @@
-"""What two processes do together in ``test_ranks_flows.py``: ``python rank_work.py FOLDER``.
+"""What two processes do together in ``test_two_processes.py``: ``python rank_work.py FOLDER``.
 
 One start for all of it, which forks once everything is imported: that takes seconds.
 """
@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import torch._dynamo  # which optimisers import, in a second: before the fork
@@ -19,7 +21,7 @@ from short_fits import shorten, shorten_chains
 from torch.multiprocessing import start_processes
 from toy import draw
 
-from deconflow import Deconvolver, FlowDeconvolver, ranks
+from deconflow import XDGMM, Deconvolver, FlowDeconvolver, open_rows, ranks
 from deconflow.auto import bayes, flows
 from deconflow.auto import fit as auto_fit
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
@@ -30,6 +32,9 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains, MaximumLikelihood
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
+from deconflow.standardising import Standardiser
+from deconflow.streams import as_observations
+from deconflow.xd import StreamedRows
 
 SETTINGS = {
     "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16, "context_dim": 16,
@@ -130,6 +135,28 @@ def fit_an_ensemble(monkeypatch):
     return {name: each.log_prob(points) for name, each in model.candidates_.items()}
 
 
+def write_survey(folder):
+    """Three files of two clumps, whose sizes differ."""
+    folder.mkdir()
+    rng = np.random.default_rng(5)
+    for number, n in enumerate((300, 500, 200)):
+        sd = rng.uniform(0.2, 0.6, size=n)
+        x = rng.normal(size=n) + 5.0 * (rng.random(n) < 0.4) + sd * rng.normal(size=n)
+        pq.write_table(pa.table({"x": x, "x_err": sd}), folder / f"{number}.parquet")
+
+
+def fit_a_stream(folder):
+    """A mixture of all rows of a folder, and the sums of one pass over them."""
+    stream = open_rows(folder, ["x"])
+    model = XDGMM(2, random_state=0, n_jobs=1).fit(stream)
+    overview = stream.overview(100)
+    units = Standardiser.powers_of_two(as_observations(overview.sample))
+    rows = StreamedRows(stream, overview, units)
+    start = GaussianMixture(np.full(2, 0.5), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
+    found = [model.weights_, model.means_, model.covariances_]
+    return {"fit": found, "sums": rows.one_pass(start, 1).parts}
+
+
 def fit_other_rows():
     """What processes are told that have rows of their own."""
     w, told = draw(50, ranks.rank())[1], []
@@ -173,6 +200,7 @@ def work(rank, world, folder):
         "without draws": fit_without_draws(),
         "chains": go_on(folder / "chains.ckpt"),
         "ensemble": fit_an_ensemble(pytest.MonkeyPatch()),
+        "stream": fit_a_stream(folder / "survey"),
         "other rows": fit_other_rows(),
         "failure": fail(),
     }
@@ -180,4 +208,5 @@ def work(rank, world, folder):
 
 
 if __name__ == "__main__":
+    write_survey(Path(sys.argv[1]) / "survey")
     start_processes(work, (2, Path(sys.argv[1])), nprocs=2, start_method="fork")

@@ -37,6 +37,9 @@ from deconflow.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_PIECES = 64
+"""Drawn rows are joined after so many chunks: small pieces that stay between large arrays that go
+keep their memory from being given back, which was a gigabyte for 10^8 rows."""
 ROWS_AT_ONCE = 100_000
 """Rows of a chunk: enough to make the work per chunk small beside that per row."""
 
@@ -289,13 +292,20 @@ class _Drawn:
         self.tables.append(table.take(chosen))
         if sum(map(len, self.keys)) > 2 * self.wanted:
             self._cut()
+        elif len(self.tables) > MOST_PIECES:
+            self._join()
+
+    def _join(self) -> None:
+        """Make one piece of what was drawn."""
+        self.keys = [np.concatenate(self.keys)]
+        self.tables = [need("pyarrow").concat_tables(self.tables).combine_chunks()]
 
     def _cut(self) -> None:
         """Keep as many as are wanted."""
-        keys = np.concatenate(self.keys)
+        self._join()
+        (keys,), (table,) = self.keys, self.tables
         order = np.argsort(keys)[: self.wanted]
-        joined = need("pyarrow").concat_tables(self.tables)
-        self.keys, self.tables = [keys[order]], [joined.take(order)]
+        self.keys, self.tables = [keys[order]], [table.take(order)]
         if len(order) == self.wanted:
             self.most = float(keys[order[-1]])
 

@@ -1,4 +1,4 @@
-"""Flows that two processes train together, against the same with one."""
+"""What two processes fit together, flows and streams, against the same with one."""
 
 import os
 import pickle
@@ -22,7 +22,7 @@ def both(tmp_path_factory):
     subprocess.run(
         [sys.executable, HERE / "rank_work.py", folder],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
-        check=True, timeout=120,
+        check=True, timeout=300,
     )  # fmt: skip
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
 
@@ -87,6 +87,15 @@ def test_an_ensemble_that_is_spread_over_processes_is_the_same(both, monkeypatch
         assert list(found) == ["mixtures", "spline", "bayes", "flows"]
         for name, log_p in found.items():
             np.testing.assert_allclose(log_p, alone[name], rtol=1e-9)
+
+
+def test_a_stream_is_fitted_as_by_one_process(both, tmp_path):
+    rank_work.write_survey(tmp_path / "survey")
+    alone = rank_work.fit_a_stream(tmp_path / "survey")
+    for found in (each["stream"] for each in both):
+        for name, close in (("sums", 1e-12), ("fit", 1e-9)):
+            for mine, theirs in zip(alone[name], found[name], strict=True):
+                np.testing.assert_allclose(theirs, mine, rtol=close, atol=close)
 
 
 def test_rows_that_differ_between_processes_are_refused(both):
