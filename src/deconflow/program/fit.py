@@ -80,7 +80,9 @@ def fit(
             method, rows.n_rows, parameters, known.parameters(rows.columns.names),
             in_passes=rows.in_passes, random_state=seed,
         )  # fmt: skip
-        resumable = resumable or (rows.in_passes and _keeps_passes(model))
+        if rows.in_passes and _keeps_passes(model):
+            resumable = True
+            note("Rows in passes get one fit, where rows in memory get an average of several.")
         with (
             one_line_errors(_ending(resumable)),
             _checkpoint(output, method, resume, resumable) as checkpoint,

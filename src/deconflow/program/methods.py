@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deconflow.program.messages import note
-
 COMPONENTS = (1, 2, 4, 8)
 ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
 MANY_ROWS = 10**6
@@ -134,8 +132,6 @@ def make_estimator(
         parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
-    if in_passes and "n_average" in parameters and "n_average" not in given:
-        note("deconflow: note: rows in passes get one fit, where those in memory get an average")
     if in_passes or n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in usual}
