@@ -52,7 +52,6 @@ def test_numbers_are_short():
     assert (scale_page.size(0.0024), scale_page.size(2.4)) == ("2.4 MB", "2.4 GB")
 
 
-@pytest.mark.slow
 def test_memory_of_a_million_rows(tmp_path):
     """What the record has of 1e8 rows, at a size that every machine can make."""
     record = tmp_path / "scale.json"

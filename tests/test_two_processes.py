@@ -14,17 +14,26 @@ import torch
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """What each of two processes has found."""
-    folder = tmp_path_factory.mktemp("group")
+USUAL = (
+    "flow", "without a seed", "without draws", "chains", "stream", "other rows", "failure",
+)  # fmt: skip
+
+
+def found_by_two(folder, *asked):
+    """Return what each of two processes has found."""
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
     subprocess.run(
-        [sys.executable, HERE / "rank_work.py", folder],
+        [sys.executable, HERE / "rank_work.py", folder, *asked],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
         check=True, timeout=300,
     )  # fmt: skip
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """All but what takes long."""
+    return found_by_two(tmp_path_factory.mktemp("group"), *USUAL)
 
 
 def test_all_processes_have_the_same_flow(both):
@@ -81,7 +90,9 @@ def test_another_number_of_processes_is_refused(both):
         assert "; got 1." in found["refusal"]
 
 
-def test_an_ensemble_that_is_spread_over_processes_is_the_same(both, monkeypatch, one_thread):
+@pytest.mark.slow
+def test_an_ensemble_that_is_spread_over_processes_is_the_same(tmp_path, monkeypatch, one_thread):
+    both = found_by_two(tmp_path, "ensemble")
     alone = rank_work.fit_an_ensemble(monkeypatch)
     for found in (each["ensemble"] for each in both):
         assert list(found) == ["mixtures", "spline", "bayes", "flows"]

@@ -166,6 +166,7 @@ def test_short_fits_start_again(folder, monkeypatch, method):
     assert "Fits of" not in succeed(*fit)
 
 
+@pytest.mark.slow
 def test_children_do_not_outlive_a_parent_that_is_killed():
     """The pipe that both hold closes when the last of them is gone."""
     child = "import os; from deconflow.auto.parallel import _end_with; parent = os.getppid(); "

@@ -80,9 +80,7 @@ def fit(
             method, rows.n_rows, parameters, known.parameters(rows.columns.names),
             in_passes=rows.in_passes, random_state=seed,
         )  # fmt: skip
-        if rows.in_passes and _keeps_passes(model):
-            resumable = True
-            note("Rows in passes get one fit, where rows in memory get an average of several.")
+        resumable = resumable or (rows.in_passes and _keeps_passes(model))
         with (
             one_line_errors(_ending(resumable)),
             _checkpoint(output, method, resume, resumable) as checkpoint,
