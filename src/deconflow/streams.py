@@ -81,6 +81,11 @@ class Overview:
     seed: int = 0
     digest: int = 0
 
+    @property
+    def sample_weights(self) -> Array | None:
+        """How much each row of the sample counts, if the table says."""
+        return None if self.sample is None else self.sample.weights
+
 
 class RowStream:
     """Rows of a table on disk, or of a folder of tables, in chunks.

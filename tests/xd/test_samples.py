@@ -7,6 +7,7 @@ import torch
 from deconflow import XDGMM, Deconvolver, open_rows, streams
 from deconflow.auto.candidates import thinned
 from deconflow.estimators import streaming
+from deconflow.estimators.averaged_streams import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.streams import as_observations
@@ -219,3 +220,21 @@ def test_many_rows_may_have_more_components(monkeypatch):
     w, sd = clumps()
     assert 2 in averaged(w, sd).table["n_components"]
     assert 2 not in averaged(w[:400], sd[:400]).table["n_components"]
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_rows_without_weight_move_no_other_to_another_fold(path, tmp_path, monkeypatch):
+    """Folds of a sample count its rows of weight only: no row is judged by a fit that saw it."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pq.read_table(path)
+    weights = np.tile([0.0, 1.0, 2.0], len(table))[: len(table)]
+    pq.write_table(table.append_column("much", pa.array(weights)), tmp_path / "weighted.parquet")
+    monkeypatch.setattr(streaming, "SAMPLE_VALUES", 1400)
+    stream = open_rows(tmp_path / "weighted.parquet", ["x"], weights="much")
+    overview = stream.overview(1400, 0)
+    folds = folds_of_sample(overview, 3)
+    kept = overview.sample_numbers[overview.sample_weights > 0]
+    for f, fold in enumerate(folds):
+        assert (fold_numbers(kept, 3)[fold.held] == f).all()
+    assert sum(len(fold.held) for fold in folds) == (overview.sample_weights > 0).sum()
+    assert XDGMM("auto", n_folds=3, random_state=0, n_jobs=1).fit(stream).n_components_ >= 2

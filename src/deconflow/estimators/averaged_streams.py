@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deconflow import ranks
-from deconflow._types import Array
 from deconflow.observations import Observations
 from deconflow.progress import Progress
 from deconflow.standardising import Standardiser
@@ -24,13 +23,19 @@ from deconflow.xd import (
 PASSES = "passing over all rows"
 
 
-def in_memory(sample: Observations, overview: Overview) -> bool:
+def in_memory(overview: Overview) -> bool:
     """Whether the sample has all rows of a stream that can be used."""
     return overview.n_rows <= len(overview.sample_numbers)
 
 
-def folds_of_sample(sample: Observations, numbers: Array, n_folds: int) -> list[Fold]:
-    """Return the folds of a sample's rows: those that they have at every pass over all rows."""
+def folds_of_sample(overview: Overview, n_folds: int) -> list[Fold]:
+    """Return the folds of a sample's rows: those that they have at every pass over all rows.
+
+    Rows without weight are no rows of the sample any more.
+    """
+    numbers, weights = overview.sample_numbers, overview.sample_weights
+    if weights is not None:
+        numbers = numbers[weights > 0]
     return numbered_folds(fold_numbers(numbers, n_folds), n_folds)
 
 

@@ -175,7 +175,7 @@ class Deconvolver(DensityEstimator):
     _fits_streams = True
 
     def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
-        if in_memory(sample, overview):
+        if in_memory(overview):
             self._fit(sample)
             return
         folds = make_plan(len(sample), self.n_members, quick=self.quick).folds
@@ -184,7 +184,7 @@ class Deconvolver(DensityEstimator):
             stream, overview, sample, folds, threads=cpus(self.n_jobs), progress=self._progress,
             units=standardiser,
         )  # fmt: skip
-        of_sample = folds_of_sample(sample, overview.sample_numbers, folds)
+        of_sample = folds_of_sample(overview, folds)
         self._fit(sample, folds=of_sample, everything=everything)
 
     def _fit(self, data: Observations, **beyond: Any) -> None:

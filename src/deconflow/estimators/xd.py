@@ -513,7 +513,7 @@ class XDGMM(DensityEstimator):
     def _climb_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
         """Leave the number of components and the floor to a sample, and fit all rows."""
         rng = np.random.RandomState(self._stream_seed())
-        if in_memory(sample, overview):
+        if in_memory(overview):
             self._climb(sample, rng)
             return
         if self.checkpoint is not None:
@@ -524,7 +524,7 @@ class XDGMM(DensityEstimator):
         everything = everything_of(
             stream, overview, sample, self.n_folds, threads=threads(self), progress=self._progress
         )
-        folds = folds_of_sample(sample, overview.sample_numbers, self.n_folds)
+        folds = folds_of_sample(overview, self.n_folds)
         self._climb(sample, rng, folds=folds, everything=everything)
 
     def _climb(self, data: Observations, rng: np.random.RandomState, **beyond: Any) -> None:

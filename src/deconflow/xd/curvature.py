@@ -7,8 +7,6 @@ Newton's; what curvature it does not have right, BFGS learns from the passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from deconflow._types import Array
@@ -86,12 +84,8 @@ def inverse_curvature(
     rows: KernelRows,
     constraints: Constraints,
     threads: int | None,
-    step: Callable[[], None] = lambda: None,
 ) -> Array:
-    """Return the inverse curvature of rows' mean log-likelihood at a mixture, by differences.
-
-    ``step`` is called after every pass; there is one for each coordinate.
-    """
+    """Return the inverse curvature of rows' mean log-likelihood at a mixture, by differences."""
     x = coordinates(mixture)
     here = slopes(mixture, one_pass(mixture, rows, threads))
     curvature = np.empty((len(x), len(x)))
@@ -101,8 +95,6 @@ def inverse_curvature(
         there = mixture_at(moved, mixture, constraints)
         assert there is not None
         curvature[d] = (here - slopes(there, one_pass(there, rows, threads))) / NEARBY
-        step()
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    least = LEAST_CURVATURE * values[-1]
-    # Where the sample stands at a saddle, steps lead away from it.
-    return (vectors / np.maximum(np.abs(values), least)) @ vectors.T
+    sizes = np.abs(values)  # where the sample stands at a saddle, steps lead away from it
+    return (vectors / np.maximum(sizes, LEAST_CURVATURE * sizes.max())) @ vectors.T
