@@ -152,7 +152,7 @@ class RowStream:
 
     def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
         """Read chunks that have usable rows, each with its piece and its first row there."""
-        parts = (((piece, first), self._rows(piece, first, table)[1])
+        parts = (((piece, first), self._rows(piece, first, table))
                  for piece, first, table in self._tables())  # fmt: skip
         with ThreadPoolExecutor(1) as reading:
             coming = reading.submit(next, parts, None)
@@ -183,7 +183,7 @@ class RowStream:
         """Count the rows of this process, and draw from them."""
         found = Overview()
         for piece, first, table in self._tables():
-            table, rows = self._rows(piece, first, table)
+            rows = self._rows(piece, first, table)
             found.n_all += len(rows)
             found.n_rows += len(rows.w)
             found.weight += len(rows.w) if rows.weights is None else float(rows.weights.sum())
@@ -252,9 +252,9 @@ class RowStream:
             )
         return found
 
-    def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
+    def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
         with _about(self._place(piece, first)):
-            return table, self.reader(table, first)
+            return self.reader(table, first)
 
     def _place(self, piece: str, first: int) -> str:
         return f"{piece}, from row {first}"

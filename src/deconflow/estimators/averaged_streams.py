@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deconflow import ranks
+from deconflow.estimators.streaming import PASSES, Passing
 from deconflow.observations import Observations
 from deconflow.progress import Progress
 from deconflow.standardising import Standardiser
@@ -19,8 +20,6 @@ from deconflow.xd import (
     fold_numbers,
     numbered_folds,
 )
-
-PASSES = "passing over all rows"
 
 
 def in_memory(overview: Overview) -> bool:
@@ -64,14 +63,14 @@ def everything_of(
     units
         The units of the mixtures; None for the user's.
     """
-    rows = FoldedRows(stream, overview, n_folds)
 
     def fit(jobs: list[Job]) -> list[EMResult]:
-        progress.begin(PASSES)
+        passing = Passing(progress, PASSES, -(-overview.n_rows // ranks.world()))
+        rows = FoldedRows(stream, overview, n_folds, passing)
         jobs = ranks.from_first(jobs)
         if units is not None:
             jobs = [replace(job, start=units.mixture_from_standard(job.start)) for job in jobs]
-        results = fit_together(jobs, sample, rows, threads, progress.advance)
+        results = fit_together(jobs, sample, rows, threads, passing.next)
         if units is not None:
             for result in results:
                 result.mixture = units.mixture_to_standard(result.mixture)

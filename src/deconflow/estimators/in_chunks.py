@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,9 +36,9 @@ class AnswersInChunks(ObservesRows):
     n_latent_: int
 
     @property
+    @abstractmethod
     def _units_of_truth(self) -> Units | None:
         """Units of the truth's dimensions, if these are those that were measured."""
-        raise NotImplementedError
 
     def posterior_in_chunks(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 
 from deconflow import ranks
 from deconflow.estimators.saved_values import joined, parted
-from deconflow.estimators.streaming import SECONDS_PER_ROW, Passing
+from deconflow.estimators.streaming import PASSES, SECONDS_PER_ROW, Passing
 from deconflow.estimators.xd_settings import is_auto, several
 from deconflow.fitting import Checkpoint
 from deconflow.mixtures import GaussianMixture
@@ -21,7 +21,7 @@ from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
 from deconflow.xd import EMResult, FitSettings, StreamedRows, Watch, fit_everything, fit_samples
 
-SAMPLES, PASSES = "fitting samples", "passing over all rows"
+SAMPLES = "fitting samples"
 USUAL_PASSES = 12
 """Passes that a fit takes, for those who wait."""
 SECONDS_PER_GAUSSIAN = 4e-8
@@ -67,7 +67,7 @@ def fit_stream(
         progress.begin(SAMPLES)
         watch = Watch(sample=lambda n: progress.advance(0, f"{n:,} rows"))
         start = fit_samples(sample, settings, n_init, rng, watch)
-    left = max(1, settings.stopping.max_iter - len(passes.history))
+    left = max(1, settings.stopping.max_iter - len(passes.before))
     settings = replace(settings, stopping=replace(settings.stopping, max_iter=left))
     passing = Passing(progress, PASSES, -(-overview.n_rows // ranks.world()))
     passing.expect(USUAL_PASSES, SECONDS_PER_ROW + SECONDS_PER_GAUSSIAN * settings.n_components)
@@ -93,7 +93,6 @@ class KeptPasses:
             self._file = Checkpoint(path, hashlib.sha256(said.encode()).hexdigest())
         state = ranks.from_first(ranks.together(self._load))
         self.before: list[float] = list(state.get("history", []))
-        self.history = self.before
         self.mixture: GaussianMixture | None = None
         if state:
             sizes = [len(state["weights"])]
@@ -104,6 +103,5 @@ class KeptPasses:
 
     def keep(self, mixture: GaussianMixture, history: list[float]) -> None:
         """Keep where a fit is after one more pass."""
-        self.history = self.before + history
         if self._file is not None:
-            self._file.save({"history": self.history, **joined([mixture])})
+            self._file.save({"history": self.before + history, **joined([mixture])})

@@ -19,7 +19,7 @@ NEEDS_MEMORY = (
 )
 SECONDS_PER_ROW = 5e-7
 """What it costs to read a row, for those who wait."""
-COUNTING = "counting and sampling rows"
+COUNTING, PASSES = "counting and sampling rows", "passing over all rows"
 
 
 class Passing:

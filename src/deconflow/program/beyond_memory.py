@@ -123,9 +123,9 @@ class ToldStream(RowStream):
         note(*self.found.in_words(columns), *self.found.of_weights(self.reader.weights))
         return self.seen
 
-    def _rows(self, piece: str, first: int, table: pa.Table) -> tuple[pa.Table, Measurements]:
-        table, rows = super()._rows(piece, first, table)
+    def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
+        rows = super()._rows(piece, first, table)
         if self._counting:
             found = Found.of(rows)
             self._counted = found if self._counted is None else self._counted.merged(found)
-        return table, rows
+        return rows

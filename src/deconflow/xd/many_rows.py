@@ -54,7 +54,7 @@ def fit_samples(
     """Fit samples that grow, each from the last one's answer; the first from several starts."""
     tight = replace(settings.stopping, tol=SAMPLE_TOL * settings.stopping.tol)
     start = None
-    for size in sample_sizes(len(sample)):
+    for size in growing_sizes(len(sample)):
         watch.sample(size)
         prepared = PreparedData(sample[:size])
         if start is None:
@@ -66,12 +66,12 @@ def fit_samples(
     return start
 
 
-def sample_sizes(n: int) -> list[int]:
+def growing_sizes(n: int) -> list[int]:
     """Return the sizes of the samples, of which the last has all rows in memory.
 
     Examples
     --------
-    >>> sample_sizes(1_000_000)
+    >>> growing_sizes(1_000_000)
     [20000, 200000, 1000000]
     """
     sizes = [FIRST_SAMPLE]
