@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,28 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold
+from torch import Tensor
 
 from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
-from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
-from deconflow.observations import Pairs
+from deconflow.objectives import MaximumLikelihood, Objective, RowData
+from deconflow.posteriors import MixtureExact, PosteriorModel
 from deconflow.randomness import isolated_rng
+from deconflow.standardising import Standardiser
 from paper import data
-from paper.data import Array, Sample, exact_posterior
+from paper.data import Array, Sample
 from paper.numbers import W
 from paper.protocols import EARLY_STOPPING_SHARE, Protocol
 from paper.runs import Job, Outcome
-from paper.scores import noisy_score, outcome, recorded, wine_scores
+from paper.scores import (
+    noisy_score,
+    outcome,
+    recorded,
+    recorded_fit,
+    recorded_flows,
+    wine_scores,
+)
 
 Settings = dict[str, Any]
 TOY_XD: Settings = {"n_components": 3, "n_init": 5, "tol": 1e-8}
@@ -71,8 +81,8 @@ def default(job: Job) -> Outcome:
     rows = job.protocol.train_rows if is_toy else None
     model = Deconvolver(random_state=job.seed, n_jobs=1, checkpoint=job.checkpoint())
     model.fit(sample.train.w[:rows], noise=sample.noise)
-    details = {"weights": model.weights_, "summary": model.summary()}
-    return outcome(job, model, sample, {}, details)
+    told = {"weights": model.weights_, "summary": model.summary()}
+    return outcome(job, model, sample, {}, {**told, **recorded_flows(model)})
 
 
 # The toy
@@ -94,14 +104,16 @@ def toy_flow(job: Job) -> Outcome:
     if settings["flow"] == "gaussian_mixture":
         _start_at_clusters(model, sample)
     model.fit(sample.train.w, noise=sample.noise)
-    return outcome(job, model, sample, settings, recorded(model.history_))
+    return outcome(job, model, sample, settings, recorded_fit(model))
 
 
 def toy_settings(protocol: Protocol, **options: Any) -> Settings:
     """Return the parameters of a fit: the paper's networks, the protocol's sizes."""
     is_mixture = options.get("flow") == "gaussian_mixture"
+    is_exact = options.get("posterior_family") == "exact"
     flows = 1 if is_mixture else 2
     rows = protocol.train_rows + protocol.validation_rows
+    draws = protocol.draws(options["objective"], options["n_draws"])
     return {
         "flow": "maf",
         "n_layers": protocol.layers,
@@ -116,8 +128,9 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
         "clip_norm": protocol.clip_norm,
         "averaging": None,
         "validation_fraction": protocol.validation_rows / rows,
-        "epochs": protocol.epochs_for(flows * options["n_draws"], rows),
+        "epochs": protocol.epochs_for(flows * draws, rows, exact_posterior=is_exact),
         **options,
+        "n_draws": draws,
     }
 
 
@@ -142,7 +155,8 @@ def pretrained(job: Job) -> Outcome:
     """Train the prior on clean rows and the posterior on pairs, each by itself."""
     sample = job.toy()
     model, histories = _pretrain(job, sample)
-    parts = {name: recorded(history) for name, history in histories.items()}
+    networks = {"prior": model._own_density.density, "posterior": model.posterior_}
+    parts = {part: recorded(histories[part], **{part: networks[part]}) for part in histories}
     seconds = round(sum(part["fit_seconds"] for part in parts.values()), 1)
     details = {**parts, "fit_seconds": seconds}
     return outcome(job, model, sample, pretrained_settings(job.protocol), details)
@@ -155,7 +169,7 @@ def after_pretraining(job: Job) -> Outcome:
     model.set_params(warm_start=True, checkpoint=job.checkpoint())
     model.fit(sample.train.w, noise=sample.noise)
     settings = after_settings(job.protocol)
-    return outcome(job, model, sample, settings, recorded(model.history_))
+    return outcome(job, model, sample, settings, recorded_fit(model))
 
 
 def _pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
@@ -176,24 +190,38 @@ def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, Hist
     """Train both flows, and keep them for the row that goes on from them."""
     model = FlowDeconvolver(**after_settings(job.protocol), random_state=job.seed)
     model.initialise(sample.train.w, noise=sample.noise)
+    units = model.standardiser_
     prior = MaximumLikelihood(model._own_density.density)
-    posterior = PosteriorLikelihood(model.posterior_)
-    clean = model.standardiser_.observations(Observations.from_arrays(sample.train.v, 0.0))
-    pairs = _pairs(model, sample, job.seed)
+    posterior = DrawnPairs(model.posterior_, MixtureExact(_true_density(units)))
+    clean = units.observations(Observations.from_arrays(sample.train.v, 0.0))
+    noisy = units.observations(Observations.from_arrays(sample.train.w, sample.noise))
     histories = {
         "prior": _train_part(job, "prior", prior, clean),
-        "posterior": _train_part(job, "posterior", posterior, pairs),
+        "posterior": _train_part(job, "posterior", posterior, noisy),
     }
     model.save(_pretrained_path(job))
     return model, histories
 
 
-def _pairs(model: FlowDeconvolver, sample: Sample, seed: int) -> Pairs:
-    """Pair each measurement with a draw from its exact posterior, in the model's units."""
-    noisy = Observations.from_arrays(sample.train.w, sample.noise)
-    drawn = exact_posterior(sample.train.w).sample(1, random_state=seed)[:, 0]
-    v = model.standardiser_.to_standard(torch.from_numpy(drawn))
-    return Pairs(model.standardiser_.observations(noisy), v)
+class DrawnPairs(Objective):
+    """The log density of draws from the exact posterior, anew for every batch."""
+
+    def __init__(self, posterior: PosteriorModel, exact: MixtureExact) -> None:
+        super().__init__()
+        self.posterior, self._exact = posterior, (exact,)  # a tuple: not to be trained
+
+    def forward(self, data: Observations) -> Tensor:
+        """Return the log density of one draw per row."""
+        with torch.no_grad():
+            v, _ = self._exact[0].sample(data, 1)
+        return self.posterior.log_prob(data, v).squeeze(0)
+
+
+def _true_density(units: Standardiser) -> MixtureDensity:
+    """Return the density of the toy in a model's units, in the networks' precision."""
+    truth = units.mixture_to_standard(data.TRUTH)
+    arrays = truth.weights, truth.means, truth.covariances
+    return MixtureDensity(*(torch.from_numpy(array).float() for array in arrays))
 
 
 def _train_part(job: Job, part: str, objective: Objective, rows: RowData) -> History:
@@ -201,7 +229,8 @@ def _train_part(job: Job, part: str, objective: Objective, rows: RowData) -> His
     training = Training(
         epochs=pretrained_settings(protocol)["epochs"][part],
         batch_size=protocol.batch_size,
-        learning_rate=protocol.learning_rate,
+        learning_rate=protocol.pretraining_learning_rate,
+        plateau_factor=protocol.pretraining_factor,
         schedule=protocol.schedule,
         clip_norm=protocol.clip_norm,
     )
@@ -210,18 +239,21 @@ def _train_part(job: Job, part: str, objective: Objective, rows: RowData) -> His
 
 
 def after_settings(protocol: Protocol) -> Settings:
-    """Return the parameters of the fit that goes on from pretrained flows."""
-    return toy_settings(protocol, objective="elbo", n_draws=50)
+    """Return the parameters of the fit that goes on from pretrained flows, with all its draws."""
+    return toy_settings(replace(protocol, elbo_draws=None), objective="elbo", n_draws=50)
 
 
 def pretrained_settings(protocol: Protocol) -> Settings:
     """Return the same, with the epochs of either flow's training by itself."""
     rows = protocol.train_rows + protocol.validation_rows
-    epochs = {
-        "prior": protocol.epochs_for(PRIOR_SHARE, rows),
-        "posterior": protocol.epochs_for(POSTERIOR_SHARE, rows),
+    shares = {"prior": PRIOR_SHARE, "posterior": POSTERIOR_SHARE}
+    factor = {"plateau_factor": protocol.pretraining_factor}
+    return {
+        **after_settings(protocol),
+        "epochs": {part: protocol.epochs_for(share, rows) for part, share in shares.items()},
+        "learning_rate": protocol.pretraining_learning_rate,
+        **(factor if protocol.schedule == "plateau" else {}),
     }
-    return {**after_settings(protocol), "epochs": epochs}
 
 
 SETTINGS: dict[str, Callable[..., Settings]] = {
@@ -241,7 +273,7 @@ def wine_flow(job: Job) -> Outcome:
     model = _wine_flow(job, len(sample.train)).fit(sample.train.w, noise=sample.noise)
     left_out = ("checkpoint", "verbose", "device", "random_state", "warm_start")
     settings = {name: x for name, x in model.get_params().items() if name not in left_out}
-    return outcome(job, model, sample, settings, recorded(model.history_))
+    return outcome(job, model, sample, settings, recorded_fit(model))
 
 
 def _wine_flow(job: Job, n_rows: int) -> FlowDeconvolver:
@@ -282,8 +314,8 @@ def wine_plain(job: Job) -> Outcome:
     objective, n_held_out = MaximumLikelihood(model._own_density.density), _tenth(rows)
     history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
     w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
-    scores = wine_scores(model.score_samples(sample.test.v), w, sample)
-    return Outcome(scores, {**job.settings, "epochs": training.epochs}, recorded(history))
+    scores, details = wine_scores(model, w, sample), recorded(history, prior=objective.density)
+    return Outcome(scores, {**job.settings, "epochs": training.epochs}, details)
 
 
 def _tenth(rows: Any) -> int:
@@ -356,7 +388,7 @@ def _grid_fit(job: Job, w: Array, noise: Array) -> tuple[XDGMM | FlowDeconvolver
         mixture, epochs = _xd_by_gradients(job, w, noise)
         return mixture, {"epochs": epochs}
     flow = _wine_flow(job, len(w)).fit(w, noise=noise)
-    return flow, recorded(flow.history_)
+    return flow, recorded_fit(flow)
 
 
 FITS: dict[str, Callable[[Job], Outcome]] = {

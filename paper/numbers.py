@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 V, W = "minus_log_p_v", "minus_log_p_w"
-"""The scores, as they are called in the records."""
+V_WITHOUT_COPY, V_FITTED = f"{V}_without_copy", f"{V}_fitted"
+"""The scores, as they are called in the records; the last two are of the wines alone."""
 
 FILE_ORDER = "-file"
 """Ends the name of a wine whose rows are split in the order of the file."""

@@ -115,7 +115,7 @@ def cost(results: Path) -> str:
         return epochs * math.ceil(n_rows / batch_size) * seconds / 3600
 
     draws = [row.options["n_draws"] for row in MIXTURE.rows if "n_draws" in row.options]
-    toy = PAPER.epochs or 0, PAPER.train_rows, PAPER.batch_size
+    toy = PAPER.epochs, PAPER.train_rows, PAPER.batch_size
     run = {K: hours("mixture, paper", K, *toy) for K in draws}
     batch = PAPER.wine_batch_size
     share = (1 - TEST_SHARE) * (1 - 1 / PAPER.folds) * (1 - EARLY_STOPPING_SHARE)

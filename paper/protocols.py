@@ -30,8 +30,15 @@ class Protocol:
     ----------
     mixture_learning_rate : float
         Of the rows whose prior is a Gaussian mixture.
-    epochs : int or None
-        Of every flow on the toy; None for as many as ``evaluations`` allow.
+    pretraining_learning_rate, pretraining_factor : float
+        Of the flows that are trained by themselves: Adam's step size at the start, and what it is
+        multiplied with where it has brought nothing for long.
+    epochs, exact_epochs : int
+        Of every flow on the toy, and of the mixture with its exact posterior, unless
+        ``evaluations`` end them before.
+    elbo_draws : int or None
+        Draws per row in a step of the evidence lower bound, at the most: its expectation is the
+        same with any number. None for as many as the row says.
     evaluations : int or None
         Flow evaluations per run, of prior and posterior together: a pass through ``n`` rows with
         ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no
@@ -54,10 +61,14 @@ class Protocol:
     dropout: float = 0.2
     batch_size: int = 512
     learning_rate: float = 1e-4
-    mixture_learning_rate: float = 1e-4
+    mixture_learning_rate: float = 1e-3
+    pretraining_learning_rate: float = 1e-3
+    pretraining_factor: float = 0.5
     schedule: str = "plateau"
     clip_norm: float | None = None
-    epochs: int | None = 300
+    epochs: int = 300
+    exact_epochs: int = 150
+    elbo_draws: int | None = None
     evaluations: int | None = None
     wine_rows: int | None = None
     wine_batch_size: int = 100
@@ -67,9 +78,16 @@ class Protocol:
     rungs: tuple[Rung, ...] = ()
     kept_draws: int = 10_000
 
-    def epochs_for(self, evaluations_per_row: int, n_rows: int) -> int:
-        """Return the epochs that fit into the budget, or those that the paper says."""
-        return self.epochs or self._within_budget(evaluations_per_row, n_rows)
+    def epochs_for(
+        self, evaluations_per_row: int, n_rows: int, *, exact_posterior: bool = False
+    ) -> int:
+        """Return the published number of epochs, or as many of them as the budget allows."""
+        published = self.exact_epochs if exact_posterior else self.epochs
+        return min(published, self._within_budget(evaluations_per_row, n_rows))
+
+    def draws(self, objective: str, K: int) -> int:
+        """Return with how many draws per row and step a row of the paper with ``K`` is fitted."""
+        return min(K, self.elbo_draws or K) if objective == "elbo" else K
 
     def wine_epochs(self, evaluations_per_row: int, n_rows: int) -> int:
         """Return the longest that a fit on the wines may take; patience ends it before."""
@@ -82,7 +100,8 @@ class Protocol:
 
 
 PAPER = Protocol("paper")
-"""The appendix to the letter."""
+"""The appendix to the letter and, where it is silent, the scripts of the paper's repository:
+``experiments/flows/svi_gmm.sh``, ``svi_exact_gmm.sh`` and ``pretraining.py``."""
 
 EVALUATIONS = 25_000_000
 """About ten minutes of one core: ``results/flow_evaluation.json`` has 18 to 24 microseconds for one
@@ -93,10 +112,10 @@ BUDGET = Protocol(
     hidden=64,
     dropout=0.0,
     learning_rate=2e-3,
-    mixture_learning_rate=1e-2,
+    pretraining_learning_rate=2e-3,
     schedule="cosine",
     clip_norm=5.0,
-    epochs=None,
+    elbo_draws=1,
     evaluations=EVALUATIONS,
     rungs=(Rung(108, 1, 2), Rung(27, 1, 8), Rung(7, 5, 8), Rung(2, 5, 20)),
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
-from deconflow import XDGMM, FlowDeconvolver, Observations
+from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
+from deconflow.densities.networks import MaskedNetwork
+from deconflow.densities.transforms import LULayer
 from deconflow.estimators import OutOfReachError
 from deconflow.fitting import History
 from deconflow.randomness import isolated_rng
 from paper import data
 from paper.data import Array, Sample
-from paper.numbers import V, W
+from paper.numbers import V_FITTED, V_WITHOUT_COPY, V, W
 from paper.runs import Job, Outcome
 
 PROPOSALS_PER_DRAW = 5
@@ -31,7 +35,7 @@ def outcome(
         draws["prior"] = model.sample(n, random_state=0)
         draws["posterior"] = posterior_draws(model, data.TEST_POINT, sample.noise, n)
     else:
-        scores = wine_scores(model.score_samples(sample.test.v), w, sample)
+        scores = wine_scores(model, w, sample)
     return Outcome(scores, settings, details, draws)
 
 
@@ -45,13 +49,18 @@ def toy_scores(v: Array, w: float | None, sample: Sample) -> Scores:
     }
 
 
-def wine_scores(v: Array, w: float | None, sample: Sample) -> Scores:
-    """Return -log p(v) and -log p(w), and the former where no training row is a copy."""
-    fresh = data.without_copy(sample)
+def wine_scores(model: Any, w: float | None, sample: Sample) -> Scores:
+    """Return -log p(v) and -log p(w), and the former of other rows.
+
+    Of the test rows that are no copy of a training row, and of the clean values of those rows that
+    were fitted, which is what the published scripts score.
+    """
+    v, fresh = model.score_samples(sample.test.v), data.without_copy(sample)
     return {
         V: float(-v.mean()),
         W: w,
-        f"{V}_without_copy": float(-v[fresh].mean()),
+        V_WITHOUT_COPY: float(-v[fresh].mean()),
+        V_FITTED: float(-model.score_samples(sample.train.v).mean()),
         "share_without_copy": float(fresh.mean()),
     }
 
@@ -91,12 +100,47 @@ def _recognised(model: FlowDeconvolver, w: Array, noise: Array, n: int) -> Array
     return model.standardiser_.from_standard(v[:, 0]).numpy()
 
 
-def recorded(history: History) -> dict[str, Any]:
-    """Return what is recorded of a training."""
+def recorded(history: History, **networks: nn.Module) -> dict[str, Any]:
+    """Return what is recorded of a training, and the orders of the networks' layers."""
     return {
         "epochs": len(history),
         "best_epoch": history.best_epoch,
         "stopped_early": history.stopped_early,
         "skipped_steps": history.skipped_steps,
         "fit_seconds": round(sum(history.seconds), 1),
+        "learning_rate": rates(history.learning_rate),
+        "orders": {name: orders(network) for name, network in networks.items()},
     }
+
+
+def recorded_fit(model: FlowDeconvolver) -> dict[str, Any]:
+    """Return what is recorded of a flow that was fitted with its posterior."""
+    networks = {"prior": model._own_density.density, "posterior": model.posterior_}
+    return recorded(model.history_, **networks)
+
+
+def recorded_flows(model: Deconvolver) -> dict[str, Any]:
+    """Return the learning rates, the same for all, and the orders of the flows of our default."""
+    flows = model._fitted.members
+    return {
+        "learning_rate": rates(flows[0].history["learning_rate"]) if flows else {},
+        "orders": [orders(flow.density(model.n_latent_, model._size)) for flow in flows],
+    }
+
+
+def rates(by_epoch: Sequence[float]) -> dict[str, float]:
+    """Return the learning rate at the start of each epoch that has another than the one before."""
+    before = [None, *by_epoch[:-1]]
+    pairs = enumerate(zip(by_epoch, before, strict=True))
+    return {str(epoch): float(f"{rate:.4g}") for epoch, (rate, last) in pairs if rate != last}
+
+
+def orders(network: nn.Module) -> str:
+    """Say in which order each layer takes the dimensions, such as ``10 01`` for two layers of two.
+
+    That of the linear layers' permutations; without such layers, that of the masks.
+    """
+    parts = list(network.modules())
+    permuted = [part.permutation for part in parts if isinstance(part, LULayer)]
+    masked = [part.places for part in parts if isinstance(part, MaskedNetwork)]
+    return " ".join("".join(map(str, order.tolist())) for order in permuted or masked)

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 
 TINY = Protocol(
     "budget", train_rows=160, validation_rows=40, test_rows=60, hidden=8, layers=1, blocks=1,
-    dropout=0.0, batch_size=100, learning_rate=1e-3, schedule="cosine", clip_norm=5.0, epochs=None,
+    dropout=0.0, batch_size=100, learning_rate=1e-3, schedule="cosine", clip_norm=5.0,
     evaluations=2400, wine_rows=90, patience=1, scored_draws=32, folds=2,
     rungs=(Rung(2, 1, 1), Rung(1, 2, 1)), kept_draws=50,
 )  # fmt: skip

@@ -15,9 +15,11 @@ from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.densities.transforms import (
+    Affine,
     AutoregressiveLayer,
     CouplingLayer,
     LULayer,
+    Spline,
     Univariate,
 )
 from deconflow.randomness import own_generator
@@ -85,8 +87,7 @@ def spline(dim: int, size: Architecture = Architecture(), context_dim: int = 0) 
     """
 
     def layer() -> nn.Module:
-        univariate = Univariate("spline")
-        return autoregressive_layer(dim, size, context_dim=context_dim, univariate=univariate)
+        return autoregressive_layer(dim, size, context_dim=context_dim, univariate=Spline())
 
     return _with_lu(dim, size, layer)
 
@@ -103,7 +104,7 @@ def coupling(dim: int, size: Architecture = Architecture(), context_dim: int = 0
         kept = torch.arange(dim) < dim // 2
         return CouplingLayer(
             kept,
-            Univariate("spline"),
+            Spline(),
             hidden=size.hidden,
             blocks=size.blocks,
             dropout=size.dropout,
@@ -184,7 +185,7 @@ def autoregressive_layer(
     random_order: bool = False,
 ) -> AutoregressiveLayer:
     """Make an autoregressive layer, affine unless another family is given."""
-    univariate = univariate or Univariate("affine")
+    univariate = univariate or Affine()
     network = MaskedNetwork(
         dim,
         univariate.size,

@@ -2,6 +2,7 @@ r"""Invertible layers, over zuko's transforms; the only module that imports zuko
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributions import Distribution, Transform, constraints
+from torch.distributions import AffineTransform, Distribution, Transform, constraints
 from torch.distributions.transforms import _InverseTransform
 
 from deconflow.densities.networks import MaskedNetwork, ResidualNetwork
@@ -60,6 +61,10 @@ with _torch_unchanged():
     )
 _keep_for_zuko()
 
+SMALLEST_SCALE = 1e-3
+RAW_SCALE_OF_ONE = math.log(math.expm1(1 - SMALLEST_SCALE))
+"""What a parameter of zero stands for: softplus and the smallest scale make one of it."""
+
 
 class Layer(nn.Module, ABC):
     """A trainable invertible map, as a torch transform for a given context."""
@@ -69,20 +74,53 @@ class Layer(nn.Module, ABC):
         """Return the map."""
 
 
-class Univariate:
-    """A family of increasing functions of one variable, by its number of parameters."""
+class Affine(nn.Module):
+    r"""Increasing lines :math:`x \mapsto s x + t` with :math:`s = \mathrm{softplus}(a + c) + s_0`.
 
-    def __init__(self, kind: str, bins: int = 8, bound: float = 6.0) -> None:
-        self.kind, self.bins, self.bound = kind, bins, bound
-        self.size = 2 if kind == "affine" else 3 * bins - 1
+    A step of ``a`` multiplies a small scale but only adds to a large one: with exponential scales,
+    as deconflow had them until version 0.2, layers in an unlucky order ran into large ones early
+    and stayed at a poor fit. Weights that were saved then keep their scales.
+    """
 
-    def __call__(self, parameters: Tensor) -> Transform:
+    size = 2
+    softplus: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("softplus", torch.tensor(True))
+        self.exponential = False  # the same, where it costs no transfer from a device
+
+    def forward(self, parameters: Tensor) -> Transform:
+        """Make the lines from ``(..., dim, 2)`` parameters; zeros make the identity."""
+        shift, raw = parameters.unbind(-1)
+        if self.exponential:
+            return DependentTransform(MonotonicAffineTransform(shift, raw), 1)
+        scale = F.softplus(raw + RAW_SCALE_OF_ONE) + SMALLEST_SCALE
+        return DependentTransform(AffineTransform(shift, scale), 1)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        state_dict.setdefault(f"{prefix}softplus", torch.tensor(False))
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        self.exponential = not bool(self.softplus)
+
+
+class Spline(nn.Module):
+    """Increasing rational-quadratic splines inside a box, and the identity outside."""
+
+    def __init__(self, bins: int = 8, bound: float = 6.0) -> None:
+        super().__init__()
+        self.bins, self.bound, self.size = bins, bound, 3 * bins - 1
+
+    def forward(self, parameters: Tensor) -> Transform:
         """Make the functions from ``(..., dim, size)`` parameters; zeros make the identity."""
-        if self.kind == "affine":
-            shift, scale = parameters.unbind(-1)
-            return DependentTransform(MonotonicAffineTransform(shift, scale), 1)
         parts = parameters.split([self.bins, self.bins, self.bins - 1], -1)
         return DependentTransform(MonotonicRQSTransform(*parts, bound=self.bound), 1)
+
+
+Univariate = Affine | Spline
+"""A family of increasing functions of one variable, with ``size`` parameters each."""
 
 
 class AutoregressiveLayer(Layer):
