@@ -24,8 +24,8 @@ FRAME = ((-4.5, 3.5), (-5.0, 5.0))
 
 _MODELS = {
     "XD-GMM": "xd",
-    "Flow, ELBO, K = 1": "elbo-1",
-    "Flow, ELBO, K = 50": "elbo-50",
+    "Flow, ELBO": "elbo-1",
+    "Flow, IW, K = 10": "iw-10",
     "Flow, IW, K = 50": "iw-50",
     "Deconvolver": "default",
 }

@@ -36,6 +36,7 @@ from paper.scores import (
     recorded_flows,
     wine_scores,
 )
+from paper.tables import Row, Table
 
 Settings = dict[str, Any]
 TOY_XD: Settings = {"n_components": 3, "n_init": 5, "tol": 1e-8}
@@ -262,6 +263,16 @@ SETTINGS: dict[str, Callable[..., Settings]] = {
     "after_pretraining": after_settings,
 }
 """The parameters that a row's fit has by the protocol alone, by the name of the fit."""
+
+
+def fitted_as(row: Row, table: Table, protocol: Protocol) -> Row:
+    """Return the first row of a table whose fit is the same by the protocol: it serves both."""
+    if row.fit not in SETTINGS:
+        return row
+    settings = SETTINGS[row.fit]
+    wanted = settings(protocol, **row.options)
+    alike = (other for other in table.rows if other.fit == row.fit)
+    return next(other for other in alike if settings(protocol, **other.options) == wanted)
 
 
 # The wines

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite, isnan, nan
 from statistics import fmean, stdev
 
-from paper.numbers import Figure, V, W, printed
+from paper.numbers import FILE_ORDER, V_FITTED, V_WITHOUT_COPY, Figure, V, W, printed
 from paper.records import Run, Runs
 from paper.tables import Table, Task
 
@@ -79,22 +79,33 @@ def _toy_lines(table: Table, dataset: str, runs: Runs) -> Iterator[Sequence[str]
     )  # fmt: skip
     for row in table.rows:
         found = runs_of(runs, dataset, row.name)
-        line = [row.title]
+        line = [row.title + _of_another(found)]
         for score, truth in ((V, "truth_v"), (W, "truth_w")):
             line += [shown(figure(found, score)), shown(figure(found, truth), sd=False)]
             line += [shown(printed(dataset, row.name, score), "-")]
         yield *line, *_cost(found)
 
 
+def _of_another(found: Sequence[Run]) -> str:
+    """Say whose fit it is, if the runs are those of another row."""
+    names = {run["same_fit_as"] for run in found if "same_fit_as" in run}
+    return f" (the fit of {', '.join(sorted(names))})" if names else ""
+
+
 def _wine_lines(table: Table, dataset: str, runs: Runs) -> Iterator[Sequence[str]]:
-    yield ("", "-log p(v)", "paper", "rows without a copy", "-log p(w)", "seeds", "core minutes")
+    """Show held-out rows; in file order, as in the published scripts, the fitted ones before."""
+    in_file_order = dataset.endswith(FILE_ORDER)
+    fitted = ("-log p(v), fitted rows", "paper") if in_file_order else ()
+    held_out = ("-log p(v), held-out rows", "without copies", "-log p(w)")
+    yield ("", *fitted, *held_out, "seeds", "core minutes")
     for row in table.rows:
         found = runs_of(runs, dataset, row.name)
+        beside = shown(figure(found, V_FITTED)), shown(printed(dataset, row.name, V_FITTED), "-")
         yield (
             row.title,
+            *(beside if in_file_order else ()),
             shown(figure(found, V)),
-            shown(printed(dataset, row.name, V), "-"),
-            shown(figure(found, f"{V}_without_copy")),
+            shown(figure(found, V_WITHOUT_COPY)),
             shown(figure(found, W), "-" if found else NOT_RUN),
             *_cost(found),
         )

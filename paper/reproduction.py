@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from paper import figures, runs
 from paper.check import Finding, check
 from paper.data import wine_rows
+from paper.fits import fitted_as
 from paper.numbers import FILE_ORDER
 from paper.page import grid_part, read_all, refresh, table_part
 from paper.protocols import Protocol
@@ -71,11 +72,24 @@ class Reproduction:
     def _run_table(self, name: str, rows: Sequence[str], seeds: Sequence[int] | None) -> str:
         tasks = TABLES[name].tasks(rows, seeds)
         searched = read_all(self.results, self.protocol.name)[GRID_NAME]
+        fitted = {t: replace(t, row=fitted_as(t.row, TABLES[name], self.protocol)) for t in tasks}
         self._make(
             name,
-            [(t, settings_for(t.dataset, t.row, self.protocol, searched)[0]) for t in tasks],
+            [
+                (t, settings_for(t.dataset, t.row, self.protocol, searched)[0])
+                for t in dict.fromkeys(fitted.values())
+            ],
         )
+        self._share(name, {task: other for task, other in fitted.items() if other != task})
         return table_part(name, read_all(self.results, self.protocol.name))
+
+    def _share(self, table: str, fitted: dict[Task, Task]) -> None:
+        """Record the runs of other rows that serve as those of these, too."""
+        records = Records(self.results, table, self.protocol.name)
+        with records.alone():
+            for task, other in fitted.items():
+                run = {**records.runs()[other.key], "row": task.row.name}
+                records.add({**run, "same_fit_as": other.row.name})
 
     def _search(self, rows: Sequence[str]) -> str:
         """Search for each wine and kind of model, or for those that are named."""

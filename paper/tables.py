@@ -22,7 +22,7 @@ class Row:
     name: str
     title: str
     fit: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
     needs: str | None = None
 
 

@@ -565,7 +565,7 @@ DAMAGED = {
     "truncated weights": (truncate, ValueError, r"whole model.*damaged"),
     "empty weights": (lambda p: (p / "weights.safetensors").write_bytes(b""), ValueError,
         r"whole model.*damaged"),
-    "of the future": (edit(format=99), ValueError, r"format 2.*got format 99, written by "
+    "of the future": (edit(format=99), ValueError, r"format 3.*got format 99, written by "
         r"deconflow \d.*Load it with that version"),
     "of no format": (edit(format=None), ValueError, r"its format is None"),
     "another class": (edit(**{"class": "Other"}),

@@ -13,8 +13,8 @@ from typing import Any
 from deconflow.certificate import Certificate
 from deconflow.files import as_path, replacing_folder
 
-FORMAT, WITHOUT_CHECKSUMS = 2, 1
-"""What is written, and the format before it, which is read as well."""
+FORMAT, WITHOUT_CHECKSUMS = 3, 1
+"""What is written, and the first format; all between are read as well."""
 DESCRIPTION, WEIGHTS, TABLE = "model.json", "weights.safetensors", "table.json"
 SELF_TEST = "self_test.json"
 """Written by ``deconflow check``, after the fit."""

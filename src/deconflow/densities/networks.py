@@ -10,6 +10,10 @@ from deconflow.densities.dropout import Dropout
 from deconflow.densities.residual import residual_block
 from deconflow.randomness import lend_generator
 
+START = 0.1
+"""Outputs start small, as a share of what a linear layer has by default, so that flows start near
+the identity. Not at zero: layers that all start alike may stay alike, at a poor fit."""
+
 
 class MaskedLinear(nn.Linear):
     """A linear layer some of whose weights are fixed at zero."""
@@ -122,8 +126,9 @@ class MaskedNetwork(nn.Module):
         self.context = nn.Linear(context_dim, hidden, bias=False) if context_dim else None
         self.blocks = nn.ModuleList(make(degrees, context_dim, dropout) for _ in range(blocks))
         self.output = MaskedLinear(degrees, places.repeat_interleave(outputs))
-        nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
+        with torch.no_grad():
+            self.output.weight.mul_(START)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Map ``(..., dim)`` and a context ``(..., context_dim)`` to ``(..., dim, outputs)``."""
