@@ -16,6 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold
 from torch import Tensor
 
+from benchmarks.runs import plain
 from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
@@ -372,7 +373,8 @@ def wine_xd_average(job: Job) -> Outcome:
     sample = job.wine()
     model = XDGMM(**XD_CHOICE, **XD_AVERAGE, random_state=job.seed, n_jobs=1)
     model.fit(sample.train.w, noise=sample.noise)
-    return outcome(job, model, sample, {**XD_CHOICE, **XD_AVERAGE}, {})
+    details = {"selection": plain(model.selection_)}
+    return outcome(job, model, sample, {**XD_CHOICE, **XD_AVERAGE}, details)
 
 
 def grid_point(job: Job) -> Outcome:

@@ -37,8 +37,7 @@ class Dropout(nn.Module):
         words = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
         words.random_(torch.iinfo(torch.int64).min, None, generator=own_generator(like.device))
         numbers = words.view(torch.uint8)[: like.numel()].view(like.shape)
-        # Compared as floats, in place: a comparison of bytes, whose answers are then converted,
-        # takes six times as long.
+        # Compared as floats, in place: comparing bytes and converting the answers takes far longer.
         return numbers.to(like.dtype).ge_(self.level).mul_(256 / (256 - self.level))
 
 

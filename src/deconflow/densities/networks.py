@@ -10,7 +10,7 @@ from deconflow.densities.dropout import Dropout
 from deconflow.densities.residual import residual_block
 from deconflow.randomness import lend_generator
 
-START = 0.1
+START = 0.3
 """Outputs start small, as a share of what a linear layer has by default, so that flows start near
 the identity. Not at zero: layers that all start alike may stay alike, at a poor fit."""
 

@@ -77,9 +77,9 @@ class Layer(nn.Module, ABC):
 class Affine(nn.Module):
     r"""Increasing lines :math:`x \mapsto s x + t` with :math:`s = \mathrm{softplus}(a + c) + s_0`.
 
-    A step of ``a`` multiplies a small scale but only adds to a large one: with exponential scales,
-    as deconflow had them until version 0.2, layers in an unlucky order ran into large ones early
-    and stayed at a poor fit. Weights that were saved then keep their scales.
+    A step of ``a`` multiplies a small scale but only adds to a large one. Scales were exponential
+    before model format 3, and flows whose layers had an unlucky order could stay at a poor fit.
+    Weights that were saved then keep their scales.
     """
 
     size = 2

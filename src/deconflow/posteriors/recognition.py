@@ -40,7 +40,7 @@ class RecognitionFlow(PosteriorModel):
     anchored
         If true, the flow describes the truth in the coordinates in which the posterior of a
         standard normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`): it
-        then starts right for a Gaussian density, and stays right where the noise is tiny or
+        then starts near that of a Gaussian density, and stays right where the noise is tiny or
         huge. False is the paper's network to the letter.
 
     References
