@@ -22,7 +22,9 @@ from paper.tables import MIXTURE, SEEDS, TABLES
 UNEXPLAINED = "Not explained yet."
 """In the place of a reason; whoever finds it writes it into the page, where it is kept."""
 
-MEASURED = "flow_evaluation.json"
+MEASURED, ORDERS = "flow_evaluation.json", "flow_orders.json"
+START_WORDS = {"before": "exponential, at zero", "now": "softplus, small random outputs"}
+ORDER_WORDS = {"unlucky": "swap, swap, keep, keep, keep", "drawn": "as drawn by the seed"}
 WINE_ROWS = {"white": 4898, "red": 1599}
 EPOCHS_PER_FIT = 100
 """About how long a fit to a wine lasts until early stopping ends it."""
@@ -50,6 +52,7 @@ def parts(results: Path, document: Path) -> dict[str, str]:
         ),
         "differences": _differences_part(budget, part_in(text, "differences")),
         "cost": cost(results),
+        "orders": orders(results),
     }
 
 
@@ -131,6 +134,25 @@ def cost(results: Path) -> str:
         f"(`results/{MEASURED}`). The whole grid on both wines is about {fits * grid:.0f} more, if "
         f"a fit lasts {EPOCHS_PER_FIT} epochs."
     )
+
+
+def orders(results: Path) -> str:
+    """Show what the order of its layers does to a flow, before and now."""
+    path = results / ORDERS
+    if not path.is_file():
+        return f"Not known: {ORDERS} is missing; `python -m benchmarks.flow_orders` writes it."
+    runs = json.loads(path.read_text())["runs"]
+    by_kind: dict[tuple[str, str], dict[int, float]] = {}
+    for run in runs:
+        by_kind.setdefault((run["start"], run["orders"]), {})[run["seed"]] = run["excess"]
+    seeds = sorted({run["seed"] for run in runs})
+    lines = [
+        (START_WORDS[start], ORDER_WORDS[order], *(f"{found[seed]:.3f}" for seed in seeds))
+        for (start, order), found in sorted(by_kind.items())
+        if len(found) == len(seeds)
+    ]
+    head = ("scales and start", "orders", *(f"seed {seed}" for seed in seeds))
+    return "\n".join(aligned([head, *lines]))
 
 
 def refresh(document: Path, results: Path) -> bool:

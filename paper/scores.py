@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -130,9 +131,8 @@ def recorded_flows(model: Deconvolver) -> dict[str, Any]:
 
 def rates(by_epoch: Sequence[float]) -> dict[str, float]:
     """Return the learning rate at the start of each epoch that has another than the one before."""
-    before = [None, *by_epoch[:-1]]
-    pairs = enumerate(zip(by_epoch, before, strict=True))
-    return {str(epoch): float(f"{rate:.4g}") for epoch, (rate, last) in pairs if rate != last}
+    pairs = enumerate(pairwise([None, *by_epoch]))
+    return {str(epoch): float(f"{rate:.4g}") for epoch, (last, rate) in pairs if rate != last}
 
 
 def orders(network: nn.Module) -> str:

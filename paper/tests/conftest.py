@@ -20,7 +20,7 @@ TINY = Protocol(
 )  # fmt: skip
 PARTS = (
     "mixture", "pretraining", "uci", "ablation", "grid", "paper", "orderings", "differences",
-    "cost",
+    "cost", "orders",
 )  # fmt: skip
 
 

@@ -5,9 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from deconflow import FlowDeconvolver, Observations
+from deconflow.posteriors import MixtureExact
+from deconflow.randomness import isolated_rng
 from paper import data
-from paper.fits import FITS, toy_settings
+from paper.fits import FITS, SETTINGS, DrawnPairs, _true_density, toy_settings
 from paper.numbers import CHOSEN, GRID
 from paper.protocols import BUDGET, EVALUATIONS, PAPER
 from paper.runs import Job
@@ -28,6 +32,44 @@ def test_the_appendix_to_the_letter():
     }  # fmt: skip
     assert {name: settings[name] for name in wanted} == wanted
     assert (PAPER.wine_batch_size, PAPER.patience, PAPER.folds, PAPER.rungs) == (100, 30, 5, ())
+
+
+def test_the_published_scripts_where_the_appendix_is_silent():
+    rows = {row.name: row for table in TABLES.values() for row in table.rows}
+
+    def has(name, **wanted):
+        settings = SETTINGS[rows[name].fit](PAPER, **rows[name].options)
+        return {key: settings[key] for key in wanted} == wanted
+
+    assert has("gmm-flow", learning_rate=1e-3, epochs=300, n_draws=50)
+    assert has("gmm-exact", learning_rate=1e-3, epochs=150, n_draws=50)
+    lengths = {"prior": 300, "posterior": 300}
+    assert has("pretrained", learning_rate=1e-3, plateau_factor=0.5, epochs=lengths)
+    assert has("after", learning_rate=1e-4, epochs=300, n_draws=50)
+
+
+def test_pairs_for_the_posterior_are_drawn_anew(tmp_path):
+    model = FlowDeconvolver("maf", hidden=8, posterior_layers=1, random_state=0)
+    sample = data.toy(2000, 1)
+    model.initialise(sample.train.w, noise=sample.noise)
+    units = model.standardiser_
+    noisy = units.observations(Observations.from_arrays(sample.train.w, sample.noise))
+    truth = _true_density(units)
+    pairs = DrawnPairs(model.posterior_, MixtureExact(truth))
+    with isolated_rng(0), torch.no_grad():
+        first, second = (pairs(noisy.to(dtype=torch.float32)) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert not any(name.startswith("_exact") for name, _ in pairs.named_parameters())
+    v = units.to_standard(torch.from_numpy(sample.train.v)).float()
+    with torch.no_grad():
+        in_units = truth.log_prob(v).double() - units.scale.log().sum()
+    assert in_units.numpy() == pytest.approx(data.TRUTH.log_prob(sample.train.v), abs=1e-4)
+
+
+def test_the_evidence_lower_bound_has_one_draw_at_the_budget_and_importance_weighting_all():
+    assert [BUDGET.draws("elbo", K) for K in (1, 10, 50)] == [1, 1, 1]
+    assert [BUDGET.draws("iw", K) for K in (10, 50)] == [10, 50]
+    assert [PAPER.draws("elbo", K) for K in (1, 10, 50)] == [1, 10, 50]
 
 
 @pytest.mark.parametrize("row", ["elbo-10", "iw-10"])

@@ -7,8 +7,8 @@ import pytest
 
 from deconflow import FlowDeconvolver
 from deconflow.estimators import OutOfReachError
-from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, toy
-from paper.scores import noisy_score, posterior_draws, toy_scores
+from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, Rows, Sample, toy
+from paper.scores import noisy_score, posterior_draws, rates, toy_scores, wine_scores
 
 
 class Model:
@@ -29,6 +29,27 @@ def test_the_truth_scores_as_the_truth():
     scores = toy_scores(TRUTH.log_prob(sample.test.v), w, sample)
     assert scores["minus_log_p_v"] == scores["truth_v"]
     assert scores["minus_log_p_w"] == scores["truth_w"]
+
+
+class Known:
+    """A model whose density of a row is the row's first number."""
+
+    def score_samples(self, v):
+        return v[:, 0]
+
+
+def test_a_wine_is_scored_on_three_kinds_of_rows():
+    fitted, held_out = np.array([[1.0], [2.0], [6.0]]), np.array([[2.0], [4.0]])
+    sample = Sample(Rows(fitted, fitted), Rows(held_out, held_out), np.ones(1))
+    assert wine_scores(Known(), 7.0, sample) == {
+        "minus_log_p_v": -3.0, "minus_log_p_w": 7.0, "minus_log_p_v_without_copy": -4.0,
+        "minus_log_p_v_fitted": -3.0, "share_without_copy": 0.5,
+    }  # fmt: skip
+
+
+def test_learning_rates_are_told_where_they_change():
+    assert rates([1e-3, 1e-3, 8e-4, 8e-4, 8e-4, 6.4e-4]) == {"0": 1e-3, "2": 8e-4, "5": 6.4e-4}
+    assert rates([]) == {}
 
 
 def test_a_row_out_of_reach_is_infinite_and_other_errors_are_errors():

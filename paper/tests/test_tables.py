@@ -57,6 +57,51 @@ def test_pretraining_goes_before_what_starts_from_it(paper_again, here):
         assert before["details"][part]["epochs"] == epochs > 1
 
 
+def test_rows_with_the_same_fit_share_a_run(paper_again, here):
+    one_draw = replace(paper_again, protocol=replace(paper_again.protocol, elbo_draws=1))
+    text = one_draw.run("mixture", rows=["elbo-10", "elbo-50", "iw-10"], seeds=[0])
+    assert here == ["mixture.toy.elbo-1.0", "mixture.toy.iw-10.0"]
+    runs = Records(paper_again.results, "mixture", "budget").runs()
+    for row in ("elbo-10", "elbo-50"):
+        assert runs["toy", row, 0]["minus_log_p_v"] == runs["toy", "elbo-1", 0]["minus_log_p_v"]
+        assert runs["toy", row, 0]["same_fit_as"] == "elbo-1"
+    assert "Flow, evidence lower bound, K = 50 (the fit of elbo-1)" in text
+    assert "same_fit_as" not in runs["toy", "elbo-1", 0]
+    assert not any("other settings" in words for _, words in one_draw.check(["mixture"]))
+
+
+def test_orders_and_learning_rates_are_recorded(paper_again, here):
+    paper_again.run("mixture", rows=["elbo-1"], seeds=[0])
+    paper_again.run("uci", rows=["red", "iw-50", "default"], seeds=[0])
+    paper_again.run("ablation", rows=["red", "noisy"], seeds=[0])
+    toy = Records(paper_again.results, "mixture", "budget").runs()["toy", "elbo-1", 0]["details"]
+    assert set(toy["orders"]) == {"prior", "posterior"}
+    assert set(toy["orders"].values()) <= {"01", "10"}  # of one layer
+    assert len(toy["learning_rate"]) == toy["epochs"]  # a cosine has another in every epoch
+    wine = Records(paper_again.results, "uci", "budget").runs()
+    flow = wine["red", "iw-50", 0]["details"]
+    assert all(len(order) == 3 for order in flow["orders"]["prior"].split())  # of three columns
+    assert flow["learning_rate"] == {"0": 0.001}
+    assert {"orders", "learning_rate"} <= wine["red", "default", 0]["details"].keys()
+    plain = Records(paper_again.results, "ablation", "budget").runs()["red", "noisy", 0]
+    assert plain["details"]["orders"].keys() == {"prior"}
+
+
+def test_wines_are_scored_on_fitted_and_on_held_out_rows(paper_again, here):
+    text = paper_again.run("uci", rows=["red", "red-file", "xd"], seeds=[0])
+    runs = Records(paper_again.results, "uci", "budget").runs()
+    for dataset in ("red", "red-file"):
+        run = runs[dataset, "xd", 0]
+        assert run["minus_log_p_v_fitted"] != run["minus_log_p_v"]
+    before, in_file_order = text.split("Red wine, split in file order:")
+    shuffled = before.split("Red wine, shuffled splits:")[1].split("White wine, split")[0]
+    fitted = f"{runs['red-file', 'xd', 0]['minus_log_p_v_fitted']:.3f}"
+    assert fitted in in_file_order
+    assert "8.775 ± 0.152" in in_file_order  # the paper's
+    assert "paper |" not in shuffled
+    assert "8.775" not in shuffled
+
+
 def test_rows_and_seeds_choose_what_is_run(paper_again, here):
     paper_again.run("uci", rows=["white", "xd"], seeds=[3])
     assert here == ["uci.white.xd.3"]
@@ -107,7 +152,7 @@ def test_figures_are_drawn_from_what_runs_kept(paper_again, here):
     assert "not drawn" in paper_again.run("figures")
     paper_again.run("mixture", rows=["xd", "iw-10"], seeds=[0])
     paper_again.run("pretraining", seeds=[0])
-    assert "Flow, ELBO, K = 50" in paper_again.run("figures")  # still missing
+    assert "Flow, IW, K = 50" in paper_again.run("figures")  # still missing
     folder = figures.folder_of(paper_again.document)
     assert {path.name for path in folder.iterdir()} == set(figures.PICTURES)
     kept = list((paper_again.results / "reproduction" / "draws").iterdir())

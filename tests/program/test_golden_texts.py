@@ -132,9 +132,14 @@ def _normal(text, folder):
     return re.sub(r"^(seconds\s+)[\d.]+$", r"\1<time>", text, flags=re.MULTILINE)
 
 
+ROUGH = ("fit_chosen", "report_auto")
+"""Averages over a ladder of fits, whose shares differ with the last bits of a processor."""
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_texts(name):
-    assert_same_text(texts()[name], (FOLDER / f"{name}.txt").read_text())
+    recorded = (FOLDER / f"{name}.txt").read_text()
+    assert_same_text(texts()[name], recorded, rough=name in ROUGH)
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
