@@ -6,7 +6,8 @@ its answers beside the weights. They are never written again: a new format gets 
     python tests/test_model_format.py --write
 
 which leaves folders that are there as they are. Format 2 is format 1 with checksums:
-``tests/data/model_format_2`` holds some of the same models, saved again.
+``tests/data/model_format_2`` holds some of the same models, saved again. Since format 3 the affine
+layers of flows have other scales: ``tests/data/model_format_3`` holds flows that were fitted then.
 """
 
 import json
@@ -30,6 +31,7 @@ from program.test_golden_texts import stars
 from test_golden import EXACT, machine, plain
 
 import deconflow
+from deconflow.densities.transforms import Affine
 from deconflow.program.model_folder import load as load_any
 
 OTHER_MACHINE = 1e-4
@@ -38,6 +40,8 @@ OTHER_MACHINE = 1e-4
 FOLDER = Path(__file__).resolve().parent / "data" / "model_format_1"
 WITH_CHECKSUMS = FOLDER.with_name("model_format_2")
 SAVED_AGAIN = ("deconvolver_xd", "flow", "kde", "program_xd", "xdgmm")
+OTHER_SCALES = FOLDER.with_name("model_format_3")
+WITH_SCALES = ("flow", "flow_mixture_posterior")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -78,20 +82,41 @@ MODELS = {
 """Settings are only those that the folders were written with: what loads is what is in them."""
 
 
-def load(name):
-    return getattr(deconflow, MODELS[name].estimator).load(FOLDER / name)
+def load(name, folder=FOLDER):
+    return getattr(deconflow, MODELS[name].estimator).load(folder / name)
 
 
-def recorded(name):
-    return json.loads((FOLDER / name / "answers.json").read_text())
+def recorded(name, folder=FOLDER):
+    return json.loads((folder / name / "answers.json").read_text())
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "deconvolver_xd"])
-def test_answers(name):
-    wanted, tolerance = recorded(name), MODELS[name].tolerance
+ANSWERS = {
+    **{name: FOLDER for name in MODELS if name != "deconvolver_xd"},
+    **{f"{name} of format 3": OTHER_SCALES for name in WITH_SCALES},
+}
+
+
+@pytest.mark.parametrize(("name", "folder"), ANSWERS.items())
+def test_answers(name, folder):
+    name = name.removesuffix(" of format 3")
+    wanted, tolerance = recorded(name, folder), MODELS[name].tolerance
     if "machine" in wanted and wanted["machine"] != machine():
         tolerance = max(tolerance, OTHER_MACHINE)
-    assert_same(cases.ask(load(name), MODELS[name].rows, drawn=False), wanted["asked"], tolerance)
+    found = cases.ask(load(name, folder), MODELS[name].rows, drawn=False)
+    assert_same(found, wanted["asked"], tolerance)
+
+
+def test_old_flows_read_with_new_scales_would_be_seen():
+    """The negative twin: the same weights mean another density."""
+    wanted = recorded("flow")["asked"]["score_samples"]
+    model = load("flow")
+    lines = [part for part in model.density_.density.modules() if isinstance(part, Affine)]
+    assert lines
+    assert all(part.exponential for part in lines)
+    for part in lines:
+        part.exponential = False
+    found = model.score_samples(MODELS["flow"].rows.points())
+    assert differences({"score_samples": found}, {"score_samples": wanted}, 1e-5)
 
 
 def test_a_deconvolver_that_chose_mixtures():
@@ -201,23 +226,10 @@ def _columns(path):
 
 def _record():
     torch.set_num_threads(1)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, saved in MODELS.items():
-        if (FOLDER / name).exists():
-            continue
-        model = saved.rows.fit(getattr(deconflow, saved.estimator)(**saved.settings))
-        model.save(FOLDER / name)
-        answers = {"asked": cases.ask(load(name), saved.rows, drawn=False)}
-        if "flow" in name:
-            answers["machine"] = machine()
-        if saved.estimator == "Deconvolver":
-            answers["summary"] = model.summary()
-        if name == "deconvolver_xd":
-            exact = cases.closed_form(model, saved.rows)
-            answers["exact"] = cases.row_answers(exact, saved.rows)
-        if hasattr(model, "selection_"):
-            answers["selection"] = model.selection_
-        _write_answers(name, answers)
+    for folder, names in ((FOLDER, MODELS), (OTHER_SCALES, WITH_SCALES)):
+        for name in names:
+            if not (folder / name).exists():
+                _record_estimator(name, MODELS[name], folder)
     for name in PROGRAM_MODELS:
         if not (FOLDER / name).exists():
             _record_program(name)
@@ -226,6 +238,22 @@ def _record():
             table = FOLDER / name / "table.json"
             texts = {"table.json": table.read_text()} if table.exists() else {}
             deconflow.load(FOLDER / name).save(WITH_CHECKSUMS / name, extra_files=texts)
+
+
+def _record_estimator(name, saved, folder):
+    model = saved.rows.fit(getattr(deconflow, saved.estimator)(**saved.settings))
+    model.save(folder / name)
+    answers = {"asked": cases.ask(load(name, folder), saved.rows, drawn=False)}
+    if "flow" in name:
+        answers["machine"] = machine()
+    if saved.estimator == "Deconvolver":
+        answers["summary"] = model.summary()
+    if name == "deconvolver_xd":
+        exact = cases.closed_form(model, saved.rows)
+        answers["exact"] = cases.row_answers(exact, saved.rows)
+    if hasattr(model, "selection_"):
+        answers["selection"] = model.selection_
+    _write_answers(folder / name, answers)
 
 
 def _record_program(name):
@@ -239,16 +267,17 @@ def _record_program(name):
         (FOLDER / name / "table.json").write_text(json.dumps(about, indent=1) + "\n")
         points = {"points": cls.load(FOLDER / name).score_samples(Rows().points())}
         numbers = points | program_answers(FOLDER / name)
-        _write_answers(name, {"numbers": numbers, "info": succeed("info", FOLDER / name)})
+        info = succeed("info", FOLDER / name)
+        _write_answers(FOLDER / name, {"numbers": numbers, "info": info})
 
 
-def _write_answers(name, answers):
+def _write_answers(model, answers):
     text = json.dumps(plain(answers))
-    (FOLDER / name / "answers.json").write_text(text + "\n")
-    for file in (FOLDER / name).iterdir():
+    (model / "answers.json").write_text(text + "\n")
+    for file in model.iterdir():
         file.chmod(0o644)
-    size = sum(file.stat().st_size for file in (FOLDER / name).iterdir())
-    print(f"{name}: {size / 1000:.0f} kB")
+    size = sum(file.stat().st_size for file in model.iterdir())
+    print(f"{model.name}: {size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
