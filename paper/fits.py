@@ -115,7 +115,8 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
     is_exact = options.get("posterior_family") == "exact"
     flows = 1 if is_mixture else 2
     rows = protocol.train_rows + protocol.validation_rows
-    draws = protocol.draws(options["objective"], options["n_draws"])
+    K = options["n_draws"]
+    draws = K if is_mixture else protocol.draws(options["objective"], K)
     return {
         "flow": "maf",
         "n_layers": protocol.layers,

@@ -79,17 +79,18 @@ def _toy_lines(table: Table, dataset: str, runs: Runs) -> Iterator[Sequence[str]
     )  # fmt: skip
     for row in table.rows:
         found = runs_of(runs, dataset, row.name)
-        line = [row.title + _of_another(found)]
+        line = [row.title + _of_another(table, found)]
         for score, truth in ((V, "truth_v"), (W, "truth_w")):
             line += [shown(figure(found, score)), shown(figure(found, truth), sd=False)]
             line += [shown(printed(dataset, row.name, score), "-")]
         yield *line, *_cost(found)
 
 
-def _of_another(found: Sequence[Run]) -> str:
-    """Say whose fit it is, if the runs are those of another row."""
+def _of_another(table: Table, found: Sequence[Run]) -> str:
+    """Say whose fit it is, if the runs are those of a row with another number of draws."""
     names = {run["same_fit_as"] for run in found if "same_fit_as" in run}
-    return f" (the fit of {', '.join(sorted(names))})" if names else ""
+    draws = [row.options["n_draws"] for row in table.rows if row.name in names]
+    return f" (the fit with K = {draws[0]})" if draws else ""
 
 
 def _wine_lines(table: Table, dataset: str, runs: Runs) -> Iterator[Sequence[str]]:

@@ -65,7 +65,7 @@ def test_rows_with_the_same_fit_share_a_run(paper_again, here):
     for row in ("elbo-10", "elbo-50"):
         assert runs["toy", row, 0]["minus_log_p_v"] == runs["toy", "elbo-1", 0]["minus_log_p_v"]
         assert runs["toy", row, 0]["same_fit_as"] == "elbo-1"
-    assert "Flow, evidence lower bound, K = 50 (the fit of elbo-1)" in text
+    assert "Flow, evidence lower bound, K = 50 (the fit with K = 1)" in text
     assert "same_fit_as" not in runs["toy", "elbo-1", 0]
     assert not any("other settings" in words for _, words in one_draw.check(["mixture"]))
 
