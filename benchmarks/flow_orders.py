@@ -21,8 +21,7 @@ from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
 from deconflow import Observations
 from deconflow.densities import ARCHITECTURES, Architecture, Flow
-from deconflow.densities.networks import MaskedNetwork
-from deconflow.densities.transforms import Affine, LULayer
+from deconflow.densities.transforms import Affine, AutoregressiveLayer, LULayer
 from deconflow.fitting import Training, fit
 from deconflow.objectives import MaximumLikelihood
 from deconflow.randomness import isolated_rng
@@ -45,11 +44,10 @@ def unlucky(flow: Flow) -> None:
 
 def as_before(flow: Flow) -> None:
     """Give a flow exponential scales, and networks whose outputs start at zero."""
-    for part in flow.modules():
-        if isinstance(part, Affine):
-            part.exponential = True
-        if isinstance(part, MaskedNetwork):
-            torch.nn.init.zeros_(part.output.weight)
+    for layer in flow.layers:
+        if isinstance(layer, AutoregressiveLayer):
+            layer.univariate = Affine(exponential=True)
+            torch.nn.init.zeros_(layer.network.output.weight)
 
 
 def excess(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from paper.data import WINES
 from paper.numbers import FILE_ORDER, V_FITTED, Figure, V, W, printed
-from paper.records import Runs
+from paper.records import Run, Runs
 from paper.render import DATASETS, deviation, figure, runs_of
 from paper.tables import TABLES
 
@@ -37,20 +37,36 @@ class Ordering(NamedTuple):
         low, high = (
             {
                 run["seed"]: run[self.score]
-                for run in runs_of(runs.get(table, {}), dataset, row)
+                for run in self._runs(place, runs)
                 if run.get(self.score) is not None
             }
-            for table, dataset, row in (self.better, self.worse)
+            for place in (self.better, self.worse)
         )
         return [high[seed] - low[seed] for seed in sorted(low.keys() & high.keys())]
+
+    def _runs(self, place: Place, runs: AllRuns) -> list[Run]:
+        return runs_of(runs.get(place.table, {}), place.dataset, place.row)
+
+    def _fits(self, runs: AllRuns) -> dict[str, str]:
+        """Return the rows that are compared, and those whose fits they are."""
+        return {
+            place.row: run.get("same_fit_as", place.row)
+            for place in (self.better, self.worse)
+            for run in self._runs(place, runs)
+        }
 
     def verdict(self, runs: AllRuns) -> str:
         """Say whether it holds in the mean over the seeds, and by how much."""
         gaps = self.gaps(runs)
         if not gaps:
             return "not run"
-        if not any(gaps):
+        fits = self._fits(runs)
+        if len(set(fits.values())) == 1:
             return "not tested: one fit serves both"
+        others = "".join(f" ({row} is the fit of {fit})" for row, fit in fits.items() if row != fit)
+        return self._in_words(gaps) + others
+
+    def _in_words(self, gaps: Sequence[float]) -> str:
         mean = fmean(gaps)
         words = f"{'holds' if mean > 0 else 'does not hold'}: by {mean:+.4f}"
         if len(gaps) < 2:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,11 +18,12 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold
 from torch import Tensor
 
-from benchmarks.runs import plain
+from benchmarks.runs import code_digest, plain
 from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
-from deconflow.objectives import MaximumLikelihood, Objective, RowData
+from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
+from deconflow.observations import Pairs
 from deconflow.posteriors import MixtureExact, PosteriorModel
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
@@ -176,17 +179,16 @@ def after_pretraining(job: Job) -> Outcome:
 
 
 def _pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
-    """Load the pretrained flows of this seed, or train them if they are not those of today."""
-    if _pretrained_path(job).exists():
-        model = FlowDeconvolver.load(_pretrained_path(job))
-        wanted = after_settings(job.protocol).items()
-        if all(getattr(model, name) == value for name, value in wanted):
-            return model
-    return _pretrain(job, sample)[0]
+    """Load the pretrained flows of this seed, or train them if there are none."""
+    path = _pretrained_path(job)
+    return FlowDeconvolver.load(path) if path.exists() else _pretrain(job, sample)[0]
 
 
 def _pretrained_path(job: Job) -> Path:
-    return job.records.work / f"pretrained.{job.seed}.model"
+    """Return where pretrained flows are kept: another place for other settings or other code."""
+    made_by = json.dumps([pretrained_settings(job.protocol), code_digest()])
+    digest = hashlib.sha256(made_by.encode()).hexdigest()[:12]
+    return job.records.work / f"pretrained.{job.seed}.{digest}.model"
 
 
 def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, History]]:
@@ -211,13 +213,17 @@ class DrawnPairs(Objective):
 
     def __init__(self, posterior: PosteriorModel, exact: MixtureExact) -> None:
         super().__init__()
-        self.posterior, self._exact = posterior, (exact,)  # a tuple: not to be trained
+        self.likelihood = PosteriorLikelihood(posterior)
+        self._exact = (exact,)  # a tuple: not to be trained
 
     def forward(self, data: Observations) -> Tensor:
         """Return the log density of one draw per row."""
-        with torch.no_grad():
-            v, _ = self._exact[0].sample(data, 1)
-        return self.posterior.log_prob(data, v).squeeze(0)
+        return self.likelihood(self.drawn(data))
+
+    @torch.no_grad()
+    def drawn(self, data: Observations) -> Pairs:
+        """Pair each row with a draw from its exact posterior."""
+        return Pairs(data, self._exact[0].sample(data, 1)[0][0])
 
 
 def _true_density(units: Standardiser) -> MixtureDensity:

@@ -141,7 +141,7 @@ def orders(results: Path) -> str:
     path = results / ORDERS
     if not path.is_file():
         return f"Not known: {ORDERS} is missing; `python -m benchmarks.flow_orders` writes it."
-    runs = json.loads(path.read_text())["runs"]
+    runs = json.loads(path.read_text()).get("runs", [])
     by_kind: dict[tuple[str, str], dict[int, float]] = {}
     for run in runs:
         by_kind.setdefault((run["start"], run["orders"]), {})[run["seed"]] = run["excess"]

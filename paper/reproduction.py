@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from paper.protocols import Protocol
 from paper.records import Key, Records, Run, Runs
 from paper.search import NAME as GRID_NAME
 from paper.search import Settings, search, searches_named, settings_for
-from paper.tables import TABLES, Task
+from paper.tables import TABLES, Table, Task
 
 FIGURES = "figures"
 NAMES = (*TABLES, GRID_NAME, FIGURES)
@@ -70,26 +70,29 @@ class Reproduction:
         return list(check(self.results, self.document, self.protocol, names))
 
     def _run_table(self, name: str, rows: Sequence[str], seeds: Sequence[int] | None) -> str:
-        tasks = TABLES[name].tasks(rows, seeds)
+        table = TABLES[name]
         searched = read_all(self.results, self.protocol.name)[GRID_NAME]
-        fitted = {t: replace(t, row=fitted_as(t.row, TABLES[name], self.protocol)) for t in tasks}
+        fitted = dict.fromkeys(
+            replace(task, row=fitted_as(task.row, table, self.protocol))
+            for task in table.tasks(rows, seeds)
+        )
         self._make(
             name,
-            [
-                (t, settings_for(t.dataset, t.row, self.protocol, searched)[0])
-                for t in dict.fromkeys(fitted.values())
-            ],
+            [(t, settings_for(t.dataset, t.row, self.protocol, searched)[0]) for t in fitted],
         )
-        self._share(name, {task: other for task, other in fitted.items() if other != task})
+        self._share(table, fitted)
         return table_part(name, read_all(self.results, self.protocol.name))
 
-    def _share(self, table: str, fitted: dict[Task, Task]) -> None:
-        """Record the runs of other rows that serve as those of these, too."""
-        records = Records(self.results, table, self.protocol.name)
+    def _share(self, table: Table, fitted: Iterable[Task]) -> None:
+        """Record runs again for all other rows of the table that they serve."""
+        records = Records(self.results, table.name, self.protocol.name)
+        served = {row: fitted_as(row, table, self.protocol) for row in table.rows}
         with records.alone():
-            for task, other in fitted.items():
-                run = {**records.runs()[other.key], "row": task.row.name}
-                records.add({**run, "same_fit_as": other.row.name})
+            for task in fitted:
+                for row, other in served.items():
+                    if other == task.row != row:
+                        shared = {"row": row.name, "same_fit_as": task.row.name}
+                        records.add({**records.runs()[task.key], **shared})
 
     def _search(self, rows: Sequence[str]) -> str:
         """Search for each wine and kind of model, or for those that are named."""

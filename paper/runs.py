@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.record import machine, versions
+from benchmarks.runs import code_digest
 from paper import data
 from paper.data import Array, Sample
 from paper.protocols import Protocol
@@ -105,6 +106,7 @@ def make(job: Job) -> Run:
         "details": outcome.details,
         "seconds": round(seconds, 1),
         "core_seconds": round(core_seconds, 1),
+        "code": code_digest(),
         "versions": versions(),
         "machine": machine(),
     }

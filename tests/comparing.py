@@ -8,8 +8,9 @@ import numpy as np
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)")
 ALL_DIGITS = 1e-9
 """Tolerance of numbers that a text gives with all their digits."""
-ROUGHLY = 0.3
-"""Tolerance of numbers of a fit that comes out somewhat different on another processor."""
+ROUGHLY, ROUGH_COUNT = 0.3, 3
+"""Tolerances of a fit that comes out somewhat different on another processor: relative for numbers
+with decimals, absolute for whole ones."""
 
 
 def assert_same(found, recorded, tolerance):
@@ -80,8 +81,9 @@ def _same_line(found, recorded, same):
 def _same_number(found, recorded, *, rough=False):
     unit = max(_last_digit(found), _last_digit(recorded))
     gap = abs(float(found) - float(recorded))
-    units, share = (5, ROUGHLY) if rough else (1.001, ALL_DIGITS)
-    return gap <= max(units * unit, ALL_DIGITS, share * abs(float(recorded)))
+    if rough:
+        return gap <= max(5 * unit, ROUGHLY * abs(float(recorded)) if unit else ROUGH_COUNT)
+    return gap <= max(1.001 * unit, ALL_DIGITS, ALL_DIGITS * abs(float(recorded)))
 
 
 def _last_digit(number):

@@ -60,6 +60,11 @@ def test_pairs_for_the_posterior_are_drawn_anew(tmp_path):
         first, second = (pairs(noisy.to(dtype=torch.float32)) for _ in range(2))
     assert not torch.equal(first, second)
     assert not any(name.startswith("_exact") for name, _ in pairs.named_parameters())
+    with isolated_rng(1):
+        drawn = units.from_standard(pairs.drawn(noisy.to(dtype=torch.float32)).v.double()).numpy()
+    exact = data.exact_posterior(sample.train.w).sample(100, random_state=0)
+    squares = (drawn - exact.mean(1)) ** 2
+    assert squares.mean(0) == pytest.approx(exact.var(1).mean(0), rel=0.15)  # not the prior's
     v = units.to_standard(torch.from_numpy(sample.train.v)).float()
     with torch.no_grad():
         in_units = truth.log_prob(v).double() - units.scale.log().sum()

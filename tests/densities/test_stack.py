@@ -8,7 +8,7 @@ SIZE = Architecture(layers=2, hidden=16, blocks=1)
 
 def trained_flows(count, dim=3):
     flows = [ARCHITECTURES["mixture"](dim, SIZE) for _ in range(count)]
-    for flow in flows:  # outputs start at zero: let every weight matter
+    for flow in flows:  # outputs start small: let every weight matter
         for weight in flow.parameters():
             weight.data.add_(0.1 * torch.randn_like(weight))
     return flows

@@ -63,7 +63,7 @@ _keep_for_zuko()
 
 SMALLEST_SCALE = 1e-3
 RAW_SCALE_OF_ONE = math.log(math.expm1(1 - SMALLEST_SCALE))
-"""What a parameter of zero stands for: softplus and the smallest scale make one of it."""
+"""Added to the parameter of a scale, so that zero gives a scale of one."""
 
 
 class Layer(nn.Module, ABC):
@@ -79,16 +79,21 @@ class Affine(nn.Module):
 
     A step of ``a`` multiplies a small scale but only adds to a large one. Scales were exponential
     before model format 3, and flows whose layers had an unlucky order could stay at a poor fit.
-    Weights that were saved then keep their scales.
+    Weights that were saved then keep their scales, since none of them says ``softplus``.
+
+    Parameters
+    ----------
+    exponential
+        Whether to have the scales of older models, :math:`s = e^a` (softly bounded).
     """
 
     size = 2
     softplus: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, *, exponential: bool = False) -> None:
         super().__init__()
-        self.register_buffer("softplus", torch.tensor(True))
-        self.exponential = False  # the same, where it costs no transfer from a device
+        self.register_buffer("softplus", torch.tensor(not exponential))
+        self.exponential = exponential  # what the buffer says, without a transfer from a device
 
     def forward(self, parameters: Tensor) -> Transform:
         """Make the lines from ``(..., dim, 2)`` parameters; zeros make the identity."""

@@ -40,8 +40,8 @@ class RecognitionFlow(PosteriorModel):
     anchored
         If true, the flow describes the truth in the coordinates in which the posterior of a
         standard normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`): it
-        then starts near that of a Gaussian density, and stays right where the noise is tiny or
-        huge. False is the paper's network to the letter.
+        then starts near the posterior of a Gaussian density, and stays right where the noise is
+        tiny or huge. False is the paper's network.
 
     References
     ----------
