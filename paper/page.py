@@ -14,7 +14,7 @@ from paper.findings import ORDERINGS, AllRuns, differences
 from paper.numbers import CHOSEN, GRID
 from paper.protocols import BUDGET, EARLY_STOPPING_SHARE, PAPER, PROTOCOLS, Protocol
 from paper.records import Records, write
-from paper.render import DATASETS, aligned, completeness, render, shown
+from paper.render import DATASETS, NOT_RUN, aligned, completeness, render, shown
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
 from paper.tables import MIXTURE, SEEDS, TABLES
@@ -23,8 +23,7 @@ UNEXPLAINED = "Not explained yet."
 """In the place of a reason; whoever finds it writes it into the page, where it is kept."""
 
 MEASURED, ORDERS = "flow_evaluation.json", "flow_orders.json"
-START_WORDS = {"before": "exponential, at zero", "now": "softplus, small random outputs"}
-ORDER_WORDS = {"unlucky": "swap, swap, keep, keep, keep", "drawn": "as drawn by the seed"}
+STARTS = {"before": "exponential, outputs at zero", "now": "softplus, small random outputs"}
 WINE_ROWS = {"white": 4898, "red": 1599}
 EPOCHS_PER_FIT = 100
 """About how long a fit to a wine lasts until early stopping ends it."""
@@ -142,17 +141,13 @@ def orders(results: Path) -> str:
     if not path.is_file():
         return f"Not known: {ORDERS} is missing; `python -m benchmarks.flow_orders` writes it."
     runs = json.loads(path.read_text()).get("runs", [])
-    by_kind: dict[tuple[str, str], dict[int, float]] = {}
-    for run in runs:
-        by_kind.setdefault((run["start"], run["orders"]), {})[run["seed"]] = run["excess"]
+    found = {(run["start"], run["seed"]): f"{run['excess']:.3f}" for run in runs}
     seeds = sorted({run["seed"] for run in runs})
     lines = [
-        (START_WORDS[start], ORDER_WORDS[order], *(f"{found[seed]:.3f}" for seed in seeds))
-        for (start, order), found in sorted(by_kind.items())
-        if len(found) == len(seeds)
+        (words, *(found.get((start, seed), NOT_RUN) for seed in seeds))
+        for start, words in STARTS.items()
     ]
-    head = ("scales and start", "orders", *(f"seed {seed}" for seed in seeds))
-    return "\n".join(aligned([head, *lines]))
+    return "\n".join(aligned([("scales, start", *(f"seed {seed}" for seed in seeds)), *lines]))
 
 
 def refresh(document: Path, results: Path) -> bool:
