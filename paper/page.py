@@ -141,13 +141,15 @@ def orders(results: Path) -> str:
     if not path.is_file():
         return f"Not known: {ORDERS} is missing; `python -m benchmarks.flow_orders` writes it."
     runs = json.loads(path.read_text()).get("runs", [])
-    found = {(run["start"], run["seed"]): f"{run['excess']:.3f}" for run in runs}
+    found = {(run["case"], run["start"], run["seed"]): f"{run['excess']:.3f}" for run in runs}
     seeds = sorted({run["seed"] for run in runs})
     lines = [
-        (words, *(found.get((start, seed), NOT_RUN) for seed in seeds))
+        (case, words, *(found.get((case, start, seed), NOT_RUN) for seed in seeds))
+        for case in dict.fromkeys(run["case"] for run in runs)
         for start, words in STARTS.items()
     ]
-    return "\n".join(aligned([("scales, start", *(f"seed {seed}" for seed in seeds)), *lines]))
+    head = ("flow, length of the fit", "scales, start", *(f"seed {seed}" for seed in seeds))
+    return "\n".join(aligned([head, *lines]))
 
 
 def refresh(document: Path, results: Path) -> bool:
