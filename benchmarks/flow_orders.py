@@ -50,7 +50,6 @@ CASES = {
     "maf, 400 steps": ("maf", SHORT),
     "made, 400 steps": ("made", SHORT),
     "made, 1,200 steps": ("made", LONGER),
-    "maf, 1,200 steps": ("maf", LONGER),
 }
 
 
