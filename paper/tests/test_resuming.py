@@ -171,4 +171,4 @@ def test_flows_of_other_settings_are_pretrained_anew(paper_again, here):
     wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
     job = wider.job(TABLES["pretraining"].tasks(["after"], [0])[1], {})
     assert fits.after_pretraining(job).settings["hidden"] == 12
-    assert fits.FlowDeconvolver.load(job.records.work / "pretrained.0.model").hidden == 12
+    assert fits.FlowDeconvolver.load(fits._pretrained_path(job)).hidden == 12

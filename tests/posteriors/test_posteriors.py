@@ -104,8 +104,8 @@ def test_noise_kernel(kind, rng):
 
 
 @every_kind
-def test_recognition_starts_near_the_linear_gaussian(kind, rng):
-    """Within what small weights make of it; one that is not anchored does not."""
+def test_recognition_starts_at_the_linear_gaussian(kind, rng):
+    """One that is not anchored does not."""
     data = observations(kind, rng)
     if data.noise.support_map() is not None:
         return
@@ -118,7 +118,8 @@ def test_recognition_starts_near_the_linear_gaussian(kind, rng):
         ).double()
         with torch.no_grad():
             apart[anchored] = float((log_q - fresh.log_prob(data, v)).abs().mean())
-    assert apart[True] < 0.2 < apart[False]
+    assert apart[True] < 1e-6
+    assert apart[False] > 0.2
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-3, 1.0, 1e5, 1e10])

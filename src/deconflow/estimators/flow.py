@@ -140,8 +140,7 @@ class FlowDeconvolver(DensityEstimator):
     posterior_components : int
         Number of Gaussians per row of a mixture network as posterior.
     anchored : bool
-        Whether the posterior starts near that of a Gaussian density, row by row; False is the
-        paper's network.
+        Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
         Passes through the rows; None for as many as make about 4,000 steps, at most 300.
     batch_size, learning_rate, schedule, plateau_factor, plateau_patience

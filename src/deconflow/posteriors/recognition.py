@@ -3,6 +3,7 @@ r"""The paper's recognition network: an inverse autoregressive flow given ``w`` 
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from deconflow.densities import (
     compose,
     interleave_lu,
 )
+from deconflow.densities.transforms import AutoregressiveLayer
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
@@ -40,7 +42,7 @@ class RecognitionFlow(PosteriorModel):
     anchored
         If true, the flow describes the truth in the coordinates in which the posterior of a
         standard normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`): it
-        then starts near the posterior of a Gaussian density, and stays right where the noise is
+        then starts at the posterior of a Gaussian density, and stays right where the noise is
         tiny or huge. False is the paper's network.
 
     References
@@ -70,6 +72,9 @@ class RecognitionFlow(PosteriorModel):
                 lambda: autoregressive_layer(dim, size, residual=residual, context_dim=context_dim),
             )
         )
+        if anchored:  # exactly: rows of huge noise have huge features, which small weights enlarge
+            for layer in self.layers[1::2]:
+                nn.init.zeros_(cast(AutoregressiveLayer, layer).network.output.weight)
 
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities, in one pass."""
