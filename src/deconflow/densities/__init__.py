@@ -19,12 +19,13 @@ from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
 from deconflow.densities.simulation import simulate
 from deconflow.densities.stack import Stack
-from deconflow.densities.transforms import compose
+from deconflow.densities.transforms import AutoregressiveLayer, compose
 
 __all__ = [
     "ARCHITECTURES",
     "DENSITIES",
     "Architecture",
+    "AutoregressiveLayer",
     "ConditionalMixture",
     "Density",
     "Dropout",

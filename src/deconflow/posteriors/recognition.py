@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from deconflow.densities import (
     Architecture,
+    AutoregressiveLayer,
     ResidualNetwork,
     autoregressive_layer,
     compose,
     interleave_lu,
 )
-from deconflow.densities.transforms import AutoregressiveLayer
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
 from deconflow.posteriors.coordinates import from_truth, network_features, to_truth
