@@ -118,8 +118,7 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
     is_exact = options.get("posterior_family") == "exact"
     flows = 1 if is_mixture else 2
     rows = protocol.train_rows + protocol.validation_rows
-    K = options["n_draws"]
-    draws = K if is_mixture else protocol.draws(options["objective"], K)
+    draws = protocol.draws(options["objective"], options["n_draws"])
     return {
         "flow": "maf",
         "n_layers": protocol.layers,

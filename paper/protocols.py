@@ -37,8 +37,8 @@ class Protocol:
         Of every flow on the toy, and of the mixture with its exact posterior, unless
         ``evaluations`` end them before.
     elbo_draws : int or None
-        Draws per row in a step of a flow's evidence lower bound, at the most: its expectation is
-        the same with any number. None for as many as the row says.
+        Draws per row in a step of the evidence lower bound, at the most: its expectation is the
+        same with any number. None for as many as the row says.
     evaluations : int or None
         Flow evaluations per run, of prior and posterior together: a pass through ``n`` rows with
         ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no
@@ -112,7 +112,6 @@ BUDGET = Protocol(
     hidden=64,
     dropout=0.0,
     learning_rate=2e-3,
-    mixture_learning_rate=1e-2,
     pretraining_learning_rate=2e-3,
     schedule="cosine",
     clip_norm=5.0,

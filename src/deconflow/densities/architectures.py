@@ -24,6 +24,10 @@ from deconflow.densities.transforms import (
 )
 from deconflow.randomness import own_generator
 
+MIXING = 0.42
+"""Of the linear layers between plain networks, at the start. Layers that mix the dimensions move all
+of them, whatever their order; between mere permutations plain networks may stay at a poor fit."""
+
 Made_co = TypeVar("Made_co", bound=Density, covariant=True)
 
 
@@ -75,7 +79,7 @@ def made(dim: int, size: Architecture = Architecture(), context_dim: int = 0) ->
     def layer() -> nn.Module:
         return autoregressive_layer(dim, size, residual=False, context_dim=context_dim)
 
-    return _with_lu(dim, size, layer)
+    return _with_lu(dim, size, layer, MIXING)
 
 
 def spline(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
@@ -199,13 +203,18 @@ def autoregressive_layer(
     return AutoregressiveLayer(network, univariate)
 
 
-def interleave_lu(dim: int, count: int, layer: Callable[[], nn.Module]) -> list[nn.Module]:
+def interleave_lu(
+    dim: int, count: int, layer: Callable[[], nn.Module], mixing: float = 0.0
+) -> list[nn.Module]:
     """Put an LU layer before each of ``count`` layers."""
-    return [part for _ in range(count) for part in (LULayer(dim), layer())]
+    return [part for _ in range(count) for part in (LULayer(dim, mixing), layer())]
 
 
-def _with_lu(dim: int, size: Architecture, layer: Callable[[], nn.Module]) -> Flow:
-    return Flow(interleave_lu(dim, size.layers, layer), _base(dim, size.base_components))
+def _with_lu(
+    dim: int, size: Architecture, layer: Callable[[], nn.Module], mixing: float = 0.0
+) -> Flow:
+    layers = interleave_lu(dim, size.layers, layer, mixing)
+    return Flow(layers, _base(dim, size.base_components))
 
 
 def _base(dim: int, components: int) -> Density:

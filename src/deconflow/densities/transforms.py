@@ -194,6 +194,15 @@ class LULayer(Layer):
     r"""Map :math:`y = L U P x + b` with unit lower ``L``, upper ``U`` with positive diagonal,
     and a permutation ``P`` drawn once.
 
+    Parameters
+    ----------
+    dim
+        Number of dimensions.
+    mixing
+        About how much of the other dimensions each has at the start: the off-diagonal entries of
+        ``L`` and ``U`` start with a standard deviation of ``mixing / sqrt(dim)``. With 0 the map
+        starts as a permutation.
+
     References
     ----------
     Durkan et al. (2019), "Neural Spline Flows", https://arxiv.org/abs/1906.04032
@@ -201,11 +210,14 @@ class LULayer(Layer):
 
     permutation: Tensor
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, mixing: float = 0.0) -> None:
         super().__init__()
         self.register_buffer("permutation", torch.randperm(dim, generator=own_generator()))
         self.lower = nn.Parameter(torch.zeros(dim, dim))
         self.upper = nn.Parameter(torch.zeros(dim, dim))
+        if mixing:
+            for entries in (self.lower, self.upper):
+                nn.init.normal_(entries, std=mixing / math.sqrt(dim), generator=own_generator())
         self.log_diagonal = nn.Parameter(torch.zeros(dim))
         self.bias = nn.Parameter(torch.zeros(dim))
 
