@@ -11,10 +11,19 @@ from sklearn.model_selection import ParameterGrid
 
 from paper.data import TEST_SHARE
 from paper.findings import ORDERINGS, AllRuns, differences
-from paper.numbers import CHOSEN, GRID
+from paper.numbers import CHOSEN, GRID, V, W, printed
 from paper.protocols import BUDGET, EARLY_STOPPING_SHARE, PAPER, PROTOCOLS, Protocol
-from paper.records import Records, write
-from paper.render import DATASETS, NOT_RUN, aligned, completeness, render, shown
+from paper.records import Records, Run, write
+from paper.render import (
+    DATASETS,
+    NOT_RUN,
+    aligned,
+    completeness,
+    figure,
+    render,
+    runs_of,
+    shown,
+)
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
 from paper.tables import MIXTURE, SEEDS, TABLES
@@ -23,7 +32,7 @@ UNEXPLAINED = "Not explained yet."
 """In the place of a reason; whoever finds it writes it into the page, where it is kept."""
 
 MEASURED, ORDERS = "flow_evaluation.json", "flow_orders.json"
-STARTS = {"before": "exponential, outputs at zero", "now": "softplus, small random outputs"}
+STARTS = {"before": "as in version 0.1", "now": "as today"}
 WINE_ROWS = {"white": 4898, "red": 1599}
 EPOCHS_PER_FIT = 100
 """About how long a fit to a wine lasts until early stopping ends it."""
@@ -46,6 +55,7 @@ def parts(results: Path, document: Path) -> dict[str, str]:
         **{name: table_part(name, budget) for name in TABLES},
         GRID_NAME: grid_part(budget, PROTOCOLS["budget"]),
         "paper": _paper_part(paper, text),
+        "seeds": seeds(paper),
         "orderings": "\n".join(
             aligned([("finding of the paper, or ours", "on our records"), *orderings])
         ),
@@ -87,6 +97,41 @@ def _paper_part(runs: AllRuns, text: str) -> str:
     heading = "More than two of the paper's standard deviations from its own:"
     differing = _differences_part(runs, part_in(text, "paper"))
     return "\n\n".join([*shown_tables, heading, differing])
+
+
+def seeds(runs: AllRuns) -> str:
+    """Show the runs of the flow by the paper's protocol one by one, above the paper's spread."""
+    row = "elbo-1"
+    found = runs_of(runs[MIXTURE.name], "toy", row)
+    if not found:
+        return "No run at the paper's protocol is recorded yet."
+    now = [run for run in found if "code" in run]
+    head = (
+        "", "orders of the prior's layers", "best epoch", "last learning rate",
+        "-log p(v)", "-log p(w)",
+    )  # fmt: skip
+    means = [
+        (words, "", "", "", *(shown(each) for each in figures))
+        for words, figures in (
+            (f"{len(now)} seeds with today's scales", [figure(now, score) for score in (V, W)]),
+            ("paper, five seeds", [printed("toy", row, score) for score in (V, W)]),
+        )
+    ]
+    return "\n".join(aligned([head, *map(_seed_line, found), *means]))
+
+
+def _seed_line(run: Run) -> tuple[str, ...]:
+    details = run["details"]
+    scales = "" if "code" in run else ", exponential scales"
+    rates = list(details.get("learning_rate", {}).values())
+    return (
+        f"seed {run['seed']}{scales}",
+        details.get("orders", {}).get("prior", "not recorded"),
+        f"{details['best_epoch'] + 1} of {details['epochs']}",
+        f"{rates[-1]:g}" if rates else "not recorded",
+        f"{run[V]:.3f}",
+        f"{run[W]:.3f}",
+    )
 
 
 def _differences_part(runs: AllRuns, old: str | None) -> str:
@@ -148,7 +193,7 @@ def orders(results: Path) -> str:
         for case in dict.fromkeys(run["case"] for run in runs)
         for start, words in STARTS.items()
     ]
-    head = ("flow, length of the fit", "scales, start", *(f"seed {seed}" for seed in seeds))
+    head = ("flow, length of the fit", "scales and start", *(f"seed {seed}" for seed in seeds))
     return "\n".join(aligned([head, *lines]))
 
 

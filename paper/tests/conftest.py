@@ -19,8 +19,8 @@ TINY = Protocol(
     rungs=(Rung(2, 1, 1), Rung(1, 2, 1)), kept_draws=50,
 )  # fmt: skip
 PARTS = (
-    "mixture", "pretraining", "uci", "ablation", "grid", "paper", "orderings", "differences",
-    "cost", "orders",
+    "mixture", "pretraining", "uci", "ablation", "grid", "paper", "seeds", "orderings",
+    "differences", "cost", "orders",
 )  # fmt: skip
 
 

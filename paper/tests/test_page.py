@@ -6,7 +6,7 @@ import math
 import pytest
 
 from paper.check import check
-from paper.page import cost, grid_part, part_in, with_parts
+from paper.page import cost, grid_part, part_in, seeds, with_parts
 from paper.protocols import BUDGET, EVALUATIONS
 from paper.reproduction import NAMES
 
@@ -19,7 +19,7 @@ def root(request):
 def test_every_run_is_there_and_the_page_agrees(root):
     document = root / "docs" / "reproduction.md"
     findings = list(check(root / "results", document, BUDGET, NAMES))
-    assert len(findings) == 27
+    assert len(findings) == 28
     assert [words for good, words in findings if not good] == []
 
 
@@ -47,6 +47,28 @@ def test_the_cost_of_the_paper_s_table(tmp_path):
     assert f"{hours:.1f} core hours with K = 1, {10 * hours:.1f} with K = 10" in words
     assert f"five seeds is {5 * 171 * hours:.0f} core hours" in words
     assert f"about {108 * 5 * 100 * steps * 5.0 / 3600:.0f} more" in words
+
+
+def test_seeds_are_shown_one_by_one_and_those_of_old_code_apart():
+    new = {"orders": {"prior": "10 01"}, "learning_rate": {"0": 1e-4, "90": 8e-5}}
+    runs = {
+        ("toy", "elbo-1", seed): {
+            "seed": seed,
+            "minus_log_p_v": v,
+            "minus_log_p_w": 3.6,
+            "details": {"best_epoch": 9, "epochs": 20} | (new if seed else {}),
+        }
+        | ({"code": "abc"} if seed else {})
+        for seed, v in enumerate((9.0, 2.8, 3.0))
+    }
+    assert "No run" in seeds({"mixture": {}})
+    _, _, old, *lines, mean, paper = seeds({"mixture": runs}).splitlines()
+    assert "exponential scales" in old
+    assert "not recorded" in old
+    assert all("10 01" in line and "10 of 20" in line and "8e-05" in line for line in lines)
+    assert "2 seeds" in mean
+    assert "2.900 ± 0.141" in mean
+    assert "2.897 ± 0.046" in paper
 
 
 def test_only_what_is_between_markers_changes():
