@@ -67,13 +67,8 @@ def as_before(flow: Flow) -> None:
             layer.univariate = Affine(exponential=True)
             torch.nn.init.zeros_(layer.network.output.weight)
         if isinstance(layer, LULayer):
-            without_mixing(layer)
-
-
-def without_mixing(layer: LULayer) -> None:
-    """Let a linear layer start as a permutation."""
-    for entries in (layer.lower, layer.upper):
-        torch.nn.init.zeros_(entries)
+            torch.nn.init.zeros_(layer.lower)
+            torch.nn.init.zeros_(layer.upper)
 
 
 def excess(name: str, length: Length, seed: int, *changes) -> float:
