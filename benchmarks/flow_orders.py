@@ -4,7 +4,8 @@
 
 The orders are those that the paper's protocol draws with seed 0: swap, swap, keep, keep, keep.
 ``before`` is how flows were until model format 3, with exponential scales, networks whose outputs
-start at zero and linear layers that start as permutations; ``now`` is how they are. The figure is
+start at zero and linear layers that start as permutations; ``now`` is how they are. (``made`` draws
+more numbers now, so that its ``before`` of a seed is not that of earlier records.) The figure is
 the excess of ``-log p(v)`` over the truth's on 50,000 other rows, after a short and after a longer
 fit. The record, ``results/flow_orders.json``, is written after every fit; fits that this code has
 made are not repeated.

@@ -113,8 +113,8 @@ def seeds(runs: AllRuns) -> str:
     means = [
         (words, "", "", "", *(shown(each) for each in figures))
         for words, figures in (
-            (f"{len(now)} seeds with today's scales", [figure(now, score) for score in (V, W)]),
-            ("paper, five seeds", [printed("toy", row, score) for score in (V, W)]),
+            (f"with today's scales ({len(now)})", [figure(now, score) for score in (V, W)]),
+            ("paper (5)", [printed("toy", row, score) for score in (V, W)]),
         )
     ]
     return "\n".join(aligned([head, *map(_seed_line, found), *means]))
@@ -187,13 +187,13 @@ def orders(results: Path) -> str:
         return f"Not known: {ORDERS} is missing; `python -m benchmarks.flow_orders` writes it."
     runs = json.loads(path.read_text()).get("runs", [])
     found = {(run["case"], run["start"], run["seed"]): f"{run['excess']:.3f}" for run in runs}
-    seeds = sorted({run["seed"] for run in runs})
+    drawn = sorted({run["seed"] for run in runs})
     lines = [
-        (case, words, *(found.get((case, start, seed), NOT_RUN) for seed in seeds))
+        (case, words, *(found.get((case, start, seed), NOT_RUN) for seed in drawn))
         for case in dict.fromkeys(run["case"] for run in runs)
         for start, words in STARTS.items()
     ]
-    head = ("flow, length of the fit", "scales and start", *(f"seed {seed}" for seed in seeds))
+    head = ("flow, length of the fit", "scales and start", *(f"seed {seed}" for seed in drawn))
     return "\n".join(aligned([head, *lines]))
 
 

@@ -66,7 +66,7 @@ def test_seeds_are_shown_one_by_one_and_those_of_old_code_apart():
     assert "exponential scales" in old
     assert "not recorded" in old
     assert all("10 01" in line and "10 of 20" in line and "8e-05" in line for line in lines)
-    assert "2 seeds" in mean
+    assert "scales (2)" in mean
     assert "2.900 ± 0.141" in mean
     assert "2.897 ± 0.046" in paper
 

@@ -25,8 +25,9 @@ from deconflow.densities.transforms import (
 from deconflow.randomness import own_generator
 
 MIXING = 0.42
-"""Of linear layers between plain networks at the start. Layers that mix the dimensions move all of
-them, whatever their order; between mere permutations plain networks may stay at a poor fit."""
+"""How much the linear layers of a flow with plain networks mix the dimensions at the start. Layers
+that do move all dimensions, whatever their order; between mere permutations such networks may stay
+at a poor fit."""
 
 Made_co = TypeVar("Made_co", bound=Density, covariant=True)
 
