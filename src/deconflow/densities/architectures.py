@@ -25,9 +25,9 @@ from deconflow.densities.transforms import (
 from deconflow.randomness import own_generator
 
 MIXING = 0.42
-"""How much the linear layers of a flow with plain networks mix the dimensions at the start. Layers
-that do move all dimensions, whatever their order; between mere permutations such networks may stay
-at a poor fit."""
+"""How much the linear layers of a flow with plain networks mix the dimensions at the start. After
+some mixing every layer can change every dimension, whatever the order of the layers; where the
+dimensions are only permuted, such networks may stay at a poor fit."""
 
 Made_co = TypeVar("Made_co", bound=Density, covariant=True)
 
