@@ -252,8 +252,7 @@ def test_members_of_different_sizes_are_told_apart(tmp_path, monkeypatch):
         return each, {name: np.array(column) for name, column in table.items()}
 
     monkeypatch.setattr("deconflow.estimators.xd.choose", chosen)
-    model = XDGMM([1, 2, 3], n_average=4, average_over="folds", random_state=0)
-    model.fit(w, noise=NOISE)
+    model = XDGMM([1, 2, 3], n_average=4, random_state=0).fit(w, noise=NOISE)
     again = XDGMM.load(_saved(model, tmp_path))
     for each in (model, again):
         assert [mixture.n_components for mixture in each.mixtures_] == sizes
@@ -262,9 +261,36 @@ def test_members_of_different_sizes_are_told_apart(tmp_path, monkeypatch):
             "Average of 4 Gaussian mixtures with 1 or 2 or 3 components"
         )
         assert each.n_components_ == 2  # the most frequent
-    np.testing.assert_array_equal(again.band(0).upper, model.band(0).upper)
     single = XDGMM(1, n_average=2, average_over="folds", random_state=0).fit(w, noise=NOISE)
     assert single.describe() == "Average of 2 Gaussian mixtures with 1 component each."
+
+
+def test_several_settings_are_averaged_over_folds_by_their_shares(tmp_path):
+    _, w = toy(600)
+    model = XDGMM([1, 3], floor=[0.1, 0.3], n_average=4, average_over="folds", random_state=0)
+    model.fit(w, noise=NOISE)
+    again = XDGMM.load(_saved(model, tmp_path))
+    table = model.selection_
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table["share"][table["n_components"] == 1].sum() == 0
+    for each in (model, again):
+        assert len(each.mixtures_) == 4
+        assert each.describe() == (
+            "Average of Gaussian mixtures with 3 components and floors 0.1 and 0.3, without each "
+            "of 4 folds; tried were 1 and 3."
+        )
+    np.testing.assert_array_equal(again.band(0).upper, model.band(0).upper)
+    assert (model.band(0).upper > model.band(0).value).all()
+
+
+def test_a_chosen_average_of_an_older_model_is_told(tmp_path):
+    """Tables of choices had fewer columns once; what has been read still says what it is."""
+    _, w = toy(300)
+    model = XDGMM([1, 2], n_average=2, average_over="folds", random_state=0).fit(w, noise=NOISE)
+    del model.selection_["shrinkage"]
+    assert "tried were 1 and 2" in XDGMM.load(_saved(model, tmp_path)).describe()
+    del model.selection_["share"]
+    assert "chosen from 1, 2" in XDGMM.load(_saved(model, tmp_path / "again")).describe()
 
 
 def _saved(model, folder):

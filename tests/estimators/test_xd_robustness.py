@@ -33,7 +33,14 @@ def test_far_clusters_keep_their_width(rng):
     np.testing.assert_allclose(fixed, 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize("settings", [{"n_average": 2}, {"floor": [0.05, 0.1]}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_average": 2},
+        {"floor": [0.05, 0.1]},
+        {"floor": [0.05, 0.1], "n_average": 2, "average_over": "folds"},
+    ],
+)
 def test_given_means_stay_given_on_every_path(settings, data):
     w, sd = data
     means = np.array([[-1.0, 0.0], [1.0, 0.5]])
@@ -51,6 +58,10 @@ def test_given_means_stay_given_on_every_path(settings, data):
         ({"method": "minibatch", "regularisation": 1.0}, "regularisation=0.0 with method"),
         ({"method": "minibatch", "n_average": 3}, "n_average=1 with method"),
         ({"n_components": [1, 2], "means_init": [[0.0, 0.0]]}, "one n_components with means_init"),
+        (
+            {"n_components": [1, 2], "n_average": 3, "average_over": "folds", "n_folds": 7},
+            "no n_folds with several settings",
+        ),
         ({"n_components": []}, "at least one value"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": "a"}, "n_jobs"),

@@ -28,11 +28,13 @@ from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
 from deconflow.estimators.stream_fits import fit_stream, refuse_for_streams
 from deconflow.estimators.validation import refuse_noise_as_y, refuse_unseen, unchanged_on_failure
 from deconflow.estimators.xd_settings import (
+    N_FOLDS,
     Start,
     as_settings,
+    averages_what_it_compares,
     check_counts,
     check_settings,
-    describe_ladder,
+    describe_average,
     expected_stages,
     given_start,
     is_auto,
@@ -49,10 +51,12 @@ from deconflow.streams import Overview, RowStream
 from deconflow.xd import (
     FITTING,
     Adam,
+    AveragedFit,
     CrossFits,
     EMResult,
     FitSettings,
     PreparedData,
+    average_over_folds,
     choose,
     compare,
     fit_average,
@@ -88,7 +92,7 @@ class XDGMM(DensityEstimator):
     ----------
     n_components : int, sequence of int or "auto"
         Number of Gaussians; of several, one is chosen on held-out rows, or with ``n_average``
-        above 1 all are averaged that these rows cannot rule out. With ``"auto"`` numbers and
+        above 1 all are averaged that these rows do not rule out. With ``"auto"`` numbers and
         floors are tried until more do not help, and averaged over ``n_folds`` fits that leave out
         a fold each; with few rows also with covariances shrunk towards independent columns.
     method : {"anderson", "em", "minibatch"}
@@ -96,7 +100,8 @@ class XDGMM(DensityEstimator):
     init : {"kmeans", "random"}
         Where to start.
     n_init : int
-        Number of starts, of which the best is kept.
+        Number of starts, of which the best is kept; several settings that are averaged over folds
+        have at least four starts each, averaged.
     tol, max_iter
         EM stops when a step gains at most ``tol`` in mean log-likelihood, or after ``max_iter``.
     floor : float or sequence of float
@@ -107,11 +112,14 @@ class XDGMM(DensityEstimator):
         The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
     n_average : int
         Number of fits whose densities are averaged; the result has as many times the components.
+        Of several settings averaged over folds: the number of folds. Without each of them all
+        settings are fitted, and averaged by shares that the rows left out decide.
     average_over : {"starts", "folds"}
         Whether these fits differ by their start, or by the fold of rows that they leave out; of no
         meaning with ``n_average=1``.
     n_folds : int
-        For a choice: the number of parts of the rows, each held out once.
+        For a choice: the number of parts of the rows, each held out once; an average over folds
+        has ``n_average`` instead.
     split_merge : int
         How many split-and-merge moves to try after EM, before giving up; 0 for none.
     weights_init, means_init, covariances_init : array or None
@@ -162,7 +170,8 @@ class XDGMM(DensityEstimator):
         Number of passes over the rows.
     lower_bound_ : float
         Mean log-likelihood of the rows, with the log prior if ``regularisation`` is above 0; for an
-        average, of its best fit; with ``"auto"`` of the rows that each fit leaves out.
+        average, of its best fit; with ``"auto"``, and of several settings averaged over folds, of
+        the rows that each fit leaves out.
     lower_bounds_ : array
         The same for every step of EM, where it never falls. For minibatches one per epoch, the mean
         over its rows, each before the step of its batch; for :meth:`partial_fit` one per call, of
@@ -208,7 +217,7 @@ class XDGMM(DensityEstimator):
         regularisation: float = 0.0,
         n_average: int = 1,
         average_over: str = "starts",
-        n_folds: int = 5,
+        n_folds: int = N_FOLDS,
         split_merge: int = 0,
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
@@ -334,8 +343,9 @@ class XDGMM(DensityEstimator):
 
     def describe(self) -> str:
         """Say in one line what was fitted, and what it was chosen from."""
-        if is_auto(self) and hasattr(self, "selection_"):
-            return describe_ladder(self.selection_, len(self.component_counts_))
+        shared_out = is_auto(self) or averages_what_it_compares(self)
+        if shared_out and "share" in getattr(self, "selection_", {}):  # not in every older model
+            return describe_average(self.selection_, len(self.component_counts_))
         count, sizes = len(self.component_counts_), np.unique(self.component_counts_)
         size = " or ".join(map(str, sizes)) + f" component{'s' if sizes[-1] > 1 else ''}"
         what = f"Gaussian mixture with {size}"
@@ -469,6 +479,14 @@ class XDGMM(DensityEstimator):
         each = [settings] * self.n_average
         if self.n_average > 1 or len(counts) * len(floors) > 1:
             lay_out(data)  # so that an error counts the rows of all data, not of a fold
+        if averages_what_it_compares(self):
+            with clear_errors():
+                fit = average_over_folds(
+                    data, settings, counts, floors, folds=self.n_average, n_init=self.n_init,
+                    rng=rng, progress=self._progress,
+                )  # fmt: skip
+            self._take_averaged(fit, data)
+            return
         with clear_errors():
             if len(counts) > 1 or len(floors) > 1:
                 each = self._choose(data, settings, counts, floors, rng)
@@ -538,6 +556,10 @@ class XDGMM(DensityEstimator):
                 data, as_settings(self, 1, 0.0), rng, progress=self._progress,
                 **{"folds": self.n_folds, **beyond},
             )  # fmt: skip
+        self._take_averaged(fit, data)
+
+    def _take_averaged(self, fit: AveragedFit, data: Observations) -> None:
+        """Learn an average of fits without each fold, with what each row is worth to them."""
         self.__dict__.pop("_adam", None)
         self.selection_, self._held_out = fit.table, fit.held_out
         value = float(np.average(fit.held_out, weights=row_weights(data)))
@@ -546,7 +568,7 @@ class XDGMM(DensityEstimator):
         self._warn_unless_converged()
 
     def _held_out_rows(self, data: Observations) -> Array | None:
-        if is_auto(self) and len(data) > 1:
+        if len(data) > 1 and (is_auto(self) or averages_what_it_compares(self)):
             return self._held_out
         if len(data) < 2 or self.method == "minibatch":
             return None

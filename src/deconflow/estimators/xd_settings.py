@@ -36,6 +36,8 @@ COUNTS = {
 }  # fmt: skip
 
 
+N_FOLDS = 5
+"""Unless the user says another number."""
 STARTS_GIVEN = ("weights_init", "means_init", "covariances_init")
 IGNORED_BY_MINIBATCH = {"regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0}
 
@@ -82,6 +84,13 @@ def is_auto(model: Any) -> bool:
     return isinstance(model.n_components, str) and model.n_components == AUTO
 
 
+def averages_what_it_compares(model: Any) -> bool:
+    """Whether several settings are compared without each fold, and these fits averaged."""
+    if is_auto(model) or model.n_average == 1 or model.average_over != "folds":
+        return False
+    return len(several(model.n_components)) * len(several(model.floor)) > 1
+
+
 def _check_auto(model: Any) -> None:
     """Refuse what would be ignored."""
     if model.method == "minibatch":
@@ -112,6 +121,11 @@ def _check_combinations(model: Any, counts: Sequence[Any]) -> None:
     given = [name for name in STARTS_GIVEN if getattr(model, name) is not None]
     if len(counts) > 1 and given:
         raise ValueError(f"Expected one n_components with {given[0]}; got {list(counts)}.")
+    if averages_what_it_compares(model) and model.n_folds not in (N_FOLDS, model.n_average):
+        raise ValueError(
+            f"Expected no n_folds with several settings that are averaged over folds, of which "
+            f"there are n_average; got n_folds={model.n_folds}. Leave it out."
+        )
     if model.method != "minibatch":
         return
     for name, plain in IGNORED_BY_MINIBATCH.items():
@@ -155,6 +169,10 @@ def expected_stages(model: Any, data: Observations) -> dict[str, list[float]]:
         return {FITTING: [seconds_of_ladder(*size, model.n_folds, 2, threads(model))]}
     counts = [int(count) for count in several(model.n_components) for _ in several(model.floor)]
     stages = {}
+    if averages_what_it_compares(model):
+        starts = max(STARTS_TO_COMPARE, model.n_init)
+        each = seconds_of_fits(*size, counts, starts, threads(model))
+        return {CHOOSING: each * model.n_average}
     if len(counts) > 1:
         each = seconds_of_fits(*size, counts, STARTS_TO_COMPARE, threads(model))
         stages[CHOOSING] = each * model.n_folds
@@ -244,12 +262,12 @@ def _check_covariances(covariances: Array) -> None:
         )
 
 
-def describe_ladder(table: dict[str, NDArray[Any]], n_folds: int) -> str:
-    """Say in one sentence what ``n_components="auto"`` averages, and what it tried."""
+def describe_average(table: dict[str, NDArray[Any]], n_folds: int) -> str:
+    """Say in one sentence what an average without each fold is made of, and what was tried."""
     share, chosen = table["share"], table["chosen"]
     counts = np.unique(table["n_components"][chosen])
     floors = np.unique(table["floor"][chosen])
-    shrunken = share[table["shrinkage"] > 0].sum()
+    shrunken = share[table["shrinkage"] > 0].sum() if "shrinkage" in table else 0.0
     words = f"Average of Gaussian mixtures with {_listed(counts)} "
     words += f"component{'s' if counts[-1] > 1 else ''} and floor{'s' if len(floors) > 1 else ''} "
     words += f"{_listed(floors)}, without each of {n_folds} folds; "

@@ -7,6 +7,7 @@ fold of the rows, and ``choose``, ``compare`` and ``fit_averaged`` are rules ove
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 
+from deconflow.xd.averaged import AveragedFit, who_chose
 from deconflow.xd.chains import (
     FLOORS,
     Chain,
@@ -16,7 +17,7 @@ from deconflow.xd.chains import (
     starts_of_chains,
     telling_rows,
 )
-from deconflow.xd.choose import STARTS_TO_COMPARE, choose, fit_average
+from deconflow.xd.choose import STARTS_TO_COMPARE, average_over_folds, choose, fit_average
 from deconflow.xd.compare import compare
 from deconflow.xd.cross_fits import (
     Candidate,
@@ -48,12 +49,10 @@ from deconflow.xd.known_parts import (
 )
 from deconflow.xd.ladder import (
     CLEARLY,
-    AveragedFit,
     Everything,
     fit_averaged,
     fit_joint,
     seconds_of_ladder,
-    who_chose,
 )
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
@@ -99,6 +98,7 @@ __all__ = [
     "StreamedRows",
     "Sums",
     "Watch",
+    "average_over_folds",
     "choose",
     "compare",
     "em",

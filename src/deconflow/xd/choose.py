@@ -2,7 +2,8 @@ r"""Which of some numbers of components and floors: a choice by fits that leave 
 
 Noisy held-out likelihood hardly sees a density that has collapsed onto spikes narrower than the
 noise. Averages of several fits do not collapse together, so these are compared, and the average
-takes each setting by its share (:mod:`deconflow.xd.shares`). Of single fits, the one with the
+takes each setting by its share (:mod:`deconflow.xd.shares`). Over folds it is the fits that were
+compared that are averaged; over starts, new ones to all rows. Of single fits, the one with the
 largest entropy is taken among those that the held-out rows cannot tell apart.
 """
 
@@ -20,7 +21,9 @@ from deconflow._types import Array
 from deconflow.mixtures import mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
+from deconflow.xd.averaged import AveragedFit, average
 from deconflow.xd.cross_fits import (
+    Candidate,
     CrossFits,
     Table,
     failure,
@@ -31,6 +34,7 @@ from deconflow.xd.em import EMResult
 from deconflow.xd.expected_time import CHOOSING, FITTING
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows
+from deconflow.xd.shares import SMALLEST_SHARE
 
 STARTS_TO_COMPARE = 4
 
@@ -53,15 +57,8 @@ def choose(
     :meth:`CrossFits.table`.
     """
     cross = CrossFits(data, folds, rng)
-    candidates = [
-        cross.candidate(replace(settings, n_components=count, floor=floor))
-        for count, floor in product(sorted(n_components), sorted(floors))
-    ]
-    progress.begin(CHOOSING)
-    for fold in cross:
-        for candidate in candidates:
-            cross.add(candidate, fold, [None] * STARTS_TO_COMPARE, averaged=n_average > 1)
-            progress.advance()
+    several = _settings(settings, n_components, floors)
+    candidates = _compared(cross, several, STARTS_TO_COMPARE, n_average > 1, progress)
     behind, error = cross.behind(candidates)
     entropy = [each.entropy(20_000) for each in candidates]
     if n_average > 1:
@@ -71,6 +68,49 @@ def choose(
     counts = apportioned(shares, n_average)
     chosen = [candidates[i].settings for i in np.repeat(np.arange(len(counts)), counts)]
     return chosen, cross.table(candidates, counts / n_average, entropy)
+
+
+def average_over_folds(
+    data: Observations,
+    settings: FitSettings,
+    n_components: Sequence[int],
+    floors: Sequence[float],
+    *,
+    folds: int,
+    n_init: int,
+    rng: np.random.RandomState,
+    progress: Progress = SILENT,
+) -> AveragedFit:
+    """Average settings by cross-validation on noisy rows: the very fits that are compared."""
+    cross = CrossFits(data, folds, rng)
+    starts = max(STARTS_TO_COMPARE, n_init)
+    several = _settings(settings, n_components, floors)
+    candidates = _compared(cross, several, starts, True, progress)
+    return average(cross, candidates, cross.shares(candidates, SMALLEST_SHARE))
+
+
+def _settings(
+    settings: FitSettings, n_components: Sequence[int], floors: Sequence[float]
+) -> list[FitSettings]:
+    pairs = product(sorted(n_components), sorted(floors))
+    return [replace(settings, n_components=count, floor=floor) for count, floor in pairs]
+
+
+def _compared(
+    cross: CrossFits,
+    several: Sequence[FitSettings],
+    starts: int,
+    averaged: bool,
+    progress: Progress,
+) -> list[Candidate]:
+    """Fit all settings without each fold: the average of some starts, or the best of them."""
+    candidates = [cross.candidate(settings) for settings in several]
+    progress.begin(CHOOSING)
+    for fold in cross:
+        for candidate in candidates:
+            cross.add(candidate, fold, [None] * starts, averaged=averaged)
+            progress.advance()
+    return candidates
 
 
 def apportioned(shares: Array, count: int) -> NDArray[np.int64]:

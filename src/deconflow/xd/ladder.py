@@ -19,16 +19,15 @@ from itertools import repeat
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
+from deconflow.xd.averaged import AveragedFit, average
 from deconflow.xd.cross_fits import (
     Candidate,
     CrossFits,
     Fold,
     PreparedFold,
     Starts,
-    Table,
     held_out_of,
 )
 from deconflow.xd.em import EMResult
@@ -41,7 +40,7 @@ from deconflow.xd.expected_time import (
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
 from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples, sample_sizes
 from deconflow.xd.shared_passes import Job
-from deconflow.xd.shares import even_shares, log_average
+from deconflow.xd.shares import SMALLEST_SHARE, even_shares
 
 OF_MANY_ROWS = (128, 192, 256, 384, 512)
 """Numbers of components that are tried beyond the usual ones where rows are many."""
@@ -60,7 +59,6 @@ ENOUGH_ROWS = 3
 SHRINKAGES = (0.5, 2.0, 8.0, 32.0)
 """Rows that the prior of a shrunken covariance counts as, for each of its own ``D + 1``."""
 
-SMALLEST_SHARE = 0.03
 SMALLEST_GAIN, GAIN_PER_PARAMETER = 0.3, 0.003
 """EM stops when a step gains less than this in the log-likelihood of all rows together: what
 comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
@@ -79,58 +77,6 @@ first sample have, and how many there are of these."""
 LIKELY_BEST, LIKELY_REFITS = 3, 3
 """What is told to those who wait before the rows have spoken: which number of components is the
 best, by its place in the ladder, and how many times its fits go on with another floor."""
-
-
-@dataclass(frozen=True)
-class AveragedFit:
-    """An average of mixtures, each fitted without one fold.
-
-    Attributes
-    ----------
-    mixtures : list of GaussianMixture
-        One for each fold that was left out.
-    shares : array
-        The share of each in the average.
-    held_out : array
-        ``(N,)`` log-likelihood of each row under the mixture that left it out.
-    folds : list of Fold
-        The folds.
-    settings : FitSettings
-        Those of the largest share.
-    table : dict of arrays
-        See :meth:`CrossFits.table`; where a sample has chosen, also its number of rows,
-        ``choosing_rows``, and that of all rows, ``fitted_rows``.
-    converged : bool
-        Whether EM converged in all fits that are averaged.
-    n_iter : int
-        Number of passes over the rows in the longest of these.
-    singles : list of GaussianMixture
-        One fit by ``settings`` without each fold.
-    n_choosing, n_rows : int
-        How many rows have chosen, and how many are fitted.
-    """
-
-    mixtures: list[GaussianMixture]
-    shares: Array
-    held_out: Array
-    folds: list[Fold]
-    settings: FitSettings
-    table: Table
-    converged: bool
-    n_iter: int
-    singles: list[GaussianMixture]
-    n_choosing: int
-    n_rows: int
-
-    @property
-    def all_chose(self) -> bool:
-        """Whether all rows have chosen."""
-        return self.n_choosing == self.n_rows
-
-    @property
-    def mixture(self) -> GaussianMixture:
-        """The average as one mixture."""
-        return mix(self.mixtures, self.shares.tolist())
 
 
 @dataclass(frozen=True)
@@ -461,16 +407,6 @@ class _Search:
             more = [each for each in COMPONENTS_TO_TRY if each > count]
             self.climb(winner.settings, more, starts, [winner])
 
-    def score(self, mixtures: list[GaussianMixture], used: list[Candidate], shares: Array) -> Array:
-        """Log-likelihood of each row by the average that left it out."""
-        if not self.cross.covariates:
-            return log_average(held_out_of(used), shares)
-        held_out = np.empty(len(self.cross.data))
-        threads = used[0].settings.stopping.threads
-        for fold, mixture in zip(self.folds, mixtures, strict=True):
-            held_out[fold.held] = self.cross.score(mixture, fold, threads)
-        return held_out
-
     def shares_of_all(self) -> Array:
         """Share out the average among all that were tried on these rows."""
         if self.n_choosing == self.n_rows:
@@ -479,41 +415,12 @@ class _Search:
 
     def averaged(self) -> AveragedFit:
         """Average all that were tried on these rows, each by its share."""
-        cross, tried = self.cross, self.tried
         shares = self.shares_of_all()
-        largest = tried[int(shares.argmax())]
-        used = [tried[i] for i in np.flatnonzero(shares)]
-        mixtures = [
-            mix([each.density(f) for each in used], shares[shares > 0])
-            for f in range(len(cross.folds))
-        ]
-        held_out = self.score(mixtures, used, shares[shares > 0])
-        equal = np.full(len(mixtures), 1.0 / len(mixtures))
-        table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
-        if self.n_choosing < self.n_rows:
-            table["choosing_rows"] = np.full(len(tried), self.n_choosing)
-            table["fitted_rows"] = np.full(len(tried), self.n_rows)
-        fits = [result for each in used for fold in each.fits for result in fold]
-        converged, n_iter = all(r.converged for r in fits), max(r.n_iter for r in fits)
-        singles = [best.mixture for best, *_ in largest.fits]
-        return AveragedFit(
-            mixtures, equal, held_out, cross.folds, largest.settings, table, converged, n_iter,
-            singles, self.n_choosing, self.n_rows,
+        laid_out = self.folds if self.cross.covariates else ()
+        return average(
+            self.cross, self.tried, shares, laid_out=laid_out, n_choosing=self.n_choosing,
+            n_rows=self.n_rows,
         )  # fmt: skip
-
-
-def who_chose(table: Table) -> str:
-    """Say in a sentence how many rows have chosen; nothing if it was all of them.
-
-    Examples
-    --------
-    >>> who_chose({"choosing_rows": np.array([100_000]), "fitted_rows": np.array([1_000_000])})
-    ' 100,000 of 1,000,000 rows choose the model; all of them fit it.'
-    """
-    if "choosing_rows" not in table:
-        return ""
-    some, whole = int(table["choosing_rows"][0]), int(table["fitted_rows"][0])
-    return f" {some:,} of {whole:,} rows choose the model; all of them fit it."
 
 
 def seconds_of_ladder(
