@@ -215,7 +215,8 @@ XD_CASES |= {
     "chosen_floor": (Rows(), XD | {"floor": [0.05, 0.5]}),
     "chosen_averaged_over_folds": (
         Rows(),
-        XD | {"n_components": [2, 3], "n_average": 5, "average_over": "folds"},
+        # Starts of more components end in one place, and the last bit decides which comes first.
+        XD | {"n_components": 1, "floor": [0.05, 2.0], "n_average": 5, "average_over": "folds"},
     ),
     "minibatch": (Rows(), XD | {"method": "minibatch", "batch_size": 50, "epochs": 5, "tol": 0.0}),
     "given_start": (
