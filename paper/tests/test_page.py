@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -19,8 +20,27 @@ def root(request):
 def test_every_run_is_there_and_the_page_agrees(root):
     document = root / "docs" / "reproduction.md"
     findings = list(check(root / "results", document, BUDGET, NAMES))
-    assert len(findings) == 28
+    assert len(findings) == 29
     assert [words for good, words in findings if not good] == []
+
+
+def test_a_missing_seed_and_a_missing_score_are_found(root, tmp_path):
+    def without(name, key, score=None):
+        """Take a run, or one of its scores, out of a record."""
+        path = tmp_path / "reproduction" / name
+        record = json.loads(path.read_text())
+        run = next(r for r in record["runs"] if (r["dataset"], r["row"], r["seed"]) == key)
+        record["runs"].remove(run) if score is None else run.pop(score)
+        path.write_text(json.dumps(record))
+
+    folder = root / "results" / "reproduction"
+    shutil.copytree(folder, tmp_path / "reproduction", ignore=shutil.ignore_patterns(".work"))
+    without("mixture-paper.json", ("toy", "elbo-1", 1))
+    without("uci-budget.json", ("red-file", "xd-average", 1), "minus_log_p_v_fitted")
+    findings = check(tmp_path, root / "docs" / "reproduction.md", BUDGET, ["mixture", "uci"])
+    wrong = [words for good, words in findings if not good]
+    assert "mixture (paper): elbo-1, 4 of 5 seeds, missing 1" in wrong
+    assert sum(words.endswith("has no score of fitted rows") for words in wrong) == 1
 
 
 def test_the_page_states_the_budget(root):
