@@ -216,7 +216,7 @@ XD_CASES |= {
     "chosen_averaged_over_folds": (
         Rows(),
         # Starts of more components end in one place, and the last bit decides which comes first.
-        XD | {"n_components": 1, "floor": [0.05, 2.0], "n_average": 5, "average_over": "folds"},
+        XD | {"n_components": 1, "floor": [0.05, 30.0], "n_average": 5, "average_over": "folds"},
     ),
     "minibatch": (Rows(), XD | {"method": "minibatch", "batch_size": 50, "epochs": 5, "tol": 0.0}),
     "given_start": (

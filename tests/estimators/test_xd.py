@@ -277,10 +277,26 @@ def test_several_settings_are_averaged_over_folds_by_their_shares(tmp_path):
         assert len(each.mixtures_) == 4
         assert each.describe() == (
             "Average of Gaussian mixtures with 3 components and floors 0.1 and 0.3, without each "
-            "of 4 folds; tried were 1 and 3."
+            "of 4 folds; tried were 1 and 3, with floors 0.1 and 0.3."
         )
     np.testing.assert_array_equal(again.band(0).upper, model.band(0).upper)
     assert (model.band(0).upper > model.band(0).value).all()
+    model.partial_fit(w, noise=NOISE)  # goes on with one mixture of them all
+    assert model.describe().startswith(f"Gaussian mixture with {len(model.weights_)} components")
+
+
+@pytest.mark.parametrize("settings", [{"n_average": np.int64(3)}, {"n_folds": np.int64(3)}])
+def test_numbers_of_folds_may_be_numpy_s(settings):
+    _, w = toy(60)
+    single = {"average_over": "folds"} if "n_average" in settings else {}
+    model = XDGMM([1, 2], **settings, **single, random_state=0).fit(w, noise=NOISE)
+    assert len(model.selection_["share"]) == 2
+
+
+def test_one_component_has_one_start_only():
+    _, w = toy(60)
+    model = XDGMM(1, floor=[0.1, 0.2], n_average=3, average_over="folds", random_state=0)
+    assert list(model.fit(w, noise=NOISE).component_counts_) == [2, 2, 2]
 
 
 def test_a_chosen_average_of_an_older_model_is_told(tmp_path):

@@ -60,7 +60,7 @@ def test_given_means_stay_given_on_every_path(settings, data):
         ({"n_components": [1, 2], "means_init": [[0.0, 0.0]]}, "one n_components with means_init"),
         (
             {"n_components": [1, 2], "n_average": 3, "average_over": "folds", "n_folds": 7},
-            "no n_folds with several settings",
+            "n_folds left out where several settings",
         ),
         ({"n_components": []}, "at least one value"),
         ({"n_jobs": 0}, "n_jobs"),

@@ -150,6 +150,15 @@ def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
     assert [list(y) for y in points] == [[-0.3, 0.0, -0.1], [-0.05]]
 
 
+def test_an_average_of_what_was_compared_shows_the_comparison(rng):
+    model = XDGMM([1, 2], n_average=3, average_over="folds", random_state=0)
+    ax = plots.history(model.fit(rng.normal(size=(60, 1)), noise=0.3))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2"]
+    np.testing.assert_allclose(
+        ax.containers[0].lines[0].get_ydata(), -model.selection_["behind_best"]
+    )
+
+
 def test_an_average_is_taken_apart(rng):
     """Of models of version 0.1, which do not say how large the members of their average are."""
     parts = [

@@ -11,6 +11,7 @@ from tables.catalogue import N, catalogue, text
 import deconflow
 from deconflow import XDGMM, FlowDeconvolver, cli
 from deconflow.noise import gaussian
+from deconflow.program.methods import make_estimator
 from deconflow.tables import open_table
 
 
@@ -272,6 +273,12 @@ def repeated(path, times=4, empty=()):
     rows = zip(x, labels, objects, strict=True)
     path.write_text("x,x_err,star,no\n" + "".join(f"{v},0.3,{s},{i}\n" for v, s, i in rows))
     return x, objects
+
+
+@pytest.mark.parametrize(("n_rows", "n_average"), [(1000, 3), (80, 1)])
+def test_folds_that_are_given_are_those_that_are_averaged(n_rows, n_average):
+    settings = ["n_components=[1,2]", "n_folds=3"]
+    assert make_estimator("xd", n_rows, settings).n_average == n_average
 
 
 @pytest.mark.parametrize("column", ["star", "no"])

@@ -127,7 +127,7 @@ CHOICE = {"n_components": [4, 16], "floors": [0.05]}
 def test_rows_are_judged_by_the_average_that_left_them_out():
     _, data = heavy_tails(200, 0)
     fit = average_over_folds(
-        data, SETTINGS, **CHOICE, folds=3, n_init=1, rng=np.random.RandomState(0)
+        data, SETTINGS, **CHOICE, folds=3, starts=2, rng=np.random.RandomState(0)
     )
     assert len(fit.mixtures) == len(fit.folds) == 3
     for mixture, fold in zip(fit.mixtures, fit.folds, strict=True):
@@ -144,7 +144,7 @@ def test_the_fits_that_were_compared_are_nearer_to_the_truth_than_one_fit_per_sh
     _, data = heavy_tails(400, 1)
     v, _ = heavy_tails(5000, 101)
     compared = average_over_folds(
-        data, SETTINGS, **CHOICE, folds=5, n_init=1, rng=np.random.RandomState(0)
+        data, SETTINGS, **CHOICE, folds=5, starts=4, rng=np.random.RandomState(0)
     )
     rng = np.random.RandomState(0)
     chosen, _ = choose(data, SETTINGS, **CHOICE, n_average=5, folds=5, rng=rng)

@@ -14,4 +14,4 @@ def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
     namespace = {}
     for block in blocks:
         exec(block, namespace)
-    assert namespace["model"].selection_["share"].sum() == 1
+    assert namespace["model"].selection_["share"].sum() == pytest.approx(1)

@@ -39,6 +39,7 @@ from deconflow.estimators.xd_settings import (
     given_start,
     is_auto,
     several,
+    starts_to_compare,
     threads,
 )
 from deconflow.guests import as_guest
@@ -112,14 +113,15 @@ class XDGMM(DensityEstimator):
         The ``w`` of Bovy et al.: covariances are ``(sum + w I) / (q + 1)``.
     n_average : int
         Number of fits whose densities are averaged; the result has as many times the components.
-        Of several settings averaged over folds: the number of folds. Without each of them all
-        settings are fitted, and averaged by shares that the rows left out decide.
+        Of several settings averaged over folds: the number of folds, at most that of the rows or
+        groups. Without each of them all settings are fitted, and averaged by shares that the rows
+        left out decide.
     average_over : {"starts", "folds"}
         Whether these fits differ by their start, or by the fold of rows that they leave out; of no
         meaning with ``n_average=1``.
     n_folds : int
-        For a choice: the number of parts of the rows, each held out once; an average over folds
-        has ``n_average`` instead.
+        For a choice: the number of parts of the rows, each held out once. Several settings that
+        are averaged over folds have ``n_average`` parts instead.
     split_merge : int
         How many split-and-merge moves to try after EM, before giving up; 0 for none.
     weights_init, means_init, covariances_init : array or None
@@ -159,9 +161,10 @@ class XDGMM(DensityEstimator):
     covariances_ : array
         ``(K, D, D)``.
     n_components_ : int
-        Number of Gaussians of a fit; of an average, the most frequent number of its fits.
+        Number of Gaussians of a fit; of an average, the most frequent of ``component_counts_``.
     component_counts_ : array
-        Number of Gaussians of each fit that is averaged; a single one without an average.
+        Number of Gaussians of each fit that is averaged; a single one without an average. With
+        ``"auto"``, and of several settings averaged over folds, that of all fits without a fold.
     converged_ : bool
         Whether the fit converged: EM by ``tol``; minibatches if the last quarter of the epochs
         gained at most ``tol`` (or 1e-4) per epoch over the quarter before. Never claimed after
@@ -173,7 +176,8 @@ class XDGMM(DensityEstimator):
         average, of its best fit; with ``"auto"``, and of several settings averaged over folds, of
         the rows that each fit leaves out.
     lower_bounds_ : array
-        The same for every step of EM, where it never falls. For minibatches one per epoch, the mean
+        The same for every step of EM, where it never falls; a single value where rows were left
+        out. For minibatches one per epoch, the mean
         over its rows, each before the step of its batch; for :meth:`partial_fit` one per call, of
         its own rows. These two may fall.
     selection_ : dict of arrays
@@ -344,8 +348,10 @@ class XDGMM(DensityEstimator):
     def describe(self) -> str:
         """Say in one line what was fitted, and what it was chosen from."""
         shared_out = is_auto(self) or averages_what_it_compares(self)
-        if shared_out and "share" in getattr(self, "selection_", {}):  # not in every older model
-            return describe_average(self.selection_, len(self.component_counts_))
+        told = shared_out and "share" in getattr(self, "selection_", {})  # not in all older models
+        if told and len(self.component_counts_) > 1:  # a partial_fit makes one mixture of them
+            floors = not is_auto(self)
+            return describe_average(self.selection_, len(self.component_counts_), floors=floors)
         count, sizes = len(self.component_counts_), np.unique(self.component_counts_)
         size = " or ".join(map(str, sizes)) + f" component{'s' if sizes[-1] > 1 else ''}"
         what = f"Gaussian mixture with {size}"
@@ -482,8 +488,9 @@ class XDGMM(DensityEstimator):
         if averages_what_it_compares(self):
             with clear_errors():
                 fit = average_over_folds(
-                    data, settings, counts, floors, folds=self.n_average, n_init=self.n_init,
-                    rng=rng, progress=self._progress,
+                    data, settings, counts, floors, folds=self.n_average,
+                    starts=1 if start.whole else starts_to_compare(self), rng=rng,
+                    progress=self._progress,
                 )  # fmt: skip
             self._take_averaged(fit, data)
             return

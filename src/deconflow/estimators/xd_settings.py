@@ -91,6 +91,11 @@ def averages_what_it_compares(model: Any) -> bool:
     return len(several(model.n_components)) * len(several(model.floor)) > 1
 
 
+def starts_to_compare(model: Any) -> int:
+    """Number of starts of every setting that is averaged over folds."""
+    return max(STARTS_TO_COMPARE, model.n_init)
+
+
 def _check_auto(model: Any) -> None:
     """Refuse what would be ignored."""
     if model.method == "minibatch":
@@ -123,8 +128,8 @@ def _check_combinations(model: Any, counts: Sequence[Any]) -> None:
         raise ValueError(f"Expected one n_components with {given[0]}; got {list(counts)}.")
     if averages_what_it_compares(model) and model.n_folds not in (N_FOLDS, model.n_average):
         raise ValueError(
-            f"Expected no n_folds with several settings that are averaged over folds, of which "
-            f"there are n_average; got n_folds={model.n_folds}. Leave it out."
+            "Expected n_folds left out where several settings are averaged over folds, since "
+            f"n_average is the number of folds; got n_folds={model.n_folds}."
         )
     if model.method != "minibatch":
         return
@@ -170,8 +175,7 @@ def expected_stages(model: Any, data: Observations) -> dict[str, list[float]]:
     counts = [int(count) for count in several(model.n_components) for _ in several(model.floor)]
     stages = {}
     if averages_what_it_compares(model):
-        starts = max(STARTS_TO_COMPARE, model.n_init)
-        each = seconds_of_fits(*size, counts, starts, threads(model))
+        each = seconds_of_fits(*size, counts, starts_to_compare(model), threads(model))
         return {CHOOSING: each * model.n_average}
     if len(counts) > 1:
         each = seconds_of_fits(*size, counts, STARTS_TO_COMPARE, threads(model))
@@ -262,16 +266,21 @@ def _check_covariances(covariances: Array) -> None:
         )
 
 
-def describe_average(table: dict[str, NDArray[Any]], n_folds: int) -> str:
-    """Say in one sentence what an average without each fold is made of, and what was tried."""
+def describe_average(table: dict[str, NDArray[Any]], n_folds: int, *, floors: bool) -> str:
+    """Say in one sentence what an average without each fold is made of, and what was tried.
+
+    With ``floors``, name all of them, if there were several.
+    """
     share, chosen = table["share"], table["chosen"]
     counts = np.unique(table["n_components"][chosen])
-    floors = np.unique(table["floor"][chosen])
+    used, tried = np.unique(table["floor"][chosen]), np.unique(table["floor"])
     shrunken = share[table["shrinkage"] > 0].sum() if "shrinkage" in table else 0.0
     words = f"Average of Gaussian mixtures with {_listed(counts)} "
-    words += f"component{'s' if counts[-1] > 1 else ''} and floor{'s' if len(floors) > 1 else ''} "
-    words += f"{_listed(floors)}, without each of {n_folds} folds; "
+    words += f"component{'s' if counts[-1] > 1 else ''} and floor{'s' if len(used) > 1 else ''} "
+    words += f"{_listed(used)}, without each of {n_folds} folds; "
     words += f"tried were {_listed(np.unique(table['n_components']))}"
+    if floors and len(tried) > 1:
+        words += f", with floors {_listed(tried)}"
     if shrunken > 0:
         words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
         words += "of independent columns"

@@ -14,8 +14,9 @@ from deconflow.plots.style import AGAIN, COLOURS, DENSITY, MARKERS, SECOND, pane
 def history(model: Any, *, axes: Any = None, **look: Any) -> Any:
     """Draw the objective of each epoch, or the likelihood of each step of EM.
 
-    A :class:`~deconflow.Deconvolver` that chose XD shows what it chose from: how far held-out rows
-    put each number of components behind the best.
+    A :class:`~deconflow.Deconvolver` without flows, and an :class:`~deconflow.XDGMM` that averages
+    all that it compared, show what they compared: how far held-out rows put each number of
+    components behind the best.
 
     Parameters
     ----------
@@ -45,11 +46,16 @@ def history(model: Any, *, axes: Any = None, **look: Any) -> Any:
         for record in records:
             _draw_epochs(ax, record)
         _draw_legend(ax)
-    elif "lower_bounds_" in known:
+    elif "lower_bounds_" in known and not _is_shared_out(model):
         _draw_steps(ax, np.asarray(model.lower_bounds_), len(model.density_.averaged()))
     else:
         _draw_choice(ax, model.selection_)
     return ax
+
+
+def _is_shared_out(model: Any) -> bool:
+    """Whether a mixture has no steps of one fit, but shares of all that were compared."""
+    return hasattr(model, "selection_") and len(model.lower_bounds_) == 1
 
 
 def _records(model: Any) -> list[dict[str, Any]]:

@@ -132,6 +132,8 @@ def make_estimator(
         parameters = dict(CHOICE)
         most = max(1, n_rows // ROWS_PER_COMPONENT)
         parameters["n_components"] = [n for n in COMPONENTS if n <= most]
+        if "n_folds" in given:  # the folds that are averaged are those that are compared
+            parameters["n_average"] = given["n_folds"]
     if in_passes or n_rows < ROWS_TO_AVERAGE:
         parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
     parameters |= {name: value for name, value in about_the_run.items() if name in usual}

@@ -3,7 +3,8 @@
 ``lay_out`` turns observations into rows for the kernel; ``expectation`` passes over them and
 returns additive ``Sums``; ``maximisation`` makes a mixture of these; ``em`` repeats both.
 ``PreparedData.fit`` starts and runs EM as ``FitSettings`` say, ``CrossFits`` does so without each
-fold of the rows, and ``choose``, ``compare`` and ``fit_averaged`` are rules over such fits.
+fold of the rows, and ``choose``, ``compare``, ``average_over_folds`` and ``fit_averaged`` are rules
+over such fits.
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 

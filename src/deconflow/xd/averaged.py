@@ -6,7 +6,7 @@ starts, and to give each share a single new fit loses most of what the average g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +38,9 @@ class AveragedFit:
         See :meth:`CrossFits.table`; where a sample has chosen, also its number of rows,
         ``choosing_rows``, and that of all rows, ``fitted_rows``.
     converged : bool
-        Whether EM converged in all fits that are averaged.
+        Whether EM converged in ``singles``: of hundreds of fits with small shares some never do.
     n_iter : int
-        Number of passes over the rows in the longest of these.
+        Number of passes over the rows in the longest fit.
     singles : list of GaussianMixture
         One fit by ``settings`` without each fold.
     n_choosing, n_rows : int
@@ -75,7 +75,7 @@ def average(
     tried: Sequence[Candidate],
     shares: Array,
     *,
-    laid_out: Iterable[PreparedFold] = (),
+    laid_out: Sequence[PreparedFold] = (),
     n_choosing: int | None = None,
     n_rows: int | None = None,
 ) -> AveragedFit:
@@ -88,7 +88,7 @@ def average(
     shares
         ``(C,)`` share of each candidate.
     laid_out
-        All folds, wanted only where rows have covariates.
+        All folds, wanted only where rows have covariates; made if there are none.
     n_choosing, n_rows
         How many rows have chosen and are fitted, where these are not all rows.
     """
@@ -114,7 +114,7 @@ def average(
         cross.folds,
         largest.settings,
         table,
-        all(result.converged for result in fits),
+        all(best.converged for best, *_ in largest.fits),
         max(result.n_iter for result in fits),
         [best.mixture for best, *_ in largest.fits],
         n_choosing,
@@ -126,11 +126,11 @@ def _scored(
     cross: CrossFits,
     mixtures: Sequence[GaussianMixture],
     used: Sequence[Candidate],
-    laid_out: Iterable[PreparedFold],
+    laid_out: Sequence[PreparedFold],
 ) -> Array:
     """Log-likelihood of each row by the average that left it out."""
     held_out = np.empty(len(cross.data))
-    for fold, mixture in zip(laid_out, mixtures, strict=True):
+    for fold, mixture in zip(laid_out or cross, mixtures, strict=True):
         held_out[fold.held] = cross.score(mixture, fold, used[0].settings.stopping.threads)
     return held_out
 

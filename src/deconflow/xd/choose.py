@@ -77,13 +77,12 @@ def average_over_folds(
     floors: Sequence[float],
     *,
     folds: int,
-    n_init: int,
+    starts: int,
     rng: np.random.RandomState,
     progress: Progress = SILENT,
 ) -> AveragedFit:
     """Average settings by cross-validation on noisy rows: the very fits that are compared."""
     cross = CrossFits(data, folds, rng)
-    starts = max(STARTS_TO_COMPARE, n_init)
     several = _settings(settings, n_components, floors)
     candidates = _compared(cross, several, starts, True, progress)
     return average(cross, candidates, cross.shares(candidates, SMALLEST_SHARE))
@@ -108,7 +107,8 @@ def _compared(
     progress.begin(CHOOSING)
     for fold in cross:
         for candidate in candidates:
-            cross.add(candidate, fold, [None] * starts, averaged=averaged)
+            alike = averaged and candidate.settings.n_components == 1
+            cross.add(candidate, fold, [None] * (1 if alike else starts), averaged=averaged)
             progress.advance()
     return candidates
 

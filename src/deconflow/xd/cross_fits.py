@@ -190,7 +190,9 @@ class CrossFits:
     ) -> None:
         self.data, self.rng, self.covariates = data, rng, covariates
         self.weights = row_weights(data)
-        self.folds = make_folds(data, folds, rng) if isinstance(folds, int) else list(folds)
+        if not isinstance(folds, Sequence):  # an integer, maybe one of numpy's
+            folds = make_folds(data, int(folds), rng)
+        self.folds = list(folds)
 
     def among(self, rows: Index) -> CrossFits:
         """Return the same for some of the rows, given by their numbers: with the same folds."""

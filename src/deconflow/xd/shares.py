@@ -16,7 +16,7 @@ MOST_DRAWN = 50_000
 """Rows that are drawn anew one by one; more are drawn in so many blocks of neighbours, whose sums
 vary as those of their rows do."""
 SMALLEST_SHARE = 0.03
-"""Of an average of as many fits as there are shares: less is not worth its time."""
+"""What has less of an average is left out: it would cost more time than it gains."""
 STEPS = 100
 """Of the way from how often each is the best to the average that is: where rows can tell they do
 so in these steps, and where they cannot next to nothing happens in them."""
