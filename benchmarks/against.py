@@ -52,7 +52,7 @@ def xd(n, dim, components, kind):
 
 
 def xd_chosen():
-    """Components and floor chosen on held-out rows, five fits averaged."""
+    """Components and floors compared on held-out rows, and averaged over five folds."""
     from deconflow import XDGMM
 
     w, noise = rows(2000, 2, 4, "diagonal")
