@@ -107,6 +107,7 @@ def _compared(
     progress.begin(CHOOSING)
     for fold in cross:
         for candidate in candidates:
+            # All starts of a single Gaussian end in the same place.
             alike = averaged and candidate.settings.n_components == 1
             cross.add(candidate, fold, [None] * (1 if alike else starts), averaged=averaged)
             progress.advance()
