@@ -112,7 +112,7 @@ def test_the_bar_of_xd(tmp_path, excess, wanted):
 
 def test_records_of_the_repository_are_written_as_they_are(tmp_path, request):
     paths = list((request.config.rootpath / "results" / "reproduction").glob("*.json"))
-    assert len(paths) == 6
+    assert len(paths) == 7
     for path in paths:
         records = Records(tmp_path, *path.stem.split("-"))
         records.folder.mkdir(exist_ok=True)
