@@ -25,7 +25,7 @@ from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpo
 from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
 from deconflow.observations import Pairs
 from deconflow.posteriors import MixtureExact, PosteriorModel
-from deconflow.randomness import isolated_rng
+from deconflow.randomness import isolated_rng, own_generator
 from deconflow.standardising import Standardiser
 from paper import data
 from paper.data import Array, Sample
@@ -74,7 +74,7 @@ def _train(
 ) -> History:
     """Train on the rows that an estimator's fit with the same seed trains on, too."""
     with isolated_rng(seed):
-        order = torch.randperm(len(rows))
+        order = torch.randperm(len(rows), generator=own_generator())
         held_out, train = rows[order[:n_held_out]], rows[order[n_held_out:]]
         return fit(objective, train, held_out, training, checkpoint=checkpoint)
 

@@ -19,28 +19,37 @@ from paper.tables import TABLES
 ROW = ["elbo-1"]
 
 
-def score(paper):
-    return Records(paper.results, "mixture", "budget").runs()["toy", "elbo-1", 0]["minus_log_p_v"]
+def score(paper, table="mixture", row="elbo-1"):
+    return Records(paper.results, table, "budget").runs()["toy", row, 0]["minus_log_p_v"]
 
 
 def elsewhere(paper, name):
     return replace(paper, results=paper.results.parent / name / "results")
 
 
-def test_an_interrupted_run_resumes_from_its_checkpoint(paper_again, here, monkeypatch):
+@pytest.mark.parametrize(
+    ("table", "row", "saves", "resumed"),
+    [
+        pytest.param("mixture", "elbo-1", 3, [3], id="one fit"),
+        pytest.param("pretraining", "pretrained", 8, [6, 2], id="in the second of two fits"),
+    ],
+)
+def test_an_interrupted_run_resumes_from_its_checkpoint(
+    paper_again, here, monkeypatch, table, row, saves, resumed
+):
     uninterrupted = elsewhere(paper_again, "uninterrupted")
-    uninterrupted.run("mixture", rows=ROW, seeds=[0])
+    uninterrupted.run(table, rows=[row], seeds=[0])
     plain, saved, loaded = Checkpoint.save, [], []
 
     def interrupted(self, state):
         plain(self, state)
         saved.append(state)
-        if len(saved) == 3:
+        if len(saved) == saves:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Checkpoint, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        paper_again.run("mixture", rows=["xd", *ROW], seeds=[0])
+        paper_again.run(table, rows=[row], seeds=[0])
     monkeypatch.setattr(Checkpoint, "save", plain)
     load = Checkpoint.load
 
@@ -50,10 +59,11 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(paper_again, here, monke
         return state
 
     monkeypatch.setattr(Checkpoint, "load", spied)
-    paper_again.run("mixture", rows=["xd", *ROW], seeds=[0])
-    assert loaded == [3]
-    assert score(paper_again) == score(uninterrupted)
-    assert here.count("mixture.toy.xd.0") == 1, "a finished run was repeated"
+    paper_again.run(table, rows=[row], seeds=[0])
+    assert loaded == resumed
+    assert score(paper_again, table, row) == score(uninterrupted, table, row)
+    paper_again.run(table, rows=[row], seeds=[0])
+    assert len(here) == 3, "a finished run was repeated"
 
 
 def test_what_another_fit_left_behind_does_not_stop_a_run(paper_again, here):
