@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Some shells forbid to keep compiled modules; then every process would compile torch again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all paper-test fuzz faults lint bench docs browser clean
 
 demo: .venv/ready
