@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ def pretrained(job: Job) -> Outcome:
 
 
 def after_pretraining(job: Job) -> Outcome:
-    """Go on from the pretrained flows by the evidence lower bound with K = 50."""
+    """Go on from the pretrained flows by the evidence lower bound."""
     sample = job.toy()
     model = _pretrained_model(job, sample)
     model.set_params(warm_start=True, checkpoint=job.checkpoint())
@@ -247,8 +246,8 @@ def _train_part(job: Job, part: str, objective: Objective, rows: RowData) -> His
 
 
 def after_settings(protocol: Protocol) -> Settings:
-    """Return the parameters of the fit that goes on from pretrained flows, with all its draws."""
-    return toy_settings(replace(protocol, elbo_draws=None), objective="elbo", n_draws=50)
+    """Return the parameters of the fit that goes on from pretrained flows."""
+    return toy_settings(protocol, objective="elbo", n_draws=50)
 
 
 def pretrained_settings(protocol: Protocol) -> Settings:

@@ -38,8 +38,7 @@ class Protocol:
         ``evaluations`` end them before.
     elbo_draws : int or None
         Draws per row in a step of the evidence lower bound, at the most: its expectation is the
-        same with any number. None for as many as the row says, which the fit that goes on from
-        pretrained flows always has.
+        same with any number. None for as many as the row says.
     evaluations : int or None
         Flow evaluations per run, of prior and posterior together: a pass through ``n`` rows with
         ``K`` draws takes ``2 K n``. On the wines early stopping may end a run before. None for no

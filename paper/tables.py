@@ -107,7 +107,7 @@ PRETRAINING = Table(
     "Pretraining",
     (
         Row("pretrained", "Pretrained flows", "pretrained"),
-        Row("after", "After variational fitting, K = 50", "after_pretraining", needs="pretrained"),
+        Row("after", "After variational fitting", "after_pretraining", needs="pretrained"),
         Row("gmm-flow", "GMM, flow posterior", "toy_flow", {**_GMM, "posterior_family": "flow"}),
         Row("gmm-exact", "GMM, exact posterior", "toy_flow", {**_GMM, "posterior_family": "exact"}),
     ),
