@@ -19,7 +19,7 @@ ESTIMATORS = list(estimators.ESTIMATORS.values())
 QUERIES = (
     "fit", "score_samples", "score_observations", "estimate_observations", "p_values", "score",
     "sample", "posterior", "condition", "marginal", "band", "statistics", "certify", "self_test",
-    "sensitivity", "regress", "plot", "save", "load",
+    "regress", "plot", "save", "load",
 )  # fmt: skip
 HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         XDGMM,
         Band,
         BayesianXDGMM,
-        DeconvolvedClassifier,
         Deconvolver,
         DeconvolvingKDE,
         FittedDensity,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
         WaveletDeconvolver,
         load,
     )
-    from deconflow.evaluation import Sensitivity
     from deconflow.findings import Finding
     from deconflow.measuring import Efficiency, Selection
     from deconflow.mixtures import GaussianMixture
@@ -41,7 +39,6 @@ _HOMES = {
     "Observations": "deconflow.observations",
     "Selection": "deconflow.measuring",
     "RowStream": "deconflow.streams",
-    "Sensitivity": "deconflow.evaluation",
     "open_rows": "deconflow.streams",
 }
 _PACKAGES = ("noise", "plots", "tables", "xd")
@@ -51,7 +48,6 @@ __all__ = [
     "Band",
     "BayesianXDGMM",
     "Certificate",
-    "DeconvolvedClassifier",
     "Deconvolver",
     "DeconvolvingKDE",
     "Efficiency",
@@ -66,7 +62,6 @@ __all__ = [
     "RowStream",
     "Selection",
     "SelfTest",
-    "Sensitivity",
     "Statistics",
     "UntrustedFitWarning",
     "WaveletDeconvolver",

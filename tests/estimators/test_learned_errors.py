@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from deconflow import XDGMM, DeconvolvedClassifier, Observations, load, noise
+from deconflow import XDGMM, Observations, load, noise
 from deconflow.estimators import ESTIMATORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
 from deconflow.noise import as_noise
@@ -92,7 +92,7 @@ def test_questions_use_what_was_learned(fitted):
     precision = 1 / fitted.covariances_[0, 0, 0] + 1 / np.square(known.scale * sd)
     pull = moved / np.square(known.scale * sd) + fitted.means_ / fitted.covariances_[0]
     np.testing.assert_allclose(posterior.mean, pull / precision, rtol=1e-9)
-    for question in (fitted.p_values, fitted.sensitivity, fitted.certify):
+    for question in (fitted.p_values, fitted.certify):
         question(w[:100], free[:100])
     assert fitted.self_test(w, free, n_tables=1).passed
     assert fitted.score(w, noise=free) == pytest.approx(fitted.score_observations(w, free).mean())
@@ -215,8 +215,6 @@ def test_where_errors_must_be_known():
         Observations.from_arrays(w, free)
     with pytest.raises(TypeError, match="Expected errors that are known here"):
         XDGMM(1).fit(w, noise=sd).posterior(w, free)
-    with pytest.raises(TypeError, match="Expected errors that are known here"):
-        DeconvolvedClassifier(XDGMM(1)).fit(w, group, noise=free)
     with pytest.raises(ValueError, match='errors that are known for given="noise"'):
         XDGMM(1).fit(w, noise=free, given="noise")
 

@@ -257,7 +257,6 @@ def test_refused():
         ),
         (lambda: XDGMM(1, bounds=(-9, None)).fit(w, noise=1.0, limits=flags), "beside bounds"),
         (lambda: model.self_test(w, limited(ERROR, flags)), "without limits for a self-test"),
-        (lambda: model.sensitivity(w, limited(ERROR, flags)), "without limits for sensitivity"),
         (lambda: model.regress(0, on=0, limits=flags), "Expected w beside"),
     ]
     for call, words in refusals:

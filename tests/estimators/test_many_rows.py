@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deconflow import XDGMM, DeconvolvedClassifier, _limits, open_rows, streams
+from deconflow import XDGMM, _limits, open_rows, streams
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.posterior import WeightedPosterior
 from deconflow.observations import OutOfReachError
@@ -33,12 +33,6 @@ def rows():
 def model(rows):
     w, sd = (each[:2000] for each in rows)
     return XDGMM(2, random_state=0).fit(w, noise=sd)
-
-
-@pytest.fixture(scope="module")
-def classifier(rows):
-    w, sd = (each[:2000] for each in rows)
-    return DeconvolvedClassifier(XDGMM(2, random_state=0)).fit(w, w[:, 0] > 1.5, noise=sd)
 
 
 @pytest.fixture
@@ -97,10 +91,6 @@ def test_memory_of_a_question_to_draws(name, in_pieces):
     arrays = samples.mean(1), np.ones((5_000, 2, 2)), np.ones(5_000)
     posterior = WeightedPosterior(samples, *arrays, ["x", "y"])
     assert beyond_answer(lambda: (DRAWN[name](posterior),)) < 12 * PIECE
-
-
-def test_memory_of_classes(classifier, rows, in_pieces):
-    assert beyond_answer(lambda: (classifier.predict_proba(*rows),)) < 12 * PIECE + 8 * 3 * N
 
 
 def changed(rows, law):

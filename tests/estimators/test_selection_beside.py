@@ -120,10 +120,9 @@ def model():
 
 
 def test_refits_know_nothing_of_a_selection(model):
-    """A self-test, other errors and refits would take the seen rows for all there are."""
+    """A self-test and refits would take the seen rows for all there are."""
     for ask in (
         lambda: model.self_test(W, noise=SD),
-        lambda: model.sensitivity(W, noise=SD),
         lambda: model.regress(1, on=[0], w=W, noise=SD),
     ):
         with pytest.raises(ValueError, match="Expected a model of rows that were all seen for"):

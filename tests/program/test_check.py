@@ -57,13 +57,6 @@ def test_it_is_kept_with_the_model_and_in_the_report(folder):
     assert not (folder / "model" / "self_test.json").exists()  # it was about another fit
 
 
-def test_the_report_says_what_other_errors_would_change(folder):
-    succeed("report", "model", "-o", "page.html")
-    words = words_of(folder / "page.html")
-    for wanted in ("20 % smaller or larger", "10 % quantile", "x, y", "correlation"):
-        assert wanted in words
-
-
 def test_a_damaged_self_test(folder):
     succeed("check", "model", "-n", "1", "-q")
     kept = json.loads((folder / "model" / "self_test.json").read_text())
@@ -96,7 +89,6 @@ def test_the_page(request, capsys):
     good, greedy = said.split("diagnostics`.", 1)
     assert "CAUTION" not in good
     assert "CAUTION: intervals of v0 hold the truth too rarely" in greedy
-    assert "20 % larger" in greedy
 
 
 @pytest.mark.parametrize(

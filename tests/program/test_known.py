@@ -219,7 +219,6 @@ def test_reports(folder):
     succeed("report", "columns", "-o", "r.html")
     page = (folder / "r.html").read_text()
     assert "The density is that given age, kind" in page
-    assert "20 % smaller" not in page
     assert "No picture of kind diagnostics: Expected a model without covariates" in page
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from deconflow.estimators.bands import Band
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
-from deconflow.estimators.classifier import DeconvolvedClassifier
 from deconflow.estimators.components import Components, components_of
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import FittedDensity
@@ -65,7 +64,6 @@ __all__ = [
     "BayesianXDGMM",
     "Blend",
     "Components",
-    "DeconvolvedClassifier",
     "Deconvolver",
     "DeconvolvingKDE",
     "DensityEstimator",

@@ -22,7 +22,6 @@ from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression, regression_of
 from deconflow.estimators.self_test import SelfTest
 from deconflow.estimators.unseen_rows import completed_by
-from deconflow.evaluation import Sensitivity, sensitivity
 from deconflow.guests import as_guest
 from deconflow.randomness import RandomState
 
@@ -122,43 +121,6 @@ class FittedRowsQuestions(ObservesRows):
         tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
             return run_self_test(self, data, n_tables, random_state, tell)
-
-    def sensitivity(
-        self,
-        w: ArrayLike,
-        noise: Any = None,
-        *,
-        projection: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        random_state: int = 0,
-    ) -> Sensitivity:
-        """See what would change in the answer if the errors were 20 % smaller or larger.
-
-        Means, spreads, quantiles and correlations of the truth; from warm starts, so that it costs
-        little.
-
-        Parameters
-        ----------
-        w, noise, projection, sample_weight
-            As for :meth:`fit`: the rows that were fitted, which a model does not keep.
-        random_state
-            Seed of the rows that are taken, of more than 20,000.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from deconflow import XDGMM
-        >>> w = np.random.default_rng(0).normal(size=(500, 1))
-        >>> XDGMM(1).fit(w, noise=[0.5]).sensitivity(w, noise=[0.5]).sd.round(2).ravel()
-        array([0.93, 0.88, 0.82])
-        """
-        check_seed(random_state)
-        self._refuse_covariates("sensitivity")
-        data = self._observe(w, noise, projection, sample_weight).with_weight()
-        refuse_limits(data, "for sensitivity", NOT_SIMULATED)
-        self._refuse_selection("sensitivity")
-        with as_guest():
-            return sensitivity(self, data, random_state)
 
     def regress(
         self,

@@ -23,7 +23,6 @@ from deconflow.estimators.moments import DRAWS, Points, as_mixture
 from deconflow.estimators.posterior import column_numbers
 from deconflow.estimators.replicates import Answer, Replicates
 from deconflow.estimators.reweighting import reweighted_fits
-from deconflow.evaluation import rounded
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -343,8 +342,11 @@ def told(value: float, error: float, unit: float | None = None) -> str:
     >>> told(1234.5678, float("nan"), 2.0)
     '1234.57'
     """
+    if not error > 0 and unit is None:
+        return f"{value:.4g}"
     if not error > 0:
-        return f"{value:.4g}" if unit is None else rounded(value, unit)
+        digits = 2 - int(np.floor(np.log10(unit))) if unit > 0 else 12
+        return f"{round(float(value), digits) + 0.0:.12g}"
     digits = 1 - int(np.floor(np.log10(error)))
     if not -3 <= digits <= 8:
         return f"{value:.6g} +- {error:.2g}"

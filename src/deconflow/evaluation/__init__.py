@@ -5,7 +5,6 @@ from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_lo
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, simulate_like
 from deconflow.evaluation.row_p_values import row_p_values, row_p_values_given
-from deconflow.evaluation.sensitivity import Sensitivity, rounded, sensitivity
 from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
 
 __all__ = [
@@ -13,17 +12,14 @@ __all__ = [
     "Estimate",
     "HeldOut",
     "PValueCounts",
-    "Sensitivity",
     "UnusualRows",
     "certify",
     "estimate_log_likelihood",
     "of_held_out",
     "pareto_k",
     "predictive_ranks",
-    "rounded",
     "row_p_values",
     "row_p_values_given",
-    "sensitivity",
     "simulate_like",
     "unusual_rows",
 ]

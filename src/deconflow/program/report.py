@@ -10,7 +10,6 @@ import typer
 from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
-from deconflow.program.how import refuse_simulation
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -18,7 +17,7 @@ from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import Measured, draw, measured_rows, need_plots
 from deconflow.program.provenance import now, typed_command, versions
 from deconflow.program.report_answer import answer, chosen, components, odd_rows
-from deconflow.program.report_code import Part, or_why_not, python_code
+from deconflow.program.report_code import Part, python_code
 
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
@@ -32,12 +31,6 @@ CAPTIONS = {
     "histograms stay in the grey band if the model and the errors are right.",
 }
 """Pictures, in the order of the page, and what they show."""
-CODE_OF_CHANGES = """\
-found = model.sensitivity(
-    rows.w, sample_weight=rows.weights, **rows.arguments, random_state={}
-)
-print(found.in_words())
-"""
 
 
 def report(
@@ -89,10 +82,11 @@ def page(
         "What was chosen": chosen(saved),
         "Components": components(saved),
         "The oddest rows": odd_rows(saved, data, seed),
-        **_checks(saved, data, seed),
         "Settings": Part(_settings(saved)),
         "Where it comes from": Part(_origin(saved)),
     }
+    if saved.self_test is not None:
+        parts["Self-test"] = Part(_self_test(saved.self_test))
     parts["The answer"].content.extend([marginals, corner])
     parts["What was chosen"].content.append(history)
     if data is not None and table is None:
@@ -145,31 +139,6 @@ def _data(saved: ModelFolder) -> list[str]:
         paragraph(f"{about['path']}: {used}; the noise is {saved.columns.law}."),
         table(["column", "error", "measured", "mean", "spread", "median error"], rows),
     ]
-
-
-def _checks(saved: ModelFolder, data: Measured | None, seed: int) -> dict[str, Part]:
-    """What other errors would change, if there are rows; what ``check`` found, if it was asked."""
-    found = {}
-    if data is not None and data.rows.given is None:
-        found["If the errors were 20 % smaller or larger"] = _sensitivity(saved, data, seed)
-    if saved.self_test is not None:
-        found["Self-test"] = Part(_self_test(saved.self_test))
-    return found
-
-
-@or_why_not
-def _sensitivity(saved: ModelFolder, data: Measured, seed: int) -> Part:
-    refuse_simulation(saved.estimator, data.rows, "what other errors would change")
-    found = saved.estimator.sensitivity(
-        data.w, sample_weight=data.rows.weights, **data.rows.arguments, random_state=seed
-    )
-    words = paragraph(
-        "Figures of the truth, and by how much they would change if all errors in the table "
-        f"were 20 % smaller or larger; by quick fits to {found.n_rows} rows. Where a change "
-        "matters to you, the answer is only as good as the errors: check these first."
-    )
-    heads = ["column", "figure", "as they are", "20 % smaller", "20 % larger"]
-    return Part([words, table(heads, found.in_rows(), range(2, 5))], CODE_OF_CHANGES.format(seed))
 
 
 def _self_test(found: SelfTest) -> list[str]:
