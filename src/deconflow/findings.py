@@ -14,7 +14,6 @@ from typing import Any
 REASONS = {
     "alike": "all errors are alike, and a broader or narrower truth fits as well",
     "few": "there are too few rows",
-    "truth": "a jitter that all rows share is the same as a broader truth",
     "columns": "there are more than six columns, or every pair of them has missing values",
     "small": "the errors are too small to matter",
     "constant": "a column is constant",
@@ -121,14 +120,19 @@ def _of_factor(finding: Finding) -> str:
 
 
 def _factor_caution(finding: Finding) -> str:
-    best = finding.numbers.get("best", _factor(finding))
-    size = "smaller" if best > 1 else "larger"
+    fitted = "best" in finding.numbers
+    best = finding.numbers["best"] if fitted else _factor(finding)
+    size = "small" if best > 1 else "large"
     where = f" of {_listed(finding)}" if finding.columns else ""
+    words = f"the stated errors{where} seem to be too {size} (p {finding.p:.2g})"
+    if fitted:
+        words = (
+            f"errors{where} {best:.2g} times as large fit the rows better by {finding.gain:.0f} "
+            f"nats: the stated errors are too {size}"
+        )
     return (
-        f"errors{where} {best:.2g} times as large fit the rows better by {finding.gain:.0f} nats: "
-        f"the errors are said to be {size} than they are; intervals of the truth are too "
-        f"{'narrow' if best > 1 else 'wide'}. Look up where they come from, or multiply them and "
-        "fit again"
+        f"{words}; intervals of the truth are too {'narrow' if best > 1 else 'wide'}. Look up "
+        "where they come from, or multiply them and fit again"
     )
 
 
@@ -155,10 +159,14 @@ def _skewness_caution(finding: Finding) -> str:
 
 
 def _correlation_caution(finding: Finding) -> str:
-    rho = finding.numbers.get("correlation", math.copysign(0.5, finding.numbers["z"]))
+    rho = finding.numbers.get("correlation")
+    if rho is None:
+        sign = "positively" if finding.numbers["z"] > 0 else "negatively"
+        words = f"seem to be {sign} correlated (p {finding.p:.2g})"
+    else:
+        words = f"are correlated: {rho:+.1g} fits better by {finding.gain:.0f} nats"
     return (
-        f"the errors of {_listed(finding)} go together: a correlation of {rho:+.1g} "
-        f"fits better by {finding.gain:.0f} nats. Give covariances, or a column with correlations"
+        f"the errors of {_listed(finding)} {words}. Give covariances, or a column with correlations"
     )
 
 
@@ -307,7 +315,6 @@ CHECKS = {
         "learned errors", "what the rows say of errors that were left open", _learned_caution,
         _learned, counts=True,
     ),
-    "jitter": Check("added jitter", "noise that all errors leave out", lambda f: ""),
     "tails": Check("tails of the noise", "whether heavier than its law says", _tails_caution),
     "skewness": Check(
         "skew of the noise", "against its law, by column", _skewness_caution,

@@ -1,11 +1,15 @@
 """Every wrong case is named, and its right twin is left alone."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.certificate import LAWS, WRONG, blobs, measured, right
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, noise
 from deconflow.certificate import Certificate
+from deconflow.findings import CHECKS, Finding
 
 ROWS = 2000
 
@@ -53,13 +57,32 @@ def test_the_factor_is_estimated(sound):
     assert found.numbers["best"] == pytest.approx(1 / 1.5)
 
 
+@pytest.mark.parametrize(
+    ("check", "numbers", "estimate", "words"),
+    [
+        ("correlation", {"z": 20.0}, {"correlation": 0.3}, "positively correlated (p 1e-05)"),
+        ("correlation", {"z": -20.0}, {"correlation": -0.3}, "negatively correlated (p 1e-05)"),
+        ("factor", {"log_factor": 0.5}, {"best": 1.5}, "too small (p 1e-05)"),
+    ],
+)
+def test_only_a_fitted_alternative_has_a_gain_and_a_value(check, numbers, estimate, words):
+    tested = Finding(check, 1e-5, 200.0, ("x", "y"), numbers)
+    said = CHECKS[check].caution(tested)
+    assert words in said
+    assert "nats" not in said
+    assert not re.search(r"[-+]0\.\d|times", said)
+    fitted = replace(tested, numbers=numbers | estimate)
+    said = CHECKS[check].caution(fitted)
+    assert "better by 200 nats" in said
+    assert f"{next(iter(estimate.values())):g}" in said
+
+
 def test_what_cannot_be_told_is_not_told():
     found = certificate(WRONG["all errors equal"][0], 1)
     for check in ("factor", "dependence"):
         assert found.finding(check).p is None
         assert found.finding(check).reason == "alike"
     assert "cannot tell: all errors are alike" in found.in_words()
-    assert found.finding("jitter").reason == "truth"
 
 
 def test_truths_that_depend_on_their_errors():

@@ -172,7 +172,7 @@ def _about_noise(table: Table, others: list[Finding]) -> list[Finding]:
     found = [_tried(test, table) for test in NOISE_TESTS]
     if any(each in found for each in Certificate(findings=tuple(others + found)).cautions):
         found = _with_reason(table, found)
-    return [found[0], Finding("jitter", reason="truth"), *found[1:]]
+    return found
 
 
 def _with_reason(table: Table, found: list[Finding]) -> list[Finding]:
