@@ -319,8 +319,6 @@ def test_every_epoch_is_told_of_on_request_only(rng, capfd):
     fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1))
     assert capfd.readouterr().err == ""
     with Progress(tell=print) as progress:
-        progress.begin("training", "epochs")
-        progress.expect([1.0] * 3)
+        progress.begin("training", "epochs", 3)
         fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=2), progress=progress)
-        assert "training, 3 of 3 epochs; about" in progress.status()
-        assert "left; train -" in progress.status()
+        assert progress.status().startswith("training, 2 of 3 epochs; train -")

@@ -431,18 +431,6 @@ def test_auto(folder):
     assert not (folder / ".auto.checkpoint").exists()
 
 
-def test_a_long_fit_says_so_and_what_is_quicker(folder, monkeypatch):
-    def stop(*_):
-        raise ValueError("stopped")
-
-    monkeypatch.setattr(deconflow.Deconvolver, "_fit", stop)
-    monkeypatch.setattr("deconflow.progress.WORTH_A_CHOICE", 1.0)
-    for option, said in ((), True), (("--quick",), False), (("-q",), False):
-        output = run("fit", "stars.csv", "-c", "x", "-o", "auto", *option).output
-        assert "stopped" in output
-        assert ("--quick or --method xd is quicker" in output) == said
-
-
 def test_a_row_that_fails_is_marked_alone(folder, monkeypatch):
     plain = XDGMM.posterior
 

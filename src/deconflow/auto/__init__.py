@@ -1,7 +1,7 @@
 """What ``Deconvolver`` does: a plan, candidates of several kinds, and their weights."""
 
 from deconflow.auto.candidates import NAMES, Part, Resources
-from deconflow.auto.fit import Fitted, Standing, expected_stages, fit_density
+from deconflow.auto.fit import Fitted, Standing, fit_density
 from deconflow.auto.flows import ensemble_of
 from deconflow.auto.plan import Plan, make_plan
 from deconflow.auto.stacking import stack
@@ -16,7 +16,6 @@ __all__ = [
     "Resources",
     "Standing",
     "ensemble_of",
-    "expected_stages",
     "fit_density",
     "make_plan",
     "stack",

@@ -9,13 +9,11 @@ from deconflow import ranks
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Task, score_folds
 from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.observations import Observations
 from deconflow.xd import (
     FLOORS,
     ChainSettings,
     KernelRows,
     PreparedData,
-    lay_out,
     sample_chains,
     single_rows,
     starts_of_chains,
@@ -42,7 +40,7 @@ def fit_chains(task: Task) -> Candidate | None:
         )
         return None
     try:
-        task.resources.progress.begin(STAGE, "sweeps")
+        task.resources.progress.begin(STAGE, "sweeps", settings.sweeps * CHAINS * folds)
         mixtures = ranks.spread(
             lambda mine: [_sampled(task, f, settings) for f in mine], list(range(folds))
         )
@@ -53,18 +51,6 @@ def fit_chains(task: Task) -> Candidate | None:
         )
         return None
     return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
-
-
-def seconds_of_sweeps(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
-    """Return what every sweep should take; none if there will be no chains."""
-    if data.latent_dim < FEWEST_COLUMNS:
-        return []
-    rows = lay_out(data)
-    settings = ChainSettings.plan(rows, quick=plan.quick)
-    if _too_long(settings, rows, plan):
-        return []
-    each = settings.seconds(rows) / min(n_jobs, CHAINS) / ranks.world()
-    return [each] * (settings.sweeps * CHAINS * plan.folds)
 
 
 def _too_long(settings: ChainSettings, rows: KernelRows, plan: Plan) -> bool:

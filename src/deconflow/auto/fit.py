@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deconflow._types import Array
-from deconflow.auto.bayes import STAGE as SAMPLING
-from deconflow.auto.bayes import fit_chains, seconds_of_sweeps
+from deconflow.auto.bayes import fit_chains
 from deconflow.auto.candidates import Candidate, Part, Resources, Task, compared, weigh
-from deconflow.auto.flows import STAGE as TRAINING
-from deconflow.auto.flows import ensemble_of, fit_flows, seconds_of_epochs
+from deconflow.auto.flows import ensemble_of, fit_flows
 from deconflow.auto.plan import Plan
-from deconflow.auto.splines import STAGE as SPLINES
-from deconflow.auto.splines import fit_splines, seconds_of_splines
+from deconflow.auto.splines import fit_splines
 from deconflow.auto.training import Member
 from deconflow.certificate import Certificate
 from deconflow.densities import Architecture, Density, FixedMixture
@@ -29,7 +26,6 @@ from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import own_generator
 from deconflow.xd import (
-    FITTING,
     Everything,
     FitSettings,
     Fold,
@@ -37,7 +33,6 @@ from deconflow.xd import (
     log_average,
     paired,
     row_weights,
-    seconds_of_ladder,
 )
 
 MIXTURES = "mixtures"
@@ -122,18 +117,6 @@ class Fitted:
         if self.members:
             return ensemble_of(self.members, self.proposing.dim, size)
         return FixedMixture(mix(self.mixtures_by_fold()).without_copies(), torch.float64)
-
-
-def expected_stages(data: Observations, plan: Plan, n_jobs: int) -> dict[str, list[float]]:
-    """Return the stages of a fit, with the seconds that each of their steps should take."""
-    gaussians = len(data) * data.noise.as_mixture().n_parts
-    ladder = seconds_of_ladder(gaussians, data.latent_dim, plan.folds, plan.starts, n_jobs)
-    return {
-        FITTING: [ladder],
-        SPLINES: seconds_of_splines(data, plan, n_jobs),
-        SAMPLING: seconds_of_sweeps(data, plan, n_jobs),
-        TRAINING: seconds_of_epochs(data, plan, n_jobs),
-    }
 
 
 def average_by_fold(

@@ -9,17 +9,13 @@ from deconflow import ranks
 from deconflow._types import Array
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Part, Task, weigh
 from deconflow.auto.parallel import train_all
-from deconflow.auto.plan import Plan
 from deconflow.auto.training import Job, Member
 from deconflow.densities import Architecture, Density, Ensemble
 from deconflow.evaluation import estimate_log_likelihood
-from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals
 from deconflow.xd import row_weights
 
 NAME, STAGE = "flows", "training flows"
-SECONDS_A_ROW = 1.5e-4
-"""What a row costs a flow in one epoch, for those who wait."""
 TRIED_FOLDS = 2
 """Folds after which flows that get no weight are given up."""
 
@@ -42,7 +38,7 @@ def fit_flows(task: Task) -> Candidate | None:
     jobs = _jobs(task)
     first, rest = jobs[:TRIED_FOLDS], jobs[TRIED_FOLDS:]
     held_out, parts = task.unscored(), list[Part]()
-    task.resources.progress.begin(STAGE, "epochs")
+    task.resources.progress.begin(STAGE, "epochs", len(jobs) * task.plan.training.epochs)
     for some in (first, rest):
         trained = train_all(some, task.resources)
         for job, members in zip(some, trained, strict=True):
@@ -52,17 +48,6 @@ def fit_flows(task: Task) -> Candidate | None:
         if not ranks.from_first(_wanted(task, candidate)):
             return candidate
     return candidate
-
-
-def seconds_of_epochs(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
-    """Return what every epoch should take; none if there will be no flows."""
-    if data.latent_dim < FEWEST_COLUMNS:
-        return []
-    most = n_jobs * ranks.world()
-    side_by_side = max(1, min(most, sum(count > 0 for count in plan.flows)))
-    row = SECONDS_A_ROW * len(data) / side_by_side
-    epochs = plan.training.epochs
-    return [count * row for count in plan.flows if count for _ in range(epochs)]
 
 
 def ensemble_of(members: list[Member], dim: int, size: Architecture) -> Density:

@@ -21,8 +21,6 @@ from deconflow.xd import Fold
 NAME, STAGE = "spline", "fitting log-splines"
 MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
 """Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
-SECONDS_A_FIT, SECONDS_OF_WORK = 0.3, 1e-4
-"""What a fit should take, for those who wait."""
 MOST_ROWS = 200_000
 """Rows that are fitted and scored at most: more hardly change so smooth an answer."""
 MOST_WRITTEN = 400_000
@@ -50,11 +48,11 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
     rows = np.sort(np.concatenate([fold.held for fold in folds]))
     data = task.data
     some = data if len(rows) == len(data) else data[torch.from_numpy(rows)]
-    _checked_work(some, task.plan)
+    _check_work(some, task.plan)
     # One thread per fit: those of numpy's products would stand in the way of the folds'.
     one = threadpool_limits(limits=1, user_api="blas")
     progress = task.resources.progress
-    progress.begin(STAGE)
+    progress.begin(STAGE, steps=1 + len(folds))
     with one:
         whole = fit_log_spline(some)
         progress.advance()
@@ -70,24 +68,12 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
             return ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
 
 
-def seconds_of_splines(data: Observations, plan: Plan, n_jobs: int) -> list[float]:
-    """Return what every fit should take; none if there will be no log-splines."""
-    if _unsuited(data):
-        return []
-    data = data[:MOST_ROWS]
-    try:
-        each = SECONDS_A_FIT + SECONDS_OF_WORK * _checked_work(data, plan)
-    except ValueError:
-        return []
-    return [each, *[each / min(n_jobs, plan.folds)] * plan.folds]
-
-
 def _unsuited(data: Observations) -> bool:
     return data.latent_dim > MOST_COLUMNS or data.projection is not None
 
 
-def _checked_work(data: Observations, plan: Plan) -> float:
-    """Return what a fit sums over; raise ValueError where none can be had."""
+def _check_work(data: Observations, plan: Plan) -> None:
+    """Raise ValueError where no fit can be had."""
     if data.observed is not None:  # tried on rings and on the toy: nothing gained, .003 nat lost
         raise ValueError("Where values are missing it adds nothing to mixtures.")
     if data.noise.flags is not None:
@@ -101,4 +87,3 @@ def _checked_work(data: Observations, plan: Plan) -> float:
             "So many rows with noise that differs by row, or is not Gaussian, would take it too "
             "long. Use LogSplineDeconvolver for these."
         )
-    return work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deconflow import ranks
-from deconflow.estimators.streaming import PASSES, Passing
+from deconflow.estimators.streaming import Passing
 from deconflow.observations import Observations
 from deconflow.progress import Progress
 from deconflow.standardising import Standardiser
@@ -59,13 +59,13 @@ def everything_of(
     n_folds
         Number of folds.
     threads, progress
-        How many threads to use, and who is told of each pass.
+        How many threads to use, and what counts the rows of each pass.
     units
         The units of the mixtures; None for the user's.
     """
 
     def fit(jobs: list[Job]) -> list[EMResult]:
-        passing = Passing(progress, PASSES, -(-overview.n_rows // ranks.world()))
+        passing = Passing(progress, -(-overview.n_rows // ranks.world()))
         rows = FoldedRows(stream, overview, n_folds, passing)
         jobs = ranks.from_first(jobs)
         if units is not None:

@@ -192,7 +192,6 @@ class DensityEstimator(
             data, covariates, rule = self._observe_to_fit(*rows, selection, selection_of)
             self._knowledge, self._images = Knowledge.of(self, covariates, data), 1
             self._selected = self._rows_of_stream = None
-            self._announce(data)
             if rule is not None:
                 data = self._with_unseen(data, rule)
             self._fit_knowing(data)
@@ -207,7 +206,6 @@ class DensityEstimator(
         self._knowledge, self._selected, self._images = None, None, 1
         if Knowledge.of(self, None, sample) is not None:
             raise ValueError(NEEDS_MEMORY.format("a likelihood whose truth has ends"))
-        self._announce(sample)
         self._fit_stream(sample, stream, overview)
         self.parameters_ = self.get_params()
         self._finish(sample)

@@ -109,7 +109,7 @@ class BayesianXDGMM(DensityEstimator):
     checkpoint : path or None
         A file to keep finished chains in; an interrupted fit goes on from it.
     verbose : bool
-        Whether to show how far the fit is, and how long the rest takes.
+        Whether to show progress: stages of the fit, and steps done in each.
 
     Attributes
     ----------
@@ -152,7 +152,6 @@ class BayesianXDGMM(DensityEstimator):
 
     _takes_covariates = True
     _takes_parts = True
-    _quicker = "XDGMM is quicker"
     _held_out: Array | None = None
 
     def __init__(
@@ -252,11 +251,6 @@ class BayesianXDGMM(DensityEstimator):
                 ConvergenceWarning,
             )
 
-    def _stages(self, data: Observations) -> dict[str, list[float]]:
-        rows, settings = lay_out(data), self._settings(data)
-        workers = min(cpus(threads(self)), self.n_chains)
-        return {SAMPLING: [settings.seconds(rows) / workers] * (settings.sweeps * self.n_chains)}
-
     def _settings(self, data: Observations) -> ChainSettings:
         most = None if self.n_components is None else int(self.n_components)
         settings = ChainSettings.plan(lay_out(data), most)
@@ -296,7 +290,7 @@ class BayesianXDGMM(DensityEstimator):
         own = [seeds[p :: len(parts)] for p in range(len(parts))]
         workers = cpus(threads(self))
         side_by_side = max(1, min(len(parts), workers // len(own[0])))
-        self._progress.begin(SAMPLING, "sweeps")
+        self._progress.begin(SAMPLING, "sweeps", settings.sweeps * self.n_chains)
 
         def sampled(p: int) -> list[Chain]:
             chains = finished.get(p)
@@ -311,7 +305,7 @@ class BayesianXDGMM(DensityEstimator):
                 )  # fmt: skip
                 finished.add(p, chains)
             else:
-                self._progress.skip(len(chains) * settings.sweeps)
+                self._progress.advance(len(chains) * settings.sweeps)
             return chains
 
         with ThreadPoolExecutor(side_by_side) as pool:

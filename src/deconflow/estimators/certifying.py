@@ -15,8 +15,8 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.trust import coverage, find_doubts
 
-CHECKING, SECONDS_OF_CHECKS = "checking the fit", 1.0
-"""What those who wait are told."""
+CHECKING = "checking the fit"
+"""Stage of the progress bar."""
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
 
 

@@ -18,7 +18,6 @@ from deconflow.auto import (
     Fitted,
     Resources,
     ensemble_of,
-    expected_stages,
     fit_density,
     make_plan,
 )
@@ -29,7 +28,7 @@ from deconflow.devices import resolve_device
 from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.certifying import CHECKING, SECONDS_OF_CHECKS, certified
+from deconflow.estimators.certifying import CHECKING, certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.replicates import Blend, Replicates
@@ -107,7 +106,7 @@ class Deconvolver(DensityEstimator):
     checkpoint : path or None
         A folder to save flows in while they are trained; an interrupted fit goes on from it.
     verbose : bool
-        Whether to show how far the fit is, and how long the rest takes.
+        Whether to show progress: stages of the fit, and steps done in each.
 
     Attributes
     ----------
@@ -208,14 +207,6 @@ class Deconvolver(DensityEstimator):
 
     def _held_out_rows(self, data: Observations) -> Array | None:
         return self._held_out
-
-    @property
-    def _quicker(self) -> str:  # type: ignore[override]
-        return "XDGMM is quicker" if self.quick else "quick=True or XDGMM is quicker"
-
-    def _stages(self, data: Observations) -> dict[str, list[float]]:
-        plan = make_plan(len(data), self.n_members, quick=self.quick)
-        return expected_stages(data, plan, cpus(self.n_jobs)) | {CHECKING: [SECONDS_OF_CHECKS]}
 
     def _finish(self, data: Observations) -> None:
         self._progress.begin(CHECKING)

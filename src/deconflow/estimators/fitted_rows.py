@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from deconflow._limits import threads_at_most
 from deconflow.certificate import Certificate
@@ -101,7 +98,7 @@ class FittedRowsQuestions(ObservesRows):
         random_state
             Seed of tables and refits.
         verbose
-            Whether to say how long it takes, and to show progress.
+            Whether to show progress.
 
         Examples
         --------
@@ -118,9 +115,8 @@ class FittedRowsQuestions(ObservesRows):
         data = self._observe(w, noise, projection, sample_weight).with_weight()
         refuse_limits(data, "for a self-test", NOT_SIMULATED)
         self._refuse_selection("a self-test")
-        tell = partial(tqdm.write, file=sys.stderr) if verbose else None
         with as_guest():
-            return run_self_test(self, data, n_tables, random_state, tell)
+            return run_self_test(self, data, n_tables, random_state, shown=verbose)
 
     def regress(
         self,

@@ -103,8 +103,6 @@ SAVED_DETAILS = {"n_posterior_features": int, "history": SAVED_HISTORY}
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
 TRAINING = "training the flow"
-SECONDS_A_POINT = 2e-5
-"""What a draw of a row costs in an epoch, with the usual networks; for those who wait."""
 
 
 class FlowDeconvolver(DensityEstimator):
@@ -166,7 +164,7 @@ class FlowDeconvolver(DensityEstimator):
     checkpoint : path or None
         A file to write after every epoch; if it is there, an interrupted fit goes on from it.
     verbose : bool
-        Whether to show how far the fit is, and how long the rest takes.
+        Whether to show progress: stages of the fit, and steps done in each.
 
     Attributes
     ----------
@@ -204,7 +202,6 @@ class FlowDeconvolver(DensityEstimator):
     _takes_covariates = True
     _fits_streams = True
     _takes_context = True
-    _quicker = "XDGMM is quicker"
 
     def __init__(
         self,
@@ -319,12 +316,13 @@ class FlowDeconvolver(DensityEstimator):
             if not going_on:
                 self._build(data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
-            self._progress.begin(TRAINING, "epochs")
+            training = self._training(len(train))
+            self._progress.begin(TRAINING, "epochs", training.epochs)
             self.history_ = fit(
                 make(self._own_density.density, self.posterior_, self.n_draws),
                 share_of(train),
                 None if held_out is None else share_of(held_out),
-                self._training(len(train)),
+                training,
                 checkpoint=self.checkpoint,
                 progress=self._progress,
             )
@@ -333,10 +331,6 @@ class FlowDeconvolver(DensityEstimator):
         """Train on the sample: networks learn from batches, not from every row."""
         self._rows_of_stream = len(sample), overview.n_rows
         self._fit(sample)
-
-    def _stages(self, data: Observations) -> dict[str, list[float]]:
-        epochs = self._training(len(data)).epochs
-        return {TRAINING: [len(data) * self.n_draws * SECONDS_A_POINT] * epochs}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {

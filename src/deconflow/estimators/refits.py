@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from deconflow._types import Array
 from deconflow.estimators.self_test import BAND_LEVEL, BINS, Refit, SelfTest
 from deconflow.estimators.validation import as_arguments
 from deconflow.observations import Observations
-from deconflow.progress import in_words
 from deconflow.randomness import RandomState, isolated_rng
 
 ROWS, FRESH, PLACES = 1000, 2000, 25
@@ -51,8 +49,8 @@ def run_self_test(
     data: Observations,
     n_tables: int,
     random_state: RandomState,
-    tell: Callable[[str], None] | None = None,
-    seconds: float | None = None,
+    *,
+    shown: bool = False,
 ) -> SelfTest:
     """Fit again to simulated tables; see :meth:`DensityEstimator.self_test`.
 
@@ -66,33 +64,20 @@ def run_self_test(
         How many tables to simulate. An interrupt ends with those that are done, if any.
     random_state
         Seed of tables and refits; the first tables are the same for any number of them.
-    tell
-        Takes lines about the time that is needed; None for no progress either.
-    seconds
-        How long a fit takes, if that is known; without it the first refit is timed.
+    shown
+        Whether to show progress.
     """
     drawn = check_random_state(random_state).randint(2**31 - 1, size=(n_tables, len(Seeds._fields)))
-    tell_time = (lambda _: None) if tell is None else tell
-    if seconds is not None:
-        tell_time(f"about {in_words(n_tables * seconds)} for {_refits(n_tables)}")
     done: list[Refit] = []
-    with tqdm(total=n_tables, desc="self-test", unit="refit", disable=tell is None) as bar:
+    with tqdm(total=n_tables, desc="self-test", unit="refit", disable=not shown) as bar:
         try:
             for seeds in drawn.tolist():
-                start = time.perf_counter()
                 done.append(_one_table(model, data, Seeds(*seeds)))
                 bar.update()
-                if seconds is None and n_tables > 1:
-                    seconds, left = time.perf_counter() - start, n_tables - 1
-                    tell_time(f"about {in_words(left * seconds)} for {_refits(left)} more")
         except KeyboardInterrupt:
             if not done:
                 raise
     return SelfTest(tuple(model.density_.names), n_tables, tuple(done))
-
-
-def _refits(count: int) -> str:
-    return f"{count} refit{'' if count == 1 else 's'}"
 
 
 def _one_table(model: Any, data: Observations, seeds: Seeds) -> Refit:

@@ -9,7 +9,7 @@ from deconflow.estimators.observing import ObservesRows
 from deconflow.frames import Units
 from deconflow.observations import Observations
 from deconflow.progress import Progress
-from deconflow.streams import ROWS_AT_ONCE, Overview, RowStream
+from deconflow.streams import Overview, RowStream
 
 SAMPLE_VALUES = 3_000_000
 """Measured values of the sample that is in memory while all rows are passed over."""
@@ -17,44 +17,32 @@ NEEDS_MEMORY = (
     "Expected no bounds, atoms or background with rows beyond memory; got {}. Leave them out, or "
     "fit a sample of the rows in memory."
 )
-SECONDS_PER_ROW = 5e-7
-"""What it costs to read a row, for those who wait."""
 COUNTING, PASSES = "counting and sampling rows", "passing over all rows"
 
 
 class Passing:
-    """Tells who waits how many rows of a pass are done, chunk by chunk.
+    """Progress of passes over rows: each is a stage, whose steps are rows.
 
     Parameters
     ----------
     progress
-        Who is told.
-    words
-        What the passes are for.
+        Counts the rows.
     n_rows
-        How many rows each pass of this process has; None if nobody knows.
+        How many rows each pass of this process has.
     """
 
-    def __init__(self, progress: Progress, words: str, n_rows: int | None) -> None:
-        self.progress, self.n_rows = progress, n_rows
-        self.number, self.done = 1, 0
-        progress.begin(words)
-
-    def expect(self, passes: int, seconds: float) -> None:
-        """Say how many passes are to come, and what each row of them costs."""
-        if self.n_rows is not None:
-            chunks = passes * -(-self.n_rows // ROWS_AT_ONCE)
-            self.progress.expect([seconds * ROWS_AT_ONCE] * chunks)
+    def __init__(self, progress: Progress, n_rows: int) -> None:
+        self.progress, self.n_rows, self.number = progress, n_rows, 0
+        self.next()
 
     def __call__(self, n: int) -> None:
-        """Take notice of one more chunk."""
-        self.done += n
-        of = "" if self.n_rows is None else f" of {self.n_rows:,}"
-        self.progress.advance(1, f"pass {self.number}, {self.done:,}{of} rows")
+        """Count the rows of a chunk."""
+        self.progress.advance(n)
 
     def next(self) -> None:
-        """Take notice of the end of a pass."""
-        self.number, self.done = self.number + 1, 0
+        """Begin the next pass."""
+        self.number += 1
+        self.progress.begin(f"{PASSES}, pass {self.number}", "rows", self.n_rows)
 
 
 class FitsStreams(ObservesRows):
@@ -102,9 +90,8 @@ class FitsStreams(ObservesRows):
                 "them from a sample, and say what was learned."
             )
         n_sample = max(1, SAMPLE_VALUES // len(stream.names))
-        passing = Passing(self._progress, COUNTING, stream.n_rows)
-        passing.expect(1, SECONDS_PER_ROW)
-        overview = stream.overview(n_sample, self._stream_seed(), passing)
+        self._progress.begin(COUNTING, "rows", stream.n_rows)
+        overview = stream.overview(n_sample, self._stream_seed(), self._progress.advance)
         assert overview.sample is not None
         self._column_names = list(stream.names)
         rows = overview.sample.to_fit

@@ -35,7 +35,6 @@ from deconflow.estimators.xd_settings import (
     check_counts,
     check_settings,
     describe_average,
-    expected_stages,
     given_start,
     is_auto,
     several,
@@ -150,7 +149,7 @@ class XDGMM(DensityEstimator):
         A file that keeps the mixture after every pass over rows beyond memory: the same fit goes on
         from there if it was interrupted. Fits in memory keep nothing.
     verbose : bool
-        Whether to show how far the fit is, and how long the rest takes.
+        Whether to show progress: stages of the fit, and steps done in each.
 
     Attributes
     ----------
@@ -464,9 +463,6 @@ class XDGMM(DensityEstimator):
 
     def _check_parameters(self) -> None:
         check_settings(self)
-
-    def _stages(self, data: Observations) -> dict[str, list[float]]:
-        return expected_stages(self, data)
 
     def _fit(self, data: Observations) -> None:
         refuse_unseen(data)

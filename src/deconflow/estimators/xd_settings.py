@@ -13,16 +13,11 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_choice, check_integer
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
 from deconflow.xd import (
-    CHOOSING,
-    FITTING,
     STARTS,
     STARTS_TO_COMPARE,
     FitSettings,
     Stopping,
-    seconds_of_fits,
-    seconds_of_ladder,
     who_chose,
 )
 
@@ -165,25 +160,6 @@ def as_settings(model: Any, n_components: int, floor: float) -> FitSettings:
         stopping=stopping,
         fixed=fixed,
     )
-
-
-def expected_stages(model: Any, data: Observations) -> dict[str, list[float]]:
-    """Return the stages of a fit, with the seconds that each of their steps should take."""
-    size = (len(data) * data.noise.as_mixture().n_parts, data.latent_dim)
-    if is_auto(model):
-        return {FITTING: [seconds_of_ladder(*size, model.n_folds, 2, threads(model))]}
-    counts = [int(count) for count in several(model.n_components) for _ in several(model.floor)]
-    stages = {}
-    if averages_what_it_compares(model):
-        each = seconds_of_fits(*size, counts, starts_to_compare(model), threads(model))
-        return {CHOOSING: each * model.n_average}
-    if len(counts) > 1:
-        each = seconds_of_fits(*size, counts, STARTS_TO_COMPARE, threads(model))
-        stages[CHOOSING] = each * model.n_folds
-    if model.method == "minibatch":
-        return stages | {FITTING: seconds_of_fits(*size, counts[:1], 1, 1) * model.epochs}
-    last = seconds_of_fits(*size, [round(sum(counts) / len(counts))], model.n_init, threads(model))
-    return stages | {FITTING: last * model.n_average}
 
 
 def _flags(value: Any, n_components: int, name: str) -> NDArray[np.bool_]:

@@ -73,7 +73,7 @@ def fit(
         A file to write after every epoch. If it is there already, the fit goes on from it. Of
         several processes each writes one beside it, and as many must go on from them.
     progress
-        Is told of every epoch; the steps of its stage are epochs.
+        Counts the epochs.
     callbacks
         Functions called with the epoch's number and the history after every epoch.
 
@@ -142,7 +142,7 @@ class _Fit:
     def run(self, progress: Progress, callbacks: tuple[Callback, ...]) -> History:
         _settle_allocator()
         self._resume()
-        progress.skip(len(self.history))
+        progress.advance(len(self.history))
         for epoch in range(len(self.history), self.training.epochs):
             if self.history.stopped_early:
                 break

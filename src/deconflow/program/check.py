@@ -12,7 +12,7 @@ from deconflow.files import replacing
 from deconflow.model_files import SELF_TEST, add_text
 from deconflow.program.how import refuse_simulation
 from deconflow.program.known import refuse_covariates
-from deconflow.program.messages import as_options, note, one_line_errors, say
+from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, OptionalTable, Quiet, Seed
 from deconflow.program.plot import measured_rows
@@ -53,10 +53,7 @@ def check(
         refuse_simulation(saved.estimator, data.rows, "a self-test")
         rows = saved.estimator._observe(data.w, data.rows.noise, None, data.rows.weights)
         rows = rows.with_weight()
-        found = run_self_test(
-            saved.estimator, rows, n_tables, seed,
-            tell=None if quiet else note, seconds=saved.about.get("seconds"),
-        )  # fmt: skip
+        found = run_self_test(saved.estimator, rows, n_tables, seed, shown=not quiet)
         say(*map(as_options, found.in_words().splitlines()))
         text = json.dumps(found.as_dict(), indent=1) + "\n"
         if output is not None:

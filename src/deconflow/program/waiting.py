@@ -1,4 +1,4 @@
-"""What is shown to people who wait for a fit."""
+"""Progress of the program's fits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from deconflow.progress import Progress
 
 
 def waiting(*, quiet: bool) -> Progress:
-    """Return what shows how far a command is, in the words of the program."""
+    """Return the progress of a command, in the words of the program."""
     return Progress(shown=not quiet, tell=lambda line: note(as_options(line)))
 
 
 @contextmanager
 def watched(model: Any, progress: Progress) -> Iterator[None]:
-    """Let a fit tell how far it is."""
+    """Show the progress of a fit."""
     progress.begin("fitting")
     model._progress = progress
     try:

@@ -32,9 +32,9 @@ from deconflow.xd.cross_fits import (
 from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
 from deconflow.xd.em_statistics import EMStatistics, statistics
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.expected_time import CHOOSING, FITTING, seconds_of_fits, seconds_of_pair
 from deconflow.xd.fit import (
     COMPONENTS_TO_TRY,
+    FITTING,
     SMALLEST_VARIANCE,
     FitSettings,
     PreparedData,
@@ -53,7 +53,6 @@ from deconflow.xd.ladder import (
     Everything,
     fit_averaged,
     fit_joint,
-    seconds_of_ladder,
 )
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
@@ -68,7 +67,6 @@ from deconflow.xd.starts import STARTS
 from deconflow.xd.streamed_rows import StreamedRows
 
 __all__ = [
-    "CHOOSING",
     "CLEARLY",
     "COMPONENTS_TO_TRY",
     "FITTING",
@@ -130,9 +128,6 @@ __all__ = [
     "posterior_pieces",
     "row_weights",
     "sample_chains",
-    "seconds_of_fits",
-    "seconds_of_ladder",
-    "seconds_of_pair",
     "shares_of",
     "shares_of_parts",
     "single_rows",

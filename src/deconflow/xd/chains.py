@@ -19,7 +19,6 @@ from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping
-from deconflow.xd.expected_time import seconds_of_pair
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
 from deconflow.xd.gibbs import Prior, State, Sweeper, begin
 from deconflow.xd.layout import KernelRows
@@ -31,8 +30,6 @@ FLOORS = (0.05, 0.1, 0.2)
 WORK, WORK_IF_QUICK = 3e8, 4.5e7
 """Densities that a chain may compute in all, where that leaves enough sweeps."""
 FEWEST_SWEEPS, SWEEPS_PER_COLUMN, MOST_SWEEPS = 60, 60, 600
-SECONDS_A_SWEEP = 1e-3
-"""What a sweep takes beside its sums over rows, for those who wait."""
 NEGLIGIBLE = 0.3
 """Components with less weight than this many rows are left out of snapshots."""
 
@@ -82,10 +79,6 @@ class ChainSettings:
     def pairs(self, rows: KernelRows) -> float:
         """Densities that one sweep computes: rows times components times parts of the noise."""
         return float(self.n_components * rows.n_gaussians)
-
-    def seconds(self, rows: KernelRows) -> float:
-        """Return what one sweep should take: about as much as a step of EM."""
-        return SECONDS_A_SWEEP + self.pairs(rows) * seconds_of_pair(rows.dim)
 
     def kept(self) -> set[int]:
         """Numbers of the sweeps after which the mixture is kept."""

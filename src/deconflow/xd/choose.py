@@ -31,11 +31,12 @@ from deconflow.xd.cross_fits import (
     successful,
 )
 from deconflow.xd.em import EMResult
-from deconflow.xd.expected_time import CHOOSING, FITTING
-from deconflow.xd.fit import FitSettings, PreparedData
+from deconflow.xd.fit import FITTING, FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.shares import SMALLEST_SHARE
 
+CHOOSING = "choosing components"
+"""Stage of the progress bar."""
 STARTS_TO_COMPARE = 4
 
 
@@ -104,7 +105,7 @@ def _compared(
 ) -> list[Candidate]:
     """Fit all settings without each fold: the average of some starts, or the best of them."""
     candidates = [cross.candidate(settings) for settings in several]
-    progress.begin(CHOOSING)
+    progress.begin(CHOOSING, steps=len(cross.folds) * len(candidates))
     for fold in cross:
         for candidate in candidates:
             # All starts of a single Gaussian end in the same place.
@@ -144,7 +145,7 @@ def fit_average(
     else:
         whole = PreparedData(data)
         parts = repeat(whole, len(settings))
-    progress.begin(FITTING)
+    progress.begin(FITTING, steps=len(settings))
     results = []
     for part, each in zip(parts, settings, strict=True):
         results.append(part.fit_best(each, n_init, rng))

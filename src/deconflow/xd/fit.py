@@ -34,6 +34,9 @@ rows in several dimensions make thin ones too much for double precision."""
 SMALLEST_OF_NOISY = 1e-13
 """The same where noise, or a single dimension, keeps the numbers apart."""
 
+FITTING = "fitting mixtures"
+"""Stage of the progress bar."""
+
 
 @dataclass(frozen=True)
 class FitSettings:

@@ -31,14 +31,8 @@ from deconflow.xd.cross_fits import (
     held_out_of,
 )
 from deconflow.xd.em import EMResult
-from deconflow.xd.expected_time import (
-    FITTING,
-    PASSES_FROM_SAMPLE,
-    PASSES_OF_LADDER,
-    seconds_of_fits,
-)
-from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, n_parameters
-from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples, sample_sizes
+from deconflow.xd.fit import COMPONENTS_TO_TRY, FITTING, FitSettings, n_parameters
+from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
 from deconflow.xd.shared_passes import Job
 from deconflow.xd.shares import SMALLEST_SHARE, even_shares
 
@@ -69,14 +63,6 @@ MOST_PASSES = 12
 
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
-
-
-LIKELY_SIZE, LIKELY_AGAIN = 12, 4
-"""What is told to those who wait where rows are many: how many components fits to more than the
-first sample have, and how many there are of these."""
-LIKELY_BEST, LIKELY_REFITS = 3, 3
-"""What is told to those who wait before the rows have spoken: which number of components is the
-best, by its place in the ladder, and how many times its fits go on with another floor."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +115,7 @@ def fit_averaged(
     starts
         Fits of each number of components without each fold.
     progress
-        Is told which fits are to come, and which are done.
+        Counts the fits that are done.
     everything
         Rows beyond memory, of which ``data`` is a sample: what the sample has settled on is fitted
         to these in the end. None if there are no others.
@@ -204,7 +190,7 @@ class _Search:
         self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
         more = _Search(cross, self.tol, self.progress, self)
         for each in rest:
-            more.fit(each.settings, _ends(each), [])
+            more.fit(each.settings, _ends(each))
         rungs = more.rungs()
         last = rungs[-1].settings
         known = (*COMPONENTS_TO_TRY, *OF_MANY_ROWS)
@@ -219,14 +205,7 @@ class _Search:
         last = _Search(cross, self.tol, self.progress, self)
         last.n_choosing = self.n_choosing
         last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
-        counts = [each.settings.n_components for each in used] * len(cross.folds)
-        threads, gaussians = used[0].settings.stopping.threads, self.gaussians_per_row()
-        self.progress.expect(
-            seconds_of_fits(
-                int(gaussians * len(cross.data)), cross.data.latent_dim, counts, 2, threads,
-                PASSES_FROM_SAMPLE,
-            )
-        )  # fmt: skip
+        self.progress.begin(f"{FITTING} to all rows", steps=len(used) * len(cross.folds))
         self.__dict__.pop("folds")
         laid_out = iter(cross)
         for f in range(len(cross.folds)):
@@ -236,11 +215,6 @@ class _Search:
                 self.progress.advance()
             del fold  # before the next is laid out
         return last
-
-    def gaussians_per_row(self) -> float:
-        """Return of how many Gaussians the noise of a row is made."""
-        rows = self.folds[0].rest.rows
-        return rows.n_gaussians / rows.n_rows
 
     def beyond(self, everything: Everything) -> _Search:
         """Fit what has a share of the average to rows beyond memory, from the best of each fold.
@@ -265,16 +239,9 @@ class _Search:
                 each.held_out[fold.held] = self.cross.score(each.density(f), fold, threads)
         return last
 
-    def fit(
-        self, settings: FitSettings, starts: Iterable[Starts], later: Sequence[int]
-    ) -> Candidate:
-        """Fit without each fold; who waits is told which numbers of components may come later."""
+    def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
+        """Fit without each fold."""
         candidate = self.cross.candidate(self.stopped(settings))
-        counts = [settings.n_components, *later]
-        rows = self.folds[0].rest.rows
-        threads = settings.stopping.threads
-        costs = seconds_of_fits(rows.n_gaussians, rows.dim, counts, 2, threads, PASSES_OF_LADDER)
-        self.progress.expect([cost for cost in costs for _ in self.folds])
         for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
             self.progress.advance()
@@ -315,7 +282,7 @@ class _Search:
         """Where fits begin: anew, or where those to fewer of these rows end."""
         if self.before is None:
             return repeat([None] * count)
-        return _ends(self.before.fit(settings, self.before.starts(settings, count), []))
+        return _ends(self.before.fit(settings, self.before.starts(settings, count)))
 
     def better(self, candidate: Candidate, other: Candidate, errors: float) -> bool:
         """Whether a candidate gains more than so many standard errors."""
@@ -350,7 +317,7 @@ class _Search:
         most = max(1, min(len(fold.kept) for fold in self.cross.folds) // ROWS_PER_COMPONENT)
         counts = [count for count in counts if count <= most]
         behind = 0
-        for step, count in enumerate(counts):
+        for count in counts:
             if tried:
                 best = max(tried, key=self.cross.mean)
                 behind = len(tried) - 1 - tried.index(best)
@@ -358,7 +325,7 @@ class _Search:
                     break
             changed = replace(settings, n_components=count)
             begin = self.starts(changed, 1 if count == 1 or behind else starts)
-            tried.append(self.fit(changed, begin, rungs_ahead(counts, step, behind)))
+            tried.append(self.fit(changed, begin))
 
     def best_and_plain(self, tried: list[Candidate]) -> tuple[Candidate, Candidate]:
         """Return the best, and the one of fewest components that is not clearly behind it.
@@ -371,17 +338,16 @@ class _Search:
 
     def floors_about(self, best: Candidate, plain: Candidate) -> None:
         """Try larger and smaller floors at the best, and smaller ones at the fewest components."""
-        self.other_floors(best, 2.0, later=2)
-        self.other_floors(best, 0.5, later=1)
+        self.other_floors(best, 2.0)
+        self.other_floors(best, 0.5)
         if plain is not best:
             self.other_floors(plain, 0.5)
 
-    def other_floors(self, last: Candidate, factor: float, later: int = 0) -> None:
+    def other_floors(self, last: Candidate, factor: float) -> None:
         """Change the floor by a factor for as long as that is clearly better."""
-        ahead = [last.settings.n_components] * later
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            found = self.known(self.stopped(changed)) or self.fit(changed, _ends(last), ahead)
+            found = self.known(self.stopped(changed)) or self.fit(changed, _ends(last))
             if not self.better(found, last, CLEARLY):
                 break
             last = found
@@ -399,7 +365,7 @@ class _Search:
         tried = [best]
         for rows in SHRINKAGES:
             settings = replace(best.settings, shrinkage=rows * (dim + 1), stopping=stopping)
-            tried.append(self.fit(settings, _ends(tried[-1]), [count]))
+            tried.append(self.fit(settings, _ends(tried[-1])))
             if not self.better(tried[-1], tried[-2], 0.0):
                 break
         winner = max(tried, key=self.cross.mean)
@@ -421,35 +387,6 @@ class _Search:
             self.cross, self.tried, shares, laid_out=laid_out, n_choosing=self.n_choosing,
             n_rows=self.n_rows,
         )  # fmt: skip
-
-
-def seconds_of_ladder(
-    n_gaussians: int, dim: int, folds: int, starts: int, threads: int | None
-) -> float:
-    """Return the seconds that :func:`fit_averaged` should take, before any of it is done."""
-    first, *later = [*sample_sizes(n_gaussians), n_gaussians]
-    most = max(1, first // ROWS_PER_COMPONENT)
-    counts = [count for count in COMPONENTS_TO_TRY if count <= most]
-    fits = [counts[0], *rungs_ahead(counts, 0, 0)]
-    costs = seconds_of_fits(first, dim, fits, starts, threads, PASSES_OF_LADDER)
-    for size in later:
-        again = [LIKELY_SIZE] * LIKELY_AGAIN
-        costs += seconds_of_fits(size, dim, again, starts, threads, PASSES_FROM_SAMPLE)
-    return folds * sum(costs)
-
-
-def rungs_ahead(counts: Sequence[int], step: int, behind: int) -> list[int]:
-    """Numbers of components that may come after a step of the ladder, refits among them.
-
-    Examples
-    --------
-    >>> rungs_ahead([1, 2, 3, 4, 6, 8, 12], 0, 0)  # before anything is known
-    [2, 3, 4, 6, 8, 4, 4, 4]
-    >>> rungs_ahead([1, 2, 3, 4, 6, 8, 12], 6, 1)  # the last was behind that of 6
-    [6, 6, 6]
-    """
-    best = step - 1 - behind if behind else min(max(step, LIKELY_BEST), len(counts) - 1)
-    return [*counts[step + 1 : best + 1 + PATIENCE], *[counts[best]] * LIKELY_REFITS]
 
 
 def _in_few_passes(settings: FitSettings) -> FitSettings:

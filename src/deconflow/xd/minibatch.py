@@ -23,8 +23,7 @@ from deconflow.progress import SILENT, Progress
 from deconflow.standardising import Standardiser
 from deconflow.xd.em import EMResult, Stopping, mean_log_likelihood
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.expected_time import FITTING
-from deconflow.xd.fit import FitSettings, PreparedData
+from deconflow.xd.fit import FITTING, FitSettings, PreparedData
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
 
@@ -155,7 +154,7 @@ def fit_minibatch(
     The history has the mean log-likelihood of all rows in each epoch, each before the step of its
     batch: it may fall, as the gradients of batches are noisy.
     """
-    progress.begin(FITTING, "epochs")
+    progress.begin(FITTING, "epochs", epochs)
     history: list[float] = []
     per_epoch = -(-len(data) // batch_size)
     for _ in range(epochs):
