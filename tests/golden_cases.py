@@ -384,7 +384,8 @@ EXPONENTIAL = Rows(dim=1, truth="exponential", n=400)
 FLOWS_WIN = Case("Deconvolver", Rows(dim=3), {"n_members": 1, "random_state": 0}, tolerance=1e-6)
 """A fit takes ten seconds, so there are two; questions of every kind are asked of a saved model."""
 
-SAVED = Path(__file__).parent / "data" / "model_format_1"
+SAVED = Path(__file__).parent / "golden" / "deconvolver"
+"""A Deconvolver that chose mixtures."""
 QUESTIONS = {kind: Rows(kind) for kind in KINDS} | {
     "missing": Rows("full", missing=True),
     "projected": Rows("full", projected=2),

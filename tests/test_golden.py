@@ -2,8 +2,8 @@
 
 Every estimator, with every kind of noise it takes, answers with what ``tests/golden/*.json`` has
 recorded: to 1e-10 for mixtures and classical estimators, to 1e-6 for flows. The cases are in
-``golden_cases.py``; texts of the program are compared in ``program/test_golden_texts.py``, models
-saved by older versions in ``test_model_format.py``.
+``golden_cases.py`` and ``golden_facts.py``; texts of the program are compared in
+``program/test_golden_texts.py``.
 
 Where numbers or texts are meant to change, and the change is explained in its commit, record them
 anew with
@@ -24,6 +24,7 @@ import pytest
 import torch
 from comparing import assert_same, assert_same_text, differences
 from golden_cases import CASES, EXTRAS, FLOWS_WIN, MIXTURES_WIN, QUESTIONS, REFUSED
+from golden_facts import FACT_CASES
 
 import deconflow
 
@@ -56,6 +57,19 @@ def test_extras(name):
     assert_same(EXTRAS[name](), recorded("extras")[name], 1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+@pytest.mark.parametrize("name", FACT_CASES)
+def test_facts(name):
+    """Limits, selections, bounds and the like; on other processors as far as rounding allows."""
+    case, wanted = FACT_CASES[name], recorded("facts")
+    tolerance = case.tolerance
+    if wanted["machine"] != machine():
+        tolerance = wanted[name]["elsewhere"]
+        if tolerance is None:
+            pytest.skip("needs the processor it was recorded on: draws change with the last bit")
+    assert_same(case.answers(), wanted[name]["answers"], tolerance)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_an_estimator_does_not_take(name):
     estimator, rows = REFUSED[name]
@@ -74,7 +88,7 @@ def test_a_deconvolver_that_chooses_mixtures():
 @functools.cache
 def saved():
     """A Deconvolver that chose mixtures."""
-    return deconflow.Deconvolver.load(cases.SAVED / "deconvolver_xd")
+    return deconflow.Deconvolver.load(cases.SAVED)
 
 
 def exact(name):
@@ -192,6 +206,8 @@ def _record(wanted):
         if wanted in estimator.lower():
             mine = {name: case for name, case in CASES.items() if case.estimator == estimator}
             _write(estimator, {name: _steady(name, case) for name, case in mine.items()})
+    if wanted in "facts":
+        _write("facts", {"machine": machine()} | {n: _fact(c) for n, c in FACT_CASES.items()})
     if wanted in "extras":
         _write("extras", {name: make() for name, make in EXTRAS.items()})
     if wanted in "deconvolver":
@@ -211,6 +227,11 @@ def _steady(name, case):
             "\n".join([f"{name} is not for recording: it minds the last bit.", *lines])
         )
     return found
+
+
+def _fact(case):
+    found = case.answers()
+    return {"elsewhere": case.elsewhere(found), "answers": found}
 
 
 def _deconvolvers():
