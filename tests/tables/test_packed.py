@@ -36,7 +36,7 @@ def test_parts_that_were_packed_one_after_the_other(tmp_path):
     assert read(tmp_path / "t.csv.gz")["x"].to_pylist() == [1, 3]
 
 
-@pytest.mark.parametrize("name", ["t.csv.gz", "t.fits.gz", "t.vot.gz", "t.ecsv.gz", "t.parquet.gz"])
+@pytest.mark.parametrize("name", ["t.fits.gz", "t.vot.gz", "t.ecsv.gz", "t.parquet.gz"])
 def test_bombs(tmp_path, monkeypatch, name):
     """A thousandth of what it unpacks to is no table."""
     monkeypatch.setattr(packed, "ALWAYS", 2**16)

@@ -89,15 +89,15 @@ class TextSource(Source):
 
     @contextmanager
     def _reader(self, **conversion: Any) -> Iterator[arrow_csv.CSVStreamingReader]:
-        with self.content.open() as file:
-            yield arrow_csv.open_csv(
-                file,
-                read_options=arrow_csv.ReadOptions(skip_rows=self._comments),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True
-                ),
-                convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
-            )
+        options = {
+            "read_options": arrow_csv.ReadOptions(skip_rows=self._comments),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True
+            ),
+            "convert_options": arrow_csv.ConvertOptions(strings_can_be_null=False, **conversion),
+        }
+        with self.content.stream() as file, arrow_csv.open_csv(file, **options) as reader:
+            yield reader
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:

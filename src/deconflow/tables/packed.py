@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STANDARD = Path("-")
 """What stands for the standard input or output."""
@@ -86,6 +89,15 @@ class Content:
         if self.packing is None:
             return self.path.open("rb")
         return io.BufferedReader(_Unpacking(self), 2**20)
+
+    def stream(self) -> pa.NativeFile:
+        """Open the bytes, unpacked, for the threads of pyarrow.
+
+        These may outlive the interpreter by a moment: what they read must not need it.
+        """
+        import pyarrow as pa
+
+        return pa.input_stream(str(self.path), compression=self.packing)
 
     def beginning(self, count: int = 4096) -> bytes:
         """Return the first bytes, unpacked."""
