@@ -2,15 +2,13 @@
 
     python -m benchmarks.regression [--tasks NAME ...] [--runs 20] [--keep]
     python -m benchmarks.regression --page
-    python -m benchmarks.regression --picture
 
 Lines ``y = 1 + 2 x`` with scatter 0.5, errors of both columns that differ by row, U(.2, 1), and
 2,000 rows; curves with errors U(.1, .5). Of lines a figure is the share of runs whose interval
 holds the slope; of curves the share of a curve's points, between the 1 % and the 99 % quantile of
 ``x``, whose interval holds ``E[y given x]``. Beside it what least squares says of the same rows,
 which knows no errors. Writes ``results/regression.json`` after every run and goes on where it was
-interrupted; ``--page`` puts the figures into ``docs/regression.md``,
-``--picture`` draws the first table of the parabola into ``docs/images/regression.png``.
+interrupted; ``--page`` puts the figures into ``docs/regression.md``.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ from benchmarks.runs import Runs
 
 Array = NDArray[np.float64]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "regression.md"
-PICTURE = PAGE.parent / "images" / "regression.png"
 BEGIN, END = "<!-- coverage: python -m benchmarks.regression --page -->", "<!-- end -->"
 ROWS, LEVEL, REFITS = 2000, 0.9, 50
 SLOPE, INTERCEPT, SCATTER = 2.0, 1.0, 0.5
@@ -205,20 +202,6 @@ def put_into_page(runs: list[dict[str, Any]]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{page(runs)}\n{END}{after}", encoding="utf-8")
 
 
-def draw() -> None:
-    """Draw the picture of the page."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from deconflow import XDGMM, plots
-
-    task = TASKS["parabola, XDGMM(8)"]
-    w, sd = measure(task, np.random.default_rng(0))
-    model = XDGMM(**task.settings, random_state=0).name_columns(["x", "y"]).fit(w, noise=sd)
-    found = model.regress("y", on="x", w=w, noise=sd, n_refits=REFITS)
-    plots.regression(found, w, sd).figure.savefig(PICTURE, dpi=100)
-
-
 def main() -> None:
     """Run what is missing of the record, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -227,11 +210,7 @@ def main() -> None:
     parser.add_argument("--output", default="regression", help="name in results/")
     parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
     parser.add_argument("--page", action="store_true", help="write the tables of the page")
-    parser.add_argument("--picture", action="store_true", help="draw that of the page")
     arguments = parser.parse_args()
-    if arguments.picture:
-        draw()
-        return
     runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
     if arguments.page:
         put_into_page(runs.runs)

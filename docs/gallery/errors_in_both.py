@@ -57,11 +57,12 @@ print(f"to {1 - error / spread:.2f} of the true one, 3/4: {0.75 * (1 - error / s
 
 import matplotlib.pyplot as plt
 
-from deconflow.plots import regression
-
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-regression(found, w, noise, axes=axes)
+axes.plot(w.log_mass, w.log_rate, ".", ms=3, color="0.7", label="measured")
 ends = np.array(axes.get_xlim())
+band = found.band(found.grid())
+axes.fill_between(band.points, band.lower, band.upper, alpha=0.4, label="90 % band")
+axes.plot(band.points, band.value, color="C0", lw=2, label="mean of the true rate")
 axes.plot(ends, np.polyval(line, ends), "--", color="C1", lw=2, label="least squares")
 axes.plot(ends, 0.5 + 0.75 * ends, ":", color="k", lw=2, label="as it was generated")
 axes.set(xlim=ends, xlabel="log mass", ylabel="log metabolic rate")

@@ -102,13 +102,7 @@ def _about_draws(size: NDArray[np.float64]) -> str:
 
 
 def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:
-    from deconflow.plots import corner_figure
-
     blur = (data.sd / data.w.std(0)).sum(1)
     rows = np.argsort(blur)[(np.linspace(0.1, 0.95, SHOWN_ROWS) * len(blur)).astype(int)]
-    posterior = model.posterior(data.w[rows], noise=data.sd[rows], n_samples=300)
-    samples = model.sample(20_000, random_state=0)
-    figure = corner_figure(
-        data.w, samples, names=data.names, posterior=posterior, rows=rows, errors=data.sd[rows]
-    )
-    figure.savefig(path, dpi=110)
+    axes = model.plot("corner", data.w, data.sd, rows=rows)
+    axes[0, 0].figure.savefig(path, dpi=110)

@@ -4,8 +4,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import re
-
 import matplotlib.image
 import matplotlib.pyplot as plt
 import pytest
@@ -40,6 +38,6 @@ def test_the_page(request, page, tmp_path, monkeypatch):
     assert (tmp_path / "corner.png").stat().st_size > 10_000
 
 
-def test_the_page_names_every_kind_and_every_wish(page):
-    for name in (*plots.KINDS, *plots.Look.__dataclass_fields__):
-        assert re.search(rf"`{name}[`=]", page), name
+def test_the_page_names_every_kind(page):
+    for name in plots.__all__:
+        assert f"`{name}`" in page

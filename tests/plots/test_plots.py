@@ -1,25 +1,27 @@
 """Pictures return axes, and show what the model says."""
 
-import copy
-
 import matplotlib
 
 matplotlib.use("Agg")
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import toy
-from scipy.stats import norm
 
-from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, plots
-from deconflow.densities import Ensemble
-from deconflow.estimators import MixtureFit, Replicates, WeightedFit
-from deconflow.estimators.saved_candidates import members_of
-from deconflow.mixtures import mix
+from deconflow import XDGMM, BayesianXDGMM, FlowDeconvolver, noise, plots
+from deconflow.estimators.picturing import KINDS
+from deconflow.plots.corner import MOST_COLUMNS
 from deconflow.plots.curves import _steady
+from deconflow.program import plot as program
 
-SD = np.sqrt(np.diag(toy.NOISE))
+SD = 0.5
+SHAPES = {
+    "corner": (2, 2), "marginals": (2,), "row": (3, 2), "before_after": (3,), "diagnostics": (2, 2)
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +31,10 @@ def closed():
 
 
 @pytest.fixture(scope="module")
-def averaged():
-    _, w = toy.draw(400, seed=0)
-    model = XDGMM(3, floor=0.1, n_average=3, average_over="folds", random_state=0)
-    return model.fit(w, noise=SD), w
+def fitted():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(400, 2)) * [1, 2] + SD * rng.normal(size=(400, 2))
+    return XDGMM(1).name_columns(["x", "y"]).fit(w, noise=SD), w
 
 
 @pytest.fixture(scope="module")
@@ -41,266 +43,228 @@ def flow():
     return FlowDeconvolver(epochs=3, hidden=8, random_state=0).fit(w, noise=SD), w
 
 
-def test_marginals_of_a_mixture_are_exact(averaged):
-    model, w = averaged
-    axes = plots.marginals(model, w, names=["a", "b"])
-    assert [ax.get_xlabel() for ax in axes] == ["a", "b"]
-    x, y = axes[1].lines[0].get_data()
-    mixture = model.marginal(["v1"]).mixture
-    sd = np.sqrt(mixture.covariances[:, 0, 0])
-    assert np.allclose(y, norm.pdf(x[:, None], mixture.means[:, 0], sd) @ mixture.weights)
+@pytest.fixture(scope="module")
+def banded(fitted):
+    return BayesianXDGMM(2, random_state=0).fit(fitted[1], noise=SD)
 
 
-def test_the_band_holds_the_average(averaged):
-    model, _ = averaged
-    assert len(model.density_.averaged()) == 3
-    ax = plots.marginals(model)[0]
-    band = ax.collections[0].get_paths()[0].vertices
-    x, y = ax.lines[0].get_data()
-    middle = np.argmax(y)
-    heights = band[np.isclose(band[:, 0], x[middle]), 1]
-    assert heights.min() < y[middle] < heights.max()
-    expected = model.band([x[middle]], column=0)
-    assert np.allclose([heights.min(), heights.max()], [expected.lower[0], expected.upper[0]])
-    texts = [text.get_text() for text in plots.marginals(model)[-1].get_legend().get_texts()]
-    assert texts == ["deconvolved", "90 % band"]
+def texts_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
-def test_the_diagonal_of_a_corner_has_the_bands(averaged):
-    model, w = averaged
-    draws = model.sample(2000, random_state=0)
-    figure = plots.corner_figure(w, draws, model=model)
-    assert "90 % band" in texts_of(figure.axes[1])
-    shaded = figure.axes[3].collections[0].get_paths()[0].vertices
-    x = shaded[1, 0]
-    heights = shaded[np.isclose(shaded[:, 0], x), 1]
-    expected = model.band([x], column=1)
-    assert np.allclose([heights.min(), heights.max()], [expected.lower[0], expected.upper[0]])
-    assert figure.axes[3].get_ylim()[1] >= shaded[:, 1].max()
-    single = XDGMM(1, random_state=0).fit(w, noise=SD)  # the twin: no replicates, no band
-    bare = plots.corner_figure(w, draws, model=single)
-    assert not bare.axes[3].collections
-    assert "90 % band" not in texts_of(bare.axes[1])
+def line_of(ax, label):
+    return next(line for line in ax.lines if line.get_label() == label)
 
 
-def test_members_average_to_the_model(averaged):
-    model, _ = averaged
-    v = np.random.default_rng(0).normal(size=(20, 2))
-    mean = np.mean([np.exp(part.log_prob(v)) for part in model.density_.averaged()], axis=0)
-    assert np.allclose(np.log(mean), model.score_samples(v))
+def options_of(kind):
+    return {"rows": [3, 17, 40]} if kind in ("row", "corner") else {}
 
 
-def test_members_of_an_ensemble_of_flows(flow):
-    """A model whose density is an ensemble shows the histories of all its flows.
-
-    Flows that differ by their start are no replicates: there is no band.
-    """
-    model, w = flow
-    pair = copy.copy(model)
-    other = FlowDeconvolver(epochs=3, hidden=8, random_state=1).fit(w, noise=SD)
-    both = Ensemble([model.density_.density, other.density_.density])
-    fit = model.density_
-    pair._own_density = WeightedFit(both, fit.standardiser, fit.proposing, fit.names)
-    pair.histories_ = [model.history_.as_dict(), other.history_.as_dict()]
-    assert len(pair.density_.averaged()) == 2
-    assert not plots.marginals(pair)[0].collections
-    ax = plots.history(pair)
-    assert len(ax.get_legend().get_texts()) == 3
-    assert len(ax.lines) == 6
+def test_kinds_are_functions_and_the_program_knows_all():
+    assert set(KINDS) == set(program.KINDS) == set(plots.__all__) == set(SHAPES)
 
 
-def test_a_single_model_has_no_band(flow):
-    model, w = flow
-    axes = plots.marginals(model, w)
-    assert not axes[0].collections
-    x, y = axes[0].lines[0].get_data()
-    assert abs(np.trapezoid(y, x) - 1) < 0.05
-
-
-class Chosen:
-    """What a Deconvolver that chose XD shows of itself."""
-
-    def __init__(self):
-        rng = np.random.default_rng(0)
-        parts = [
-            GaussianMixture(np.array([0.4, 0.6]), rng.normal(size=(2, 1)), np.ones((2, 1, 1)))
-            for _ in range(3)
-        ]
-        self.density_ = MixtureFit(parts, ["v0"])
-        self.density_.replicates = Replicates(self.density_.averaged())
-        self.selection_ = {
-            "n_components": np.array([1, 2, 4, 2]),
-            "floor": np.array([0.1, 0.1, 0.1, 0.2]),
-            "behind_best": np.array([0.3, 0.0, 0.1, 0.05]),
-            "behind_best_se": np.array([0.1, 0.0, 0.1, 0.02]),
-        }
-
-    def sample(self, n, random_state=None):
-        return self.density_.sample(n, random_state)
-
-
-def test_a_choice_of_xd_has_a_band_and_shows_what_it_chose_from():
-    ax = plots.marginals(Chosen())[0]
-    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == ("90 % band")
-    x, y = ax.lines[0].get_data()
-    assert np.allclose(y, np.exp(Chosen().density_.log_prob(x[:, None])))
-    ax = plots.history(Chosen())
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "4"]
-    points = [bars.lines[0].get_ydata() for bars in ax.containers]
-    assert [list(y) for y in points] == [[-0.3, 0.0, -0.1], [-0.05]]
-
-
-def test_an_average_of_what_was_compared_shows_the_comparison(rng):
-    model = XDGMM([1, 2], n_average=3, average_over="folds", random_state=0)
-    ax = plots.history(model.fit(rng.normal(size=(60, 1)), noise=0.3))
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2"]
-    np.testing.assert_allclose(
-        ax.containers[0].lines[0].get_ydata(), -model.selection_["behind_best"]
-    )
-
-
-def test_an_average_is_taken_apart(rng):
-    """Of models of version 0.1, which do not say how large the members of their average are."""
-    parts = [
-        GaussianMixture(
-            rng.dirichlet(np.ones(k)), rng.normal(size=(k, 2)), np.tile(np.eye(2), (k, 1, 1))
-        )
-        for k in (1, 4, 2)
-    ]
-    for sizes in (None, [1, 4, 2]):
-        for part, found in zip(parts, members_of(mix(parts), sizes, 3), strict=True):
-            assert np.allclose(part.weights, found.weights)
-            assert np.array_equal(part.means, found.means)
-    moved = parts[1].in_units([1.0, 2.0], [3.0, 0.5])
-    v = rng.normal(size=(5, 2))
-    assert np.allclose(moved.log_prob(v * [3, 0.5] + [1, 2]) + np.log(1.5), parts[1].log_prob(v))
-
-
-def test_axes_can_be_given(averaged):
-    model, _ = averaged
-    _, given = plt.subplots(1, 2)
-    assert plots.marginals(model, axes=given)[1] is given[1]
-    with pytest.raises(ValueError, match="Expected 2 axes; got 1"):
-        plots.marginals(model, axes=given[0])
-    with pytest.raises(ValueError, match="Expected 2 names; got 1"):
-        plots.marginals(model, names=["a"])
-
-
-BAD = {
-    "no model": (
-        lambda model: plots.marginals(np.zeros((3, 2))),
-        "Expected model as .* got ndarray",
-    ),
-    "no model, checks": (lambda model: plots.diagnostics(3, [[1.0, 2.0]], 0.1), "Expected model"),
-    "one axis": (lambda model: plots.marginals(model, np.zeros(3)), r"w of shape \(N, 2\).*\(3,\)"),
-    "another width": (lambda model: plots.marginals(model, np.zeros((9, 3))), r"w of .*\(9, 3\)"),
-    "no rows": (lambda model: plots.diagnostics(model, np.zeros((0, 2)), SD), "w of .* not empty"),
-    "no columns": (
-        lambda model: plots.corner_figure([[1.0]], np.zeros((9, 0))),
-        "samples of shape",
-    ),
-    "text": (lambda model: plots.corner_figure([["a"]], [[1.0]]), "numbers in w; got 'a'"),
-    "nothing to see": (
-        lambda model: plots.marginals(model, [[1.0, np.nan], [2.0, 1e300]]),
-        "values to draw in every column of w.* none in column 1",
-    ),
-    "a text as names": (lambda model: plots.marginals(model, names="ab"), "2 names; got 'ab'"),
-    "no axes": (lambda model: plots.history(model, axes=3), "axes of matplotlib; got 3"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_drawn_is_refused(name, averaged):
-    call, message = BAD[name]
-    with pytest.raises((TypeError, ValueError), match=message):
-        call(averaged[0])
-
-
-def test_many_dimensions_are_wrapped():
-    model = XDGMM(1, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 5)), noise=0.1)
-    axes = plots.marginals(model)
-    assert len(axes) == 5
-    assert len(axes[0].figure.axes) == 6
-    assert {ax.get_subplotspec().rowspan.start for ax in axes} == {0, 1}
-
-
-def test_history(averaged, flow):
-    bounds = plots.history(averaged[0]).lines[0].get_ydata()
-    assert np.array_equal(bounds, averaged[0].lower_bounds_)
-    label = plots.history(averaged[0]).get_xlabel()
-    assert label == "step of EM (one of the 3 fits averaged)"
-    ax = plots.history(flow[0])
-    assert len(ax.lines[0].get_ydata()) == 3
-    with pytest.raises(ValueError, match="trained step by step; got a object"):
-        plots.history(object())
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_takes_axes_or_figure_keywords(kind, fitted):
+    model, w = fitted
+    axes = model.plot(kind, w, SD, **options_of(kind), figsize=(5, 4), dpi=50)
+    assert axes.shape == SHAPES[kind]
+    figure = axes.flat[0].figure
+    assert (*figure.get_size_inches(), figure.dpi) == (5, 4, 50)
+    _, given = plt.subplots(*np.atleast_2d(axes).shape, squeeze=False)
+    again = model.plot(kind, w, SD, **options_of(kind), axes=given)
+    assert all(a is b for a, b in zip(np.ravel(again), given.ravel(), strict=True))
+    with pytest.raises(TypeError, match="no dpi with axes="):
+        model.plot(kind, w, SD, **options_of(kind), axes=given, dpi=50)
 
 
 def heights(ax):
     return ax.patches[-1].get_xy()[:, 1]
 
 
-def test_ranks_are_flat_for_the_truth_only(averaged):
-    model, w = averaged
-    grid = plots.diagnostics(model, w, SD, effective_sample_size=np.full(50, 40.0))
-    assert grid.shape == (2, 3)
-    right = heights(grid[1, 0]).max()
+def test_marginals_of_a_mixture_are_exact(fitted):
+    model, w = fitted
+    axes = plots.marginals(model, w)
+    assert [ax.get_xlabel() for ax in axes] == ["x", "y"]
+    assert texts_of(axes[1]) == ["deconvolved", "measured"]
+    x, y = axes[1].lines[0].get_data()
+    assert np.allclose(y, np.exp(model.marginal("y").log_prob(x[:, None])))
+    assert plots.marginals(model).shape == (2,)
+
+
+def test_bands_are_drawn_of_models_with_replicates(banded, fitted):
+    w = fitted[1]
+    for ax, legend in (
+        (plots.marginals(banded)[1], plots.marginals(banded)[1]),
+        (plots.corner(banded, w)[1, 1], plots.corner(banded, w)[0, 1]),
+    ):
+        shaded = ax.collections[0].get_paths()[0].vertices
+        x = shaded[50, 0]
+        ends = shaded[np.isclose(shaded[:, 0], x), 1]
+        expected = banded.band([x], column=1)
+        assert np.allclose([ends.min(), ends.max()], [expected.lower[0], expected.upper[0]])
+        assert "90 % band" in texts_of(legend)
+    bare = plots.corner(fitted[0], w)  # the twin: no replicates, no band
+    assert not bare[1, 1].collections
+    assert "90 % band" not in texts_of(bare[0, 1])
+
+
+def test_a_flow_has_no_band_and_the_mass_of_one(flow):
+    model, w = flow
+    ax = plots.marginals(model, w)[0]
+    assert not ax.collections
+    x, y = ax.lines[0].get_data()
+    assert abs(np.trapezoid(y, x) - 1) < 0.05
+
+
+def test_many_columns_are_wrapped_and_very_many_are_refused_in_a_corner():
+    w = np.random.default_rng(0).normal(size=(60, MOST_COLUMNS + 1))
+    model = XDGMM(1).fit(w, noise=0.5)
+    axes = plots.marginals(model, columns=range(5))
+    assert len(axes) == 5
+    assert len(axes[0].figure.axes) == 6
+    with pytest.raises(ValueError, match="Expected at most 12 columns for a corner; got 13"):
+        model.plot("corner", w)
+    assert model.plot("corner", w, columns=[0, 12]).shape == (2, 2)
+
+
+def test_rows_of_a_corner_are_named_in_their_colours(fitted):
+    model, w = fitted
+    axes = model.plot("corner", w, SD, rows=[17, 3])
+    legend = axes[0, 1].get_legend()
+    named = dict(zip(texts_of(axes[0, 1]), legend.legend_handles, strict=True))
+    shown = [bars.lines[0] for bars in axes[1, 0].containers]
+    for name, line, row in zip(("row 17", "row 3"), shown, (17, 3), strict=True):
+        assert named[name].get_color() == line.get_color()
+        assert named[name].get_marker() == line.get_marker()
+        assert line.get_xydata().tolist() == [w[row].tolist()]
+    assert shown[0].get_color() != shown[1].get_color()
+
+
+@pytest.mark.parametrize("kind", ["fitted", "flow"])
+def test_a_corner_of_one_column_has_curves_of_posteriors(kind, request):
+    """Drawn in closed form, or of smoothed draws."""
+    model, w = request.getfixturevalue(kind)
+    ((ax,),) = model.plot("corner", w, SD, rows=[17], columns=[1])
+    assert texts_of(ax) == ["deconvolved", "measured", "row 17, with its posterior"]
+    x, y = ax.lines[1].get_data()
+    answer = model.posterior(w[[17]], noise=SD, n_samples=2000, random_state=0)
+    assert abs(np.trapezoid(y, x) - 1) < 0.02
+    assert abs(np.trapezoid(x * y, x) - answer.mean[0, 1]) < 0.1 * answer.sd[0, 1]
+
+
+def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
+    w = rng.normal(size=(300, 3))
+    w[np.arange(300), np.arange(300) % 3] = np.nan  # no row is complete
+    model = XDGMM(1, random_state=0).fit(w, noise=0.1)
+    axes = plots.corner(model, w, names=["$a", "b", "c"])
+    shown = axes[1, 0].lines[-1].get_xydata()
+    assert np.isfinite(shown).all(1).sum() == 100
+    assert [axes[2, 0].get_xlabel(), axes[1, 0].get_ylabel()] == [r"\$a", "b"]
+
+
+def test_a_row_shows_measurement_prior_and_posterior(fitted):
+    model, w = fitted
+    axes = model.plot("row", w, SD, rows=[17])
+    assert axes[0, 0].get_ylabel() == "row 17: density"
+    assert texts_of(axes[0, 1]) == ["prior", "posterior", "measured"]
+    x, prior = line_of(axes[0, 1], "prior").get_data()
+    assert np.allclose(prior, np.exp(model.marginal("y").log_prob(x[:, None])))
+    answer = model.posterior(w[[17]], noise=SD)
+    x, y = line_of(axes[0, 1], "posterior").get_data()
+    assert np.allclose(np.trapezoid(x * y, x), answer.mean[0, 1], atol=1e-3)
+    variance = np.trapezoid((x - answer.mean[0, 1]) ** 2 * y, x)
+    assert np.allclose(variance, answer.sd[0, 1] ** 2, rtol=1e-2)
+    bars = axes[0, 1].containers[0]
+    assert bars.lines[0].get_xdata() == [w[17, 1]]
+    (segment,) = bars.lines[2][0].get_segments()
+    assert np.allclose(segment[:, 0], [w[17, 1] - SD, w[17, 1] + SD])
+
+
+def test_a_row_far_out_is_in_the_picture(fitted):
+    model, w = fitted
+    far = np.vstack([w, [[30.0, np.nan]]])
+    axes = model.plot("row", far, SD, rows=np.int64(400))
+    assert axes[0, 0].get_xlim()[1] > 30
+    assert not axes[0, 1].containers  # nothing was measured
+
+
+def test_rows_with_limits_and_atoms():
+    rng = np.random.default_rng(1)
+    w, limits = rng.normal(size=(200, 1)), np.zeros((200, 1))
+    limits[:20] = -1
+    model = XDGMM(1).fit(w, noise=SD, limits=limits)
+    axes = model.plot("row", w, SD, limits=limits, rows=[0, 100])
+    assert texts_of(axes[0, 0])[-1] == "an upper limit"
+    assert texts_of(axes[1, 0])[-1] == "measured"
+    zeros = np.where(rng.random((300, 1)) < 0.5, 0.0, 3 * rng.normal(size=(300, 1)))
+    w = zeros + 0.3 * rng.normal(size=zeros.shape)
+    model = XDGMM(1, atoms=[0.0]).fit(w, noise=0.3)
+    ax = model.plot("row", w, 0.3, rows=[0])[0, 0]
+    share = model.posterior(w[:1], noise=0.3).probability_of_atoms[0, 0]
+    assert f"posterior: {100 * share:.0f} % at 0" in texts_of(ax)
+    x, y = line_of(ax, "posterior").get_data()
+    assert abs(np.trapezoid(y, x) - (1 - share)) < 0.01
+
+
+def test_the_truth_measured_again_looks_like_the_data(fitted):
+    """By the closed form: the density of the truth, widened by the noise."""
+    model, w = fitted
+    (ax,) = model.plot("before_after", w, SD, columns="x")
+    points = np.linspace(-2, 2, 9)
+    sd = np.sqrt(model.covariances_[0, 0, 0] + SD**2)
+    expected = np.exp(-0.5 * ((points - model.means_[0, 0]) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+    found = np.interp(points, *line_of(ax, "deconvolved, measured again").get_data())
+    assert np.allclose(found, expected, atol=0.02)  # 20,000 draws in bins of a tenth: 0.01
+    before = np.interp(points, *line_of(ax, "deconvolved").get_data())
+    assert abs(before - expected).max() > 0.03  # the twin
+    bars, edges, _ = ax.patches[0].get_data()
+    assert abs((bars * np.diff(edges)).sum() - 1) < 0.02
+
+
+def test_two_columns_are_shown_as_points(fitted):
+    model, w = fitted
+    holes = w.copy()
+    holes[:100, 0] = np.nan
+    axes = model.plot("before_after", holes, SD)
+    titles = [ax.get_title() for ax in axes]
+    assert titles == ["measured", "deconvolved", "deconvolved, measured again"]
+    clouds = [ax.lines[0].get_xydata() for ax in axes]
+    assert [int(np.isfinite(cloud).all(1).sum()) for cloud in clouds] == [300, 300, 300]
+    spread = [np.nanstd(cloud[:, 0]) for cloud in clouds]
+    assert spread[1] < 0.95 * spread[0]
+    assert abs(spread[2] / spread[0] - 1) < 0.15  # three hundred values: 4 % each
+
+
+def test_counts_are_compared_bar_by_bar():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(9, 1, size=(200, 1))).astype(float)
+    model = XDGMM(1).fit(counts, noise=noise.poisson())
+    (ax,) = model.plot("before_after", counts, noise.poisson())
+    measured, again = (patch.get_data() for patch in ax.patches[::-1])
+    assert np.array_equal(measured.edges, again.edges)
+    assert np.allclose(np.diff(measured.edges), 1)
+
+
+def test_ranks_are_flat_for_the_truth_only(fitted):
+    model, w = fitted
+    right = heights(plots.diagnostics(model, w, SD)[1, 0]).max()
     wrong = heights(plots.diagnostics(model, w, 20 * SD)[1, 0]).max()
     assert right < 45  # 400 rows in 20 bins: 20 each, 45 is beyond five standard deviations
     assert wrong > 60
 
 
-def test_missing_values(averaged):
-    model, w = averaged
-    w = w.copy()
-    w[:100, 0] = np.nan
-    grid = plots.diagnostics(model, w, SD)
-    assert abs(heights(grid[1, 0])[1:-1:2].sum() - 300) < 1
-    assert plots.marginals(model, w) is not None
-
-
-def test_noise_may_be_missing_where_a_value_is(averaged):
-    model, w = averaged
-    w, sd = w.copy(), np.tile(SD, (len(w), 1))
+def test_diagnostics_of_rows_with_missing_values(fitted):
+    model, w = fitted
+    w, sd = w.copy(), np.full(w.shape, SD)
     w[:100, 0] = sd[:100, 0] = np.nan
     grid = plots.diagnostics(model, w, sd)
     assert abs(heights(grid[1, 0])[1:-1:2].sum() - 300) < 1
-    assert heights(grid[1, 1]).max() < 45  # the other dimension keeps all of its rows
-    sd[200, 1] = np.nan  # the twin: a value that was measured has noise
-    with pytest.raises(ValueError, match="noise"):
-        plots.diagnostics(model, w, sd)
+    assert abs(heights(grid[1, 1])[1:-1:2].sum() - 400) < 1
 
 
-def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
-    w = rng.normal(size=(30, 3))
-    w[np.arange(30), np.arange(30) % 3] = np.nan  # no row is complete
-    figure = plots.corner_figure(w, rng.normal(size=(500, 3)), names=["$a", "b", "c"])
-    panel = figure.axes[3]  # the second against the first
-    shown = panel.lines[-1].get_xydata()
-    assert np.isfinite(shown).all(1).sum() == 10
-    assert figure.axes[6].get_xlabel() == r"\$a"
-
-
-@pytest.mark.parametrize("dim", [1, 2])
-@pytest.mark.parametrize("estimator", ["mixture", "flow"])
-def test_corner_of_few_dimensions(dim, estimator, rng):
-    """Draws are shown of every kind of posterior, exact or weighted."""
-    w, v = rng.normal(size=(100, dim)), rng.normal(size=(500, dim))
-    model = XDGMM(1) if estimator == "mixture" else FlowDeconvolver(epochs=1, hidden=8)
-    drawn = model.set_params(random_state=0).fit(w, noise=0.5).posterior(w[[4]], noise=0.5)
-    names = ["odd name", "b"][:dim]
-    figure = plots.corner_figure(w, v, names=names, posterior=drawn, rows=[4], errors=w[:1] ** 2)
-    assert len(figure.axes) == dim**2
-    assert drawn.samples.shape == (1, 100, dim)
-    if dim == 1:  # a curve around the mean of the posterior, which has the mass of one
-        x, y = figure.axes[0].lines[1].get_data()
-        assert abs(np.trapezoid(y, x) - 1) < 0.02
-        assert abs(np.trapezoid(x * y, x) - drawn.mean[0, 0]) < 0.5 * drawn.sd[0, 0]
-        assert "row 4, with its posterior" in texts_of(figure.axes[0])
-        assert not any("sigma" in text for text in texts_of(figure.axes[0]))
-    else:
-        shown = [line.get_xdata() for line in figure.axes[2].lines]
-        assert any(np.array_equal(x, drawn.samples[0, :, 0]) for x in shown)
-        assert "row 4" in texts_of(figure.axes[1])
+def test_weighted_posteriors_have_their_sizes_in_the_diagnostics(flow):
+    assert flow[0].plot("diagnostics", flow[1], SD).shape == (2, 3)
 
 
 def test_marginals_that_are_estimates_are_drawn_without_their_chance():
@@ -313,63 +277,74 @@ def test_marginals_that_are_estimates_are_drawn_without_their_chance():
     assert abs(noisy - curve).max() > 0.5  # the twin
 
 
-@pytest.fixture(scope="module")
-def regressed():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=400)
-    v = np.column_stack([x, np.sin(x) + 0.2 * rng.normal(size=400)])
-    sd = rng.uniform(0.1, 0.4, v.shape)
-    w = v + sd * rng.normal(size=v.shape)
-    model = XDGMM(3, floor=0.1, random_state=0).name_columns(["x", "$y"]).fit(w, noise=sd)
-    return model, w, sd, model.regress("$y", on="x", w=w, noise=sd, n_refits=10)
+LIMITS = np.eye(400, 2)
+BAD = {
+    "no model": (lambda m, w: plots.marginals(w), "model as a fitted estimator; got ndarray"),
+    "not fitted": (lambda m, w: XDGMM(1).plot(), "not fitted"),
+    "kind": (lambda m, w: m.plot("pie"), "kind to be one of"),
+    "column": (lambda m, w: m.plot(columns="z"), "Expected columns= among x, y.* got 'z'"),
+    "names": (lambda m, w: m.plot(names="ab"), "Expected 2 names; got 'ab'"),
+    "few axes": (lambda m, w: m.plot(axes=plt.subplots()[1]), "Expected 2 axes; got 1"),
+    "no axes": (lambda m, w: m.plot(columns="x", axes=3), "axes of matplotlib; got 3"),
+    "no such word": (lambda m, w: m.plot(colour="red"), "colour"),
+    "one axis": (lambda m, w: m.plot("marginals", w[0]), r"shape \(N, D\); got \(2,\)"),
+    "another width": (lambda m, w: m.plot("marginals", w[:, [0, 1, 1]]), "2 columns.* got 3"),
+    "no data": (lambda m, w: m.plot("corner"), "Expected numbers as w; got None"),
+    "only noise": (lambda m, w: m.plot("marginals", noise=SD), "Expected numbers as w; got None"),
+    "no noise": (lambda m, w: m.plot("before_after", w), "Expected noise.* got none"),
+    "nothing to see": (lambda m, w: m.plot("marginals", w * [1, np.nan]), "none in column 1"),
+    "all limits": (
+        lambda m, w: m.plot("marginals", w, limits=np.ones((400, 2))), "none in column 0"
+    ),
+    "no rows": (lambda m, w: m.plot("row", w, SD, rows=[]), "rows= with numbers of rows"),
+    "no such row": (lambda m, w: m.plot("row", w, SD, rows=[400]), "rows= below 400.* got 400"),
+    "half a row": (lambda m, w: m.plot("row", w, SD, rows=[1.5]), "rows= as a whole number"),
+    "limits again": (
+        lambda m, w: m.plot("diagnostics", w, SD, limits=LIMITS),
+        "without limits for a picture of kind diagnostics",
+    ),
+    "covariates": (
+        lambda m, w: XDGMM(1).fit(w, noise=SD, given=w[:, 0]).plot("before_after", w, SD),
+        "without covariates for a picture of kind before_after",
+    ),
+}  # fmt: skip
 
 
-def texts_of(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_drawn_is_refused(name, fitted):
+    call, message = BAD[name]
+    with pytest.raises((TypeError, ValueError, AttributeError), match=message):
+        call(*fitted)
 
 
-def test_a_regression_shows_rows_curve_band_and_line(regressed):
-    _, w, sd, found = regressed
-    ax = plots.regression(found, w, sd)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", r"\$y")
-    assert texts_of(ax) == [
-        "mean of \\$y", "its 90 % band", "16 to 84 % of the true values", "best line",
-        "300 of 400 rows",
-    ]  # fmt: skip
-    lines = {line.get_label(): line for line in ax.lines}
-    x, y = lines["mean of \\$y"].get_data()
-    np.testing.assert_allclose(y, found.predict(x))
-    x, y = lines["best line"].get_data()
-    np.testing.assert_allclose(y, found.intercept + found.slope[0] * x)
-    bars = ax.containers[0]
-    shown = bars.lines[0].get_xydata()
-    assert len(shown) == 300
-    rows = [np.flatnonzero((w == point).all(1))[0] for point in shown]
-    wide = [segment[1, 0] - segment[0, 0] for segment in bars.lines[2][0].get_segments()]
-    np.testing.assert_allclose(wide, 2 * sd[rows, 0])
-    band = next(c for c in ax.collections if c.get_label() == "its 90 % band")
-    expected = found.band([x[50]])
-    vertices = band.get_paths()[0].vertices
-    heights = vertices[np.isclose(vertices[:, 0], x[50]), 1]
-    ends = [expected.lower[0], expected.upper[0]]
-    np.testing.assert_allclose([heights.min(), heights.max()], ends)
+@pytest.mark.parametrize("kind", ["marginals", "corner"])
+def test_measurements_of_other_columns_or_units_are_not_drawn(kind):
+    """Negative twin: those of the fit are, with their units."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["x", "y"])
+    model = XDGMM(1).fit(table, noise=SD)
+    model.plot(kind, table)
+    with pytest.raises(ValueError, match="Expected the columns x, y, in this order; got y, x"):
+        model.plot(kind, table[["y", "x"]])
+    u = pytest.importorskip("astropy.units")
+    astropy = pytest.importorskip("astropy.table")
+    units = astropy.QTable({"x": table["x"].to_numpy() * u.km, "y": table["y"].to_numpy() * u.s})
+    model = XDGMM(1).fit(units, noise=SD)
+    labels = [ax.get_xlabel() for ax in np.ravel(model.plot(kind, units))]
+    assert r"x [$\mathrm{km}$]" in labels
+    units["x"] = units["x"].to(u.m)
+    with pytest.raises(ValueError, match="Expected column 'x' in km, as in the fit; got m"):
+        model.plot(kind, units)
 
 
-def test_a_regression_without_rows_or_errors(regressed):
-    model, w, sd, _ = regressed
-    _, given = plt.subplots()
-    ax = plots.regression(model.regress(1, 0), axes=given, names=["a", "b"])
-    assert ax is given
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
-    assert "its 90 % band" not in texts_of(ax)
-    holes = w.copy()
-    holes[:300, 0] = np.nan
-    assert "measured" in texts_of(plots.regression(model.regress(1, 0), holes, sd))
-    for wrong, message in (
-        (lambda: plots.regression(model), "regression that regress gives; got XDGMM"),
-        (lambda: plots.regression(model.regress(1, 0), w[:, :1], 0.1), "w with all columns"),
-        (lambda: plots.regression(model.regress(1, 0), [[np.nan, 1], [1, np.nan]], 0.1), "both"),
-        (lambda: plots.regression(model.regress(1, 0), level=2), "level"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=message):
-            wrong()
+def test_matplotlib_waits_for_the_first_picture(request):
+    """Outside of the pictures nobody imports it at the top of a file."""
+    source = request.config.rootpath / "src" / "deconflow"
+    early = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(
+            r"^(import|from) (matplotlib|corner|deconflow\.plots)\b", path.read_text(), re.M
+        )
+    ]
+    assert early
+    assert all(name.startswith("plots/") for name in early)

@@ -3,7 +3,6 @@ import pytest
 from program.running import run, succeed
 from signing import sign
 
-from deconflow import plots
 from deconflow.program.model_folder import load
 from deconflow.program.plot import KINDS, draw, measured_rows
 
@@ -17,24 +16,11 @@ def test_every_kind(folder, kind):
     assert picture.std() > 0.05
 
 
-LOOK = (
-    "--columns", "y,x", "--range", "x=-3:", "--bins", "25", "--invert", "y", "--dpi", "50",
-    "--size", "6x3", "--title", "Two columns",
-)  # fmt: skip
-
-
-def test_a_look(folder, monkeypatch):
-    """The options do what the keywords in Python do."""
-    said = {}
-    drawn = plots.picture
-    monkeypatch.setattr(plots, "picture", lambda *args, **o: said.update(o) or drawn(*args, **o))
-    succeed("plot", "model", "-k", "marginals", "-o", "a.png", "--log", "x", *LOOK[:2], *LOOK[4:])
-    assert said["columns"] == ["y", "x"]
-    assert (said["log"], said["invert"], said["bins"]) == (["x"], ["y"], 25)
-    assert (said["size"], said["dpi"], said["title"]) == ((6.0, 3.0), 50, "Two columns")
-    assert matplotlib.image.imread("a.png").shape[:2] == (150, 300)
-    succeed("plot", "model", "-k", "before_after", "-o", "b.png", *LOOK)
-    assert said["range"] == {"x": (-3.0, None)}
+def test_columns_and_dots_per_inch(folder):
+    succeed("plot", "model", "-k", "marginals", "-o", "a.png", "--columns", "y,x", "--dpi", "50")
+    succeed("plot", "model", "-k", "marginals", "-o", "b.png", "-c", "y", "--dpi", "50")
+    a, b = (matplotlib.image.imread(name).shape for name in ("a.png", "b.png"))
+    assert (a[:2], b[:2]) == ((145, 360), (170, 240))
 
 
 def test_vectors(folder):
@@ -74,20 +60,12 @@ BAD = {
     "ending": (("-o", "a.doc"), "that ends in .png"),
     "rows": (("--rows", "x"), "Expected --rows as whole numbers"),
     "no row": (("-k", "row"), "Expected --rows with numbers of rows for a picture of kind row"),
-    "rows of a history": (("-k", "history", "--rows", "1"), "no --rows for a picture of kind hist"),
+    "rows of all": (
+        ("-k", "marginals", "--rows", "1"),
+        "no --rows for a picture of kind marginals",
+    ),
     "column": (("--columns", "x,z"), "Expected --columns among x, y"),
-    "range": (("--range", "x=1"), "Expected --range as NAME=LOW:HIGH"),
-    "range of none": (("--range", "z=0:1"), "Expected --range as NAME=LOW:HIGH"),
-    "backwards": (("--range", "x=2:1"), "Expected --range of 'x' as two numbers, the lower first"),
-    "bins": (("--bins", "0"), "Expected --bins as a whole number"),
-    "log": (("--log", "z"), "Expected --log among x, y"),
-    "log from zero": (("--log", "x", "--range", "x=0:1"), "Expected --range of 'x' above 0"),
-    "invert": (("--invert", "z"), "Expected --invert among x, y"),
     "dpi": (("--dpi", "1"), "Expected --dpi in"),
-    "size": (("--size", "7"), "Expected --size as WIDTHxHEIGHT, such as 7x4; got '7'."),
-    "huge": (("--size", "700x3"), "Expected --size as width and height"),
-    "title": (("--title", r"$\nonsense$"), "Expected --title as text that can be set"),
-    "bins of a history": (("-k", "history", "--bins", "3"), "Expected no --bins for a picture"),
     "row": (("--rows", "9999"), "Expected --rows among the 250 that can be used of 250, from 0"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,154 +11,92 @@ from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
 
-Ends = tuple[float, float]
 POINTS = 400
 LARGEST = 1e100
-"""Values beyond this are not drawn: squares of them are no numbers."""
+"""Values beyond this are not drawn: their squares overflow."""
 OUTERMOST, LONGEST_TAIL, MOST_OF_A_TAIL = 0.002, 6.0, 0.025
-"""An axis leaves out the first share of the values at each end; of a tail that is longer than so
-many widths of that half, more, but no more than the last share."""
+"""An axis leaves out the first share of the values at each end; of a tail that is longer than this
+many widths of its half, more, but no more than the last share."""
 BEYOND = 1.5
-"""Widths of the truth that an axis goes beyond it at most, to show measurements."""
+"""An axis reaches at most this many widths of the truth beyond it, to show measurements."""
 PAD = 0.04
 FEWEST_BINS, MOST_BINS = 8, 200
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The axis of a column.
-
-    Attributes
-    ----------
-    number : int
-        Which column it is of.
-    label : str
-        What is written beside it.
-    ends : tuple of float
-        Lower and upper end.
-    log : bool
-        Whether it is logarithmic. Densities along it are per decade, then.
-    inverted : bool
-        Whether it runs backwards.
-    bins : int or None
-        Number of bins of histograms; None for one that suits the values.
-    fixed : tuple of bool
-        Whether the lower and the upper end were said, and must stay.
-    """
+    """The axis of a column: its number, its label, and its ends."""
 
     number: int
     label: str
-    ends: Ends
-    log: bool = False
-    inverted: bool = False
-    bins: int | None = None
-    fixed: tuple[bool, bool] = (False, False)
+    low: float
+    high: float
 
     def points(self, count: int = POINTS) -> Array:
-        """Return values that are evenly spaced on paper."""
-        return (np.geomspace if self.log else np.linspace)(*self.ends, count)
-
-    def on_paper(self, x: Array, density: Array) -> Array:
-        """Turn densities per unit of the column into those per unit of the axis."""
-        return density * x * np.log(10) if self.log else density
+        """Return evenly spaced values."""
+        return np.linspace(self.low, self.high, count)
 
     def histogram(self, values: Array, like: Array | None = None) -> tuple[Array, Array]:
-        """Return densities and edges of bins, which suit the values, or others that they are like.
+        """Return densities and edges of bins, which suit the values, or the values ``like``.
 
-        What lies beyond the ends counts as there.
+        Values beyond the ends count as there.
         """
         edges = self._edges(values if like is None else like)
-        counts = np.histogram(_coordinates(values, self.log), edges)[0]
-        heights = counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0]))
-        return heights, 10**edges if self.log else edges
+        counts = np.histogram(values, edges)[0]
+        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
 
     def _edges(self, values: Array) -> Array:
-        """Return edges of bins on paper: around each number, if all of them are whole."""
-        low, high = _coordinates(np.asarray(self.ends), self.log)
-        if not self.log and self.bins is None and are_whole(values) and high - low < MOST_BINS:
-            return np.arange(np.floor(low + 0.5) - 0.5, high + 1.0)
-        seen = _coordinates(values, self.log)
-        inside = seen[(seen >= low) & (seen <= high)]
-        return np.linspace(low, high, (self.bins or _suitable_bins(inside, high - low)) + 1)
+        """Return edges of bins: around each number, if all of them are whole.
+
+        The width of others decreases with their number as that of Scott (1979), but for the
+        narrowest peak, and is finer, because the eye smooths by itself.
+        """
+        if are_whole(values) and self.high - self.low < MOST_BINS:
+            return np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
+        inside = values[(values >= self.low) & (values <= self.high)]
+        width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
+        bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
+        return self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
 
     def curve_of_draws(self, draws: Array) -> tuple[Array, Array]:
         """Return values along the axis, and a smooth density of draws there."""
-        seen = _coordinates(draws, self.log)
-        low, high = _coordinates(np.asarray(self.ends), self.log)
-        step = (high - low) / (POINTS - 1)
-        counts = np.histogram(seen, POINTS, (low - step / 2, high + step / 2))[0]
-        width = 0.9 * _narrowest_spread(seen) * len(seen) ** -0.2
+        x = self.points()
+        step = x[1] - x[0]
+        counts = np.histogram(draws, POINTS, (self.low - step / 2, self.high + step / 2))[0]
+        width = 0.9 * _narrowest_spread(draws) * len(draws) ** -0.2
         smooth = gaussian_filter1d(counts.astype(float), max(1.0, width / step), mode="constant")
-        return self.points(), smooth / (max(1, len(draws)) * step)
+        return x, smooth / (len(draws) * step)
 
-    def reaching(self, values: Array) -> Axis:
-        """Return it with ends that hold these values, too, unless its ends were said."""
-        low, high = self.ends
-        seen = 10 ** _coordinates(values, True) if self.log else _coordinates(values, False)
-        if len(seen):
-            low = low if self.fixed[0] else min(low, float(seen.min()))
-            high = high if self.fixed[1] else max(high, float(seen.max()))
-        return replace(self, ends=(low, high))
+    def reaching(self, low: float, high: float) -> Axis:
+        """Return an axis that also holds these values, unless they are missing."""
+        return replace(self, low=np.fmin(self.low, low), high=np.fmax(self.high, high))
 
     def along_x(self, ax: Any) -> None:
-        """Make it the horizontal axis of a panel."""
-        ax.set(xscale="log" if self.log else "linear", xlabel=self.label, xlim=self._limits())
-
-    def along_y(self, ax: Any) -> None:
-        """Make it the vertical axis of a panel."""
-        ax.set(yscale="log" if self.log else "linear", ylabel=self.label, ylim=self._limits())
-
-    @property
-    def density_label(self) -> str:
-        """What to call the height of a curve along it."""
-        return "density per decade" if self.log else "density"
-
-    def _limits(self) -> Ends:
-        return self.ends[::-1] if self.inverted else self.ends
+        """Make it the horizontal axis of a panel of densities, whose heights need no numbers."""
+        ax.set(xlabel=self.label, xlim=(self.low, self.high), ylim=(0, None), yticks=[])
 
 
-def ends_of(
-    name: str, values: Sequence[Array], low: float | None, high: float | None, *, log: bool
-) -> Ends:
-    """Find ends that hold almost all of the truth, given first, and of other values near it.
-
-    Ends that are given stay.
-    """
-    seen = [_coordinates(each, log) for each in values]
-    if not seen or not len(seen[0]):
-        raise ValueError(
-            f"Expected values above 0 in column {name!r} for log=; got none."
-            if log
-            else f"Expected values to draw in column {name!r}; got none."
-        )
-    found = span(*seen)
-    found = (10 ** found[0], 10 ** found[1]) if log else found
-    ends = (found[0] if low is None else low, found[1] if high is None else high)
-    if not ends[0] < ends[1]:
-        raise ValueError(
-            f"Expected range= of {name!r} that holds some values, which lie between "
-            f"{found[0]:g} and {found[1]:g}; got {'a lower' if high is None else 'an upper'} end "
-            f"of {low if high is None else high:g}."
-        )
-    return ends
-
-
-def span(truth: ArrayLike, *others: ArrayLike) -> Ends:
-    """Range that holds almost all of the truth, and of other values what is near it."""
+def span(truth: ArrayLike, other: ArrayLike = ()) -> tuple[float, float]:
+    """Return ends that hold almost all of the truth, and the other values near it."""
     low, high = _span_of(truth)
-    beyond = BEYOND * (high - low) or np.inf
-    for other in others:
-        if len(np.asarray(other)):
-            theirs = _span_of(other)
-            low, high = (
-                min(low, max(theirs[0], low - beyond)),
-                max(high, min(theirs[1], high + beyond)),
-            )
+    if np.size(other):
+        beyond = BEYOND * (high - low) or np.inf
+        lowest, highest = _span_of(other)
+        low, high = (
+            min(low, max(lowest, low - beyond)),
+            max(high, min(highest, high + beyond)),
+        )
     pad = PAD * (high - low) or 0.5
     return float(low - pad), float(high + pad)
 
 
-def _span_of(values: ArrayLike) -> Ends:
+def are_whole(values: Array) -> bool:
+    """Whether all values are whole numbers, as counts are, up to rounding."""
+    seen = values[np.isfinite(values)]
+    return len(seen) > 0 and bool((np.abs(seen - np.round(seen)) < 1e-4).all())
+
+
+def _span_of(values: ArrayLike) -> tuple[float, float]:
     """Range of most values: without the far parts of long tails, which would hide the rest."""
     seen = np.asarray(values, dtype=float)
     seen = seen[np.abs(seen) <= LARGEST]
@@ -172,34 +109,10 @@ def _span_of(values: ArrayLike) -> Ends:
     )
 
 
-def are_whole(values: Array) -> bool:
-    """Whether values are whole numbers, as counts are, but for the rounding of what read them."""
-    seen = values[np.isfinite(values)]
-    return len(seen) > 0 and bool((np.abs(seen - np.round(seen)) < 1e-4).all())
-
-
-def _coordinates(values: Array, log: bool) -> Array:
-    """Finite values as they lie on paper; those that a logarithm has none of are left out."""
-    seen = np.asarray(values, dtype=float)
-    seen = seen[np.abs(seen) <= LARGEST]
-    return np.log10(seen[seen > 0]) if log else seen
-
-
-def _suitable_bins(values: Array, width: float) -> int:
-    """Number of bins: their width goes down with the number of values as that of Scott (1979).
-
-    But it is that for the narrowest peak, and finer, because the eye smooths by itself.
-    """
-    if len(values) < 2:
-        return FEWEST_BINS
-    each = 2.0 * _narrowest_spread(values) * len(values) ** (-1 / 3)
-    return int(np.clip(np.ceil(width / each), FEWEST_BINS, MOST_BINS)) if each > 0 else 40
-
-
 def _narrowest_spread(values: Array) -> float:
     """Standard deviation of the Gaussian whose densest quarter is as wide as that of the values.
 
-    That of a narrow peak, where there are several: the spread of all would blur it.
+    With several peaks it is that of a narrow one: the spread of all would blur it.
     """
     ranked = np.sort(values)
     count = len(ranked) // 4

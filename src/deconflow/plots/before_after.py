@@ -1,4 +1,4 @@
-"""Before and after: what was measured, the truth found in it, and that truth measured again."""
+"""Before and after: measurements, the deconvolved density, and that density measured again."""
 
 from __future__ import annotations
 
@@ -10,112 +10,101 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
 from deconflow.evaluation import simulate_like
-from deconflow.noise import Noise
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_again, draw_density, draw_measured
-from deconflow.plots.look import Look
-from deconflow.plots.marginals import DRAWS, finish, room_for_legend
+from deconflow.plots.inputs import DRAWS, axes_of, to_simulate
 from deconflow.plots.style import (
     DATA,
     DENSITY,
     MOST_AS_VECTORS,
     SECOND,
-    columns,
     panels,
-    refuse_no_model,
+    room_for_legend,
     wrapped,
 )
-from deconflow.plots.words import labels_of
 
+SHOWN = 20_000
 REPEATS = 20_000
-"""Rows that are simulated at least, so that their curve is smooth."""
+"""Least number of simulated rows, for a smooth curve."""
 AGAIN_WORDS = "deconvolved, measured again"
 
 
 def before_after(
     model: Any,
     w: ArrayLike,
-    noise: Noise,
+    noise: Any = None,
     *,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
     names: Sequence[str] | None = None,
     axes: Any = None,
     random_state: int = 0,
-    **look: Any,
+    **figure: Any,
 ) -> NDArray[Any]:
-    """Draw what was measured, the density of the truth, and that truth with noise again.
+    """Draw the measurements, the density of the truth, and that truth with noise again.
 
     Parameters
     ----------
     model
         A fitted estimator.
-    w
-        ``(N, D)`` measurements, NaN where missing.
-    noise
-        The law of their noise.
+    w, noise, given, limits
+        Measurements, as in ``fit``. Models with covariates and rows with limits cannot be
+        simulated, and are refused.
+    columns
+        Columns to show, by name or number, in this order; None for all.
     names
-        Labels of the dimensions, as ``x`` or ``x [mas]``; None for those of the model.
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
     axes
-        Axes of matplotlib: three if two columns are shown, otherwise one for each; None for a new
-        figure.
+        Axes of matplotlib: three if two columns are shown, otherwise one for each column; None for
+        a new figure.
     random_state
         Seed of the draws.
-    **look
-        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
 
     Returns
     -------
     array of Axes
-        Of two columns: the points that were measured; as many draws of the truth; and these with
-        noise again, which look like the first if model and noise are right. Otherwise a panel for
-        each column, with the histogram of what was measured, the density of the truth with its
-        band, and dashed the density of that truth with noise again.
+        For two columns: the measured points; as many draws of the truth; and these with noise
+        again, which look like the first if model and noise are right. Otherwise a panel for each
+        column, with the histogram of the measurements, the density of the truth with its band, and
+        dashed the density of that truth with noise again.
     """
-    refuse_no_model(model)
-    wanted = Look.of(look)
-    values = columns(w, "w")
+    values, data = to_simulate(model, "before_after", w, noise, given, limits, SHOWN)
     draws = model.sample(max(DRAWS, len(values)), random_state=random_state)
-    shown = wanted.axes(labels_of(model, names), draws, values)
+    shown = axes_of(model, columns, names, draws, values)
+    times = 1 if len(shown) == 2 else max(1, -(-REPEATS // len(values)))
+    again = np.concatenate(
+        [simulate_like(model, values, data.noise, random_state + i) for i in range(times)]
+    )
     if len(shown) == 2:
-        again = simulate_like(model, values, noise, random_state)
-        pairs = np.isfinite(values[:, [axis.number for axis in shown]]).all(1).sum()
-        return _draw_plane(axes, shown, wanted, (values, draws[:pairs], again))
-    again = _simulated(model, values, noise, random_state)
-    row = wrapped(axes, len(shown), wanted, (4.8, 3.4) if len(shown) == 1 else (3.6, 2.9))
-    for ax, axis in zip(row, shown, strict=True):
+        return _draw_plane(axes, *shown, (values, draws, again), figure)
+    grid = wrapped(axes, len(shown), figure)
+    for ax, axis in zip(grid, shown, strict=True):
+        measured = values[:, axis.number]
         draw_density(ax, model.density_, axis)
-        draw_again(ax, again[:, axis.number], values[:, axis.number], axis, AGAIN_WORDS)
-        draw_measured(ax, values[:, axis.number], axis)
-        finish(ax, axis)
-    row[0].set_ylabel(shown[0].density_label)
-    room_for_legend(row[-1])
-    return row
+        draw_again(ax, again[:, axis.number], measured, axis, AGAIN_WORDS)
+        draw_measured(ax, measured, axis)
+        axis.along_x(ax)
+    grid[0].set_ylabel("density")
+    room_for_legend(grid[-1])
+    return grid
 
 
 def _draw_plane(
-    axes: Any, shown: Sequence[Axis], look: Look, clouds: tuple[Array, Array, Array]
+    axes: Any, x: Axis, y: Axis, clouds: tuple[Array, Array, Array], figure: dict[str, Any]
 ) -> NDArray[Any]:
-    x, y = shown
-    row = panels(axes, 1, 3, look, (3.2, 3.3))[0]
+    (grid,) = panels(axes, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
     words = ("measured", "deconvolved", AGAIN_WORDS)
-    for ax, points, word, colour in zip(row, clouds, words, (DATA, DENSITY, SECOND), strict=True):
+    pairs = [cloud[:, [x.number, y.number]] for cloud in clouds]
+    count = np.isfinite(pairs[0]).all(1).sum()
+    pairs[1] = pairs[1][:count]
+    alpha = float(np.clip(25 / np.sqrt(len(clouds[0])), 0.15, 0.8))  # crowds of weak points show
+    for ax, points, word, colour in zip(grid, pairs, words, (DATA, DENSITY, SECOND), strict=True):
         many = len(points) > MOST_AS_VECTORS
-        style = {"color": colour, "ms": 3.6, "mew": 0, "alpha": _faint(len(points))}
-        ax.plot(points[:, x.number], points[:, y.number], ".", rasterized=many, **style)
+        ax.plot(*points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha, rasterized=many)
         ax.set_title(word, fontsize="medium")
-        x.along_x(ax)
-        y.along_y(ax)
-    for ax in row[1:]:
-        ax.set_ylabel("")
-        ax.tick_params(labelleft=False)
-    return row
-
-
-def _faint(count: int) -> float:
-    """How strong points are to be: many of them weak, so that crowds show."""
-    return float(np.clip(25 / np.sqrt(count), 0.15, 0.8))
-
-
-def _simulated(model: Any, w: Array, noise: Noise, random_state: int) -> Array:
-    """Measure draws of the truth with the noise of the rows, often enough for a smooth curve."""
-    times = max(1, -(-REPEATS // len(w)))
-    return np.concatenate([simulate_like(model, w, noise, random_state + i) for i in range(times)])
+        ax.set(xlabel=x.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
+    grid[0].set_ylabel(y.label)
+    return grid

@@ -1,4 +1,4 @@
-"""One dimension at a time, with a band that says how far the density may be off."""
+"""The density of each column, with its band."""
 
 from __future__ import annotations
 
@@ -8,72 +8,60 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow.plots.curves import draw_density, draw_measured
-from deconflow.plots.look import Look
-from deconflow.plots.style import columns, refuse_no_model, wrapped
-from deconflow.plots.words import labels_of
-
-DRAWS = 20_000
+from deconflow.plots.inputs import DRAWS, axes_of, measurements, refuse_no_model
+from deconflow.plots.style import room_for_legend, wrapped
 
 
 def marginals(
     model: Any,
     w: ArrayLike | None = None,
+    noise: Any = None,
     *,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
     names: Sequence[str] | None = None,
     axes: Any = None,
     random_state: int = 0,
-    **look: Any,
+    **figure: Any,
 ) -> NDArray[Any]:
-    """Draw the density of each dimension, with its 90 % band.
+    """Draw the density of each column, with its 90 % band if the model has replicates.
 
     Parameters
     ----------
     model
         A fitted estimator.
-    w
-        ``(N, D)`` measurements to show beside it, NaN where missing.
+    w, noise, given, limits
+        Measurements, as in ``fit``, to show behind the density; ``w`` is enough.
+    columns
+        Columns to show, by name or number, in this order; None for all.
     names
-        Labels of the dimensions, as ``x`` or ``x [mas]``; None for those of the model.
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
     axes
-        An axes of matplotlib for each dimension; None for a new figure.
+        Axes of matplotlib, one for each column; None for a new figure.
     random_state
-        Seed of the draws that say how far the axes go.
-    **look
-        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
+        Seed of the draws that set the range of each axis.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
 
     Returns
     -------
     array of Axes
-        ``(D,)``. The band is pointwise, that of :meth:`deconflow.FittedDensity.band`; a model
-        without replicates has none.
+        ``(D,)``. The band is pointwise, that of :meth:`deconflow.FittedDensity.band`.
     """
     refuse_no_model(model)
-    wanted = Look.of(look)
+    facts = (w, noise, given, limits)
+    values = None
+    if any(fact is not None for fact in facts):
+        values, _ = measurements(model, *facts, noise_needed=False)
     draws = model.sample(DRAWS, random_state=random_state)
-    noisy = None if w is None else columns(w, "w", draws.shape[1])
-    shown = wanted.axes(labels_of(model, names), draws, noisy)
-    row = wrapped(axes, len(shown), wanted, (4.8, 3.4) if len(shown) == 1 else (3.6, 2.9))
-    for ax, axis in zip(row, shown, strict=True):
+    shown = axes_of(model, columns, names, draws, values)
+    grid = wrapped(axes, len(shown), figure)
+    for ax, axis in zip(grid, shown, strict=True):
         draw_density(ax, model.density_, axis)
-        if noisy is not None:
-            draw_measured(ax, noisy[:, axis.number], axis)
-        finish(ax, axis)
-    row[0].set_ylabel(shown[0].density_label)
-    room_for_legend(row[-1])
-    return row
-
-
-def finish(ax: Any, axis: Any) -> None:
-    """Set the axis of a panel of densities, whose heights need no numbers."""
-    axis.along_x(ax)
-    ax.set(ylim=(0, ax.get_ylim()[1]), yticks=[])
-
-
-def room_for_legend(ax: Any) -> None:
-    """Put a legend above the curves of a panel."""
-    lines = -(-len(ax.get_legend_handles_labels()[1]) // 2)
-    ax.set_ylim(0, (1.1 + 0.13 * lines) * ax.get_ylim()[1])
-    ax.legend(
-        frameon=False, fontsize="small", loc="upper center", ncols=2, columnspacing=1.2,
-        handlelength=1.6, borderaxespad=0.2,
-    )  # fmt: skip
+        if values is not None:
+            draw_measured(ax, values[:, axis.number], axis)
+        axis.along_x(ax)
+    grid[0].set_ylabel("density")
+    room_for_legend(grid[-1])
+    return grid

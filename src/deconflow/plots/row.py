@@ -1,4 +1,4 @@
-"""What single rows say: the measurement, what was known before it, and what is known after it."""
+"""Single rows: the measurement, the prior, and the posterior."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deconflow.estimators import Posterior
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_density, draw_posterior
-from deconflow.plots.look import Look
-from deconflow.plots.marginals import DRAWS, finish, room_for_legend
-from deconflow.plots.marked import MarkedRow, draw_value, marked_rows
-from deconflow.plots.style import AGAIN, panels, refuse_no_model
-from deconflow.plots.words import labels_of
+from deconflow.plots.inputs import DRAWS, MarkedRow, axes_of, marked_rows, measurements
+from deconflow.plots.style import AGAIN, panels, room_for_legend
 
 BARS = 2.5
 """Errors around a measurement that its axis shows."""
@@ -24,40 +20,40 @@ BARS = 2.5
 def row(
     model: Any,
     w: ArrayLike,
-    posterior: Posterior,
+    noise: Any = None,
     *,
-    errors: ArrayLike | None = None,
-    limits: ArrayLike | None = None,
+    rows: Sequence[int],
     row_names: Sequence[Any] | None = None,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
     names: Sequence[str] | None = None,
     axes: Any = None,
     random_state: int = 0,
-    **look: Any,
+    **figure: Any,
 ) -> NDArray[Any]:
-    """Draw the posterior of single rows, beside the density of all and what was measured.
+    """Draw the posterior of single rows, with their measurements and the density of all rows.
 
     Parameters
     ----------
     model
         A fitted estimator.
-    w
-        ``(R, D)``: the measurements of these rows, NaN where missing.
-    posterior
-        Their posteriors, as ``model.posterior`` returns them.
-    errors
-        ``(R, D)``: standard deviations of their noise, drawn as error bars.
-    limits
-        ``(R, D)``: -1 for an upper limit, 1 for a lower one, 0 for what was measured.
+    w, noise, given, limits
+        Measurements and what is known of them, as in ``fit``.
+    rows
+        Numbers of the rows to show.
     row_names
-        What the rows are called; None for their numbers, from 0.
+        What these rows are called; None for their numbers.
+    columns
+        Columns to show, by name or number, in this order; None for all.
     names
-        Labels of the dimensions, as ``x`` or ``x [mas]``; None for those of the model.
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
     axes
         ``(R, D)`` axes of matplotlib; None for a new figure.
     random_state
-        Seed of the draws that say how far the axes go.
-    **look
-        Keywords of :class:`Look`: ``columns``, ``range``, ``log`` and others.
+        Seed of the draws.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
 
     Returns
     -------
@@ -65,31 +61,25 @@ def row(
         ``(R, D)``: a line of panels for each row. Dashed the prior, which is the deconvolved
         density; filled the posterior; below it the measurement.
     """
-    refuse_no_model(model)
-    wanted = Look.of(look)
-    values = np.asarray(w, dtype=float)
-    called = range(len(values)) if row_names is None else row_names
-    marked = marked_rows(called, values, errors, posterior, limits)
-    draws = model.sample(DRAWS, random_state=random_state)
-    shown = wanted.axes(labels_of(model, names), draws)
-    grid = panels(axes, len(marked), len(shown), wanted, (4.2, 3.1))
+    if not len(np.atleast_1d(rows)):
+        raise ValueError("Expected rows= with numbers of rows for a picture of kind row; got none.")
+    values, data = measurements(model, w, noise, given, limits)
+    marked = marked_rows(model, rows, row_names, values, data, random_state)
+    shown = axes_of(model, columns, names, model.sample(DRAWS, random_state=random_state))
+    grid = panels(axes, len(marked), len(shown), (4.2, 3.1), figure)
     for line, each in zip(grid, marked, strict=True):
         for ax, axis in zip(line, shown, strict=True):
-            _draw(ax, model, each, _around(axis, each))
-        line[0].set_ylabel(f"{each.name}: {shown[0].density_label}")
+            _draw(ax, model, each, axis)
+        line[0].set_ylabel(f"{each.name}: density")
         room_for_legend(line[-1])
     return grid
 
 
-def _around(axis: Axis, row: MarkedRow) -> Axis:
-    """Let an axis reach to the measurement and its error bar."""
-    value, bar = row.w[axis.number], BARS * row.errors[axis.number]
-    return axis.reaching(np.array([value - bar, value + bar]))
-
-
 def _draw(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
+    value, bar = row.w[axis.number], BARS * row.errors[axis.number]
+    axis = axis.reaching(value - bar, value + bar)
     draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
     draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
-    if np.isfinite(row.w[axis.number]):
-        draw_value(ax, row, axis.number, label=row.words(axis.number))
-    finish(ax, axis)
+    if np.isfinite(value):
+        row.draw_value(ax, axis.number, label=row.words(axis.number))
+    axis.along_x(ax)

@@ -1,4 +1,4 @@
-"""Colours, marks and panels that the pictures share."""
+"""Colours, markers and panels that the pictures share."""
 
 from __future__ import annotations
 
@@ -7,92 +7,69 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
-from deconflow.checks import as_floats
-from deconflow.frames import plain_table
-from deconflow.plots.axis import LARGEST
-from deconflow.plots.look import Look
-
 DATA, DENSITY, SECOND = "#999999", "#004488", "#d55e00"
-"""What was measured, the density of the truth, and what is held against them.
+"""Colours of measurements, of the density of the truth, and of simulated measurements.
 
-They differ in lightness, too, so that they can be told apart in grey and by the colour-blind.
+They differ in lightness, too, for greyscale and for colour-blind readers.
 """
 OF_BARS, OF_BANDS = 0.4, 0.38
-"""How strong bars of measurements and bands of densities are."""
+"""Opacity of histograms of measurements and of bands of densities."""
 COLOURS = (SECOND, "#56b4e9", "#00714f", "#e69f00", "#6b3000", "#cc79a7")
-"""Those of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too."""
+"""Colours of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too."""
 MARKERS = ("X", "o", "s", "^", "D", "P", "v")
-"""Those of single rows: one more than colours, so that pairs of both repeat late."""
+"""Markers of single rows: one more than colours, so that pairs of both repeat late."""
 AGAIN = (0, (4, 1.5))
-"""Dashes of curves that are held against others."""
+"""Dashes of curves that are compared with others."""
 MOST_IN_A_ROW = 3
 MOST_AS_VECTORS = 5000
-"""Points of which more are put into a vector picture as an image, lest it take seconds to open."""
-
-
-def refuse_no_model(model: Any) -> None:
-    """Raise unless something can be drawn from."""
-    if not hasattr(model, "sample") or hasattr(model, "shape"):  # a table has samples, too
-        raise TypeError(f"Expected model as a fitted estimator; got {type(model).__name__}.")
-
-
-def columns(values: Any, name: str, dim: int | None = None) -> Array:
-    """Return ``(N, D)`` values to draw, with something to see in every column."""
-    array = as_floats(plain_table(values, name), name)
-    if array.ndim != 2 or not array.size or array.shape[1] != (dim or array.shape[1]):
-        wanted = f"(N, {'D' if dim is None else dim})"
-        raise ValueError(f"Expected {name} of shape {wanted}, not empty; got {array.shape}.")
-    empty = np.flatnonzero(~(np.abs(array) <= LARGEST).any(0))
-    if len(empty):
-        raise ValueError(
-            f"Expected values to draw in every column of {name}, up to {LARGEST:g}; "
-            f"got none in column {empty[0]}."
-        )
-    return array
+"""With more points than this, a vector picture stores them as an image, to open quickly."""
 
 
 def panels(
     axes: Any,
     n_rows: int,
     n_columns: int,
-    look: Look | None = None,
-    each: tuple[float, float] = (3.6, 2.9),
+    each: tuple[float, float],
+    figure: dict[str, Any],
+    **share: Any,
 ) -> NDArray[Any]:
     """Return ``(n_rows, n_columns)`` axes: those given, or those of a new figure.
 
-    Of a new figure every panel has the size of ``each`` in inches, unless the look says another.
+    Each panel of a new figure measures ``each`` inches, unless ``figure`` has a ``figsize``.
     """
-    look = Look() if look is None else look
     if axes is None:
         import matplotlib.pyplot as plt
 
-        size = look.size or (each[0] * n_columns, each[1] * n_rows)
-        figure, axes = plt.subplots(
-            n_rows, n_columns, figsize=size, dpi=look.dpi, squeeze=False, layout="constrained"
-        )
-        if look.title:
-            figure.suptitle(look.title)
-        return axes
-    look.refuse("beside axes=, which have a figure", "size", "dpi")
+        size = (each[0] * n_columns, each[1] * n_rows)
+        options = {"figsize": size, "layout": "constrained", "squeeze": False, **share, **figure}
+        return plt.subplots(n_rows, n_columns, **options)[1]
+    if figure:
+        raise TypeError(f"Expected no {', '.join(figure)} with axes=, which have a figure.")
     given = np.atleast_1d(np.asarray(axes, dtype=object))
     if given.size != n_rows * n_columns:
         raise ValueError(f"Expected {n_rows * n_columns} axes; got {given.size}.")
     if not all(hasattr(ax, "hist") for ax in given.flat):
         raise TypeError(f"Expected axes of matplotlib; got {axes!r}.")
-    if look.title:
-        given.flat[0].set_title(look.title)
     return given.reshape(n_rows, n_columns)
 
 
-def wrapped(
-    axes: Any, count: int, look: Look | None = None, each: tuple[float, float] = (3.6, 2.9)
-) -> NDArray[Any]:
+def wrapped(axes: Any, count: int, figure: dict[str, Any]) -> NDArray[Any]:
     """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
+    each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
     if axes is not None:
-        return panels(axes, 1, count, look)[0]
+        return panels(axes, 1, count, each, figure)[0]
     n_columns = min(count, MOST_IN_A_ROW)
-    grid = panels(None, -(-count // n_columns), n_columns, look, each).ravel()
+    grid = panels(None, -(-count // n_columns), n_columns, each, figure).ravel()
     for idle in grid[count:]:
         idle.set_axis_off()
     return grid[:count]
+
+
+def room_for_legend(ax: Any) -> None:
+    """Put a legend above the curves of a panel."""
+    lines = -(-len(ax.get_legend_handles_labels()[1]) // 2)
+    ax.set_ylim(0, (1.1 + 0.13 * lines) * ax.get_ylim()[1])
+    ax.legend(
+        frameon=False, fontsize="small", loc="upper center", ncols=2, columnspacing=1.2,
+        handlelength=1.6, borderaxespad=0.2,
+    )  # fmt: skip

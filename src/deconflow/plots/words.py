@@ -1,4 +1,4 @@
-"""What is written beside axes: names as they are, units as a journal sets them."""
+"""Labels of axes: names as they are, units as a journal typesets them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def labels(names: Sequence[str] | None, dim: int) -> list[str]:
-    """Check what the dimensions are called, as ``x`` or ``x [mas]``."""
-    if names is None:
-        return [f"dimension {d}" for d in range(dim)]
-    if isinstance(names, str) or len(names) != dim:
-        got = repr(names) if isinstance(names, str) else len(names)
-        raise ValueError(f"Expected {dim} names; got {got}.")
-    return [str(name) for name in names]
-
-
 def labels_of(model: Any, names: Sequence[str] | None) -> list[str]:
-    """Return what the dimensions of a model are called, with their units where it knows them."""
+    """Return labels of the dimensions of a model, as ``x`` or ``x [mas]``; ``names`` come first."""
     own = list(model.density_.names)
     if names is not None:
-        return labels(names, len(own))
-    units = getattr(model, "_units", None) or []
+        if isinstance(names, str) or len(names) != len(own):
+            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
+        return [str(name) for name in names]
+    units = model._units or []
     if len(units) != len(own):
         return own
     return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]
@@ -41,7 +33,7 @@ def bare(label: str) -> str:
 
 
 def typeset(label: str) -> str:
-    r"""Set a label: the name as it is, its unit as mathematics where astropy can read it.
+    r"""Escape a name for matplotlib, and typeset its unit if astropy can read it.
 
     Examples
     --------
@@ -50,22 +42,8 @@ def typeset(label: str) -> str:
     >>> typeset("price [$]")
     'price [\\$]'
     """
-    name, unit = _parts(label)
-    name = name.replace("$", r"\$")
-    return name if not unit else f"{name} [{_set_unit(unit) or unit.replace('$', chr(92) + '$')}]"
-
-
-def can_be_set(text: str) -> bool:
-    """Whether the mathematics in a text, if there is any, can be set."""
-    from matplotlib.cbook import is_math_text
-    from matplotlib.mathtext import MathTextParser
-
-    try:
-        if is_math_text(text):
-            MathTextParser("path").parse(text)
-    except ValueError:
-        return False
-    return True
+    name, unit = (part.replace("$", r"\$") for part in _parts(label))
+    return f"{name} [{_typeset_unit(unit) or unit}]" if unit else name
 
 
 def _parts(label: str) -> tuple[str, str]:
@@ -73,16 +51,16 @@ def _parts(label: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (label, "")
 
 
-def _set_unit(unit: str) -> str | None:
-    """Return a unit as mathematics; None if it is not one that astropy knows."""
+def _typeset_unit(unit: str) -> str | None:
+    """Return a unit as mathematics; None if astropy or matplotlib cannot read it."""
     try:
         from astropy.units import Unit
-    except ModuleNotFoundError:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of old ways to write units, which are read all the same
-        try:
+        from matplotlib.mathtext import MathTextParser
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated ways to write units can be read, too
             text = Unit(unit).to_string("latex_inline")
-        except (ValueError, TypeError):
-            return None
-    return text if can_be_set(text) else None
+        MathTextParser("path").parse(text)
+    except (ModuleNotFoundError, ValueError, TypeError):
+        return None
+    return text

@@ -110,9 +110,3 @@ def refuse_simulation(estimator: Any, rows: Rows, what: str) -> None:
             f"Expected rows without limits for {what}, because it is not known how limits come "
             "about; got some. Leave those rows out."
         )
-
-
-def law_of(estimator: Any, rows: Rows) -> Any:
-    """Return the law of the rows' noise, with what a fit has learned of it."""
-    learned = estimator.errors_
-    return rows.noise if learned is None else learned.law(rows.said)

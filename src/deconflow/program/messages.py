@@ -45,13 +45,7 @@ OPTIONS = {
     "selection_of": "--select-of",
     "rows": "--rows",
     "columns": "--columns",
-    "range": "--range",
-    "bins": "--bins",
-    "log": "--log",
-    "invert": "--invert",
-    "size": "--size",
     "dpi": "--dpi",
-    "title": "--title",
 }
 """Arguments in Python, and what the program calls them."""
 LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'

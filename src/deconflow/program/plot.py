@@ -20,14 +20,13 @@ from deconflow.tables import (
     Rows,
     is_many,
     need,
-    parse_bounds,
     split_list,
     split_part,
 )
 
-KINDS = ("corner", "marginals", "row", "before_after", "diagnostics", "history")
+KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
+TAKE_ROWS = ("corner", "row")
 DPI = 200
-"""Dots per inch, where nothing else is said."""
 
 
 def plot(
@@ -45,33 +44,7 @@ def plot(
         list[str] | None,
         typer.Option("--columns", "-c", metavar="NAMES", help="Columns to show, in this order."),
     ] = None,
-    ranges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--range", metavar="NAME=LOW:HIGH", help="Ends of axes: x=0:10, x=0: or x=:10."
-        ),
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option("--bins", help="Bins of histograms; else as suits the values.")
-    ] = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option("--log", metavar="NAMES", help="Columns with logarithmic axes."),
-    ] = None,
-    invert: Annotated[
-        list[str] | None,
-        typer.Option("--invert", metavar="NAMES", help="Columns whose axes run backwards."),
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option("--size", metavar="WIDTHxHEIGHT", help="Inches, such as 7x4.")
-    ] = None,
-    dpi: Annotated[
-        float | None, typer.Option("--dpi", help=f"Dots per inch, {DPI} if it is not said.")
-    ] = None,
-    title: Annotated[
-        str | None,
-        typer.Option("--title", help="Words above the picture, with mathematics between $ signs."),
-    ] = None,
+    dpi: Annotated[float, typer.Option("--dpi", help="Dots per inch.")] = DPI,
     seed: Seed = 0,
 ) -> None:
     """Draw the density, or how well it fits.
@@ -79,21 +52,12 @@ def plot(
     Example: deconflow plot model stars.csv -o corner.png --rows 0,17
     """
     with one_line_errors():
-        _check(output, kind)
-        chosen, inches = _parse_rows(rows), _parse_size(size)
+        _check(output, kind, dpi)
+        chosen = _parse_rows(rows)
         need_plots()
         saved = load(model)
-        look = {
-            "columns": split_list(columns, saved.names) if columns else None,
-            "range": parse_bounds(ranges or [], saved.names, "range"),
-            "bins": bins,
-            "log": split_list(log or [], saved.names),
-            "invert": split_list(invert or [], saved.names),
-            "size": inches,
-            "dpi": dpi,
-            "title": title,
-        }
-        figure = draw(saved, kind, measured_rows(saved, table), chosen, seed, **look)
+        shown = split_list(columns, saved.names) if columns else None
+        figure = draw(saved, kind, measured_rows(saved, table), chosen, seed, shown)
         save(figure, output, dpi)
         say(f"Picture written to {output}.")
 
@@ -153,36 +117,37 @@ def draw(
     data: Measured | None,
     rows: list[int],
     seed: int = 0,
-    **look: Any,
+    columns: list[str] | None = None,
 ) -> Any:
     """Draw a picture of one kind, as a matplotlib figure; rows are called as in the table."""
-    from deconflow import plots
+    options: dict[str, Any] = {"columns": columns, "names": saved.labels, "random_state": seed}
+    if rows and kind not in TAKE_ROWS:
+        raise ValueError(f"Expected no --rows for a picture of kind {kind}; got {rows}.")
+    if data is None:
+        if kind != "marginals":
+            raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
+    else:
+        places = data.named(rows).tolist() if rows else []
+        if data.rows.weights is not None:
+            if kind == "diagnostics":
+                raise ValueError(
+                    "Expected rows that count equally for a picture of kind diagnostics; got "
+                    "weights. The certificate allows for them."
+                )
+            data, places = data.by_weight(places, seed), list(range(len(places)))
+        options |= {"w": data.w, **data.rows.arguments}
+        if kind in TAKE_ROWS:
+            options |= {"rows": places, "row_names": rows}
+    return np.ravel(saved.estimator.plot(kind, **options))[0].figure
 
-    if data is None and kind not in ("history", "marginals"):
-        raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
-    places = [] if data is None or not rows else data.named(rows).tolist()
-    if data is not None and data.rows.weights is not None:
-        if kind == "diagnostics":
-            raise ValueError(
-                "Expected rows that count equally for a picture of kind diagnostics; got weights. "
-                "The certificate allows for them."
-            )
-        data, places = data.by_weight(places, seed), list(range(len(places)))
-    given = {} if data is None or kind == "history" else {"w": data.w, **data.rows.arguments}
-    axes = plots.picture(
-        saved.estimator, kind, **given, rows=places, row_names=rows, names=saved.labels,
-        random_state=seed, **look,
-    )  # fmt: skip
-    return np.ravel(axes)[0].figure
 
-
-def save(figure: Any, output: Path, dpi: float | None = None) -> None:
+def save(figure: Any, output: Path, dpi: float = DPI) -> None:
     """Write a figure in the format of the ending, all or nothing; of a PDF with whole fonts."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     with replacing(output) as part, mpl.rc_context({"pdf.fonttype": 42}):
-        figure.savefig(part, dpi=dpi or DPI, format=output.suffix[1:].lower())
+        figure.savefig(part, dpi=dpi, format=output.suffix[1:].lower())
     plt.close(figure)
 
 
@@ -195,9 +160,11 @@ def need_plots() -> None:
     need("pyarrow")
 
 
-def _check(output: Path, kind: str) -> None:
+def _check(output: Path, kind: str, dpi: float) -> None:
     if kind not in KINDS:
         raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+    if not 10 <= dpi <= 5000:
+        raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
     check_picture(output)
 
 
@@ -214,13 +181,3 @@ def _parse_rows(text: str) -> list[int]:
         raise ValueError(
             f"Expected --rows as whole numbers, such as 0,17; got {text!r}."
         ) from error
-
-
-def _parse_size(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        width, height = (float(part) for part in text.lower().split("x"))
-    except ValueError as error:
-        raise ValueError(f"Expected --size as WIDTHxHEIGHT, such as 7x4; got {text!r}.") from error
-    return width, height

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from deconflow.program.how import law_of
 from deconflow.program.known import covariates_of
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -127,8 +126,18 @@ def _write(saved: ModelFolder, found: Any, output: Path) -> None:
 
 
 def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
-    from deconflow import plots
+    import matplotlib.pyplot as plt
 
-    names = [saved.labels[d] for d in reversed(found.columns)]
-    rows = () if data is None else (data.w, law_of(saved.estimator, data.rows))
-    return plots.regression(found, *rows, names=names).figure
+    figure, ax = plt.subplots(layout="constrained")
+    x, (target, on) = found.grid(), found.columns
+    on_label, target_label = (saved.labels[d].replace("$", r"\$") for d in (on, target))
+    if data is not None:
+        ax.plot(data.w[:, on], data.w[:, target], ".", color="0.7", label="measured", zorder=1)
+    if found.replicates is not None:
+        band = found.band(x, LEVEL)
+        ax.fill_between(x, band.lower, band.upper, alpha=0.4, label="90 % band")
+    ax.plot(x, found.predict(x), label="mean of the true values")
+    ax.plot(x, found.intercept + found.slope[0] * x, "--", label="best line")
+    ax.set(xlabel=on_label, ylabel=target_label)
+    ax.legend()
+    return figure

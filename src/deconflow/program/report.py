@@ -26,7 +26,6 @@ CAPTIONS = {
     "marginals": "Each column: what was measured, and the density of the truth. The band, where "
     "there is one, should hold the true density at nine of ten places.",
     "corner": "Measured values in grey, the deconvolved density in blue.",
-    "history": "How the model came about: larger is better.",
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",
 }
@@ -72,9 +71,7 @@ def page(
     ``table`` is where the rows come from, if not from the table that was fitted.
     """
     title = f"Density of {', '.join(saved.names)}"
-    marginals, corner, history, diagnostics = (
-        _picture(saved, kind, data, seed) for kind in CAPTIONS
-    )
+    marginals, corner, diagnostics = (_picture(saved, kind, data, seed) for kind in CAPTIONS)
     parts = {
         "The answer": answer(saved, data),
         "How far to trust it": Part([*_trust(saved), diagnostics]),
@@ -88,7 +85,6 @@ def page(
     if saved.self_test is not None:
         parts["Self-test"] = Part(_self_test(saved.self_test))
     parts["The answer"].content.extend([marginals, corner])
-    parts["What was chosen"].content.append(history)
     if data is not None and table is None:
         table = Path(saved.about["table"]["path"])
     python = code(python_code(parts.values(), path, table))
@@ -172,5 +168,5 @@ def _origin(saved: ModelFolder) -> list[str]:
 def _picture(saved: ModelFolder, kind: str, data: Measured | None, seed: int) -> str:
     try:
         return figure(draw(saved, kind, data, [], seed), CAPTIONS[kind])
-    except ValueError as error:  # a table that is gone, or a model without a history
+    except ValueError as error:  # a table that is gone, or rows that cannot be simulated
         return paragraph(f"No picture of kind {kind}: {error}", "aside")

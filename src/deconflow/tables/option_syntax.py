@@ -93,9 +93,9 @@ def parse_replicates(
 
 
 def parse_bounds(
-    items: Sequence[str], names: Sequence[str], argument: str = "bounds"
+    items: Sequence[str], names: Sequence[str]
 ) -> dict[str, tuple[float | None, float | None]]:
-    """Read ``x=0:``, ``x=:10`` or ``x=0:1``; errors call it by the argument.
+    """Read ``x=0:``, ``x=:10`` or ``x=0:1``.
 
     Examples
     --------
@@ -109,11 +109,11 @@ def parse_bounds(
         ends = [_number(end) if end.strip() else None for end in (low, high)]
         if not colon or ends == [None, None] or any(end is math.nan for end in ends):
             raise ValueError(
-                f"Expected {argument}= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of "
+                f"Expected bounds= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of "
                 f"{', '.join(names)}; got {part!r}."
             )
         if name in found:
-            raise ValueError(f"Expected {argument}= once for column {name!r}; got them twice.")
+            raise ValueError(f"Expected bounds= once for column {name!r}; got them twice.")
         found[name] = (ends[0], ends[1])
     return found
 
