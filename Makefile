@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Some shells forbid to keep compiled modules; then every process would compile torch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all paper-test fuzz faults lint bench docs browser clean
+.PHONY: demo test docs-test test-all paper-test fuzz faults lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -13,9 +13,14 @@ demo: .venv/ready
 # In the order of the files: those with few but long tests would come last, to one process alone.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# All but the tests marked as slow, which show again at full size what others show: ten minutes.
+# All but the tests marked as slow, which show again at full size what others show, and those of
+# pages: four minutes.
 test: .venv/ready
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not docs"
+
+# Pages and the gallery run as readers would run them; records and the release are consistent.
+docs-test: .venv/ready
+	$(PYTEST) -m "docs and not slow"
 
 test-all: .venv/ready
 	$(PYTEST)

@@ -8,6 +8,8 @@ from scipy.stats import gamma as gamma_law
 from benchmarks import deconvolver, laws
 from benchmarks.records import gamma, honest, sparse
 
+pytestmark = pytest.mark.docs
+
 DRAWS = 200_000
 
 

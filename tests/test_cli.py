@@ -74,6 +74,7 @@ def test_interrupt_is_one_line(monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "name",
     [

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.docs
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SCRIPTS = sorted((DOCS / "gallery").glob("*.py"))
 NUMBER = r"-?\d[\d,]*(?:\.\d+)?"

@@ -12,6 +12,8 @@ from benchmarks.records import estimators, page, pictures, tables
 from benchmarks.records.__main__ import main
 from benchmarks.records.sections import RECORD, SECTIONS, open_runs
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "records.md"
 

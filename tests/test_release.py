@@ -9,6 +9,8 @@ import pytest
 
 import deconflow
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAPER = (ROOT / "publication" / "paper.md").read_text()

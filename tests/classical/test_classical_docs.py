@@ -2,6 +2,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytestmark = pytest.mark.docs
 
 PAGE = Path(__file__).parents[2] / "docs" / "classical.md"
 

@@ -12,6 +12,8 @@ from program.test_program_page import commands, run_all
 
 from deconflow import plots
 
+pytestmark = pytest.mark.docs
+
 NAMES = ("marginals", "before_after", "row", "corner")
 
 

@@ -10,6 +10,8 @@ from program.test_pages import run_and_compare
 
 from deconflow import XDGMM, xd
 
+pytestmark = pytest.mark.docs
+
 
 @pytest.fixture(scope="module")
 def text(request):

@@ -14,6 +14,8 @@ from program.test_program_page import commands, run_all
 
 from deconflow.auto import plan
 
+pytestmark = pytest.mark.docs
+
 
 @pytest.fixture
 def page(request):

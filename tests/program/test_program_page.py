@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from program.running import XD, succeed
 
+pytestmark = pytest.mark.docs
+
 
 def commands(text):
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)

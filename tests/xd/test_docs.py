@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.docs
+
 PAGE = Path(__file__).parents[2] / "docs" / "xd.md"
 
 
