@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from deconflow._version import __version__
-from deconflow.program.check import check
 from deconflow.program.compare import compare
-from deconflow.program.condition import condition
 from deconflow.program.demo import demo
 from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
@@ -24,9 +22,7 @@ from deconflow.program.report import report
 from deconflow.program.sample import sample
 from deconflow.program.score import score
 
-COMMANDS = (
-    fit, info, denoise, score, sample, condition, regress, compare, check, plot, report, demo,
-)  # fmt: skip
+COMMANDS = (fit, info, denoise, score, sample, regress, compare, plot, report, demo)
 
 app = typer.Typer(
     cls=KeepsWhatWasTyped,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,8 +46,8 @@ class UnusualRows:
     q_values: Array
 
     def __str__(self) -> str:
-        place = f"row {self.rows[0]}"
-        return _words(self.threshold, self.n_rows, self.count, self.smallest, place, len(self.rows))
+        first, count = int(self.rows[0]), len(self.rows)
+        return _words(self.threshold, self.n_rows, self.count, self.smallest, first, count)
 
 
 def unusual_rows(p: ArrayLike, threshold: float | None = None) -> UnusualRows:
@@ -96,57 +94,45 @@ class PValueCounts:
 
     Attributes
     ----------
-    n_rows : int
-        Rows with a p-value.
+    n_rows, n_used : int
+        Rows, and those of them with a p-value.
     counts : tuple of int
         How many are at or below each of the thresholds to choose from.
     smallest : float
         The smallest p-value; 2 if there is none.
-    place : str
-        The first row that has it, in words.
+    first : int
+        The first row that has it.
     n_smallest : int
         How many rows have it.
     """
 
     n_rows: int = 0
+    n_used: int = 0
     counts: tuple[int, ...] = (0,) * len(THRESHOLDS)
     smallest: float = 2.0
-    place: str = ""
+    first: int = 0
     n_smallest: int = 0
 
-    def add(self, p: Array, first_row: int, table: str = "") -> None:
-        """Count the p-values ``(N,)`` of rows that follow each other in a table."""
+    def add(self, p: Array) -> None:
+        """Count the p-values ``(N,)`` of the next rows."""
         used = ~np.isnan(p)
-        if not used.any():
-            return
-        smallest = float(p[used].min())
-        rows = np.flatnonzero(p == smallest)
-        place = f"row {first_row + rows[0]}" + (f" of {table}" if table else "")
-        counts = tuple(_count_up_to(threshold, p) for threshold in THRESHOLDS)
-        self.merge(PValueCounts(int(used.sum()), counts, smallest, place, len(rows)))
-
-    def merge(self, later: Self) -> None:
-        """Add what was counted of later rows."""
-        if later.smallest < self.smallest:
-            self.smallest, self.place, self.n_smallest = later.smallest, later.place, 0
-        if later.smallest == self.smallest:
-            self.n_smallest += later.n_smallest
-        self.n_rows += later.n_rows
-        self.counts = tuple(a + b for a, b in zip(self.counts, later.counts, strict=True))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Take what :meth:`as_dict` gave, after a trip through JSON."""
-        return cls(**{**values, "counts": tuple(values["counts"])})
+        if used.any():
+            smallest = float(p[used].min())
+            rows = np.flatnonzero(p == smallest)
+            if smallest < self.smallest:
+                self.smallest, self.n_smallest = smallest, 0
+                self.first = self.n_rows + int(rows[0])
+            if smallest == self.smallest:
+                self.n_smallest += len(rows)
+        self.n_rows += len(p)
+        self.n_used += int(used.sum())
+        more = (_count_up_to(threshold, p) for threshold in THRESHOLDS)
+        self.counts = tuple(a + b for a, b in zip(self.counts, more, strict=True))
 
     def __str__(self) -> str:
-        threshold = _usual_threshold(self.n_rows)
+        threshold = _usual_threshold(self.n_used)
         count = self.counts[THRESHOLDS.index(threshold)]
-        return _words(threshold, self.n_rows, count, self.smallest, self.place, self.n_smallest)
+        return _words(threshold, self.n_used, count, self.smallest, self.first, self.n_smallest)
 
 
 def _usual_threshold(n_rows: int) -> float:
@@ -160,7 +146,7 @@ def _count_up_to(threshold: float, p: Array) -> int:
 
 
 def _words(
-    threshold: float, n_rows: int, count: int, smallest: float, place: str, n_smallest: int
+    threshold: float, n_rows: int, count: int, smallest: float, first: int, n_smallest: int
 ) -> str:
     by_chance = threshold * n_rows
     expected = f"{by_chance:.0f}" if by_chance >= 10 else f"{by_chance:.2g}"
@@ -168,5 +154,5 @@ def _words(
     return (
         f"p-values: {count} of {n_rows} rows at {threshold:g} or below "
         f"({expected} expected if the model and the errors are right); "
-        f"smallest {smallest:.2g}, in {place} (the first is 0){others}"
+        f"smallest {smallest:.2g}, in row {first} (the first is 0){others}"
     )

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from deconflow import ranks
 from deconflow._types import Array
-from deconflow.program.many_files import (
-    ManyFiles,
-    counts_of,
-    end_of,
-    is_for_many,
-    refuse_resume,
-    seed_of,
-)
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
-from deconflow.program.options import (
-    Chunk,
-    Model,
-    OutputOrFolder,
-    Prefix,
-    Quantiles,
-    Quiet,
-    ResumeFiles,
-    Seed,
-    Table,
-)
+from deconflow.program.options import Chunk, Model, Output, Prefix, Quiet, Seed, Table
 from deconflow.program.streaming import (
     NewColumn,
     append_columns,
@@ -41,7 +22,7 @@ from deconflow.program.streaming import (
     units_of,
 )
 from deconflow.ranges import Range, parse_ranges
-from deconflow.tables import RowReader, Rows, split_list
+from deconflow.tables import Rows, split_list
 
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
@@ -51,8 +32,10 @@ for probabilities, which are shares of them."""
 def denoise(
     model: Model,
     table: Table,
-    output: OutputOrFolder,
-    quantiles: Quantiles = "",
+    output: Output,
+    quantiles: Annotated[
+        str, typer.Option("--quantiles", help="Posterior quantiles, such as 0.16,0.5,0.84.")
+    ] = "",
     correlations: Annotated[
         bool, typer.Option("--correlations", help="Also the posterior correlations.")
     ] = False,
@@ -74,7 +57,6 @@ def denoise(
     prefix: Prefix = "",
     chunk: Chunk = 20_000,
     seed: Seed = 0,
-    resume: ResumeFiles = False,
     quiet: Quiet = False,
 ) -> None:
     """Append each row's posterior to the table.
@@ -84,48 +66,19 @@ def denoise(
 
     Example: deconflow denoise model stars.csv -o out.csv --quantiles 0.16,0.84
     """
-    many = is_for_many(table, output)
-    options = {
-        "quantiles": quantiles, "correlations": correlations, "signs": signs,
-        "prob": prob or [], "samples": samples, "seed": seed,
-    }  # fmt: skip
-    with one_line_errors(" Go on with --resume." if many else ""):
+    with one_line_errors():
         saved = load(model)
-
-        def summary_of(reader: RowReader) -> PosteriorColumns:
-            return PosteriorColumns(
-                saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
-                correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
-                seed=seed, units=units_of(saved, reader.source),
-            )  # fmt: skip
-
-        if many:
-            files = ManyFiles(
-                saved, table, output, {"command": "denoise", **options},
-                prefix=prefix, chunk=chunk, resume=resume, progress=not quiet,
-            )  # fmt: skip
-            _denoise_files(files, summary_of(files.reader))
-            return
-        refuse_resume(resume)
         reader = saved.reader(open_for(table, output))
-        summary = summary_of(reader)
+        summary = PosteriorColumns(
+            saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
+            correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
+            seed=seed, units=units_of(saved, reader.source),
+        )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
         say(f"{report_counts(counts)}; written to {output}", table=output)
-
-
-def _denoise_files(files: ManyFiles, summary: PosteriorColumns) -> None:
-    """Write each file of a folder with its rows' posteriors."""
-    with ranks.started(), one_line_errors(" Go on with --resume."):
-        outcome = files.write(
-            summary.columns, lambda name: replace(summary, seed=seed_of(summary.seed, name))
-        )
-        counts = counts_of(outcome, files.table)
-        words = f"{report_counts(counts)} of {len(outcome.figures)} files"
-        say(f"{words}; written to {files.output}")
-        end_of(outcome, files.output)
 
 
 @dataclass
@@ -148,10 +101,6 @@ class PosteriorColumns:
         Whether to add how likely each sign is wrong.
     ranges : sequence of Range
         Ranges whose probabilities to add.
-    targets : sequence of str or None
-        The dimensions to describe; None for all.
-    given : sequence of int or None
-        The dimensions that rows measure, where these have no others; None for all.
     units : mapping
         Unit of each dimension, where it is known.
     """
@@ -164,19 +113,16 @@ class PosteriorColumns:
     samples: int = 0
     signs: bool = False
     ranges: Sequence[Range] = ()
-    targets: Sequence[str] | None = None
-    given: Sequence[int] | None = None
     seed: int = 0
     units: Mapping[str, str | None] = field(default_factory=dict)
     _seeds: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self._seeds = itertools.count(self.seed)
-        wanted = self.names if self.targets is None else self.targets
-        self._dims = [self.names.index(name) for name in wanted]
-        self._pairs = list(itertools.combinations(self._dims, 2)) if self.correlations else []
+        dims = range(len(self.names))
+        self._pairs = list(itertools.combinations(dims, 2)) if self.correlations else []
         self._exact = self.estimator.density_.exact(gaussian_noise=self.law == "gaussian")
-        known = self.estimator._knowledge if self.targets is None else None
+        known = self.estimator._knowledge
         self._atoms = () if known is None else known.atoms
         self._background = known is not None and known.background is not None
         shares = self.shares or self.signs or self.ranges
@@ -195,8 +141,7 @@ class PosteriorColumns:
             found.append(NewColumn(f"{first}_{second}_posterior_corr", words))
         if self.signs:
             words = "probability that the sign is wrong, of"
-            wanted = (self.names[d] for d in self._dims)
-            found += [NewColumn(f"{name}_sign_error", f"{words} {name}") for name in wanted]
+            found += [NewColumn(f"{name}_sign_error", f"{words} {name}") for name in self.names]
         for asked in self.ranges:
             words = asked.ending.replace("_", " ")
             found.append(NewColumn(asked.column, f"posterior probability of {asked.name} {words}"))
@@ -206,20 +151,12 @@ class PosteriorColumns:
         words = "number of exact draws that the posterior is worth"
         return found if self._exact else [*found, NewColumn("effective_sample_size", words)]
 
-    def watch(self, values: Array) -> None:
-        """Count nothing."""
-
-    def figures(self) -> dict[str, Any]:
-        """Return nothing: the counts of rows are all there is to say at the end."""
-        return {}
-
     def _of_each(self, endings: Mapping[str, str]) -> list[NewColumn]:
         """Columns in the unit of a dimension, for all of them under each ending."""
-        wanted = [self.names[d] for d in self._dims]
         return [
             NewColumn(f"{name}_{ending}", f"{words} of {name}", self.units.get(name))
             for ending, words in endings.items()
-            for name in wanted
+            for name in self.names
         ]
 
     def _of_parts(self) -> list[NewColumn]:
@@ -247,20 +184,13 @@ class PosteriorColumns:
     def __call__(self, rows: Rows) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
         seed = next(self._seeds)
-        answer = self._posterior(rows, seed)
+        answer = self.estimator.posterior(
+            rows.w, **rows.arguments, n_samples=self._n_samples,
+            n_proposals=max(1000, self._n_samples), random_state=seed,
+        )  # fmt: skip
         quantiles = answer.quantile(self.shares) if self.shares else ()
-        parts = [answer.mean, answer.sd, *quantiles]
-        columns = [part if self.given else part[:, self._dims] for part in parts]
-        return np.concatenate(columns + self._extra(answer, seed), axis=1)
-
-    def _posterior(self, rows: Rows, seed: int) -> Any:
-        """Posterior of all dimensions; of the targets only if some dimensions are given."""
-        draws = {"n_samples": self._n_samples, "random_state": seed}
-        if self.given:
-            return self.estimator.condition(rows.w, self.given, **rows.arguments, **draws)
-        return self.estimator.posterior(
-            rows.w, **rows.arguments, n_proposals=max(1000, self._n_samples), **draws
-        )
+        columns = [answer.mean, answer.sd, *quantiles, *self._extra(answer, seed)]
+        return np.concatenate(columns, axis=1)
 
     def _extra(self, answer: Any, seed: int) -> list[Array]:
         columns = []
@@ -268,7 +198,7 @@ class PosteriorColumns:
             i, j = np.array(self._pairs).T
             columns.append(answer.correlation[:, i, j])
         if self.signs:
-            columns.append(answer.sign_error[:, self._dims])
+            columns.append(answer.sign_error)
         for asked in self.ranges:
             value = answer.marginal(self.names.index(asked.name))
             columns.append(value.probability(asked.lower, asked.upper))
@@ -277,7 +207,7 @@ class PosteriorColumns:
         if self._background:
             columns.append(answer.probability_of_background[:, None])
         if self.samples:
-            drawn = answer.sample(self.samples, random_state=seed)[:, :, self._dims]
+            drawn = answer.sample(self.samples, random_state=seed)
             columns.append(drawn.reshape(len(drawn), -1))
         if not self._exact:
             columns.append(answer.effective_sample_size[:, None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 import warnings
@@ -14,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
 from deconflow.model_files import (
-    DESCRIPTION,
     RENAMED,
     SAVED_CERTIFICATE,
     SELF_TEST,
     TABLE,
-    WEIGHTS,
     ModelFiles,
     check_form,
     check_free,
@@ -98,12 +95,6 @@ class ModelFolder:
         return self.files.description
 
     @property
-    def digest(self) -> str:
-        """A digest of all that the model's answers depend on."""
-        parts = (self.files.contents.get(name, b"") for name in (DESCRIPTION, WEIGHTS, TABLE))
-        return hashlib.sha256(b"".join(parts)).hexdigest()
-
-    @property
     def class_name(self) -> str:
         """Name of the estimator's class."""
         return str(self.description.get("class"))
@@ -171,27 +162,15 @@ class ModelFolder:
         given = {RENAMED.get(name, name): value for name, value in kept.items()}
         return special_settings(self.estimator, given)
 
-    @property
-    def takes_missing_values(self) -> bool:
-        """Whether the estimator answers about rows with missing values."""
-        from sklearn.utils import get_tags
-
-        return get_tags(self.estimator).input_tags.allow_nan
-
-    def reader(
-        self, source: Source, only: list[str] | None = None, *, weighted: bool = False
-    ) -> RowReader:
+    def reader(self, source: Source, *, weighted: bool = False) -> RowReader:
         """Return what reads this model's measurements from a table.
 
-        Of ``only`` some columns, the others are missing, or left out where the estimator takes no
-        missing values. ``weighted`` rows have the weights that the fit had.
+        ``weighted`` rows have the weights that the fit had.
         """
         columns = self.columns or find_columns(
             source.names, self.names, how=find_how(source, self.names)
         )
         source, given = gathered(source, columns), given_columns(self.estimator)
-        if only is not None and not self.takes_missing_values:
-            return RowReader(columns.part(only), source, given=given)
         weights = self.weights if weighted else None
         if weights is not None and weights not in source.names:
             warnings.warn(
@@ -200,7 +179,7 @@ class ModelFolder:
                 stacklevel=2,
             )
             weights = None
-        return RowReader(columns, source, only, given=given, weights=weights)
+        return RowReader(columns, source, given=given, weights=weights)
 
     def measurements(self, table: str | Path) -> Measurements:
         """Read the measurements of a whole table, as ``fit`` has read them."""

@@ -25,28 +25,12 @@ OptionalTable = Annotated[
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Table to write, as its ending says; - for a pipe.")
 ]
-OutputOrFolder = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Table to write, as its ending says; - for a pipe; or for a folder of files, a "
-        "folder, in which each has its own.",
-    ),
-]
-ResumeFiles = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on with a folder of files that was interrupted."),
-]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31, help="The same seed gives the same answer.")
 ]
 Chunk = Annotated[int, typer.Option("--chunk", min=1, help="Rows to hold in memory at once.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of new columns.")]
-Quantiles = Annotated[
-    str, typer.Option("--quantiles", help="Posterior quantiles, such as 0.16,0.5,0.84.")
-]
 MeasuredColumns = Annotated[
     list[str],
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 Compute = Callable[[Rows], Array]
 """From ``n`` rows to ``(n, C)`` new columns."""
 
-STATUS = "deconflow_status"
 ROWS_AT_ONCE = 5000
 MOST_FAILURES = 1000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -44,11 +44,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column of numbers that the program adds to a table."""
+    """A column that the program adds to a table."""
 
     name: str
     description: str
     unit: str | None = None
+    kind: str = "double"
+
+
+STATUS = NewColumn("deconflow_status", "ok, or why the row could not be used", kind="string")
 
 
 def open_for(table: Path, output: Path | None) -> Source:
@@ -57,7 +61,7 @@ def open_for(table: Path, output: Path | None) -> Source:
     source = open_table(table, typed=not text)
     if output is None or STANDARD in (table, output) or not output.exists():
         return source
-    files = [shard.path for _, shard in getattr(source, "shards", ())] or [split_part(table)[0]]
+    files = getattr(source, "files", None) or [split_part(table)[0]]
     if any(output.samefile(file) for file in files):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
     return source
@@ -65,7 +69,7 @@ def open_for(table: Path, output: Path | None) -> Source:
 
 def append_columns(
     reader: RowReader,
-    output: Path,
+    output: Path | None,
     columns: Sequence[NewColumn],
     compute: Compute,
     *,
@@ -74,65 +78,47 @@ def append_columns(
     progress: bool,
     watch: Callable[[Array], None] = lambda values: None,
 ) -> Counter[str]:
-    """Write the table with new columns and a status, and count rows by status.
+    """Write the table, if there is an ``output``, with new columns and a status for each row.
 
-    ``watch`` is shown the new columns of each chunk, NaN for unusable rows.
+    ``watch`` is shown the new columns of each chunk, NaN for unusable rows. Returned are counts of
+    rows by status.
     """
-    fields = all_fields(columns, output, prefix)
-    with rows_bar(reader.source.n_rows, progress) as bar:
-        return write_columns(
-            reader, output, fields, compute, chunk=chunk, bar=bar, watch=watch,
-            check=lambda counts: refuse_useless(counts, reader.source.name),
-        )  # fmt: skip
-
-
-def write_columns(
-    reader: RowReader,
-    output: Path,
-    fields: Sequence[pa.Field],
-    compute: Compute,
-    *,
-    chunk: int,
-    bar: tqdm[Any],
-    watch: Callable[[Array], None],
-    check: Callable[[Counter[str]], None] = lambda counts: None,
-) -> Counter[str]:
-    """Do so for the new ``fields``; what ``check`` raises about the counts undoes it."""
-    pa = need("pyarrow")
-    schema = with_fields(reader.source, fields)
-    harmless = _harmless if format_of(output).is_text else str
-    counts: Counter[str] = Counter()
-    with writing(output, schema) as sink:
-        for table, values, status in answers(reader, len(fields) - 1, compute, chunk, bar):
-            arrays = [pa.array(column, from_pandas=True) for column in values.T]
-            arrays.append(pa.array(map(harmless, status), pa.string()))
-            kept = table.select(reader.source.kept)
-            sink.write(pa.table([*kept.columns, *arrays], schema=schema))
-            counts.update(status)
+    source, counts, first_row = reader.source, Counter[str](), 0
+    needed = reader.needed if output is None else None
+    with (
+        tqdm(total=source.n_rows, unit=" rows", disable=not progress) as bar,
+        _output_of(reader, output, columns, prefix) as write,
+    ):
+        for table in source.chunks(chunk, needed):
+            values, status = _compute_rows(reader, table, first_row, len(columns), compute)
+            write(table, values, status)
             watch(values)
-        check(counts)
+            counts.update(status)
+            first_row += table.num_rows
+            bar.update(table.num_rows)
+        _refuse_useless(counts, source.name)
     return counts
 
 
-def rows_bar(n_rows: int | None, shown: bool) -> tqdm[Any]:
-    """Return a bar that counts rows."""
-    return tqdm(total=n_rows, unit=" rows", disable=not shown)
+@contextmanager
+def _output_of(
+    reader: RowReader, output: Path | None, columns: Sequence[NewColumn], prefix: str
+) -> Iterator[Callable[[pa.Table, Array, NDArray[Any]], None]]:
+    """Give what writes a chunk with its new columns and status."""
+    if output is None:
+        yield lambda table, values, status: None
+        return
+    pa, kept = need("pyarrow"), reader.source.kept
+    schema = _schema(reader.source, new_fields([*columns, STATUS], output, prefix))
+    harmless = _harmless if format_of(output).is_text else str
+    with writing(output, schema) as sink:
 
+        def write(table: pa.Table, values: Array, status: NDArray[Any]) -> None:
+            arrays = [pa.array(column, from_pandas=True) for column in values.T]
+            arrays.append(pa.array(map(harmless, status), pa.string()))
+            sink.write(pa.table([*table.select(kept).columns, *arrays], schema=schema))
 
-def answers(
-    reader: RowReader,
-    width: int,
-    compute: Compute,
-    chunk: int,
-    bar: tqdm[Any],
-    needed: Sequence[str] | None = None,
-) -> Iterator[tuple[pa.Table, Array, NDArray[Any]]]:
-    """Walk through all columns, or those needed, with each chunk's new columns and status."""
-    first_row = 0
-    for table in reader.source.chunks(chunk, needed):
-        yield table, *_compute_rows(reader, table, first_row, width, compute)
-        first_row += table.num_rows
-        bar.update(table.num_rows)
+        yield write
 
 
 def _compute_rows(
@@ -152,7 +138,7 @@ def _compute_rows(
     return rows.scatter(answers), status
 
 
-def refuse_useless(counts: Counter[str], table: str) -> None:
+def _refuse_useless(counts: Counter[str], table: str) -> None:
     """Raise if a table has no rows, or none that could be used."""
     if not counts:
         raise ValueError(f"Expected one or more rows in {table}; got none.")
@@ -204,22 +190,10 @@ def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> 
         if harmless != names:
             note("deconflow: note: names of new columns that begin like a formula get a ' first")
         names = harmless
-    kind = need("pyarrow").float64()
     return [
-        described(name, kind, column.unit, column.description)
+        described(name, column.kind, column.unit, column.description)
         for name, column in zip(names, columns, strict=True)
     ]
-
-
-def all_fields(columns: Sequence[NewColumn], output: Path, prefix: str) -> list[pa.Field]:
-    """Return the fields of new columns, and that of the status, which is the last."""
-    return [*new_fields(columns, output, prefix), _status_field(output, prefix)]
-
-
-def _status_field(output: Path, prefix: str) -> pa.Field:
-    name = _harmless(prefix + STATUS) if format_of(output).is_text else prefix + STATUS
-    kind = need("pyarrow").string()
-    return described(name, kind, description="ok, or why the row could not be used")
 
 
 def _harmless(text: str) -> str:
@@ -227,7 +201,7 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def with_fields(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
+def _schema(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
     """Return the columns of a table with new ones after them, which it must not have yet."""
     schema = need("pyarrow").schema([source.schema.field(name) for name in source.kept])
     for field in fields:

@@ -3,8 +3,6 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
-from typing import TYPE_CHECKING
-
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.covariates import (
@@ -34,7 +32,7 @@ from deconflow.tables.measurements import (
     conversion,
     read_rows,
 )
-from deconflow.tables.opening import is_many, open_many, open_table
+from deconflow.tables.opening import is_many, open_table
 from deconflow.tables.option_syntax import (
     parse_atoms,
     parse_bounds,
@@ -42,9 +40,6 @@ from deconflow.tables.option_syntax import (
     split_list,
 )
 from deconflow.tables.packed import STANDARD, TableError
-
-if TYPE_CHECKING:
-    from deconflow.tables.shards import ShardedSource as ShardedSource
 
 __all__ = [
     "COUNTS",
@@ -75,7 +70,6 @@ __all__ = [
     "is_many",
     "need",
     "one_sign",
-    "open_many",
     "open_table",
     "parse_atoms",
     "parse_bounds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from deconflow.tables.conventions import correlation_column, error_columns, likely_errors
@@ -86,48 +86,32 @@ class Columns:
             return "posterior samples"
         return "split-normal" if self.asymmetric else self.noise
 
-    def scales(self, only: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
+    def scales(self) -> list[tuple[str, tuple[str, ...]]]:
         """Columns whose unit follows from others, with these: errors with one, covariances two."""
-        wanted = {*(self.names if only is None else only)}
         with_variance = {first for first, second, _ in self.covariances if first == second}
         if self.how.replicates:
             pairs = zip(self.names, self.how.replicates, strict=True)
-            return [(c, (name,)) for name, columns in pairs if name in wanted for c in columns]
+            return [(column, (name,)) for name, columns in pairs for column in columns]
         bars = [
             (bar, (name,))
             for name, both in zip(self.names, self.errors, strict=True)
-            if name in wanted - with_variance
+            if name not in with_variance
             for bar in both
             if isinstance(bar, str)
         ]
-        return bars + [(c, (a, b)) for a, b, c in self.covariances if {a, b} <= wanted]
+        return bars + [(column, (a, b)) for a, b, column in self.covariances]
 
-    def needed(self, only: Sequence[str] | None = None) -> list[str]:
-        """Columns that a table must have, for all measurements or only some."""
-        wanted = self.names if only is None else tuple(only)
-        shared = [column for a, b, column in self.correlations if {a, b} <= {*wanted}]
-        scales = [column for column, _ in self.scales(only)]
-        values = [] if self.how.replicates else wanted
-        more = self.how.needed([self.names.index(name) for name in wanted])
-        return list(dict.fromkeys([*values, *scales, *shared, *more]))
+    def needed(self) -> list[str]:
+        """Columns that a table must have."""
+        shared = [column for _, _, column in self.correlations]
+        scales = [column for column, _ in self.scales()]
+        values = () if self.how.replicates else self.names
+        return list(dict.fromkeys([*values, *scales, *shared, *self.how.needed()]))
 
     def place(self, name: str) -> str:
         """Name the column of a table that tells the unit of a measured one."""
         repeated = self.how.replicates
         return repeated[self.names.index(name)][0] if repeated else name
-
-    def part(self, names: Sequence[str]) -> Self:
-        """Return some of the measured columns, with what is known of their noise."""
-        keep = [self.names.index(name) for name in names]
-        return replace(
-            self,
-            names=tuple(names),
-            errors=tuple(self.errors[d] for d in keep),
-            correlations=tuple(p for p in self.correlations if {*p[:2]} <= {*names}),
-            covariances=tuple(p for p in self.covariances if {*p[:2]} <= {*names}),
-            units=tuple(self.units[d] for d in keep) if self.units else (),
-            how=self.how.part(keep),
-        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

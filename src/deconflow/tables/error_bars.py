@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,22 +35,16 @@ class ErrorBars:
     """
 
     def __init__(
-        self,
-        cells: Cells,
-        columns: Columns,
-        only: Sequence[str],
-        factors: Factors,
-        signs: dict[str, int],
+        self, cells: Cells, columns: Columns, factors: Factors, signs: dict[str, int]
     ) -> None:
-        self.cells, self.columns, self.only = cells, columns, only
+        self.cells, self.columns = cells, columns
         self.factors, self.signs = factors, signs
         self.without_error = 0
         self.w = np.full((len(cells), len(columns.names)), np.nan)
         self.limits = np.zeros(self.w.shape, dtype=np.int64)
         self.lower = self.upper = np.ones_like(self.w)  # two arrays once they differ
         for d, name in enumerate(columns.names):
-            if name in only:
-                self._read(d, name)
+            self._read(d, name)
         same = columns.how.replicates_by
         self.same = None if same is None else cells.labels(same)
 
@@ -168,9 +161,9 @@ class ErrorBars:
         return values if factor == 1.0 else values * factor
 
     def _pairs(self, pairs: Pairs) -> list[tuple[int, int, str]]:
-        """Numbers of two different columns that are read, with the column they share."""
-        at = {name: d for d, name in enumerate(self.columns.names) if name in self.only}
-        return [(at[a], at[b], column) for a, b, column in pairs if a != b and {a, b} <= {*at}]
+        """Numbers of two different columns, with the column they share."""
+        at = {name: d for d, name in enumerate(self.columns.names)}
+        return [(at[a], at[b], column) for a, b, column in pairs if a != b]
 
     def _covariance(self, seen: Mask, sd: Array) -> Array:
         covariance = np.eye(sd.shape[1]) * sd[:, :, None] ** 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from deconflow.tables.conventions import limit_column
@@ -66,23 +66,11 @@ class How:
         each = (self.limits, self.replicates, self.covariance, *self.covariance)
         return [entries for entries in each if entries]
 
-    def needed(self, wanted: Sequence[int]) -> list[str]:
+    def needed(self) -> list[str]:
         """Columns that a table must have beside those measured and their errors."""
-        found = [column for d in wanted if (column := self.flags(d))]
-        found += [column for d in wanted if self.replicates for column in self.replicates[d]]
-        others = (self.log_prior, self.beside, self.replicates_by)
-        return found + [column for column in others if column]
-
-    def part(self, keep: Sequence[int]) -> Self:
-        """Return it for some of the measured columns."""
-        return replace(
-            self,
-            limits=tuple(self.limits[d] for d in keep) if self.limits else (),
-            replicates=tuple(self.replicates[d] for d in keep) if self.replicates else (),
-            covariance=tuple(tuple(self.covariance[i][j] for j in keep) for i in keep)
-            if self.covariance
-            else (),
-        )
+        found = [*self.limits, *(column for columns in self.replicates for column in columns)]
+        found += [self.log_prior, self.beside, self.replicates_by]
+        return [column for column in found if column]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON can hold, of what is there."""

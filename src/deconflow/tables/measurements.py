@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,15 +69,6 @@ class Rows:
             None if self.limits is None else self.limits[rows],
             None if self.weights is None else self.weights[rows],
         )
-
-    def only(self, columns: Sequence[int]) -> Rows:
-        """Return the rows with all but some columns missing."""
-        others = np.setdiff1d(np.arange(self.w.shape[1]), columns)
-        w, limits = self.w.copy(), None if self.limits is None else self.limits.copy()
-        w[:, others] = np.nan
-        if limits is not None:
-            limits[:, others] = 0
-        return replace(self, w=w, limits=limits)
 
     def _bound_noise(self) -> Noise | FreeErrors:
         """Return the noise as that of so many rows; only pooled errors are those of any number."""
@@ -177,8 +168,6 @@ class RowReader:
         What is measured, and where its noise is.
     source
         The table.
-    only
-        Read these measurements only, and take the others as missing.
     groups
         Column that says which rows belong together, in text or whole numbers.
     given
@@ -191,19 +180,17 @@ class RowReader:
         self,
         columns: Columns,
         source: Source,
-        only: Sequence[str] | None = None,
         groups: str | None = None,
         given: GivenColumns | None = None,
         weights: str | None = None,
     ) -> None:
         self.columns, self.source, self.groups, self.given = columns, source, groups, given
         self.weights = weights
-        self.only = columns.names if only is None else tuple(only)
         more = [name for name in (groups, weights) if name is not None]
         more += [] if given is None else given.names
-        self.needed = list(dict.fromkeys([*columns.needed(self.only), *more]))
+        self.needed = list(dict.fromkeys([*columns.needed(), *more]))
         check_available(source.names, self.needed, source.name)
-        self.factors = _factors(columns, source, self.only)
+        self.factors = _factors(columns, source)
         self.signs: dict[str, int] = {}
         """What sign the lower errors of a column have, once a chunk has shown it."""
 
@@ -223,7 +210,7 @@ def read_rows(reader: RowReader) -> Measurements:
         _name_file(reader)
         raise
     for d, name in enumerate(reader.columns.names):
-        if name in reader.only and np.isnan(rows.w[:, d]).all():
+        if np.isnan(rows.w[:, d]).all():
             raise ValueError(
                 f"Expected measured values, with errors, in column {name!r}; got none in "
                 f"{len(rows)} rows. Leave the column out."
@@ -237,7 +224,7 @@ def read_rows(reader: RowReader) -> Measurements:
 
 def _name_file(reader: RowReader) -> None:
     """Say which file of a folder an error is about, and which row there."""
-    for _, shard in getattr(reader.source, "shards", ()):
+    for shard in getattr(reader.source, "shards", ()):
         first = 0
         for chunk in shard.chunks(ROWS_AT_ONCE, reader.needed):
             try:
@@ -274,14 +261,14 @@ class _Chunk:
         )  # fmt: skip
 
     def _values(self) -> Values:
-        columns, only = self.reader.columns, self.reader.only
+        columns = self.reader.columns
         if columns.how.draws:
-            return Draws(self.cells, columns, only)
+            return Draws(self.cells, columns)
         if columns.how.replicates:
-            return Replicates(self.cells, columns, only, self.reader.factors)
+            return Replicates(self.cells, columns, self.reader.factors)
         if columns.noise in COUNTS:
-            return Counts(self.cells, columns, only)
-        return ErrorBars(self.cells, columns, only, self.reader.factors, self.reader.signs)
+            return Counts(self.cells, columns)
+        return ErrorBars(self.cells, columns, self.reader.factors, self.reader.signs)
 
     def _weights(self) -> Array | None:
         """Read how much each row counts; all of them must say so."""
@@ -322,17 +309,17 @@ class _Chunk:
         return words
 
 
-def _factors(columns: Columns, source: Source, only: Sequence[str]) -> Factors:
+def _factors(columns: Columns, source: Source) -> Factors:
     """By how much to multiply columns of errors, to bring them to the units of their values."""
-    units = {name: source.unit(columns.place(name)) for name in only}
+    units = {name: source.unit(columns.place(name)) for name in columns.names}
     for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-        here = units.get(name)
+        here = units[name]
         if unit and here and conversion(here, [unit], name) != 1.0:
             raise ValueError(
                 f"Expected column {name!r} in {unit}, as in the fit; got {here}. Convert it."
             )
     factors = {}
-    for column, names in columns.scales(only):
+    for column, names in columns.scales():
         theirs, wanted = source.unit(column), [unit for name in names if (unit := units[name])]
         if columns.noise == MULTIPLYING and theirs:
             raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deconflow.tables.io import (
     ENDINGS,
@@ -18,9 +17,6 @@ from deconflow.tables.io import (
     split_part,
 )
 from deconflow.tables.packed import STANDARD, Content
-
-if TYPE_CHECKING:
-    from deconflow.tables.shards import ShardedSource
 
 
 def open_table(path: str | Path, *, typed: bool = True) -> Source:
@@ -42,7 +38,10 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
         content = Content.of_standard_input()
         return open_content(content, _format_of_content(content), part, typed=typed)
     if is_many(path):
-        many = open_many(path, part).whole
+        need("pyarrow")
+        from deconflow.tables.shards import open_shards
+
+        many = open_shards(path, part)
         return many.typed() if typed else many
     if not path.suffix and not path.exists():
         raise FileNotFoundError(f"Expected a table, or a folder of them, at {path}; got nothing.")
@@ -56,23 +55,6 @@ def is_many(path: str | Path) -> bool:
     """Whether a path is that of a folder, or a pattern such as ``survey/*.csv``."""
     path = split_part(path)[0]
     return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
-
-
-def open_many(path: str | Path, part: str | None = None) -> ShardedSource:
-    """Open a folder of files, or those that match a pattern; damaged ones are kept aside.
-
-    Parameters
-    ----------
-    path
-        The folder, or a pattern.
-    part
-        Which of the tables of FITS files.
-    """
-    need("pyarrow")
-    from deconflow.tables.shards import open_shards
-
-    path, said = split_part(path)
-    return open_shards(path, part or said)
 
 
 def _format_of_content(content: Content) -> Format:

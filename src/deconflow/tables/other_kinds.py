@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,15 +47,10 @@ class _Kind:
 class Draws(_Kind):
     """Posterior samples: cells with lists, as many draws in each column of a row."""
 
-    def __init__(self, cells: Cells, columns: Columns, only: Sequence[str]) -> None:
+    def __init__(self, cells: Cells, columns: Columns) -> None:
         super().__init__(cells, columns)
         from deconflow.tables.arrow_io import as_draws
 
-        if len(only) < len(columns.names):
-            raise ValueError(
-                "Expected all measured columns of posterior samples, which belong together; got "
-                f"{', '.join(only)} only. Fit a model of these columns."
-            )
         prior = columns.how.log_prior
         read = [*columns.names, *([prior] if prior else [])]
         lists = [as_draws(cells.table[name], name) for name in read]
@@ -114,15 +108,13 @@ class Draws(_Kind):
 class Replicates(_Kind):
     """Repeated measurements of each row, from which the errors follow."""
 
-    def __init__(
-        self, cells: Cells, columns: Columns, only: Sequence[str], factors: Factors
-    ) -> None:
+    def __init__(self, cells: Cells, columns: Columns, factors: Factors) -> None:
         super().__init__(cells, columns)
         how = columns.how
         most = max(map(len, how.replicates))
         self.values = np.full((len(cells), most, len(columns.names)), np.nan)
         for d, (name, repeated) in enumerate(zip(columns.names, how.replicates, strict=True)):
-            for r, column in enumerate(repeated if name in only else ()):
+            for r, column in enumerate(repeated):
                 values = cells.numbers(column) * factors[column, (name,)]
                 cells.mark(np.isinf(values), f"{column} is infinite")
                 self.values[:, r, d] = values
@@ -146,11 +138,10 @@ class Replicates(_Kind):
 class Counts(_Kind):
     """Counts, whose law follows from what is counted: of a rate, or of a probability."""
 
-    def __init__(self, cells: Cells, columns: Columns, only: Sequence[str]) -> None:
+    def __init__(self, cells: Cells, columns: Columns) -> None:
         super().__init__(cells, columns)
         for d, name in enumerate(columns.names):
-            if name in only:
-                self.w[:, d] = self._counts(name)
+            self.w[:, d] = self._counts(name)
         beside = columns.how.beside
         self.beside = None if beside is None else self._beside(beside)
         if columns.noise == "binomial":

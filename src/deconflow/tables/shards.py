@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import glob
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from deconflow.tables.arrow_io import TYPES, narrowest_type
 from deconflow.tables.io import (
@@ -38,163 +36,114 @@ MOST_NAMED = 5
 class Shard(Source):
     """One file of a folder, which is open only while it is read.
 
-    Its columns have the types that all files of the folder have in common, once these are known;
-    ``as_written`` has its own.
-
     Parameters
     ----------
-    path
-        The file.
-    name
-        What messages call it.
+    root
+        The folder.
+    place
+        Path of the file in it.
     part
         Which of the tables of a FITS file.
     folders
-        Columns that the names of folders tell, with the value that all rows have: ``year=2020``.
+        Columns from the names of folders, with the value that all rows have: ``year=2020``.
+
+    Attributes
+    ----------
+    schema
+        Columns of the file; once all files are known, the columns and types they have in common.
     """
 
     def __init__(
-        self, path: Path, name: str, part: str | None, folders: dict[str, pa.Scalar]
+        self, root: Path, place: str, part: str | None, folders: dict[str, pa.Scalar]
     ) -> None:
-        self.path, self.name, self._table = path, name, part
-        self._text_types: TextTypes | None = None
-        opened = self._opened(quiet=False)
-        self._own, self.n_rows, self.n_bytes = opened.names, opened.n_rows, opened.n_bytes
-        self._folders = {key: cell for key, cell in folders.items() if key not in self._own}
-        self._set_schema(opened.schema)
+        self.path, self.place, self.name = root / place, place, f"{root.name}/{place}"
+        self._part, self._text_types = part, TextTypes()
+        opened = self.opened()
+        self.n_rows, self.n_bytes = opened.n_rows, opened.n_bytes
+        self._folders = {key: cell for key, cell in folders.items() if key not in opened.names}
+        more = [pa.field(key, cell.type) for key, cell in self._folders.items()]
+        self.schema = pa.schema([*opened.schema, *more])
 
-    @property
-    def kept(self) -> list[str]:
-        """Columns of the file itself: where it is written again, folders tell the others."""
-        return self._own
-
-    @property
-    def as_written(self) -> Self:
-        """The same file with the types that it has by itself."""
-        alone = copy.copy(self)
-        alone.schema = self._written
-        return alone
+    def opened(self) -> Source:
+        """Open the file; if it is text, with the types that were found in all files."""
+        with clear_read_errors(self.name):
+            content = replace(Content.of_file(self.path), name=self.name)
+            source: Any = open_content(content, format_of(self.path), self._part, typed=False)
+        return source.with_types(self._text_types) if self._text_types else source
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        own = [name for name in columns if name not in self._folders] or self._own[:1]
-        for table in self._opened().chunks(size, own):
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        own = [name for name in columns if name not in self._folders]
+        own = own or [name for name in self.names if name not in self._folders][:1]
+        with _quiet():
+            opened = self.opened()
+        for table in opened.chunks(size, own):
             for key, cell in self._folders.items():
                 table = table.append_column(key, pa.repeat(cell, table.num_rows))
-            wanted = pa.schema([self.schema.field(name) for name in columns])
-            table = table.select(wanted.names)
-            yield table if table.schema.equals(wanted) else table.cast(wanted)
+            yield table.select(wanted.names).cast(wanted)
 
     @property
     def pieces(self) -> list[tuple[str, Source]]:
-        """Row groups of a Parquet file that folders tell nothing of; else the file."""
-        return [(self.name, self)] if self._folders else self._opened().pieces
+        """Row groups of a Parquet file without columns from folders; else the file."""
+        return [(self.name, self)] if self._folders else self.opened().pieces
 
-    def possible_types(self) -> TextTypes:
-        """Find the types that columns of a text file may have."""
-        return self._opened().possible_types()  # type: ignore[attr-defined]
-
-    def set_types(self, types: TextTypes) -> None:
+    def take_types(self, types: TextTypes) -> None:
         """Give columns of a text file the first of these types."""
         self._text_types = types
-        self._set_schema(self._opened().schema)
-
-    def _opened(self, *, quiet: bool = True) -> Source:
-        """Open the file; if it is text, with the types that were found in all files."""
-        with clear_read_errors(self.name), _quiet() if quiet else nullcontext():
-            content = replace(Content.of_file(self.path), name=self.name)
-            source = open_content(content, format_of(self.path), self._table, typed=False)
-        if self._text_types is not None:
-            source = source.with_types(self._text_types)  # type: ignore[attr-defined]
-        return source
-
-    def _set_schema(self, own: pa.Schema) -> None:
-        more = [pa.field(key, cell.type) for key, cell in self._folders.items()]
-        self.schema = self._written = pa.schema([*own, *more])
-
-    def share(self, first: Shard) -> None:
-        """Keep what is the same in another file only once: there may be thousands."""
-        if self._written.equals(first._written, check_metadata=True):
-            self.schema, self._written, self._own = first.schema, first._written, first._own
-
-    def take_types(self, common: pa.Schema) -> None:
-        """Give columns the types that all files have in common."""
-        if not all(self.schema.field(field.name).equals(field) for field in common):
-            self.schema = pa.schema([common.field(name) for name in self.names])
 
 
 class ShardedSource(Source):
     """Several files as one table, in the order of their names.
 
     Their columns, types and units are checked when this is made; no rows are read.
-
-    Parameters
-    ----------
-    name
-        What messages call the folder.
-    shards
-        Each file's path in the folder, and the file.
-    damaged
-        Files that could not be opened, by their paths in the folder, with what is wrong.
-
-    Attributes
-    ----------
-    shards, damaged
-        The same.
     """
 
-    def __init__(
-        self,
-        name: str,
-        shards: Sequence[tuple[str, Shard]],
-        damaged: dict[str, TableError] | None = None,
-    ) -> None:
-        self.name, self.shards, self.damaged = name, list(shards), damaged or {}
-        self.schema = _common_schema([shard for _, shard in shards])
-        for _, shard in shards:
-            shard.take_types(self.schema)
-        self.n_rows = _sum([shard.n_rows for _, shard in shards])
-        self.n_bytes = _sum([shard.n_bytes for _, shard in shards])
+    def __init__(self, name: str, shards: Sequence[Shard]) -> None:
+        self.name, self.shards = name, list(shards)
+        self._set_schema(_common_schema(shards))
+        self.n_rows = _sum([shard.n_rows for shard in shards])
+        self.n_bytes = _sum([shard.n_bytes for shard in shards])
 
     @property
-    def whole(self) -> Self:
-        """The table itself, unless one of its files is damaged."""
-        for error in self.damaged.values():
-            raise error
-        return self
+    def files(self) -> list[Path]:
+        """All files."""
+        return [shard.path for shard in self.shards]
+
+    def _set_schema(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        for shard in self.shards:
+            shard.schema = schema
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        for _, shard in self.shards:
+        for shard in self.shards:
             yield from shard.chunks(size, columns)
 
     def typed(self) -> Self:
         """Take the narrowest types that fit all files; those of text need a pass through them."""
-        shards = [shard for _, shard in self.shards]
-        if format_of(shards[0].path).is_text:
+        if format_of(self.shards[0].path).is_text:
             left: TextTypes = {name: list(TYPES) for name in self.names}
-            for shard in shards:
-                found = shard.possible_types()
-                left |= {
-                    name: [kind for kind in left[name] if kind in found[name]] for name in found
-                }
-            for shard in shards:
-                shard.set_types(left)
-                shard.share(shards[0])
-            self.schema = _common_schema(shards)
+            for shard in self.shards:
+                source: Any = shard.opened()
+                for name, found in source.possible_types().items():
+                    left[name] = [kind for kind in left[name] if kind in found]
+            for shard in self.shards:
+                shard.take_types(left)
+            opened = self.shards[0].opened().schema
+            self._set_schema(pa.schema(
+                [opened.field(f.name) if f.name in opened.names else f for f in self.schema]
+            ))  # fmt: skip
         return self
 
     @property
     def pieces(self) -> list[tuple[str, Source]]:
         """Files; of a single one its own pieces."""
         if len(self.shards) == 1:
-            return self.shards[0][1].pieces
-        return [(path, shard) for path, shard in self.shards]
+            return self.shards[0].pieces
+        return [(shard.place, shard) for shard in self.shards]
 
 
 def open_shards(path: Path, part: str | None = None) -> ShardedSource:
     """Open the tables of a folder, or those that match a pattern, as one.
-
-    Files that cannot be opened are kept aside in ``damaged``; if none can be, the first one's error
-    is raised.
 
     Parameters
     ----------
@@ -203,40 +152,26 @@ def open_shards(path: Path, part: str | None = None) -> ShardedSource:
     part
         Which of the tables of FITS files.
     """
-    found = _listed(path)
-    folders = _folder_columns(found.files)
-    shards: list[tuple[str, Shard]] = []
-    damaged: dict[str, TableError] = {}
-    for file, cells in zip(found.files, folders, strict=True):
-        try:
-            with _quiet() if shards else nullcontext():
-                shard = Shard(found.root / file, f"{found.root.name}/{file}", part, cells)
-        except TableError as error:
-            damaged[file] = error
-            continue
-        if shards:
-            shard.share(shards[0][1])
-        shards.append((file, shard))
-    if not shards:
-        raise next(iter(damaged.values()))
-    return ShardedSource(str(path), shards, damaged)
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """Files by their paths in a folder, in order."""
-
-    root: Path
-    files: list[str]
-
-
-def _listed(path: Path) -> _Listed:
-    """Find the tables, or raise if there is none, or if they are of several formats."""
     root, files = _below(path) if path.is_dir() else _matching(path)
+    tables = _tables(files, path)
+    shards: list[Shard] = []
+    for file, cells in zip(tables, _folder_columns(tables), strict=True):
+        with warnings.catch_warnings():
+            if shards:  # thousands of files may say the same
+                warnings.simplefilter("ignore")
+            shard = Shard(root, file, part, cells)
+        if shards and shard.schema.equals(shards[0].schema, check_metadata=True):
+            shard.schema = shards[0].schema  # kept once, not thousands of times
+        shards.append(shard)
+    return ShardedSource(str(path), shards)
+
+
+def _tables(files: Sequence[str], path: Path) -> list[str]:
+    """Choose the tables, or raise if there is none, or if they are of several formats."""
     files = [file for file in files if not any(p.startswith(NOT_ROWS) for p in Path(file).parts)]
-    on_the_sky = [file for file in files if f"{HATS[0]}=" in file]
-    tables = [file for file in on_the_sky or files if _is_table(file)]
-    others = sorted({*(on_the_sky or files)} - {*tables})
+    files = [file for file in files if f"{HATS[0]}=" in file] or files
+    tables = [file for file in files if _is_table(file)]
+    others = sorted({*files} - {*tables})
     if not tables:
         kinds = ", ".join(ENDINGS)
         got = "a folder without any" if path.is_dir() else "none that match"
@@ -244,8 +179,16 @@ def _listed(path: Path) -> _Listed:
     if others:
         named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
         warnings.warn(f"files of {path} that are no tables are left out: {named}", stacklevel=2)
-    _refuse_mixture(tables, path)
-    return _Listed(root, tables)
+    kinds_of: dict[str, list[str]] = {}
+    for file in tables:
+        kinds_of.setdefault(format_of(file).name, []).append(file)
+    if len(kinds_of) > 1:
+        (one, *_), (other, *_), *_ = sorted(kinds_of.values(), key=len, reverse=True)
+        raise ValueError(
+            f"Expected tables of one format in {path}; got {one} and {other}. Name those that "
+            f"you mean by a pattern, such as '{path}/*{Path(one).suffix}'."
+        )
+    return tables
 
 
 def _below(path: Path) -> tuple[Path, list[str]]:
@@ -283,32 +226,14 @@ def _is_table(file: str) -> bool:
     return True
 
 
-def _refuse_mixture(files: Sequence[str], path: Path) -> None:
-    kinds: dict[str, list[str]] = {}
-    for file in files:
-        kinds.setdefault(format_of(file).name, []).append(file)
-    if len(kinds) > 1:
-        (one, *_), (other, *_), *_ = sorted(kinds.values(), key=len, reverse=True)
-        ending = Path(one).suffix
-        raise ValueError(
-            f"Expected tables of one format in {path}; got {one} and {other}. Name those that "
-            f"you mean by a pattern, such as '{path}/*{ending}'."
-        )
-
-
 def _folder_columns(files: Sequence[str]) -> list[dict[str, pa.Scalar]]:
     """Return what the names of hive's folders say, with the narrowest types for each key."""
-    parts = [[p for p in Path(file).parts[:-1] if "=" in p] for file in files]
-    names = dict.fromkeys(p.partition("=")[0] for each in parts for p in each)
-    keys = [name for name in names if name not in HATS]
-    texts = ds.partitioning(pa.schema([(key, pa.string()) for key in keys]), flavor="hive")
-    said = [
-        ds.get_partition_keys(texts.parse("/".join([*each, ""]))) if keys else {} for each in parts
-    ]
-    found: list[dict[str, Any]] = [{key: each[key] for key in keys if key in each} for each in said]
-    for key in keys:
-        cells = pa.array([each.get(key) for each in found], pa.string())
-        kind = narrowest_type(cells)
+    found: list[dict[str, Any]] = []
+    for file in files:
+        pairs = (part.partition("=") for part in Path(file).parts[:-1] if "=" in part)
+        found.append({key: unquote(cell) for key, _, cell in pairs if key not in HATS})
+    for key in dict.fromkeys(key for each in found for key in each):
+        kind = narrowest_type(pa.array([each.get(key) for each in found], pa.string()))
         for each in found:
             if key in each:
                 each[key] = pa.scalar(each[key], pa.string()).cast(kind)
@@ -322,40 +247,26 @@ def _common_schema(shards: Sequence[Shard]) -> pa.Schema:
     for shard in shards[1:]:
         if shard.schema is first.schema:
             continue
-        _refuse_other_columns(first, shard)
+        lacks = [f"none called {name!r}" for name in fields if name not in shard.names]
+        more = [f"one more, {name!r}" for name in shard.names if name not in fields]
+        if lacks or more:
+            raise TableError(
+                f"Expected the columns of {first.name} in {shard.name}; got "
+                f"{' and '.join([*lacks[:1], *more[:1]])}. Give all files the same columns, or "
+                "move those that differ."
+            )
         for field in shard.schema:
-            kind = _common_type(fields[field.name].type, field.type)
-            if kind is None:
-                raise _differing(
-                    field.name, first, shard, f"as {fields[field.name].type}", str(field.type)
+            known = fields[field.name]
+            kind = _common_type(known.type, field.type)
+            units = [about(each, "unit") or "no unit" for each in (known, field)]
+            if kind is None or units[0] != units[1]:
+                wanted, got = (known.type, field.type) if kind is None else units
+                raise TableError(
+                    f"Expected column {field.name!r} {'as' if kind is None else 'in'} {wanted} in "
+                    f"{shard.name}, as in {first.name}; got {got}. Convert it in one of them."
                 )
-            fields[field.name] = fields[field.name].with_type(kind)
-            one, other = (about(each, "unit") for each in (fields[field.name], field))
-            if one != other:
-                raise _differing(
-                    field.name, first, shard, f"in {one or 'no unit'}", other or "no unit"
-                )
+            fields[field.name] = known.with_type(kind)
     return pa.schema(list(fields.values()))
-
-
-def _refuse_other_columns(first: Shard, shard: Shard) -> None:
-    lacking = [name for name in first.names if name not in shard.names]
-    more = [name for name in shard.names if name not in first.names]
-    if lacking or more:
-        lacks = f"none called {lacking[0]!r}" if lacking else ""
-        has = f"one more, {more[0]!r}" if more else ""
-        raise TableError(
-            f"Expected the columns of {first.name} in {shard.name}; got "
-            f"{' and '.join(filter(None, [lacks, has]))}. Give all files the same columns, or move "
-            "those that differ."
-        )
-
-
-def _differing(column: str, first: Shard, shard: Shard, wanted: str, got: str) -> TableError:
-    return TableError(
-        f"Expected column {column!r} {wanted} in {shard.name}, as in {first.name}; got {got}. "
-        "Convert it in one of them."
-    )
 
 
 def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
