@@ -1,16 +1,12 @@
 """Comparing what is computed now with what was recorded: numbers and texts."""
 
 import re
-from functools import partial
 
 import numpy as np
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)")
 ALL_DIGITS = 1e-9
 """Tolerance of numbers that a text gives with all their digits."""
-ROUGHLY, ROUGH_COUNT = 0.3, 3
-"""Tolerances of a fit that comes out somewhat different on another processor: relative for numbers
-with decimals, absolute for whole ones."""
 
 
 def assert_same(found, recorded, tolerance):
@@ -46,23 +42,21 @@ def differences(found, recorded, tolerance, name=""):
     ]
 
 
-def assert_same_text(found, recorded, *, by_word=False, rough=False):
+def assert_same_text(found, recorded, *, by_word=False):
     """Raise with every line that differs by more than the last digit of a number.
 
-    ``by_word`` leaves the breaking of lines out, which is not ours in ``--help``. ``rough`` is for
-    fits that amplify the last bits of linear algebra, which are another processor's own.
+    ``by_word`` leaves the breaking of lines out, which is not ours in ``--help``.
     """
-    lines = text_differences(found, recorded, by_word=by_word, rough=rough)
+    lines = text_differences(found, recorded, by_word=by_word)
     assert not lines, "\n".join(["A text has changed:", *lines])
 
 
-def text_differences(found, recorded, *, by_word=False, rough=False):
+def text_differences(found, recorded, *, by_word=False):
     """Pairs of lines, or of words, that differ."""
     parts = [text.split() if by_word else text.splitlines() for text in (found, recorded)]
     width = max(map(len, parts))
     pairs = zip(*(part + [""] * (width - len(part)) for part in parts), strict=True)
-    same = partial(_same_number, rough=rough)
-    return [f"- {old}\n+ {new}" for new, old in pairs if not _same_line(new, old, same)]
+    return [f"- {old}\n+ {new}" for new, old in pairs if not _same_line(new, old)]
 
 
 def assert_same_figures(found, recorded):
@@ -72,17 +66,15 @@ def assert_same_figures(found, recorded):
     assert same, f"Expected the figures {numbers[1]}; got {numbers[0]}"
 
 
-def _same_line(found, recorded, same):
+def _same_line(found, recorded):
     words = [" ".join(NUMBER.sub("#", line).split()) for line in (found, recorded)]
     numbers = [NUMBER.findall(line) for line in (found, recorded)]
-    return words[0] == words[1] and all(map(same, *numbers))
+    return words[0] == words[1] and all(map(_same_number, *numbers))
 
 
-def _same_number(found, recorded, *, rough=False):
+def _same_number(found, recorded):
     unit = max(_last_digit(found), _last_digit(recorded))
     gap = abs(float(found) - float(recorded))
-    if rough:
-        return gap <= max(5 * unit, ROUGHLY * abs(float(recorded)) if unit else ROUGH_COUNT)
     return gap <= max(1.001 * unit, ALL_DIGITS, ALL_DIGITS * abs(float(recorded)))
 
 

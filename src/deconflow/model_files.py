@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
-from deconflow.files import as_path, replacing_folder
+from deconflow.files import as_path
 
 FORMAT, WITHOUT_CHECKSUMS = 3, 1
 """What is written, and the first format; all between are read as well."""
 DESCRIPTION, WEIGHTS, TABLE = "model.json", "weights.safetensors", "table.json"
-SELF_TEST = "self_test.json"
-"""Written by ``deconflow check``, after the fit."""
 CHECKSUMS = "SHA256SUMS"
 """As ``sha256sum`` writes it: ``sha256sum -c SHA256SUMS`` checks a folder without Python."""
 LARGEST_TEXT = 2**26
@@ -99,19 +96,6 @@ def with_checksums(texts: dict[str, str], weights: bytes) -> dict[str, bytes]:
                 "among the parameters are written there: set those that are long to None."
             )
     return contents | {CHECKSUMS: "".join(map(_line, contents.values(), contents)).encode()}
-
-
-def add_text(path: Path, name: str, text: str) -> None:
-    """Put a text into a model's folder, or in place of an older one, and sign it with the rest."""
-    contents = read_folder(path).contents
-    own = {each: contents[each].decode() for each in contents if each not in (WEIGHTS, CHECKSUMS)}
-    files = with_checksums({**own, name: text}, contents[WEIGHTS])
-    with replacing_folder(path) as new:
-        for other in (each for each in path.iterdir() if each.name not in files):
-            copy = shutil.copytree if other.is_dir() else shutil.copy2
-            copy(other, new / other.name)  # what a user has put there stays
-        for each, content in files.items():
-            (new / each).write_bytes(content)
 
 
 def read_folder(path: str | Path) -> ModelFiles:

@@ -1,8 +1,5 @@
 """A right model is recovered, a wrong one is not, and both are said in numbers and words."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -179,14 +176,6 @@ def test_progress_is_shown_on_request_only(rows, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_json_round_trip(found):
-    kept = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert SelfTest.from_dict(kept) == found
-    for damage in ({"refits": []}, {"names": ["x"]}, {"asked": "many"}):
-        with pytest.raises(ValueError, match="Expected"):
-            SelfTest.from_dict({**kept, **damage})
-
-
 def test_bad_input(rows):
     w, sd = rows
     with pytest.raises(Exception, match="not fitted"):
@@ -239,5 +228,3 @@ def test_nothing_known_of_the_excess():
     nothing = made(EVEN, excess=None, excess_error=None, missed=1.0)
     assert np.isnan(nothing.excess[0])
     assert not nothing.passed
-    single = replace(nothing, refits=nothing.refits[:1])
-    assert SelfTest.from_dict(json.loads(json.dumps(single.as_dict()))) == single

@@ -214,6 +214,18 @@ def test_score_says_how_unusual_rows_are(folder):
     )
 
 
+def test_empty_cells_are_predicted_from_the_others(folder):
+    """Columns given others, by a table in which they are empty."""
+    (folder / "part.csv").write_text("x,x_err,y,e_y,x_y_corr\n,,1.0,0.1,\n,,2.0,0.3,\n")
+    succeed("denoise", "model", "part.csv", "-o", "out.csv", "--quantiles", "0.5", "-q")
+    out, model = read("out.csv"), XDGMM.load("model")
+    w, sd = np.array([[1.0], [2.0]]), np.array([[0.1], [0.3]])
+    wanted = model.condition(w, [1], noise=gaussian(sd=sd))
+    assert np.allclose(out["x_mean"], wanted.mean[:, 0])
+    assert np.allclose(out["x_sd"], wanted.sd[:, 0])
+    assert np.allclose(out["x_q50"], wanted.quantile(0.5)[:, 0])
+
+
 def test_sample(folder):
     succeed("sample", "model", "-n", 4000, "-o", "draws.fits", "--seed", 3)
     drawn = read("draws.fits")
@@ -221,47 +233,6 @@ def test_sample(folder):
     model = XDGMM.load("model")
     mean = model.weights_ @ model.means_
     assert np.allclose([np.mean(drawn["x"]), np.mean(drawn["y"])], mean, atol=0.2)
-
-
-def test_condition(folder):
-    succeed("condition", "model", "stars.csv", "--given", "y", "-o", "out.parquet")
-    out = read("out.parquet")
-    w, noise = measurements(catalogue())
-    sd = noise.variance().sqrt()[:, 1:]
-    wanted = XDGMM.load("model").condition(w[:, 1:], [1], noise=gaussian(sd=sd))
-    assert np.allclose(out["x_mean"], wanted.mean[:, 0])
-    assert np.allclose(out["x_sd"], wanted.sd[:, 0])
-    assert "y_mean" not in out.column_names
-
-
-@pytest.mark.slow
-def test_condition_on_a_grid(folder):
-    succeed("fit", "stars.csv", "-c", "x,y", "-o", "kde", "-m", "kde", "-q")
-    succeed("condition", "kde", "stars.csv", "-g", "y,y", "-o", "out.parquet")
-    w, noise = measurements(catalogue())
-    sd = noise.variance().sqrt()[:, 1:]
-    wanted = deconflow.load("kde").condition(w[:, 1:], [1], noise=gaussian(sd=sd))
-    out = read("out.parquet")
-    assert np.allclose(out["x_mean"], wanted.mean[:, 0], rtol=1e-9)
-    assert np.allclose(out["x_sd"], wanted.sd[:, 0], rtol=1e-9)
-    refused = run("condition", "kde", "stars.csv", "-g", "y", "--density", "-o", "out.csv")
-    assert refused.exit_code == 2
-    assert "takes missing values for --density" in refused.output
-
-
-def test_condition_needs_only_what_is_given(folder):
-    (folder / "part.csv").write_text("y,e_y\n1.0,0.1\n2.0,0.3\n")
-    succeed("condition", "model", "part.csv", "-g", "y", "-o", "out.csv", "--quantiles", "0.5")
-    assert len(read("out.csv")["x_q50"]) == 2
-
-
-def test_conditional_density(folder):
-    succeed("condition", "model", "stars.csv", "-g", "y", "--density", "-o", "out.parquet")
-    w, noise = measurements(catalogue())
-    model = XDGMM.load("model")
-    part = np.column_stack([np.full(N, np.nan), w[:, 1]])
-    wanted = model.score_observations(w, noise=noise) - model.score_observations(part, noise=noise)
-    assert np.allclose(read("out.parquet")["conditional_log_density"], wanted)
 
 
 def repeated(path, times=4, empty=()):
@@ -353,21 +324,6 @@ def test_compare_says_when_it_is_luck():
     assert any(line.startswith(f"{best} is not clearly better than {other}") for line in lines)
 
 
-def test_compare_says_what_is_estimated():
-    from deconflow.evaluation import Estimate
-    from deconflow.program.compare import about_errors
-
-    ones = np.ones(4)
-    estimates = {
-        "xd": Estimate.exact(-ones),
-        "kde": Estimate(-ones, 3e-6 * ones, 5e-12 * ones),
-        "flow": Estimate(-ones, 0.2 * ones, 0.02 * ones),
-    }
-    kde, flow = about_errors(estimates)
-    assert kde == "kde: log p(w) is estimated, not exact; the error of a row is 3e-06 on average"
-    assert flow.endswith("is 0.2 on average, and the mean is about 0.0200 too low")
-
-
 def test_flow(fitted_flow, tmp_path):
     out = tmp_path / "out.parquet"
     flow, stars = fitted_flow / "flow", fitted_flow / "stars.csv"
@@ -426,7 +382,6 @@ def test_auto(folder):
     w, noise = measurements(catalogue())
     same = deconflow.load("auto").posterior(w, noise=noise, n_samples=400)
     assert np.abs(read("out.parquet")["x_q50"].to_numpy() - same.quantile(0.5)[:, 0]).max() < 1e-9
-    succeed("condition", "auto", "stars.csv", "-g", "x", "-o", "out.parquet", "-q")
     succeed("report", "auto", "-o", "page.html")
     assert not (folder / ".auto.checkpoint").exists()
 

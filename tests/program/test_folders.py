@@ -1,8 +1,6 @@
-"""Folders of files: denoised and scored file by file, whatever happens on the way."""
+"""Folders of files: one table, in memory or in passes."""
 
-import errno
 import json
-import shutil
 import subprocess
 import sys
 
@@ -13,15 +11,12 @@ import pytest
 from program.running import XD, run, succeed
 from tables.catalogue import catalogue
 
-import deconflow.files
 from deconflow import XDGMM
 from deconflow.estimators import stream_fits
-from deconflow.program import beyond_memory, many_files, output_folder, reading, sample
-from deconflow.tables import open_table
+from deconflow.program import beyond_memory, reading
 
 NAMES = ["a", "b", "c", "sub/d"]
 FIT = ("fit", "survey", "-c", "x,y", *XD, "-q")
-DENOISE = ("denoise", "model", "survey", "-o", "out", "-q")
 
 
 @pytest.fixture
@@ -36,13 +31,6 @@ def survey(folder):
     return folder / "survey"
 
 
-def written(path):
-    return {
-        file.relative_to(path).as_posix(): pq.read_table(file)
-        for file in sorted(path.rglob("*.parquet"))
-    }
-
-
 def refused(*arguments, code=2):
     result = run(*arguments)
     assert result.exit_code == code, result.output
@@ -51,193 +39,24 @@ def refused(*arguments, code=2):
     return lines[0]
 
 
-def cut_short(path):
-    path.write_bytes(path.read_bytes()[:-500])
+def test_a_folder_is_written_as_one_table(survey, folder):
+    assert "120 rows; written to" in succeed("denoise", "model", "survey", "-o", "a.parquet", "-q")
+    pq.write_table(catalogue(120), folder / "whole.parquet")
+    succeed("denoise", "model", "whole.parquet", "-o", "b.parquet", "-q")
+    assert pq.read_table("a.parquet").equals(pq.read_table("b.parquet"))
+    said = succeed("score", "model", "survey/*.parquet", "-o", "scored.csv", "-q")
+    assert "; 90 rows" in said  # without the folder below
+    inside = ("denoise", "model", "survey", "-o", "survey/a.parquet", "-q")
+    assert "Expected another output than the table itself" in refused(*inside)
+    assert "ends in" in refused("denoise", "model", "survey", "-o", "out", "-q")
 
 
-def test_each_file_is_denoised_under_its_own_name(survey, folder):
-    (survey / "d=1").mkdir()
-    said = succeed(*DENOISE, "--quantiles", "0.5")
-    assert "120 rows of 4 files; written to out" in said
-    found = written(folder / "out")
-    assert list(found) == [f"{name}.parquet" for name in NAMES]
-    assert [len(table) for table in found.values()] == [50, 0, 40, 30]
-    succeed("denoise", "model", "survey", "-o", "one.parquet", "--quantiles", "0.5", "-q")
-    together = pq.read_table("one.parquet")  # one table of all, if one is named
-    assert pa.concat_tables(found.values()).equals(together)
-    assert sum(len(rows) for rows in open_table("out").chunks(100)) == 120
-
-
-def test_hive_columns_stay_in_the_names_of_folders(survey, folder):
+def test_columns_from_the_names_of_folders_are_written(survey, folder):
     (survey / "sub").rename(survey / "year=2020")
     for name in "abc":
         (survey / f"{name}.parquet").unlink()
-    succeed(*DENOISE)
-    assert "year" not in pq.ParquetFile("out/year=2020/d.parquet").schema_arrow.names
-    assert set(pq.read_table("out").column("year").to_pylist()) == {2020}
-
-
-def test_scores_of_many_files_are_those_of_one(survey, folder):
-    several = succeed("score", "model", "survey", "-o", "out", "-q")
-    one = succeed("score", "model", "survey", "-q")
-    assert several.replace(" of 4 files", "").splitlines()[0] == one.splitlines()[0]
-    count, smallest = several.splitlines()[1].split("; ")
-    assert count == one.splitlines()[1].split("; ")[0]
-    found = written(folder / "out")
-    p = {name: table["p_value"].to_numpy() for name, table in found.items() if len(table)}
-    least = min(values.min() for values in p.values())
-    name = next(name for name in p if p[name].min() == least)
-    assert f"smallest {least:.2g}, in row {p[name].argmin()} of {name} (the first" in smallest
-
-
-def test_draws_do_not_depend_on_the_run(survey, folder, monkeypatch):
-    """Files that are finished by themselves, later, have the draws of those done at once."""
-    succeed(*DENOISE, "--samples", "1")
-    before = written(folder / "out")
-    draws = [before[f"{name}.parquet"]["x_sample_1"].to_numpy() for name in ("a", "c")]
-    assert not np.isclose(draws[0][:40], draws[1]).any()
-    (folder / "out" / "c.parquet").unlink()
-    succeed(*DENOISE, "--samples", "1", "--resume")
-    assert written(folder / "out")["c.parquet"].equals(before["c.parquet"])
-
-
-def test_a_damaged_file_keeps_no_other_from_being_done(survey, folder):
-    whole = (survey / "b.parquet").read_bytes()
-    pq.write_table(catalogue(30), survey / "b.parquet")
-    whole = (survey / "b.parquet").read_bytes()
-    cut_short(survey / "b.parquet")
-    inside = bytearray((survey / "c.parquet").read_bytes())
-    good = bytes(inside)
-    inside[200:240] = bytes(40)
-    (survey / "c.parquet").write_bytes(inside)
-    line = refused(*DENOISE, code=1)
-    assert "Expected 4 files that can be used; got 2 that cannot: b.parquet (" in line
-    assert "c.parquet (" in line
-    assert "with --resume" in line
-    done = written(folder / "out")
-    assert list(done) == ["a.parquet", "sub/d.parquet"]
-    stamp = (folder / "out" / "a.parquet").stat().st_mtime_ns
-    (survey / "b.parquet").write_bytes(whole)
-    (survey / "c.parquet").write_bytes(good)
-    assert "150 rows of 4 files" in succeed(*DENOISE, "--resume")
-    assert len(written(folder / "out")) == 4
-    assert (folder / "out" / "a.parquet").stat().st_mtime_ns == stamp  # kept
-
-
-def test_killed_between_files(survey, folder, monkeypatch):
-    plain, done = many_files.write_columns, []
-
-    def killed(reader, output, *arguments, **options):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(output)
-        return plain(reader, output, *arguments, **options)
-
-    monkeypatch.setattr(many_files, "write_columns", killed)
-    result = run(*DENOISE)
-    assert result.exit_code == 130
-    assert "Go on with --resume" in result.stderr
-    assert list(written(folder / "out")) == ["a.parquet", "b.parquet"]
-    with (folder / "out" / ".deconflow" / "finished-0.jsonl").open("a") as file:
-        file.write('{"name": "c.parq')  # what a power cut leaves
-    monkeypatch.setattr(many_files, "write_columns", plain)
-    assert "to which an earlier run has written. Go on with --resume" in refused(*DENOISE)
-    assert "120 rows of 4 files" in succeed(*DENOISE, "--resume")
-    shutil.move("out", "resumed")
-    succeed(*DENOISE)
-    assert all(a.equals(b) for a, b in zip(
-        written(folder / "out").values(), written(folder / "resumed").values(), strict=True
-    ))  # fmt: skip
-    lines = (folder / "resumed" / ".deconflow" / "finished-0.jsonl").read_text().split("\n")
-    assert len([line for line in lines if line.startswith("{") and line.endswith("}")]) == 4
-
-
-def test_resume_only_with_the_same_command(survey, folder):
-    succeed(*DENOISE)
-    assert "got another --quantiles" in refused(*DENOISE, "--quantiles", "0.5", "--resume")
-    assert "got another command" in refused("score", *DENOISE[1:], "--resume")
-    succeed("fit", "stars.csv", "-c", "x,y", "-o", "model", "-m", "xd", "--set", "n_components=1",
-            "--set", "n_average=1")  # fmt: skip
-    assert "got another model" in refused(*DENOISE, "--resume")
-    line = refused("denoise", "model", "survey/a.parquet", "-o", "a.csv", "--resume")
-    assert "Expected --resume where a folder of files is written" in line
-
-
-def test_a_file_that_has_changed_is_done_again(survey, folder):
-    succeed(*DENOISE)
-    pq.write_table(catalogue(7), survey / "b.parquet")
-    assert "127 rows of 4 files" in succeed(*DENOISE, "--resume")
-    assert len(pq.read_table("out/b.parquet")) == 7
-
-
-def test_a_full_disk(survey, folder, monkeypatch):
-    plain = deconflow.files._flush
-
-    def full(path):
-        if path.name == "c.parquet":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        plain(path)
-
-    monkeypatch.setattr(deconflow.files, "_flush", full)
-    assert "Expected room on the disk for out/c.parquet; got none left" in refused(*DENOISE)
-    assert list(written(folder / "out")) == ["a.parquet", "b.parquet"]
-    hidden = [each.name for each in (folder / "out").iterdir() if each.name.startswith(".")]
-    assert hidden == [".deconflow"]
-    monkeypatch.setattr(deconflow.files, "_flush", plain)
-    succeed(*DENOISE, "--resume")
-    assert len(written(folder / "out")) == 4
-
-
-def test_what_is_refused_before_anything_runs(survey, folder):
-    (folder / "full").mkdir()
-    (folder / "full" / "notes").write_text("of the user")
-    assert "got full with other files" in refused(*DENOISE[:4], "full")
-    assert "got the file stars.csv" not in refused(*DENOISE[:4], "survey/out")
-    assert "outside survey" in refused(*DENOISE[:4], "survey/out")
-    piece = pq.read_table(survey / "c.parquet")
-    pq.write_table(piece.drop(["x_err"]), survey / "c.parquet")
-    assert "survey/c.parquet; got none called 'x_err'" in refused(*DENOISE)
-    kilo = piece.schema.field("x").with_metadata({"unit": "km"})
-    pq.write_table(piece.set_column(1, kilo, piece["x"]), survey / "c.parquet")
-    assert "'x' in no unit in survey/c.parquet" in refused(*DENOISE)
-    pq.write_table(piece, survey / "c.parquet")
-    with output_folder.locked_folder(folder / "out" / ".deconflow"):
-        assert "got another that is writing there" in refused(*DENOISE)
-    (survey / "extra.csv").write_text("x,y\n1,2\n")
-    assert "of one format in survey; got a.parquet and extra.csv" in refused(*DENOISE)
-    assert not written(folder / "out")
-
-
-def test_draws_into_a_folder(folder, monkeypatch):
-    monkeypatch.setattr(sample, "AT_ONCE", 100)
-    monkeypatch.setattr(sample, "ROWS_OF_A_FILE", 200)
-    draw = ("sample", "model", "-n", "450", "--seed", "3")
-    succeed(*draw, "-o", "one.parquet")
-    assert "450 rows of 3 files written to draws/." in succeed(*draw, "-o", "draws/")
-    found = written(folder / "draws")
-    assert [len(table) for table in found.values()] == [200, 200, 50]
-    assert list(found)[2] == "part-00002.parquet"
-    assert pa.concat_tables(found.values()).equals(pq.read_table("one.parquet"))
-    (folder / "draws" / "part-00001.parquet").unlink()
-    assert "an earlier run has written" in refused(*draw, "-o", "draws")  # an existing folder
-    assert "got another --number" in refused(*draw, "-n", "400", "-o", "draws", "--resume")
-    succeed(*draw, "-o", "draws", "--resume")
-    assert written(folder / "draws") == found
-    assert "ends in" in refused(*draw, "-o", "nothing")
-    assert "Expected --resume" in refused(*draw, "-o", "one.parquet", "--resume")
-
-
-def test_text_files_and_patterns(folder):
-    (folder / "survey").mkdir()
-    lines = (folder / "stars.csv").read_text().splitlines(keepends=True)
-    for name, part in (("a", lines[1:20]), ("b", lines[20:50])):
-        (folder / "survey" / f"{name}.csv").write_text(lines[0] + "".join(part))
-    (folder / "survey" / "readme.txt").write_text("words\n")
-    succeed("denoise", "model", "survey/*.csv", "-o", "out", "-q")
-    found = (folder / "out" / "b.csv").read_text().splitlines()
-    assert len(found) == 31
-    assert found[1].startswith(lines[20].split(",")[0])
-    assert json.loads((folder / "out" / ".deconflow" / "command.json").read_text())["seed"] == 0
+    succeed("denoise", "model", "survey", "-o", "out.parquet", "-q")
+    assert set(pq.read_table("out.parquet").column("year").to_pylist()) == {2020}
 
 
 @pytest.fixture
@@ -315,7 +134,8 @@ def test_what_cannot_be_fitted_in_passes(survey, in_passes):
 
 
 def test_a_damaged_file_is_named_before_a_fit(survey, folder):
-    cut_short(survey / "c.parquet")
+    path = survey / "c.parquet"
+    path.write_bytes(path.read_bytes()[:-500])
     assert "survey/c.parquet" in refused(*FIT, "-o", "new")
     assert not (folder / "new").exists()
 
@@ -356,25 +176,6 @@ def test_a_fit_in_passes_goes_on(survey, folder, in_passes, monkeypatch):
     whole, new = (XDGMM.load(name) for name in ("whole", "new"))
     assert np.allclose(np.sort(whole.means_, 0), np.sort(new.means_, 0), atol=1e-3)
     assert not (folder / ".new.checkpoint").exists()
-
-
-def test_processes_take_files_by_turns(survey, folder, monkeypatch):
-    """What two processes write is what one does; here the one plays both, one after the other."""
-    succeed(*DENOISE, "--samples", "1")
-    shutil.move("out", "one")
-    monkeypatch.setattr(output_folder.ranks, "world", lambda: 2)
-    monkeypatch.setattr(output_folder.ranks, "gathered", lambda value: [value])
-    monkeypatch.setattr(output_folder.ranks, "from_first", lambda value: value)
-    succeed(*DENOISE, "--samples", "1")
-    assert list(written(folder / "out")) == ["a.parquet", "c.parquet"]
-    monkeypatch.setattr(output_folder.ranks, "rank", lambda: 1)
-    monkeypatch.setattr(output_folder.OutputFolder, "_finished", lambda self: {})
-    succeed(*DENOISE, "--samples", "1")
-    assert written(folder / "out") == written(folder / "one")
-    record = folder / "out" / ".deconflow"
-    assert {path.name for path in record.iterdir()} == {
-        "command.json", "finished-0.jsonl", "finished-1.jsonl"
-    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -138,33 +138,11 @@ def test_limits_that_a_model_cannot_be_checked_by(here):
     w, sd, flags = with_limits()
     write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
     succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
-    result = run("check", "m", "-n", 1)
+    result = run("report", "m", "--self-test", 1, "-o", "r.html")
     assert result.exit_code == 2
     assert "Expected rows without limits for a self-test" in result.output
     succeed("report", "m", "-o", "r.html")
     assert "limits in x_limit" in (here / "r.html").read_text()
-
-
-def test_columns_given_others_that_are_limits(here):
-    w, sd, flags = with_limits()
-    both = np.column_stack([w[:, 0], w[::-1, 0] + w[:, 0]])
-    errors = {"x_err": sd[:, 0], "y_err": sd[::-1, 0]}
-    write(here / "t.csv", x=both[:, 0], y=both[:, 1], **errors, x_limit=flags[:, 0])
-    succeed("fit", "t.csv", "-c", "x,y", "-o", "m", *ONE)
-    flags = np.column_stack([flags[:, 0], np.zeros_like(flags[:, 0])])
-    model, noises = deconflow.load("m"), np.column_stack(list(errors.values()))
-    whole = model.score_observations(both, noise=noises, limits=flags)
-    for known in (0, 1):
-        name = "xy"[known]
-        succeed("condition", "m", "t.csv", "--given", name, "--density", "-o", "c.csv", "-q")
-        w = np.where(np.arange(2) == known, both, np.nan)
-        part = model.score_observations(w, noise=noises, limits=np.where(np.isnan(w), 0, flags))
-        found = numbers("c.csv", "conditional_log_density")
-        np.testing.assert_allclose(found, whole - part, rtol=1e-6, atol=1e-9)
-    succeed("condition", "m", "t.csv", "--given", "x", "-o", "p.csv", "-q")
-    w, limits = np.where([True, False], both, np.nan), np.where([True, False], flags, 0)
-    predicted = model.posterior(w, noise=noises, limits=limits).mean[:, 1]
-    np.testing.assert_allclose(numbers("p.csv", "y_mean"), predicted, rtol=1e-6)
 
 
 def test_errors_that_are_not_quite_known(here):
@@ -302,7 +280,6 @@ def test_posterior_samples_in_lists_and_in_rows(here):
     expected = model.posterior(w, noise=law).mean[7, 0]
     assert numbers("out.csv", "x_mean")[place] == pytest.approx(expected, abs=0.1)
     assert "column     x by draws of each star" in succeed("info", "long")
-    succeed("check", "long", "-n", 1, "-q")
 
 
 def test_objects_whose_draws_cannot_be_used(here):
@@ -315,8 +292,6 @@ def test_objects_whose_draws_cannot_be_used(here):
     status = read("out.parquet")["deconflow_status"].to_pylist()
     few, broken = "fewer than 3 draws", "a draw is missing or infinite"
     assert status == ["ok"] * 8 + [few, few, few, broken, "all draws of x are equal"]
-    result = run("condition", "m", "odd.parquet", "--given", "x", "-o", "c.csv")
-    assert result.exit_code == 2
 
 
 def selected():
@@ -335,7 +310,8 @@ def test_rows_that_were_not_seen(here):
     model = made("x", rows=w, noise=sd, selection="x > 0")
     assert model.known_[0].rstrip(".") in said
     assert_round_trip("t.csv", model, w, noise=sd)
-    assert "which simulates whole tables; got one with a selection" in run("check", "m").output
+    said = run("report", "m", "--self-test", 1, "-o", "r.html").output
+    assert "which simulates whole tables; got one with a selection" in said
     seen = made("x", rows=w, noise=sd)  # the negative twin: as if there were no others
     assert seen.sample(5000).mean() > deconflow.load("m").sample(5000).mean() + 0.1
 

@@ -146,17 +146,6 @@ def test_errors_are_covariates(folder):
     given = ("noise", kind[:, None])
     wanted = model.posterior(w, noise=sd, given=given).mean
     np.testing.assert_allclose(numbers(denoised("noise"), "y_mean")[keep], wanted[:, 1], rtol=1e-8)
-    succeed("condition", "noise", "t.csv", "--given", "x", "-o", "c.parquet", "-q")
-    w[:, 1] = np.nan
-    wanted = model.posterior(w, noise=sd, given=given).mean
-    predicted = numbers(read("c.parquet"), "y_mean")[keep]
-    np.testing.assert_allclose(predicted, wanted[:, 1], rtol=1e-6, atol=1e-9)
-    output = ("-o", "d.parquet", "-q", "--density", "--chunk", 1)
-    succeed("condition", "noise", "t.csv", "--given", "x", *output)
-    both = [model.score_observations(each, noise=sd, given=given)
-            for each in (rows("x", "y", only=keep)[0], w)]  # fmt: skip
-    found = numbers(read("d.parquet"), "conditional_log_density")[keep]
-    np.testing.assert_allclose(found, both[0] - both[1], rtol=1e-6, atol=1e-9)
 
 
 def test_parts_are_those_of_python(folder):
@@ -308,8 +297,8 @@ BAD = {
     "a number above 0 for error of x in --given; got '0'.",
     ("sample", "parts", "-o", "s.csv", "--given", "age=1"): "Expected no --given, because the "
     "model has no covariates; got some.",
-    ("check", "columns"): "Expected a model without covariates for a self-test; got one that is "
-    "given age, kind. Fit one without --given.",
+    ("report", "columns", "--self-test", "1"): "Expected a model without covariates for "
+    "a self-test; got one that is given age, kind. Fit one without --given.",
     ("compare", "t.csv", "-c", "x", "--background", "uniform"): "Expected no --background with "
     "--method flow; got one.",
 }  # fmt: skip
@@ -336,10 +325,6 @@ def test_a_table_without_the_columns(folder):
 def test_methods_are_compared_with_it(folder):
     options = ("--given", "kind", "--bounds", "x=-3:", "-q", "--methods", "xd")
     assert "held-out log p(w)" in succeed("compare", "t.csv", "-c", "x", *options)
-
-
-def test_a_self_test_with_bounds(folder):
-    assert "Kept with points" in succeed("check", "points", "-n", 1, "-q")
 
 
 def test_syntax():

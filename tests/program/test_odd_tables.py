@@ -262,8 +262,6 @@ def test_units_and_descriptions_of_new_columns(here):
     assert open_table("again.parquet").unit("x_mean") == "mas"
     succeed("sample", "m", "-n", "5", "-o", "draws.fits")
     assert Table.read("draws.fits")["y"].unit == units.km / units.s
-    succeed("condition", "m", "t.ecsv", "--given", "x", "-o", "given.ecsv", "-q")
-    assert Table.read("given.ecsv")["y_mean"].unit == units.km / units.s
     succeed("score", "m", "t.ecsv", "-o", "scored.ecsv", "-q")
     score = Table.read("scored.ecsv")["log_density"]
     assert (score.unit, score.description) == (None, "log density of the measurement, log p(w)")

@@ -42,7 +42,7 @@ def test_commands_about_gaia(folder, lines, some_stars):
 
     (folder / "gaia.fits").symlink_to(some_stars)
     some = [line for line in lines if "gaia" in line]
-    assert len(some) == 3
+    assert len(some) == 2
     run_all(some)
     with warnings.catch_warnings(action="ignore"):  # units that the standard does not know
         before, after = Table.read("gaia.fits"), Table.read("gaia_denoised.fits")

@@ -89,8 +89,6 @@ CALLS = {
         ("denoise", "model", "stars.csv", "-o", "o.csv", "--prob", "z>0"),
         "with one of the columns x, y; got 'z>0'",
     ),
-    "given": (("condition", "model", "stars.csv", "-g", "z", "-o", "o.csv"), "some of x, y"),
-    "all given": (("condition", "model", "stars.csv", "-g", "x,y", "-o", "o.csv"), "but not all"),
     "methods": (("compare", "stars.csv", "-c", "x,y", "--methods", "xd,svm"), "got 'svm'"),
     "output under a file": (("sample", "model", "-o", "stars.csv/o.csv"), ""),
 }  # fmt: skip
@@ -305,7 +303,7 @@ def test_disk_full_for_a_model(folder):
 def test_a_package_that_is_missing(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pip install 'deconflow[tables]'" in refused("score", "model", "stars.csv")
-    assert "--given" in succeed("condition", "--help")
+    assert "--given" in succeed("sample", "--help")
 
 
 def test_a_reader_that_leaves_is_no_error(folder):

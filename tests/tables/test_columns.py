@@ -28,11 +28,11 @@ def test_variances_are_named_where_errors_are():
     assert found.describe() == ["x with error sqrt(vx); c", "y with error sqrt(vy); c"]
 
 
-def rows_of(tmp_path, columns, only=None, **data):
+def rows_of(tmp_path, columns, **data):
     table = pa.table(data)
     with writing(tmp_path / "t.parquet", table.schema) as sink:
         sink.write(table)
-    return read_rows(RowReader(columns, open_table(tmp_path / "t.parquet"), only))
+    return read_rows(RowReader(columns, open_table(tmp_path / "t.parquet")))
 
 
 @pytest.mark.parametrize(
@@ -208,27 +208,6 @@ def test_asymmetric_errors_are_on_their_sides(tmp_path):
     rows = rows_of(tmp_path, columns, x=[1.0] * 2, x_err_lo=[0.1] * 2, x_err_hi=[3.0] * 2)
     far_above, far_below = torch.full((2, 1), -2.0), torch.full((2, 1), 2.0)  # n = w - v
     assert (rows.noise.log_prob(far_above) > rows.noise.log_prob(far_below)).all()
-
-
-def test_only_some_columns(tmp_path):
-    columns = find_columns(["x", "y", "x_err", "y_err", "x_y_corr"], ["x", "y"])
-    rows = rows_of(tmp_path, columns, ["y"], y=[1.0, 2.0], y_err=[0.1, 0.2])
-    assert np.isnan(rows.w[:, 0]).all()
-    assert np.allclose(rows.noise.variance()[:, 1], [0.01, 0.04])
-
-
-def test_a_part_of_the_columns(tmp_path):
-    names = ["x", "y", "z", "x_err", "y_err", "z_err", "x_y_corr"]
-    columns = find_columns(names, ["x", "y", "z"])
-    part = columns.part(["z", "y"])
-    assert part.names == ("z", "y")
-    assert part.errors == (columns.errors[2], columns.errors[1])
-    assert part.correlations == ()
-    assert columns.part(["x", "y"]).correlations == columns.correlations
-    cells = {"y": [1.0, 2.0], "y_err": [0.1, 0.2], "z": [3.0, 4.0], "z_err": [0.3, 0.4]}
-    rows = rows_of(tmp_path, part, None, **cells)
-    assert np.allclose(rows.w, [[3.0, 1.0], [4.0, 2.0]])
-    assert np.allclose(rows.noise.variance(), [[0.09, 0.01], [0.16, 0.04]])
 
 
 def test_units_of_errors_are_converted(tmp_path):

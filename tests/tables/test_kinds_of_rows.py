@@ -183,7 +183,6 @@ def test_what_is_kept_survives():
     how = How(limits=("f", None), fit_errors=("scale",))
     columns = Columns(("x", "y"), (("a", "a"), ("b", "b")), how=how)
     assert Columns.from_dict(json.loads(json.dumps(columns.as_dict()))) == columns
-    assert columns.part(["y"]).how.limits == (None,)
     assert columns.needed() == ["x", "y", "a", "b", "f"]
     assert Columns(("x",), (("a", "a"),)).as_dict()["how"] == {}
 

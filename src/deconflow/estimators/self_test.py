@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from deconflow._types import Array
-from deconflow.model_files import check_form
 
 BINS = 20
 """Of ranks; their edges are those of the intervals."""
@@ -27,18 +25,6 @@ SHORT = {"50 %": 0.04, "90 %": 0.02}
 SHORT_BANDS = 0.1
 SUSPICIOUS = 0.01
 LARGE_EXCESS = 0.1
-
-SAVED_REFIT = {
-    "n_rows": int,
-    "ranks": [[int]],
-    "excess": (float, None),
-    "excess_error": (float, None),
-    "missed": float,
-    "band_held": (int, None),
-    "band_places": (int, None),
-    "seconds": float,
-}
-SAVED_SELF_TEST = {"names": [str], "asked": int, "refits": [SAVED_REFIT]}
 
 
 @dataclass(frozen=True)
@@ -234,37 +220,6 @@ class SelfTest:
         lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
         return "\n".join(lines + self.sentences())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers, for JSON; ``figures`` and ``sentences`` are for people."""
-        refits = [
-            {**asdict(refit), "ranks": [list(counts) for counts in refit.ranks]}
-            for refit in self.refits
-        ]
-        return {
-            "names": list(self.names),
-            "asked": self.asked,
-            "refits": refits,
-            "figures": self.figures(),
-            "sentences": self.sentences(),
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], place: object = "the self-test") -> SelfTest:
-        """Take what :meth:`as_dict` gave, and check it; ``place`` is where it comes from."""
-        check_form(values, SAVED_SELF_TEST, place)
-        names = tuple(values["names"])
-        for refit in values["refits"]:
-            counts = refit["ranks"]
-            whole = all(len(each) == BINS and min(each) >= 0 for each in counts)
-            if not whole or len(counts) != len(names):
-                raise ValueError(
-                    f"Expected {BINS} counts for each of {len(names)} columns in {place}; got "
-                    "others. Run deconflow check again."
-                )
-        if not values["refits"]:
-            raise ValueError(f"Expected at least one refit in {place}; got none.")
-        return cls(names, values["asked"], tuple(map(_refit_of, values["refits"])))
-
     def _about_tables(self) -> str:
         rows, fewer = self.refits[0].n_rows, ""
         if self.n_tables < self.asked:
@@ -322,8 +277,3 @@ def _error_of_mean(values: Array) -> Array:
     if len(values) < 2:
         return np.full(values.shape[1:], np.nan)
     return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))
-
-
-def _refit_of(values: dict[str, Any]) -> Refit:
-    known = {each.name: values[each.name] for each in fields(Refit)}
-    return Refit(**known | {"ranks": tuple(map(tuple, values["ranks"]))})

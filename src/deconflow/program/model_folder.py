@@ -8,14 +8,13 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
 from deconflow.model_files import (
     RENAMED,
     SAVED_CERTIFICATE,
-    SELF_TEST,
     TABLE,
     ModelFiles,
     check_form,
@@ -39,9 +38,6 @@ from deconflow.tables import (
     open_table,
     read_rows,
 )
-
-if TYPE_CHECKING:
-    from deconflow.estimators import SelfTest
 
 FORMAT = 1
 SAVED_COLUMN = {
@@ -130,16 +126,6 @@ class ModelFolder:
         """The certificate of the fit, if it was kept."""
         kept = self.about.get("certificate")
         return Certificate.from_dict(kept) if isinstance(kept, dict) else None
-
-    @cached_property
-    def self_test(self) -> SelfTest | None:
-        """What ``check`` has found, if it was asked."""
-        from deconflow.estimators import SelfTest
-
-        if SELF_TEST not in self.files.contents:
-            return None
-        place = self.files.path / SELF_TEST
-        return SelfTest.from_dict(parse_json(self.files.contents[SELF_TEST], place), place)
 
     def verdict(self) -> list[str]:
         """Say what was fitted and how far to trust it; version 0.1 kept sentences, not numbers."""

@@ -10,14 +10,15 @@ import typer
 from deconflow._version import __version__
 from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
+from deconflow.program.how import refuse_simulation
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
+from deconflow.program.known import refuse_covariates
 from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import Measured, draw, measured_rows, need_plots
 from deconflow.program.provenance import now, typed_command, versions
 from deconflow.program.report_answer import answer, chosen, components, odd_rows
-from deconflow.program.report_code import Part, python_code
 
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
@@ -30,6 +31,19 @@ CAPTIONS = {
     "histograms stay in the grey band if the model and the errors are right.",
 }
 """Pictures, in the order of the page, and what they show."""
+CODE = """\
+from deconflow.evaluation import unusual_rows
+from deconflow.program.model_folder import load
+saved = load({model!r})
+model = saved.estimator  # as deconflow.load gives it
+print(model.describe())
+"""
+CODE_WITHOUT_ROWS = "print(model.statistics())\n"
+CODE_WITH_ROWS = """\
+rows = saved.measurements({table!r}).rows  # as the fit has read them
+print(model.statistics(rows.w, limits=rows.limits, sample_weight=rows.weights))
+print(unusual_rows(model.p_values(rows.w, **rows.arguments, random_state={seed})))
+"""
 
 
 def report(
@@ -38,6 +52,16 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Page to write: .html.")] = Path(
         "report.html"
     ),
+    self_test: Annotated[
+        int,
+        typer.Option(
+            "--self-test",
+            min=0,
+            metavar="N",
+            help="Also test the model on N tables simulated from it; each takes as long as the "
+            "fit.",
+        ),
+    ] = 0,
     seed: Seed = 0,
 ) -> None:
     """Write one page with a model's answer, to keep or to send.
@@ -53,7 +77,9 @@ def report(
             raise ValueError(f"Expected a page that ends in .html; got {output.name}.")
         need_plots()
         saved = load(model)
-        text = page(saved, model, measured_rows(saved, table), seed, table)
+        data = measured_rows(saved, table)
+        tested = _tested(saved, data, self_test, seed) if self_test else None
+        text = page(saved, model, data, seed, table, tested)
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
         say(f"Report written to {output}.")
@@ -65,6 +91,7 @@ def page(
     data: Measured | None,
     seed: int = 0,
     table: Path | None = None,
+    tested: SelfTest | None = None,
 ) -> str:
     """Return the page as HTML; all that comes from a table or a model is escaped.
 
@@ -74,22 +101,18 @@ def page(
     marginals, corner, diagnostics = (_picture(saved, kind, data, seed) for kind in CAPTIONS)
     parts = {
         "The answer": answer(saved, data),
-        "How far to trust it": Part([*_trust(saved), diagnostics]),
-        "Data": Part(_data(saved)),
+        "How far to trust it": [*_trust(saved), diagnostics],
+        "Data": _data(saved),
         "What was chosen": chosen(saved),
         "Components": components(saved),
         "The oddest rows": odd_rows(saved, data, seed),
-        "Settings": Part(_settings(saved)),
-        "Where it comes from": Part(_origin(saved)),
+        **({} if tested is None else {"Self-test": _self_test(tested)}),
+        "Settings": _settings(saved),
+        "Where it comes from": _origin(saved),
+        "The same in Python": [code(_python(saved, path, data, seed, table))],
     }
-    if saved.self_test is not None:
-        parts["Self-test"] = Part(_self_test(saved.self_test))
-    parts["The answer"].content.extend([marginals, corner])
-    if data is not None and table is None:
-        table = Path(saved.about["table"]["path"])
-    python = code(python_code(parts.values(), path, table))
-    sections = [section(title, *part.content) for title, part in parts.items()]
-    sections.append(section("The same in Python", python))
+    parts["The answer"] += [marginals, corner]
+    sections = [section(title, *part) for title, part in parts.items()]
     return document(title, [f"<h1>{safe(title)}</h1>", *_beginning(saved), *sections])
 
 
@@ -135,6 +158,29 @@ def _data(saved: ModelFolder) -> list[str]:
         paragraph(f"{about['path']}: {used}; the noise is {saved.columns.law}."),
         table(["column", "error", "measured", "mean", "spread", "median error"], rows),
     ]
+
+
+def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int) -> SelfTest:
+    """Fit again to simulated tables, with a bar."""
+    refuse_covariates(saved.estimator, "a self-test")
+    if data is None:
+        raise ValueError("Expected a table for a self-test; got none. Name it.")
+    from deconflow.estimators import run_self_test
+
+    refuse_simulation(saved.estimator, data.rows, "a self-test")
+    rows = saved.estimator._observe(data.w, data.rows.noise, None, data.rows.weights)
+    return run_self_test(saved.estimator, rows.with_weight(), n_tables, seed, shown=True)
+
+
+def _python(
+    saved: ModelFolder, path: Path, data: Measured | None, seed: int, table: Path | None
+) -> str:
+    """Return code that prints the figures of the page."""
+    lines, model = CODE.format(model=str(path)), saved.estimator
+    if data is None or model.n_latent_ != model.n_features_in_:
+        return lines + CODE_WITHOUT_ROWS
+    place = table or Path(saved.about["table"]["path"])
+    return lines + CODE_WITH_ROWS.format(table=str(place), seed=seed)
 
 
 def _self_test(found: SelfTest) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from deconflow.program.known import covariates_of
 from deconflow.program.messages import as_options
 from deconflow.program.model_folder import ModelFolder
 from deconflow.program.plot import Measured
-from deconflow.program.report_code import Part, or_why_not
 from deconflow.tables import COUNTS
 
 MOST_PAIRS = 15
@@ -23,45 +23,34 @@ MOST_ROWS = 20_000
 ODDEST = 10
 """Rows that are shown."""
 BEHIND = "held-out log p(w) per row, less that of the best"
-CODE_OF_WEIGHTS = """\
-for name, weight in model.weights_.items():
-    print(name, f"{weight:.3f}")
-"""
-CODE_OF_COMPONENTS = """\
-from deconflow.estimators import components_of
-print(components_of(model))
-"""
-CODE_OF_ODD_ROWS = """\
-from deconflow.evaluation import unusual_rows
-some, places = rows, np.flatnonzero(table.usable)
-{fewer}p = np.full(len(table), np.nan)
-p[places] = model.p_values(some.w, **some.arguments, random_state={seed})
-found = unusual_rows(p)
-print(found)
-for row in np.argsort(p, kind="stable")[:{count}]:
-    print(row, f"{{p[row]:.2g}} {{found.q_values[row]:.2g}}")
-"""
-CODE_OF_FEWER = """\
-chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:{most}])
-some, places = rows[chosen], places[chosen]
-"""
+
+
+def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Let a section that cannot be made say why in one line."""
+
+    @wraps(make)
+    def made(*arguments: Any) -> list[str]:
+        try:
+            return make(*arguments)
+        except ValueError as error:  # of this kind of model, or rows it cannot reach
+            return [paragraph(f"Not shown: {as_options(str(error))}", "aside")]
+
+    return made
 
 
 @or_why_not
-def answer(saved: ModelFolder, data: Measured | None) -> Part:
+def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
     if data is None or model.n_latent_ != model.n_features_in_:
-        data, found, python = None, model.statistics(), "print(model.statistics())\n"
+        data, found = None, model.statistics()
     else:
-        weights = data.rows.weights
-        found = model.statistics(data.w, limits=data.rows.limits, sample_weight=weights)
-        more = "" if weights is None else ", sample_weight=rows.weights"
-        python = f"print(model.statistics(rows.w, limits=rows.limits{more}))\n"
+        rows = data.rows
+        found = model.statistics(data.w, limits=rows.limits, sample_weight=rows.weights)
     labels = dict(zip(saved.names, saved.labels, strict=True))
-    rows = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
-    pairs = [row for row in rows if row[1] == "correlation"]
-    shown = rows[: len(rows) - len(pairs)] + _largest(pairs, found.truth.correlation)
+    figures = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
+    pairs = [row for row in figures if row[1] == "correlation"]
+    shown = figures[: len(figures) - len(pairs)] + _largest(pairs, found.truth.correlation)
     heads = ["column", "figure", "deconvolved", "measured"]
     if data is None:
         heads, *shown = (row[:-1] for row in [heads, *shown])
@@ -70,7 +59,7 @@ def answer(saved: ModelFolder, data: Measured | None) -> Part:
     if len(pairs) > MOST_PAIRS:
         words = f"The {MOST_PAIRS} largest of {len(pairs)} correlations are shown."
         lines.append(paragraph(words))
-    return Part(lines, python)
+    return lines
 
 
 def _largest(pairs: list[list[str]], correlation: Array) -> list[list[str]]:
@@ -105,17 +94,16 @@ def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> Itera
 
 
 @or_why_not
-def chosen(saved: ModelFolder) -> Part:
+def chosen(saved: ModelFolder) -> list[str]:
     """What was fitted; candidates with their weights, and those of numbers of components."""
     model = saved.estimator
-    lines, python = [paragraph(model.describe())], "print(model.describe())\n"
+    lines = [paragraph(model.describe())]
     if isinstance(getattr(model, "weights_", None), dict):
         lines += [heading("Candidates"), _candidates(model)]
-        python += CODE_OF_WEIGHTS
     selection = getattr(model, "selection_", None)
     if selection:
         lines += [heading("Numbers of components"), _numbers_of_components(selection)]
-    return Part(lines, python)
+    return lines
 
 
 def _candidates(model: Any) -> str:
@@ -144,7 +132,7 @@ def _numbers_of_components(selection: dict[str, Any]) -> str:
 
 
 @or_why_not
-def components(saved: ModelFolder) -> Part:
+def components(saved: ModelFolder) -> list[str]:
     """The Gaussians of a mixture, if they are few."""
     from deconflow.estimators import components_of
 
@@ -157,13 +145,11 @@ def components(saved: ModelFolder) -> Part:
     if saved.estimator.atom_weights_.size:
         lines.append(paragraph("They are those of the truths that are at no atom."))
     heads = found.heads
-    return Part(
-        [*lines, table(heads, found.in_rows(), figures=range(len(heads)))], CODE_OF_COMPONENTS
-    )
+    return [*lines, table(heads, found.in_rows(), figures=range(len(heads)))]
 
 
 @or_why_not
-def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> Part:
+def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     """The rows with the smallest p-values, and how many should be so by chance."""
     from deconflow.evaluation import unusual_rows
 
@@ -177,11 +163,9 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> Part:
         [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]
         for row in np.argsort(p, kind="stable")[: min(ODDEST, len(some.places))]
     ]
-    fewer = CODE_OF_FEWER.format(most=MOST_ROWS) if len(some.places) < len(data.places) else ""
     heads = ["row", "p-value", "q-value", *saved.labels]
     lines = [paragraph(line) for line in _about_p_values(saved, some, data)]
-    lines = [paragraph(f"{found}."), *lines, table(heads, rows, figures=range(len(heads)))]
-    return Part(lines, CODE_OF_ODD_ROWS.format(fewer=fewer, seed=seed, count=len(rows)))
+    return [paragraph(f"{found}."), *lines, table(heads, rows, figures=range(len(heads)))]
 
 
 def _measured(some: Measured, row: int) -> list[str]:
