@@ -76,13 +76,13 @@ def posterior(components):
 
 
 def flow_step():
-    """An epoch of the paper's networks: five layers, two blocks of 128, fifty draws."""
+    """An epoch of a deep flow: five layers, networks of width 128, fifty draws."""
     from deconflow import FlowDeconvolver
 
     w, noise = rows(2048, 2, 3, "shared")
-    size = {"n_layers": 5, "posterior_layers": 5, "hidden": 128, "n_blocks": 2, "dropout": 0.2}
-    settings = {"flow": "maf", "n_draws": 50, "batch_size": 512, "epochs": 1, "random_state": 0}
-    return lambda: FlowDeconvolver(**size, **settings, anchored=False).fit(w, noise=noise)
+    size = {"flow": "maf", "n_layers": 5, "hidden": 128, "n_draws": 50}
+    settings = {"batch_size": 512, "epochs": 1, "random_state": 0}
+    return lambda: FlowDeconvolver(**size, **settings).fit(w, noise=noise)
 
 
 def deconvolver(task):

@@ -18,8 +18,9 @@ from sklearn.model_selection import KFold
 from torch import Tensor
 
 from benchmarks.runs import code_digest, plain
-from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
+from deconflow import XDGMM, Deconvolver, Observations
 from deconflow.densities import MixtureDensity
+from deconflow.files import replacing
 from deconflow.fitting import History, NonFiniteError, Training, UnusableCheckpointError, fit
 from deconflow.objectives import MaximumLikelihood, Objective, PosteriorLikelihood, RowData
 from deconflow.observations import Pairs
@@ -28,6 +29,7 @@ from deconflow.randomness import isolated_rng, own_generator
 from deconflow.standardising import Standardiser
 from paper import data
 from paper.data import Array, Sample
+from paper.flows import PaperFlow, trained, untrained
 from paper.numbers import W
 from paper.protocols import EARLY_STOPPING_SHARE, Protocol
 from paper.runs import Job, Outcome
@@ -104,10 +106,11 @@ def toy_flow(job: Job) -> Outcome:
     """Fit a flow, or a mixture, by one of the paper's bounds."""
     settings = toy_settings(job.protocol, **job.task.row.options)
     sample = job.toy()
-    model = FlowDeconvolver(**settings, random_state=job.seed, checkpoint=job.checkpoint())
+    rows, start = Observations.from_arrays(sample.train.w, sample.noise), None
     if settings["flow"] == "gaussian_mixture":
-        _start_at_clusters(model, sample)
-    model.fit(sample.train.w, noise=sample.noise)
+        start = untrained(settings, rows, job.seed)
+        _start_at_clusters(start, rows, job.seed)
+    model = trained(settings, rows, job.seed, job.checkpoint(), start)
     return outcome(job, model, sample, settings, recorded_fit(model))
 
 
@@ -138,13 +141,11 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
     }
 
 
-def _start_at_clusters(model: FlowDeconvolver, sample: Sample) -> None:
+def _start_at_clusters(model: PaperFlow, rows: Observations, seed: int) -> None:
     """Let a mixture start at the k-means clusters of the noisy rows, as XD does."""
-    model.set_params(warm_start=True).initialise(sample.train.w, noise=sample.noise)
-    z = model.standardiser_.to_standard(torch.from_numpy(sample.train.w)).numpy()
-    clusters = KMeans(model.base_components, n_init=1, random_state=model.random_state)
-    start = _mixture_of(z, clusters.fit_predict(z))
-    model._own_density.density.load_state_dict(start.state_dict())
+    z = model.units.to_standard(rows.w).numpy()
+    clusters = KMeans(model.settings["base_components"], n_init=1, random_state=seed)
+    model.prior.load_state_dict(_mixture_of(z, clusters.fit_predict(z)).state_dict())
 
 
 def _mixture_of(z: Array, cluster: NDArray[np.int32]) -> MixtureDensity:
@@ -159,7 +160,7 @@ def pretrained(job: Job) -> Outcome:
     """Train the prior on clean rows and the posterior on pairs, each by itself."""
     sample = job.toy()
     model, histories = _pretrain(job, sample)
-    networks = {"prior": model._own_density.density, "posterior": model.posterior_}
+    networks = {"prior": model.prior, "posterior": model.recognition}
     parts = {part: recorded(histories[part], **{part: networks[part]}) for part in histories}
     seconds = round(sum(part["fit_seconds"] for part in parts.values()), 1)
     details = {**parts, "fit_seconds": seconds}
@@ -169,40 +170,53 @@ def pretrained(job: Job) -> Outcome:
 def after_pretraining(job: Job) -> Outcome:
     """Go on from the pretrained flows by the evidence lower bound."""
     sample = job.toy()
-    model = _pretrained_model(job, sample)
-    model.set_params(warm_start=True, checkpoint=job.checkpoint())
-    model.fit(sample.train.w, noise=sample.noise)
     settings = after_settings(job.protocol)
+    rows = Observations.from_arrays(sample.train.w, sample.noise)
+    start = _pretrained_model(job, sample)
+    model = trained(settings, rows, job.seed, job.checkpoint(), start)
     return outcome(job, model, sample, settings, recorded_fit(model))
 
 
-def _pretrained_model(job: Job, sample: Sample) -> FlowDeconvolver:
+def _pretrained_model(job: Job, sample: Sample) -> PaperFlow:
     """Load the pretrained flows of this seed, or train them if there are none."""
     path = _pretrained_path(job)
-    return FlowDeconvolver.load(path) if path.exists() else _pretrain(job, sample)[0]
+    if not path.exists():
+        return _pretrain(job, sample)[0]
+    model = _untrained(job, sample)
+    weights = torch.load(path, weights_only=True)
+    model.prior.load_state_dict(weights["prior"])
+    model.recognition.load_state_dict(weights["posterior"])
+    return model
+
+
+def _untrained(job: Job, sample: Sample) -> PaperFlow:
+    rows = Observations.from_arrays(sample.train.w, sample.noise)
+    return untrained(after_settings(job.protocol), rows, job.seed)
 
 
 def _pretrained_path(job: Job) -> Path:
     """Return where pretrained flows are kept: another place for other settings or other code."""
     made_by = json.dumps([pretrained_settings(job.protocol), code_digest()])
     digest = hashlib.sha256(made_by.encode()).hexdigest()[:12]
-    return job.records.work / f"pretrained.{job.seed}.{digest}.model"
+    return job.records.work / f"pretrained.{job.seed}.{digest}.pt"
 
 
-def _pretrain(job: Job, sample: Sample) -> tuple[FlowDeconvolver, dict[str, History]]:
+def _pretrain(job: Job, sample: Sample) -> tuple[PaperFlow, dict[str, History]]:
     """Train both flows, and keep them for the row that goes on from them."""
-    model = FlowDeconvolver(**after_settings(job.protocol), random_state=job.seed)
-    model.initialise(sample.train.w, noise=sample.noise)
-    units = model.standardiser_
-    prior = MaximumLikelihood(model._own_density.density)
-    posterior = DrawnPairs(model.posterior_, MixtureExact(_true_density(units)))
+    model = _untrained(job, sample)
+    units, prior = model.units, MaximumLikelihood(model.prior)
+    posterior = DrawnPairs(model.recognition, MixtureExact(_true_density(units)))
     clean = units.observations(Observations.from_arrays(sample.train.v, 0.0))
     noisy = units.observations(Observations.from_arrays(sample.train.w, sample.noise))
     histories = {
         "prior": _train_part(job, "prior", prior, clean),
         "posterior": _train_part(job, "posterior", posterior, noisy),
     }
-    model.save(_pretrained_path(job))
+    path = _pretrained_path(job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = {"prior": model.prior.state_dict(), "posterior": model.recognition.state_dict()}
+    with replacing(path) as part:
+        torch.save(weights, part)
     return model, histories
 
 
@@ -287,30 +301,28 @@ def fitted_as(row: Row, table: Table, protocol: Protocol) -> Row:
 def wine_flow(job: Job) -> Outcome:
     """Fit a flow by importance weighting, with early stopping on a tenth of the rows."""
     sample = job.wine()
-    model = _wine_flow(job, len(sample.train)).fit(sample.train.w, noise=sample.noise)
-    left_out = ("checkpoint", "verbose", "device", "random_state", "warm_start")
-    settings = {name: x for name, x in model.get_params().items() if name not in left_out}
-    return outcome(job, model, sample, settings, recorded_fit(model))
+    model = _wine_flow(job, sample.train.w, sample.noise)
+    return outcome(job, model, sample, model.settings, recorded_fit(model))
 
 
-def _wine_flow(job: Job, n_rows: int) -> FlowDeconvolver:
+def _wine_flow(job: Job, w: Array, noise: Array) -> PaperFlow:
     K = job.task.row.options["n_draws"]
-    return FlowDeconvolver(
-        "made",
-        objective="iw",
-        n_draws=K,
-        anchored=False,
-        batch_size=job.protocol.wine_batch_size,
-        schedule="constant",
-        clip_norm=job.protocol.clip_norm,
-        averaging=None,
-        validation_fraction=EARLY_STOPPING_SHARE,
-        patience=job.protocol.patience,
-        epochs=job.task.row.options.get("epochs") or job.protocol.wine_epochs(2 * K, n_rows),
-        random_state=job.seed,
-        checkpoint=job.checkpoint(),
+    settings = {
+        "flow": "made",
+        "objective": "iw",
+        "n_draws": K,
+        "anchored": False,
+        "batch_size": job.protocol.wine_batch_size,
+        "schedule": "constant",
+        "clip_norm": job.protocol.clip_norm,
+        "averaging": None,
+        "validation_fraction": EARLY_STOPPING_SHARE,
+        "patience": job.protocol.patience,
+        "epochs": job.task.row.options.get("epochs") or job.protocol.wine_epochs(2 * K, len(w)),
         **job.settings,
-    )
+    }
+    rows = Observations.from_arrays(w, noise)
+    return trained(settings, rows, job.seed, job.checkpoint())
 
 
 def wine_plain(job: Job) -> Outcome:
@@ -325,10 +337,10 @@ def wine_plain(job: Job) -> Outcome:
         clip_norm=job.protocol.clip_norm,
         patience=job.protocol.patience,
     )
-    model = FlowDeconvolver("made", **job.settings, random_state=job.seed)
-    model.initialise(values, noise=0.0)
-    rows = model.standardiser_.observations(Observations.from_arrays(values, 0.0))
-    objective, n_held_out = MaximumLikelihood(model._own_density.density), _tenth(rows)
+    exact = Observations.from_arrays(values, 0.0)
+    model = untrained({"flow": "made", **job.settings}, exact, job.seed)
+    rows = model.units.observations(exact)
+    objective, n_held_out = MaximumLikelihood(model.prior), _tenth(rows)
     history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
     w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
     scores, details = wine_scores(model, w, sample), recorded(history, prior=objective.density)
@@ -401,11 +413,11 @@ def grid_point(job: Job) -> Outcome:
     return Outcome({W: score}, job.settings, details)
 
 
-def _grid_fit(job: Job, w: Array, noise: Array) -> tuple[XDGMM | FlowDeconvolver, Settings]:
+def _grid_fit(job: Job, w: Array, noise: Array) -> tuple[XDGMM | PaperFlow, Settings]:
     if job.task.row.options["kind"] == "xd":
         mixture, epochs = _xd_by_gradients(job, w, noise)
         return mixture, {"epochs": epochs}
-    flow = _wine_flow(job, len(w)).fit(w, noise=noise)
+    flow = _wine_flow(job, w, noise)
     return flow, recorded_fit(flow)
 
 

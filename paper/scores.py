@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from deconflow import XDGMM, Deconvolver, FlowDeconvolver, Observations
+from deconflow import XDGMM, Deconvolver, Observations
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.densities.transforms import LULayer
 from deconflow.estimators import OutOfReachError
@@ -18,6 +18,7 @@ from deconflow.fitting import History
 from deconflow.randomness import isolated_rng
 from paper import data
 from paper.data import Array, Sample
+from paper.flows import PaperFlow
 from paper.numbers import V_FITTED, V_WITHOUT_COPY, V, W
 from paper.runs import Job, Outcome
 
@@ -86,19 +87,19 @@ def posterior_draws(model: Any, w: Array, noise: Array, n: int) -> Array:
     """
     if isinstance(model, XDGMM):
         return model.posterior(w, noise=noise).sample(n, random_state=0)[0]
-    if isinstance(model, FlowDeconvolver) and model.objective == "elbo":
+    if isinstance(model, PaperFlow) and model.settings["objective"] == "elbo":
         return _recognised(model, w, noise, n)
     proposals = PROPOSALS_PER_DRAW * n
     return model.posterior(w, noise=noise, n_samples=n, n_proposals=proposals).samples[0]
 
 
-def _recognised(model: FlowDeconvolver, w: Array, noise: Array, n: int) -> Array:
+def _recognised(model: PaperFlow, w: Array, noise: Array, n: int) -> Array:
     """Draw from a model's own approximate posterior of one row, without weights."""
-    like = next(model._own_density.density.parameters())
-    row = model.standardiser_.observations(Observations.from_arrays(w, noise))
+    like = next(model.prior.parameters())
+    row = model.units.observations(Observations.from_arrays(w, noise))
     with torch.no_grad(), isolated_rng(0):
-        v, _ = model.posterior_.sample(row.to(dtype=like.dtype), n)
-    return model.standardiser_.from_standard(v[:, 0]).numpy()
+        v, _ = model.recognition.sample(row.to(dtype=like.dtype), n)
+    return model.units.from_standard(v[:, 0]).numpy()
 
 
 def recorded(history: History, **networks: nn.Module) -> dict[str, Any]:
@@ -114,10 +115,9 @@ def recorded(history: History, **networks: nn.Module) -> dict[str, Any]:
     }
 
 
-def recorded_fit(model: FlowDeconvolver) -> dict[str, Any]:
+def recorded_fit(model: PaperFlow) -> dict[str, Any]:
     """Return what is recorded of a flow that was fitted with its posterior."""
-    networks = {"prior": model._own_density.density, "posterior": model.posterior_}
-    return recorded(model.history_, **networks)
+    return recorded(model.history, prior=model.prior, posterior=model.recognition)
 
 
 def recorded_flows(model: Deconvolver) -> dict[str, Any]:

@@ -37,8 +37,7 @@ from deconflow.streams import as_observations
 from deconflow.xd import StreamedRows
 
 SETTINGS = {
-    "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16, "context_dim": 16,
-    "posterior_layers": 1,
+    "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16,
 }  # fmt: skip
 SEEN, UNSEEN = 1000, 200
 TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
@@ -84,7 +83,7 @@ def fit_without_draws():
         density = MixtureDensity.spread(2, 3).double()
         options = Training(
             epochs=30, batch_size=len(train), learning_rate=0.2, schedule="plateau",
-            plateau_patience=1, patience=8, averaging=0.5, keep="one_standard_error",
+            plateau_patience=1, patience=8, averaging=0.5,
         )  # fmt: skip
         objective = MaximumLikelihood(density)
         history = loop.fit(objective, share_of(train), share_of(held_out), options)

@@ -254,7 +254,7 @@ def test_a_validation_split_keeps_copies_together(monkeypatch):
     monkeypatch.setattr(
         Observations, "split", lambda *arguments: parts.append(split(*arguments)) or parts[-1]
     )
-    model = FlowDeconvolver(epochs=1, hidden=8, n_layers=1, posterior_layers=1, random_state=0)
+    model = FlowDeconvolver(epochs=1, hidden=8, n_layers=1, random_state=0)
     model.fit(five(normal(60, 2)), noise=0.1)
     train, held = (part.w[:, 0].tolist() for part in parts[0])
     assert not {*train} & {*held}

@@ -22,7 +22,7 @@ from deconflow.observations import Observations
 
 ROWS = 40
 TINY = {
-    "epochs": 1, "batch_size": 32, "hidden": 8, "context_dim": 8, "posterior_layers": 1,
+    "epochs": 1, "batch_size": 32, "hidden": 8,
     "n_draws": 2, "random_state": 0,
 }  # fmt: skip
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -60,13 +60,12 @@ def same_on_the_device(known, fitted):
 
 CHOICES = {
     "iw": {},
-    "wake_sleep": {"objective": "wake_sleep", "posterior_family": "mixture"},
 }
 MORE_CHOICES = {
     "roulette": {"objective": "roulette"},
     "coupled": {"objective": "coupled"},
     "exact": {"flow": "gaussian_mixture", "posterior_family": "exact"},
-    "spline": {"flow": "spline", "dropout": 0.1},
+    "spline": {"flow": "spline"},
     "bounded": {"bounds": [(-9, 9), None]},
 }
 

@@ -6,8 +6,7 @@ its answers beside the weights. They are never written again: a new format gets 
     python tests/test_model_format.py --write
 
 which leaves folders that are there as they are. Format 2 is format 1 with checksums:
-``tests/data/model_format_2`` holds some of the same models, saved again. Since format 3 the affine
-layers of flows have other scales: ``tests/data/model_format_3`` holds flows that were fitted then.
+``tests/data/model_format_2`` holds some of the same models, saved again.
 """
 
 import json
@@ -39,9 +38,7 @@ OTHER_MACHINE = 1e-4
 
 FOLDER = Path(__file__).resolve().parent / "data" / "model_format_1"
 WITH_CHECKSUMS = FOLDER.with_name("model_format_2")
-SAVED_AGAIN = ("deconvolver_xd", "flow", "kde", "program_xd", "xdgmm")
-OTHER_SCALES = FOLDER.with_name("model_format_3")
-WITH_SCALES = ("flow", "flow_mixture_posterior")
+SAVED_AGAIN = ("deconvolver_xd", "kde", "program_xd", "xdgmm")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -56,24 +53,12 @@ class Saved:
 
 
 MIXTURE = XD | {"n_components": [2, 3]}
-FLOW = {"epochs": 2, "hidden": 8, "context_dim": 8, "random_state": 0}
+FLOW = {"epochs": 2, "hidden": 8, "random_state": 0}
 MODELS = {
     "deconvolver_xd": Saved("Deconvolver", Rows(missing=True, weighted=True), AUTO, 1e-6),
     # Its posteriors are put together from other draws now: sd / sqrt(1000) apart.
     "deconvolver_flow": Saved("Deconvolver", EXPONENTIAL, AUTO, 0.02),
     "flow": Saved("FlowDeconvolver", Rows(), FLOW, 1e-6),
-    "flow_mixture_posterior": Saved(
-        "FlowDeconvolver",
-        Rows("student_t", missing=True),
-        FLOW | {"flow": "maf", "objective": "wake_wake", "posterior_family": "mixture"},
-        1e-6,
-    ),
-    "flow_exact_posterior": Saved(
-        "FlowDeconvolver",
-        Rows("full"),
-        FLOW | {"flow": "gaussian_mixture", "base_components": 3, "posterior_family": "exact"},
-        1e-6,
-    ),
     "xdgmm": Saved("XDGMM", Rows(missing=True), MIXTURE),
     "xdgmm_projected": Saved("XDGMM", Rows(dim=3, projected=2), XD),
     "kde": Saved("DeconvolvingKDE", Rows("laplace", dim=1), {"bandwidth": 0.4}),
@@ -90,19 +75,12 @@ def recorded(name, folder=FOLDER):
     return json.loads((folder / name / "answers.json").read_text())
 
 
-ANSWERS = {
-    **{name: FOLDER for name in MODELS if name != "deconvolver_xd"},
-    **{f"{name} of format 3": OTHER_SCALES for name in WITH_SCALES},
-}
-
-
-@pytest.mark.parametrize(("name", "folder"), ANSWERS.items())
-def test_answers(name, folder):
-    name = name.removesuffix(" of format 3")
-    wanted, tolerance = recorded(name, folder), MODELS[name].tolerance
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "deconvolver_xd"])
+def test_answers(name):
+    wanted, tolerance = recorded(name), MODELS[name].tolerance
     if "machine" in wanted and wanted["machine"] != machine():
         tolerance = max(tolerance, OTHER_MACHINE)
-    found = cases.ask(load(name, folder), MODELS[name].rows, drawn=False)
+    found = cases.ask(load(name), MODELS[name].rows, drawn=False)
     assert_same(found, wanted["asked"], tolerance)
 
 
@@ -226,10 +204,9 @@ def _columns(path):
 
 def _record():
     torch.set_num_threads(1)
-    for folder, names in ((FOLDER, MODELS), (OTHER_SCALES, WITH_SCALES)):
-        for name in names:
-            if not (folder / name).exists():
-                _record_estimator(name, MODELS[name], folder)
+    for name in MODELS:
+        if not (FOLDER / name).exists():
+            _record_estimator(name, MODELS[name], FOLDER)
     for name in PROGRAM_MODELS:
         if not (FOLDER / name).exists():
             _record_program(name)

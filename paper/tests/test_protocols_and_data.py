@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-from deconflow import FlowDeconvolver, Observations
+from deconflow import Observations
 from deconflow.posteriors import MixtureExact
 from deconflow.randomness import isolated_rng
 from paper import data
 from paper.fits import FITS, SETTINGS, DrawnPairs, _true_density, toy_settings
+from paper.flows import untrained
 from paper.numbers import CHOSEN, GRID
 from paper.protocols import BUDGET, EVALUATIONS, PAPER
 from paper.runs import Job
@@ -56,13 +57,14 @@ def has(protocol, name, **wanted):
 
 
 def test_pairs_for_the_posterior_are_drawn_anew(tmp_path):
-    model = FlowDeconvolver("maf", hidden=8, posterior_layers=1, random_state=0)
+    settings = toy_settings(replace(PAPER, hidden=8, layers=1), objective="elbo", n_draws=1)
     sample = data.toy(2000, 1)
-    model.initialise(sample.train.w, noise=sample.noise)
-    units = model.standardiser_
-    noisy = units.observations(Observations.from_arrays(sample.train.w, sample.noise))
+    rows = Observations.from_arrays(sample.train.w, sample.noise)
+    model = untrained(settings, rows, 0)
+    units = model.units
+    noisy = units.observations(rows)
     truth = _true_density(units)
-    pairs = DrawnPairs(model.posterior_, MixtureExact(truth))
+    pairs = DrawnPairs(model.recognition, MixtureExact(truth))
     with isolated_rng(0), torch.no_grad():
         first, second = (pairs(noisy.to(dtype=torch.float32)) for _ in range(2))
     assert not torch.equal(first, second)

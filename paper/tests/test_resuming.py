@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from deconflow.fitting.checkpoint import Checkpoint
 from paper import fits, runs
@@ -181,4 +182,5 @@ def test_flows_of_other_settings_are_pretrained_anew(paper_again, here):
     wider = replace(paper_again, protocol=replace(paper_again.protocol, hidden=12))
     job = wider.job(TABLES["pretraining"].tasks(["after"], [0])[1], {})
     assert fits.after_pretraining(job).settings["hidden"] == 12
-    assert fits.FlowDeconvolver.load(fits._pretrained_path(job)).hidden == 12
+    weights = torch.load(fits._pretrained_path(job), weights_only=True)
+    assert any(len(weight) == 12 for weight in weights["prior"].values() if weight.dim() == 2)

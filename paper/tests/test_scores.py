@@ -1,14 +1,18 @@
 """Scores of models, good and bad."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from deconflow import FlowDeconvolver
+from deconflow import Observations
 from deconflow.estimators import OutOfReachError
 from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, Rows, Sample, toy
+from paper.flows import untrained
 from paper.scores import noisy_score, posterior_draws, rates, toy_scores, wine_scores
+
+SMALL = {"hidden": 8, "n_layers": 1, "posterior_layers": 1, "n_blocks": 1}
 
 
 class Model:
@@ -62,20 +66,19 @@ def test_a_row_out_of_reach_is_infinite_and_other_errors_are_errors():
 def test_draws_of_the_posterior_are_those_that_the_paper_shows():
     """Of the ELBO the recognition network's own; of importance weighting, resampled by weight."""
     w = toy(400, 1).train.w
-    small = {"hidden": 8, "n_layers": 1, "posterior_layers": 1, "epochs": 1, "random_state": 0}
     mixture = {"flow": "gaussian_mixture", "base_components": 3}
-    options = {**small, **mixture, "posterior_family": "exact", "objective": "elbo"}
-    model = FlowDeconvolver(**options).fit(w, noise=TOY_NOISE)
-    z = (TRUTH.means - model.standardiser_.location.numpy()) / model.standardiser_.scale.numpy()
-    model.density_.density.means.data[:] = model.density_.density.means.new_tensor(z)
+    settings = {**SMALL, **mixture, "posterior_family": "exact", "objective": "elbo"}
+    model = untrained(settings, Observations.from_arrays(w, TOY_NOISE), 0)
+    z = (TRUTH.means - model.units.location.numpy()) / model.units.scale.numpy()
+    model.prior.means.data[:] = model.prior.means.new_tensor(z)
     draws = posterior_draws(model, TEST_POINT, TOY_NOISE, 4000)
-    weighted = model.set_params(objective="iw")
+    weighted = replace(model, settings=settings | {"objective": "iw"})
     again = posterior_draws(weighted, TEST_POINT, TOY_NOISE, 4000)
     assert draws.shape == again.shape == (4000, 2)
     assert draws.mean(0) == pytest.approx(again.mean(0), abs=0.15)  # exact: weights are all equal
 
 
 def test_a_model_that_cannot_reach_a_row_says_so():
-    model = FlowDeconvolver("gaussian_mixture", epochs=1, random_state=0, hidden=8)
-    model.fit(toy(200, 1).train.w, noise=TOY_NOISE)
+    rows = Observations.from_arrays(toy(200, 1).train.w, TOY_NOISE)
+    model = untrained({**SMALL, "flow": "gaussian_mixture"}, rows, 0)
     assert noisy_score(model, np.full((1, 2), 1e25), TOY_NOISE, 8) == math.inf

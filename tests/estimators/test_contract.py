@@ -446,7 +446,7 @@ SHORT = {
     "Deconvolver": {"quick": True, "n_jobs": 1},
     "XDGMM": {},
     "BayesianXDGMM": {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2},
-    "FlowDeconvolver": {"epochs": 1, "hidden": 8, "n_layers": 1, "posterior_layers": 1},
+    "FlowDeconvolver": {"epochs": 1, "hidden": 8, "n_layers": 1},
 }
 GROUPED = pd.DataFrame({"x": W[:120, 0]}, index=np.arange(120) + 7)
 LABELS = {

@@ -44,7 +44,7 @@ ESTIMATORS = {
     "kde": DeconvolvingKDE(),
     "wavelet": WaveletDeconvolver(),
     "flow": FlowDeconvolver(**FLOW),
-    "mixture network": FlowDeconvolver(**FLOW, posterior_family="mixture", objective="wake_sleep"),
+    "mixture network": FlowDeconvolver(**FLOW, posterior_family="mixture", objective="coupled"),
 }
 # Powers of two near 1e-150 ... 1e150: multiplying by them is exact, so that nothing may change.
 SCALES = [2.0**power for power in (-498, -266, -40, 40, 266, 498)]

@@ -21,8 +21,6 @@ from deconflow.noise import gaussian, laplace, split_normal, student_t, uniform
 TINY = dict(
     n_layers=1,
     hidden=8,
-    posterior_layers=1,
-    context_dim=4,
     n_draws=2,
     epochs=2,
     batch_size=64,
@@ -163,7 +161,7 @@ def test_sample_and_posterior_repeat_with_a_seed(problem):
 def test_save_and_load(flow, problem, tmp_path):
     w, sd = problem
     frame = pd.DataFrame(w, columns=["x", "y"])
-    model = tiny(flow=flow, clip_norm=None).fit(frame, noise=sd)
+    model = tiny(flow=flow).fit(frame, noise=sd)
     model.save(tmp_path / "model")
     model.save(tmp_path / "model")  # replaces the older one
     loaded = FlowDeconvolver.load(tmp_path / "model")
@@ -317,7 +315,7 @@ def test_toy_improves_and_the_noise_matters():
     v, w_test = toy.draw(2500, 1)  # all models and the truth are compared on the same rows
     right = np.sqrt(np.diag(toy.NOISE))
     settings = dict(flow="maf", objective="elbo", n_draws=1, epochs=4, batch_size=256)
-    settings |= dict(n_layers=3, hidden=64, n_blocks=2, learning_rate=2e-3, random_state=0)
+    settings |= dict(n_layers=3, hidden=64, learning_rate=2e-3, random_state=0)
     model = FlowDeconvolver(**settings).fit(w, noise=right)
     assert model.history_.train[-1] > model.history_.train[0] + 0.02
     assert model.history_.validation[-1] > model.history_.validation[0]

@@ -13,7 +13,7 @@ from deconflow.observations import Observations
 from deconflow.trust.table import make_table
 
 SMALL = {"hidden": 32, "n_draws": 5, "batch_size": 128, "learning_rate": 5e-3, "random_state": 0}
-TINY = {**SMALL, "hidden": 8, "n_layers": 1, "posterior_layers": 1, "epochs": 1}
+TINY = {**SMALL, "hidden": 8, "n_layers": 1, "epochs": 1}
 
 
 def shares(x):
@@ -187,7 +187,7 @@ def test_every_objective_teaches_by_covariates(objective):
 
 def test_a_mixture_network_as_posterior_sees_covariates():
     x, _, w, noise = table(200, 0)
-    options = {"posterior_family": "mixture", "objective": "wake_wake"}
+    options = {"posterior_family": "mixture", "objective": "coupled"}
     model = FlowDeconvolver(**options, **TINY).fit(w, noise=noise, given=x)
     assert model.posterior_.n_features == 4  # w, its error, that it was seen, and x
 
@@ -227,13 +227,3 @@ def test_a_plain_mixture_says_that_it_takes_none():
     x, _, w, noise = table(100, 0)
     with pytest.raises(ValueError, match=r"'mixture', 'spline'.*got 'gaussian_mixture'"):
         FlowDeconvolver("gaussian_mixture", **TINY).fit(w, noise=noise, given=x)
-
-
-def test_a_warm_start_needs_the_same_covariates(fitted):
-    x, _, w, noise = table(200, 0)
-    model = FlowDeconvolver(warm_start=True, **TINY).fit(w, noise=noise, given=x)
-    assert model.fit(w, noise=noise, given=x).sample(3, 0, given=x[:3]).shape == (3, 1)
-    with pytest.raises(ValueError, match="Expected covariates of 1 numbers for warm_start"):
-        model.fit(w, noise=noise)
-    with pytest.raises(ValueError, match="got 2"):
-        model.fit(w, noise=noise, given=np.column_stack([x, x**2]))

@@ -15,7 +15,7 @@ from deconflow.noise import from_law, uniform
 
 
 def tiny(**changes):
-    settings = dict(n_layers=1, hidden=8, posterior_layers=1, context_dim=4, n_draws=4, epochs=2)
+    settings = dict(n_layers=1, hidden=8, n_draws=4, epochs=2)
     return FlowDeconvolver(**{**settings, "random_state": 0, **changes})
 
 
@@ -81,7 +81,7 @@ def test_laws_on_fixed_intervals(w):
 
 
 def test_broken_settings_end_in_an_error_and_no_model(w):
-    model = tiny(learning_rate=1e30, averaging=None, clip_norm=None)
+    model = tiny(learning_rate=1e30)
     with pytest.raises(NonFiniteError, match="learning_rate"):
         model.fit(w, noise=SD)
     with pytest.raises(NotFittedError):

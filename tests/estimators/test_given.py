@@ -17,7 +17,7 @@ TINY = {
     "XDGMM": {"n_components": 1, "random_state": 0},
     "BayesianXDGMM": {"n_chains": 2, "n_sweeps": 20, "random_state": 0, "n_jobs": 1},
     "FlowDeconvolver": {
-        "epochs": 2, "hidden": 8, "n_layers": 1, "posterior_layers": 1, "context_dim": 4,
+        "epochs": 2, "hidden": 8, "n_layers": 1,
         "n_draws": 2, "random_state": 0,
     },
     "Deconvolver": {"quick": True, "random_state": 0, "n_jobs": 1},

@@ -47,7 +47,7 @@ FITS = {
     "deconvolver": (Deconvolver(quick=True, n_jobs=1, random_state=0), 400),
     "flow": (
         FlowDeconvolver(
-            n_layers=1, hidden=16, posterior_layers=1, context_dim=16, epochs=60, batch_size=400,
+            n_layers=1, hidden=16, epochs=60, batch_size=400,
             learning_rate=5e-3, n_draws=5, random_state=0,
         ),
         800,

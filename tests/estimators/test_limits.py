@@ -47,8 +47,7 @@ def figures(model):
         (
             FlowDeconvolver(
                 "gaussian_mixture", base_components=1, epochs=30, learning_rate=5e-2,
-                batch_size=250,
-                posterior_layers=2, hidden=16, random_state=0,
+                batch_size=250, hidden=16, random_state=0,
             ),
             0.2,
         ),

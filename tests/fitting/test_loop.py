@@ -10,7 +10,7 @@ from deconflow.densities import MixtureDensity, StandardNormal
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.checkpoint import Checkpoint, FullDiskWarning
-from deconflow.fitting.loop import POINTS_AT_ONCE, paired_error
+from deconflow.fitting.loop import POINTS_AT_ONCE
 from deconflow.objectives import ELBO, ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
 from deconflow.progress import Progress
@@ -36,7 +36,6 @@ SCHEDULES = {
     "averaged": {"averaging": 0.9},
     "unclipped": {"clip_norm": None},
     "decay": {"weight_decay": 0.01},
-    "earliest": {"keep": "one_standard_error"},
 }
 
 
@@ -139,44 +138,6 @@ def test_early_stopping_keeps_the_best_weights(rng):
     assert history.best_epoch == int(np.argmax(history.validation))
     found = float(density.log_prob(held_out.w.float()).mean().detach())
     assert found == pytest.approx(max(history.validation), abs=1e-5)
-
-
-class Scripted(Objective):
-    """Row values that a script gives, one list of ups and downs an epoch."""
-
-    def __init__(self, epochs):
-        super().__init__()
-        self.epochs, self.weight = list(epochs), nn.Parameter(torch.zeros(()))
-
-    def forward(self, data):
-        up_and_down = torch.tensor([1.0, -1.0]).repeat(len(data) // 2)
-        if self.training:
-            return self.weight.expand(len(data))
-        mean, spread = self.epochs.pop(0)
-        return mean + spread * up_and_down
-
-
-@pytest.mark.parametrize(
-    ("keep", "script", "epoch"),
-    [
-        # 100 rows whose differences spread by 1: an error of .1
-        ("best", [(0.0, 0.0), (0.05, 1.0), (0.04, 0.0)], 1),
-        ("one_standard_error", [(0.0, 0.0), (0.05, 1.0), (0.04, 1.0)], 0),
-        ("one_standard_error", [(0.0, 0.0), (0.15, 1.0), (0.2, 0.0)], 1),
-        ("one_standard_error", [(0.0, 0.0), (0.05, 0.01), (0.06, 1.0)], 1),
-    ],
-)
-def test_the_earliest_of_equals_is_kept(keep, script, epoch, rng):
-    data = clean(rng, 100)
-    training = Training(epochs=3, batch_size=100, keep=keep)
-    assert fit(Scripted(script), data, data, training).best_epoch == epoch
-
-
-def test_errors_of_weighted_rows_are_those_of_the_rows_that_count():
-    difference = torch.tensor([1.0, -1.0, 5.0] * 50, dtype=torch.float64)
-    weights = torch.tensor([2.0, 2.0, 0.0] * 50)
-    assert paired_error(difference, weights) == pytest.approx(0.1)
-    assert paired_error(difference, None) > 0.1
 
 
 def test_plateau_lowers_the_learning_rate(rng):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
-from numpy.typing import ArrayLike
 
 from deconflow.checks import check_choice, check_integer, check_number
 from deconflow.densities import (
@@ -30,7 +28,7 @@ from deconflow.estimators.saved_values import (
     saved_standardiser,
     under,
 )
-from deconflow.estimators.validation import check_resumable, unchanged_on_failure
+from deconflow.estimators.validation import check_resumable
 from deconflow.estimators.weighted_fit import (
     ProposedByModel,
     WeightedFit,
@@ -45,7 +43,6 @@ from deconflow.fitting import (
     refuse_different_rows,
     share_of,
 )
-from deconflow.guests import as_guest
 from deconflow.model_files import check_form
 from deconflow.objectives import (
     ELBO,
@@ -53,7 +50,6 @@ from deconflow.objectives import (
     ImportanceWeighted,
     Objective,
     Roulette,
-    WakeSleep,
 )
 from deconflow.observations import Observations
 from deconflow.posteriors import (
@@ -66,39 +62,19 @@ from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
 
-
-def wake_sleep(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
-    """Make wake-sleep whose posterior learns asleep, from simulated pairs."""
-    return WakeSleep(density, posterior, draws, wake=0.0)
-
-
-def wake_wake(density: Density, posterior: PosteriorModel, draws: int) -> WakeSleep:
-    """Make wake-sleep whose posterior learns awake, from weighted draws."""
-    return WakeSleep(density, posterior, draws, wake=1.0)
-
-
 OBJECTIVES: dict[str, Callable[[Density, PosteriorModel, int], Objective]] = {
     "elbo": ELBO,
     "iw": ImportanceWeighted,
-    "wake_sleep": wake_sleep,
-    "wake_wake": wake_wake,
     "roulette": Roulette,
     "coupled": CoupledChains,
 }
 POSTERIORS = ("flow", "mixture", "exact")
 NEED_DERIVATIVES = ("elbo", "iw")
-NEED_TWO_DRAWS = ("wake_sleep", "wake_wake", "coupled")
 
-POSITIVE = (
-    "n_draws",
-    "n_layers",
-    "hidden",
-    "n_blocks",
-    "base_components",
-    "posterior_layers",
-    "posterior_components",
-    "context_dim",
-)
+POSITIVE = ("n_draws", "n_layers", "hidden", "base_components")
+BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
+"""Hidden blocks of the density's networks, Gaussians per row of a mixture network as posterior, and
+decay of the running average of the weights."""
 SAVED_DETAILS = {"n_posterior_features": int, "history": SAVED_HISTORY}
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
@@ -119,36 +95,25 @@ class FlowDeconvolver(DensityEstimator):
     flow : {"maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"}
         Architecture of the density; see :mod:`deconflow.densities.architectures`. The last is no
         flow but a plain mixture of ``base_components`` Gaussians.
-    objective : {"iw", "elbo", "wake_sleep", "wake_wake", "roulette", "coupled"}
-        The importance-weighted bound; the evidence lower bound; reweighted wake-sleep, with a
-        posterior that learns from simulated pairs or from weighted draws; the unbiased roulette;
-        unbiased coupled chains. See :mod:`deconflow.objectives`.
+    objective : {"iw", "elbo", "roulette", "coupled"}
+        The importance-weighted bound; the evidence lower bound; the unbiased roulette; unbiased
+        coupled chains. See :mod:`deconflow.objectives`.
     n_draws : int
         Posterior draws ``K`` per row and step.
     posterior_family : {"flow", "mixture", "exact"}
         The recognition flow; a network that gives Gaussian mixtures, for objectives that need no
         derivatives of draws; the closed form, for the Gaussian mixture under Gaussian noise.
-    n_layers, hidden, n_blocks, dropout
-        Sizes of the density's networks, and their dropout.
+    n_layers, hidden
+        Layers of the density, and the width of their networks. The recognition flow has one layer
+        more, networks of the same width, and an embedding of ``w`` and its noise of that size.
     base_components : int
         1 for a standard normal base of the flow, more for a Gaussian mixture.
-    posterior_layers, context_dim
-        Number of layers of a flow as posterior, and the size of the embedding of ``w`` and its
-        noise.
-    posterior_components : int
-        Number of Gaussians per row of a mixture network as posterior.
-    anchored : bool
-        Whether the posterior starts at that of a Gaussian density; False is the paper's network.
     epochs : int or None
         Passes through the rows; None for as many as make about 4,000 steps, at most 300.
-    batch_size, learning_rate, schedule, plateau_factor, plateau_patience
-        How to step; see :class:`deconflow.fitting.Training`.
-    weight_decay, clip_norm, averaging, patience, keep
-        How to keep steps in check; see :class:`deconflow.fitting.Training`.
+    batch_size, learning_rate
+        Rows per step, and Adam's step size at the start, which falls along a cosine.
     validation_fraction : float
         Share of the rows that chooses the best epoch; 0 to train on all rows and keep the last.
-    warm_start : bool
-        Whether the next fit starts from the networks and units of the last.
     bounds : dict, sequence or None
         Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
         None for no bound.
@@ -212,26 +177,11 @@ class FlowDeconvolver(DensityEstimator):
         posterior_family: str = "flow",
         n_layers: int = 2,
         hidden: int = 64,
-        n_blocks: int = 1,
-        dropout: float = 0.0,
         base_components: int = 1,
-        posterior_layers: int = 3,
-        posterior_components: int = 8,
-        context_dim: int = 64,
-        anchored: bool = True,
         epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 2e-3,
-        schedule: str = "cosine",
-        plateau_factor: float = 0.8,
-        plateau_patience: int = 20,
-        weight_decay: float = 0.0,
-        clip_norm: float | None = 5.0,
-        averaging: float | None = 0.99,
-        patience: int | None = None,
-        keep: str = "best",
         validation_fraction: float = 0.1,
-        warm_start: bool = False,
         bounds: Any = None,
         random_state: RandomState = None,
         device: str = "cpu",
@@ -245,52 +195,17 @@ class FlowDeconvolver(DensityEstimator):
         self.posterior_family = posterior_family
         self.n_layers = n_layers
         self.hidden = hidden
-        self.n_blocks = n_blocks
-        self.dropout = dropout
         self.base_components = base_components
-        self.posterior_layers = posterior_layers
-        self.posterior_components = posterior_components
-        self.context_dim = context_dim
-        self.anchored = anchored
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.plateau_factor = plateau_factor
-        self.plateau_patience = plateau_patience
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.averaging = averaging
-        self.patience = patience
-        self.keep = keep
         self.validation_fraction = validation_fraction
-        self.warm_start = warm_start
         self.bounds = bounds
         self.random_state = random_state
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
         self.verbose = verbose
-
-    def initialise(
-        self, w: ArrayLike, *, noise: Any = None, projection: ArrayLike | None = None
-    ) -> Self:
-        """Make fresh networks in the units of these rows, and do not train them.
-
-        For those who train ``density_.density`` and ``posterior_`` in their own way; with
-        ``warm_start=True`` a later :meth:`fit` goes on from there. Parameters are those of
-        :meth:`fit`.
-        """
-        with as_guest(), unchanged_on_failure(self):
-            self._check_parameters()
-            data = self._rows(w, noise, projection, reset=True)
-            self._knowledge = self._errors = None
-            with isolated_rng(self.random_state):
-                self.standardiser_ = Standardiser.fit(data)
-                self._build(standardised(self.standardiser_, data[:1]).features().shape[-1])
-            self.history_ = History()
-            self.parameters_ = self.get_params()
-        return self
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -302,19 +217,14 @@ class FlowDeconvolver(DensityEstimator):
             raise ValueError(
                 f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
             )
-        going_on = bool(self.warm_start) and hasattr(self, "history_")
         with common_rng(self.random_state):
-            if going_on:
-                self._go_on()
-            else:
-                self.standardiser_ = Standardiser.fit(data)
+            self.standardiser_ = Standardiser.fit(data)
             data = standardised(self.standardiser_, data)
             refuse_far(data, getattr(torch, self.dtype))
             train, held_out = data, None
             if self.validation_fraction > 0:
                 train, held_out = data.split(self.validation_fraction)
-            if not going_on:
-                self._build(data[:1].features().shape[-1])
+            self._build(data[:1].features().shape[-1])
             make = OBJECTIVES[self.objective]
             training = self._training(len(train))
             self._progress.begin(TRAINING, "epochs", training.epochs)
@@ -357,12 +267,15 @@ class FlowDeconvolver(DensityEstimator):
     def _training(self, n_rows: int) -> Training:
         """Make the settings of the fit loop."""
         check_integer("batch_size", self.batch_size, 1)
-        names = [f.name for f in fields(Training) if hasattr(self, f.name)]
-        settings = {name: getattr(self, name) for name in names}
-        if self.epochs is None:
-            steps = math.ceil(n_rows / self.batch_size)
-            settings["epochs"] = min(MOST_EPOCHS, math.ceil(STEPS / steps))
-        return Training(**settings)
+        epochs = self.epochs
+        if epochs is None:
+            epochs = min(MOST_EPOCHS, math.ceil(STEPS / math.ceil(n_rows / self.batch_size)))
+        return Training(
+            epochs=epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            averaging=AVERAGING,
+        )
 
     def _check_parameters(self) -> None:
         check_choice("flow", self.flow, DENSITIES)
@@ -370,15 +283,8 @@ class FlowDeconvolver(DensityEstimator):
         resolve_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
-        check_number("dropout", self.dropout, 0, 1)
         self._check_combinations()
         check_number("validation_fraction", self.validation_fraction, 0, 1)
-        validating = self.patience or self.schedule == "plateau" or self.keep != "best"
-        if self.validation_fraction == 0 and validating:
-            raise ValueError(
-                "Expected a validation_fraction above 0 for patience, the plateau schedule and "
-                "keep='one_standard_error'; got 0."
-            )
         check_resumable(self)
         self._training(n_rows=1)
 
@@ -397,15 +303,9 @@ class FlowDeconvolver(DensityEstimator):
                 f"Expected objective to be one of {others} for posterior_family='mixture', whose "
                 f"draws have no derivatives; got {self.objective!r}."
             )
-        if self.objective in NEED_TWO_DRAWS and self.n_draws < 2:
+        if self.objective == "coupled" and self.n_draws < 2:
             raise ValueError(
-                f"Expected n_draws of at least 2 for objective={self.objective!r}; "
-                f"got {self.n_draws}."
-            )
-        if self.objective == "roulette" and self.dropout > 0:
-            raise ValueError(
-                "Expected dropout=0 for objective='roulette', which is unbiased for one density "
-                f"only; got {self.dropout}."
+                f"Expected n_draws of at least 2 for objective='coupled'; got {self.n_draws}."
             )
 
     def _build(self, n_posterior_features: int) -> None:
@@ -413,8 +313,7 @@ class FlowDeconvolver(DensityEstimator):
         size = Architecture(
             layers=self.n_layers,
             hidden=self.hidden,
-            blocks=self.n_blocks,
-            dropout=self.dropout,
+            blocks=BLOCKS,
             base_components=self.base_components,
         )
         density = self._make_density(size)
@@ -442,44 +341,16 @@ class FlowDeconvolver(DensityEstimator):
         if self.posterior_family == "exact":
             return MixtureExact(cast(MixtureDensity, density))
         if self.posterior_family == "mixture":
-            return MixtureNetwork(
-                density.dim,
-                n_features,
-                self.posterior_components,
-                hidden=size.hidden,
-                dropout=size.dropout,
-                anchored=self.anchored,
-            )
+            return MixtureNetwork(density.dim, n_features, POSTERIOR_COMPONENTS, hidden=size.hidden)
         return RecognitionFlow(
             density.dim,
             n_features,
-            replace(size, layers=self.posterior_layers),
-            context_dim=self.context_dim,
+            replace(size, layers=size.layers + 1),
+            context_dim=size.hidden,
             residual=self.flow != "made",
-            anchored=self.anchored,
         )
 
     def _take(self, density: Density, posterior: PosteriorModel) -> None:
         self.posterior_ = posterior
         proposing = ProposedByModel(posterior)
         self._own_density = WeightedFit(density, self.standardiser_, proposing, self._names)
-
-    def _go_on(self) -> None:
-        """Start from copies of the last networks: a fit that fails must leave those."""
-        if self._own_density.dim != self.n_latent_:
-            raise ValueError(
-                f"Expected a truth of {self._own_density.dim} dimensions for warm_start, as in the "
-                f"last fit; got {self.n_latent_}."
-            )
-        density, posterior = copy.deepcopy((self._own_density.density, self.posterior_))
-        kept = self._kept_covariates()
-        before = density.kept.shape[1] if isinstance(density, GivenFlow) else 0
-        now = 0 if kept is None else kept.shape[1]
-        if now != before:
-            raise ValueError(
-                f"Expected covariates of {before} numbers for warm_start, as in the last fit; "
-                f"got {now}."
-            )
-        if kept is not None:
-            density = GivenFlow(cast(GivenFlow, density).flow, kept)
-        self._take(density, posterior)

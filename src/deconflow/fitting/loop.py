@@ -121,7 +121,6 @@ class _Fit:
         if training.averaging is not None:
             self.average = RunningAverage(objective, training.averaging)
         self.best: dict[str, Tensor] | None = None
-        self.best_rows: Tensor | None = None
         self.good = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
@@ -229,24 +228,17 @@ class _Fit:
         )
 
     def _validate(self, epoch: int, validation: RowData) -> None:
-        rows = row_objectives(self.candidate, validation, self.validation_seed)
-        value = mean_objective(rows, validation.weights)
+        value = evaluate(self.candidate, validation, self.validation_seed)
         self.history.validation.append(value)
-        if value - self.best_value > self._margin(rows, validation.weights):
+        if value > self.best_value:
             self.best_value, self.history.best_epoch = value, epoch
-            self.best, self.best_rows = self._kept(), rows
+            self.best = self._kept()
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(-value)
         since = epoch - (-1 if self.history.best_epoch is None else self.history.best_epoch)
         self.history.stopped_early = (
             self.training.patience is not None and since >= self.training.patience
         )
-
-    def _margin(self, rows: Tensor, weights: Tensor | None) -> float:
-        """Return by how much an epoch must be better to take the place of the one kept."""
-        if self.training.keep == "best" or self.best_rows is None:
-            return 0.0
-        return paired_error(rows - self.best_rows, weights)
 
     def _make_scheduler(self) -> CosineAnnealingLR | ReduceLROnPlateau | None:
         settings = self.training
@@ -278,7 +270,6 @@ class _Fit:
             "optimiser": self.optimiser.state_dict(),
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
             "best": self.best,
-            "best_rows": self.best_rows,
             "good": self.good,
             "best_value": self.best_value,
             "bad_steps": self.bad_steps,
@@ -300,7 +291,6 @@ class _Fit:
         if self.scheduler:
             self.scheduler.load_state_dict(state["scheduler"])
         self.best, self.best_value = state["best"], state["best_value"]
-        self.best_rows = state["best_rows"]
         self.good = state["good"]
         self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
         self.history = History(**state["history"])
@@ -318,41 +308,24 @@ def _settle_allocator() -> None:
     torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
-def evaluate(objective: Objective, data: RowData, seed: int) -> float:
-    """Weighted mean objective over all rows, with the same random numbers at every call."""
-    return mean_objective(row_objectives(objective, data, seed), data.weights)
-
-
 @torch.no_grad()
-def row_objectives(objective: Objective, data: RowData, seed: int) -> Tensor:
-    """Objective of each row, with the same random numbers at every call."""
+def evaluate(objective: Objective, data: RowData, seed: int) -> float:
+    """Weighted mean objective over the rows of all processes.
+
+    Every call has the same random numbers.
+    """
     like = next(objective.parameters())
     size = max(1, POINTS_AT_ONCE // objective.draws)
     was_training = objective.training
     objective.eval()
-    values = []
+    values = [torch.empty(0, dtype=torch.float64)]
     with Draws(seed).in_use(), ranks.own_work():
         for start in range(0, len(data), size):
             part = data[start : start + size].to(dtype=like.dtype, device=like.device)
             values.append(objective(part).double().cpu())
     objective.train(was_training)
-    return torch.cat([torch.empty(0, dtype=torch.float64), *values])
-
-
-def mean_objective(rows: Tensor, weights: Tensor | None) -> float:
-    """Weighted mean over the rows of all processes."""
-    weights = torch.ones_like(rows) if weights is None else weights.to(rows)
-    together, count = _over_ranks((weights * rows).sum(), weights.sum())
+    rows = torch.cat(values)
+    weights = torch.ones_like(rows) if data.weights is None else data.weights.to(rows)
+    sums = torch.stack([(weights * rows).sum(), weights.sum()])
+    together, count = ranks.total(sums.numpy())[0].tolist()
     return together / count
-
-
-def paired_error(difference: Tensor, weights: Tensor | None) -> float:
-    """Standard error of the weighted mean of a difference of the same rows."""
-    weights = torch.ones_like(difference) if weights is None else weights.to(difference)
-    apart = weights * (difference - mean_objective(difference, weights))
-    squares, count = _over_ranks(apart.square().sum(), weights.sum())
-    return math.sqrt(squares) / count
-
-
-def _over_ranks(*sums: Tensor) -> list[float]:
-    return ranks.total(torch.stack(sums).numpy())[0].tolist()

@@ -8,7 +8,6 @@ from typing import Any
 from deconflow.checks import check_integer, check_number
 
 SCHEDULES = ("constant", "plateau", "cosine")
-KEEP = ("best", "one_standard_error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +35,6 @@ class Training:
         Decay of the running average of the weights that is kept in place of the last ones.
     patience : int or None
         Stop after so many epochs without a better validation objective; None to go on.
-    keep : str
-        Which weights are kept where there are validation rows. ``"best"``: those of the best
-        epoch; ``"one_standard_error"``: a later epoch counts as better only if it is so by more
-        than one standard error of the paired difference, so the earliest of equals is kept.
     """
 
     epochs: int = 100
@@ -53,11 +48,8 @@ class Training:
     clip_norm: float | None = 5.0
     averaging: float | None = None
     patience: int | None = None
-    keep: str = "best"
 
     def __post_init__(self) -> None:
-        if self.keep not in KEEP:
-            raise ValueError(f"Expected keep to be one of {KEEP}; got {self.keep!r}.")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"Expected schedule to be one of {SCHEDULES}; got {self.schedule!r}.")
         check_integer("epochs", self.epochs, 1)

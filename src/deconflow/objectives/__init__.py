@@ -5,9 +5,7 @@ from deconflow.objectives.bounds import ELBO, ImportanceWeighted
 from deconflow.objectives.chains import Chains, NumberedRows, proposing_network
 from deconflow.objectives.coupled import CoupledChains
 from deconflow.objectives.likelihood import MaximumLikelihood, PosteriorLikelihood
-from deconflow.objectives.posterior_steps import SleepPosterior
 from deconflow.objectives.roulette import Roulette
-from deconflow.objectives.wake_sleep import WakeSleep
 
 __all__ = [
     "ELBO",
@@ -20,7 +18,5 @@ __all__ = [
     "PosteriorLikelihood",
     "Roulette",
     "RowData",
-    "SleepPosterior",
-    "WakeSleep",
     "proposing_network",
 ]

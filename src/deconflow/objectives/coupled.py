@@ -10,10 +10,9 @@ from torch import Tensor
 from deconflow.checks import check_integer
 from deconflow.densities import Density, without_dropout
 from deconflow.objectives.base import Objective
-from deconflow.objectives.posterior_steps import proposal_step, weigh_without_dropout
-from deconflow.objectives.wake_sleep import with_gradient_of
+from deconflow.objectives.posterior_steps import proposal_step
 from deconflow.observations import Observations
-from deconflow.posteriors import PosteriorModel, couple
+from deconflow.posteriors import PosteriorModel, couple, weigh
 
 
 class CoupledChains(Objective):
@@ -63,7 +62,8 @@ class CoupledChains(Objective):
         """Return the bound of each row, with the gradients of both steps."""
         density, posterior = self.density, self.posterior
         if not torch.is_grad_enabled():
-            return weigh_without_dropout(density, posterior, data, self.weighed).log_marginal()
+            with without_dropout(density, posterior):
+                return weigh(density, posterior, data, self.weighed).log_marginal()
         options = {"burn_in": self.burn_in, "steps": self.steps}
         try:
             with without_dropout(density, posterior):
@@ -74,4 +74,4 @@ class CoupledChains(Objective):
         given = None if data.given is None else data.given[found.rows]
         step = found.expectation(density.at(given).log_prob(found.v))
         step = step + proposal_step(density, posterior, data, self.weighed)
-        return with_gradient_of(found.log_marginal, step)
+        return found.log_marginal.detach() + (step - step.detach())

@@ -78,7 +78,7 @@ def network_features(data: Observations, n_features: int) -> Tensor:
     return SOFT_LIMIT * torch.asinh(features / SOFT_LIMIT)
 
 
-def to_truth(data: Observations, z: Tensor, anchored: bool) -> tuple[Tensor, Tensor | float]:
+def to_truth(data: Observations, z: Tensor, anchored: bool = True) -> tuple[Tensor, Tensor | float]:
     """Map a network's coordinates ``z`` to the truth's, with the log-determinant.
 
     Noise of bounded support: ``w - v`` lies in it. Otherwise, if ``anchored``, the coordinates in
@@ -93,7 +93,9 @@ def to_truth(data: Observations, z: Tensor, anchored: bool) -> tuple[Tensor, Ten
     return Whitening.of(data).restore(z) if anchored else (z, 0.0)
 
 
-def from_truth(data: Observations, v: Tensor, anchored: bool) -> tuple[Tensor, Tensor | float]:
+def from_truth(
+    data: Observations, v: Tensor, anchored: bool = True
+) -> tuple[Tensor, Tensor | float]:
     """Map the truth's coordinates to a network's, with the log-determinant."""
     support = data.noise.support_map()
     if support is not None:

@@ -28,8 +28,9 @@ class MixtureNetwork(PosteriorModel):
     no solve.
 
     The choice of a component has no derivative, so draws and their densities carry none: train
-    it by forward KL, on simulated pairs or on weighted draws (:mod:`deconflow.objectives`), which
-    also makes it cover all of the posterior, as a proposal must.
+    it by forward KL on simulated pairs, which also makes it cover all of the posterior, as a
+    proposal must. It describes the truth in the coordinates in which the posterior of a standard
+    normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`).
 
     Parameters
     ----------
@@ -39,11 +40,8 @@ class MixtureNetwork(PosteriorModel):
         Number of columns of :meth:`Observations.features`.
     components
         Number of Gaussians per row.
-    hidden, blocks, dropout
-        Sizes of the network, and its dropout.
-    anchored
-        If true, the mixture describes the truth in the coordinates in which the posterior of a
-        standard normal prior is standard normal; see :class:`RecognitionFlow`.
+    hidden, blocks
+        Sizes of the network.
 
     References
     ----------
@@ -60,12 +58,10 @@ class MixtureNetwork(PosteriorModel):
         *,
         hidden: int = 128,
         blocks: int = 2,
-        dropout: float = 0.0,
-        anchored: bool = True,
     ) -> None:
         super().__init__()
         check_integer("components", components, 1)
-        self.dim, self.n_features, self.anchored = dim, n_features, anchored
+        self.dim, self.n_features = dim, n_features
         self.components = components
         self.sizes = [1, dim, dim, dim * (dim - 1) // 2]
         self.network = ResidualNetwork(
@@ -73,7 +69,6 @@ class MixtureNetwork(PosteriorModel):
             components * sum(self.sizes),
             hidden=hidden,
             blocks=blocks,
-            dropout=dropout,
         )
         self._start()
 
@@ -82,12 +77,12 @@ class MixtureNetwork(PosteriorModel):
         with torch.no_grad():
             mixture = self.mixture(data)
             z = mixture.sample(k)
-            v, outer = to_truth(data, z, self.anchored)
+            v, outer = to_truth(data, z)
             return v, mixture.log_prob(z) - outer
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        z, outer = from_truth(data, v, self.anchored)
+        z, outer = from_truth(data, v)
         return self.mixture(data).log_prob(z) + outer
 
     def mixture(self, data: Observations) -> RowMixtures:
@@ -109,7 +104,7 @@ class MixtureNetwork(PosteriorModel):
         """
         law = self.mixture(data)
         corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
-        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1), self.anchored)
+        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1))
         origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0).unsqueeze(1)
         whiteners = law.whiteners.unflatten(1, (self.components, -1)) @ torch.linalg.inv(turn)
         return RowMixtures.from_factors(
