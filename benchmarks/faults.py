@@ -2,11 +2,10 @@
 
     python -m benchmarks.faults
 
-1,000 random damages of models with checksums (bits, bytes, lengths, values of JSON), and others of
-models of format 1, which have none: each must be refused with a clear line, or answer to the bit as
-before. 100 kills at random times of the program's ``fit``, ``denoise`` and ``report``: the output
-is the old one or the new one, whole; the next run gives the same bytes as one that was not
-killed, and leaves nothing else behind.
+1,000 random damages of models (bits, bytes, lengths, values of JSON): each must be refused with a
+clear line, or answer to the bit as before. 100 kills at random times of the program's ``fit``,
+``denoise`` and ``report``: the output is the old one or the new one, whole; the next run gives the
+same bytes as one that was not killed, and leaves nothing else behind.
 
 Writes ``results/faults.json``, and goes on where it was if it is stopped.
 """
@@ -41,7 +40,12 @@ from deconflow.program.info import describe
 from deconflow.program.model_folder import load
 
 ROOT = Path(__file__).resolve().parents[1]
-MODELS = ROOT / "tests" / "data" / "model_format_1"
+STORED = ROOT / "tests" / "golden" / "deconvolver"
+MODELS = {
+    "mixture": deconflow.XDGMM(2, random_state=0),
+    "flow": deconflow.FlowDeconvolver(epochs=1, hidden=8, random_state=0),
+    "kernels": deconflow.DeconvolvingKDE(),
+}
 SEED, MOST_SECONDS, MOST_BYTES = 0, 30, 2**31
 GOOD = {"refused", "same answer", "old whole", "new whole", "none yet"}
 
@@ -118,15 +122,16 @@ def _places(value):
 
 
 def models(folder):
-    """Copy the models of every estimator, without and with checksums, by their names."""
-    found = {}
-    for kept in sorted(MODELS.iterdir()):
-        plain, summed = folder / f"{kept.name}, format 1", folder / f"{kept.name}, checksums"
-        shutil.copytree(kept, plain, ignore=shutil.ignore_patterns("answers.json"))
-        texts = {TABLE: (kept / TABLE).read_text()} if (kept / TABLE).exists() else {}
-        deconflow.load(kept).save(summed, extra_files=texts)
-        found |= {path.name: path for path in (plain, summed)}
-    return found
+    """Write models of several estimators, and one of the program, and return their folders."""
+    rng = np.random.default_rng(SEED)
+    for name, model in MODELS.items():
+        model.fit(rng.normal(size=(60, 1)), noise=0.3).save(folder / name)
+    shutil.copytree(STORED, folder / "average")
+    (folder / "stars.csv").write_text(table())
+    words = ("fit", *TABLE_WORDS, "-o", "program", "-m", "xd", "--set", "n_components=2")
+    if run(words, folder)[0]:
+        raise SystemExit((folder.parent / "log").read_text())
+    return {name: folder / name for name in (*MODELS, "average", "program")}
 
 
 def answers(path):
@@ -383,12 +388,6 @@ def counts(outcomes, *by):
     return {key: dict(table[key]) for key in sorted(table)}
 
 
-def wrong_damages(outcomes, *, checksums):
-    """Damages that were neither refused in a clear line nor without effect."""
-    allowed = GOOD if checksums else GOOD | {"another answer"}
-    return [about for about in outcomes if about["outcome"] not in allowed]
-
-
 def wrong_kills(outcomes):
     """Kills after which something was lost, left, or not the same."""
     return [
@@ -398,17 +397,13 @@ def wrong_kills(outcomes):
     ]
 
 
-def damage_all(progress, folder, damages):
-    """Damage models with checksums and, a third as often, without."""
+def damage_all(progress, folder, count):
+    """Damage models, one after another."""
     paths = models(folder)
     wanted = {name: answers(path) for name, path in paths.items()}
     bounded()
-    parts = {}
-    for ending, count in (("checksums", damages), ("format 1", damages // 3)):
-        some = {name: path for name, path in paths.items() if name.endswith(ending)}
-        one = partial(damage_one, paths=some, wanted=wanted, where=folder / "damaged")
-        parts[ending] = progress.go(f"damages, {ending}", count, lambda one=one: one)
-    return parts
+    one = partial(damage_one, paths=paths, wanted=wanted, where=folder / "damaged")
+    return progress.go("damages", count, lambda: one)
 
 
 def main(arguments=None):
@@ -427,22 +422,18 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory() as name:
         kills = partial(Kills, Path(name), asked.commands.split(","))
         killed = progress.go("kills", asked.kills, lambda: kills().kill_one)
-        damaged = damage_all(progress, Path(name), asked.damages)
-    bad = [*wrong_kills(killed)]
-    for ending, outcomes in damaged.items():
-        bad += wrong_damages(outcomes, checksums=ending == "checksums")
+        (Path(name) / "models").mkdir()
+        damaged = damage_all(progress, Path(name) / "models", asked.damages)
+    bad = [*wrong_kills(killed), *(each for each in damaged if each["outcome"] not in GOOD)]
     record.write(
         "faults",
         show=False,
         settings=settings,
         damages={
-            ending: {
-                "all": counts(outcomes),
-                "by damage": counts(outcomes, "damage"),
-                "by file": counts(outcomes, "file"),
-                "by model": counts(outcomes, "model"),
-            }
-            for ending, outcomes in damaged.items()
+            "all": counts(damaged),
+            "by damage": counts(damaged, "damage"),
+            "by file": counts(damaged, "file"),
+            "by model": counts(damaged, "model"),
         },
         kills={
             "all": counts(killed),

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.flow_orders [--seeds 0 1 2 3 4]
 
 The orders are those that the paper's protocol draws with seed 0: swap, swap, keep, keep, keep.
-``before`` is how flows were until model format 3, with exponential scales, networks whose outputs
+``before`` is how flows were in version 0.1, with exponential scales, networks whose outputs
 start at zero and linear layers that start as permutations; ``now`` is how they are. (``made`` draws
 more numbers now, so that its ``before`` of a seed is not that of earlier records.) The figure is
 the excess of ``-log p(v)`` over the truth's on 50,000 other rows, after a short and after a longer
@@ -19,12 +19,14 @@ from dataclasses import asdict, dataclass
 from itertools import product
 
 import torch
+from torch.distributions import Transform
+from zuko.transforms import DependentTransform, MonotonicAffineTransform
 
 from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
 from deconflow import Observations
 from deconflow.densities import ARCHITECTURES, Architecture, Flow
-from deconflow.densities.transforms import Affine, AutoregressiveLayer, LULayer
+from deconflow.densities.transforms import AutoregressiveLayer, LULayer
 from deconflow.fitting import Training, fit
 from deconflow.objectives import MaximumLikelihood
 from deconflow.randomness import isolated_rng
@@ -61,11 +63,21 @@ def unlucky(flow: Flow) -> None:
         layer.permutation.copy_(torch.tensor(order))
 
 
+class ExponentialScales(torch.nn.Module):
+    """Increasing lines as flows had them before: ``exp(a) x + t``, softly bounded."""
+
+    size = 2
+
+    def forward(self, parameters: torch.Tensor) -> Transform:
+        shift, raw = parameters.unbind(-1)
+        return DependentTransform(MonotonicAffineTransform(shift, raw), 1)
+
+
 def as_before(flow: Flow) -> None:
     """Give a flow exponential scales, outputs that start at zero, and mere permutations."""
     for layer in flow.layers:
         if isinstance(layer, AutoregressiveLayer):
-            layer.univariate = Affine(exponential=True)
+            layer.univariate = ExponentialScales()
             torch.nn.init.zeros_(layer.network.output.weight)
         if isinstance(layer, LULayer):
             torch.nn.init.zeros_(layer.lower)

@@ -215,7 +215,6 @@ def test_a_column_that_is_missing_is_said_at_once(tmp_path):
 
 
 def test_info_starts_at_once(tmp_path):
-    """Of models as they are saved now: those of version 0.1 do not say which settings differ."""
     table = tmp_path / "stars.csv"
     table.write_text("x,x_err\n" + "\n".join(f"{0.1 * i},0.5" for i in range(30)) + "\n")
     succeed("fit", table, "-c", "x", "-o", tmp_path / "model", *XD)

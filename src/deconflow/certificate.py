@@ -5,8 +5,7 @@ Nothing here needs a library, so that a saved certificate is shown at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deconflow.findings import CHECKS, Finding
@@ -199,14 +198,12 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
-        """Take what :meth:`as_dict` gave; an older version may lack some of it."""
-        names = [each.name for each in fields(cls) if each.name in values]
-        known: dict[str, Any] = {name: values[name] for name in names}
-        found: Sequence[dict[str, Any]] = known.pop("findings", ())
-        for name, value in known.items():
-            known[name] = tuple(value) if isinstance(value, list) else value
-        findings = (Finding.from_dict(each) for each in found if each.get("check") in CHECKS)
-        return cls(**known, findings=tuple(findings))
+        """Take what :meth:`as_dict` gave."""
+        figures = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**figures | {"findings": tuple(map(Finding.from_dict, values["findings"]))})
 
     def _heavy_tails(self) -> bool:
         if self.pareto_k is None or self.efficiency is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 REASONS = {
@@ -62,10 +62,7 @@ class Finding:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Finding:
         """Take what ``dataclasses.asdict`` gave."""
-        known: dict[str, Any] = {
-            each.name: values[each.name] for each in fields(cls) if each.name in values
-        }
-        return cls(**{**known, "columns": tuple(known.get("columns", ()))})
+        return cls(**values | {"columns": tuple(values["columns"])})
 
 
 @dataclass(frozen=True)

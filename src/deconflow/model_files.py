@@ -12,8 +12,8 @@ from typing import Any
 from deconflow.certificate import Certificate
 from deconflow.files import as_path
 
-FORMAT, WITHOUT_CHECKSUMS = 3, 1
-"""What is written, and the first format; all between are read as well."""
+FORMAT = 4
+"""The only format that is read and written."""
 DESCRIPTION, WEIGHTS, TABLE = "model.json", "weights.safetensors", "table.json"
 CHECKSUMS = "SHA256SUMS"
 """As ``sha256sum`` writes it: ``sha256sum -c SHA256SUMS`` checks a folder without Python."""
@@ -21,18 +21,16 @@ LARGEST_TEXT = 2**26
 """Bytes of a file of text: JSON takes about twenty times as much memory when it is read."""
 ABOUT_ONE_RUN = ("checkpoint", "verbose")
 """Parameters that are not part of a model."""
-RENAMED = {"members": "n_members", "folds": "n_folds"}
-"""Parameters that models of version 0.1 know by another name."""
 
 NUMBER, NUMBERS = (float, None), [(float, None)]
 SAVED_FINDING = {
     "check": str,
-    "p?": NUMBER,
-    "gain?": float,
-    "columns?": [str],
-    "numbers?": {str: float},
-    "reason?": str,
-    "explains?": bool,
+    "p": NUMBER,
+    "gain": float,
+    "columns": [str],
+    "numbers": {str: float},
+    "reason": str,
+    "explains": bool,
 }
 PARTS_OF_CERTIFICATE = {
     "float | None": NUMBER,
@@ -42,7 +40,7 @@ PARTS_OF_CERTIFICATE = {
     "tuple[Finding, ...]": [SAVED_FINDING],
 }
 SAVED_CERTIFICATE = {
-    f"{part.name}?": PARTS_OF_CERTIFICATE[str(part.type)] for part in fields(Certificate)
+    part.name: PARTS_OF_CERTIFICATE[str(part.type)] for part in fields(Certificate)
 }
 SAVED_DESCRIPTION = {
     "class": str,
@@ -51,9 +49,9 @@ SAVED_DESCRIPTION = {
     "n_latent": int,
     "noise_given": bool,
     "feature_names_in": [str],
-    "column_names?": ([str], None),
-    "units?": ([(str, None)], None),
-    "rows_of_stream?": ([int], None),
+    "column_names": ([str], None),
+    "units": ([(str, None)], None),
+    "rows_of_stream": ([int, int], None),
     "details": {str: object},
 }
 
@@ -113,7 +111,7 @@ def read_folder(path: str | Path) -> ModelFiles:
     contents = _read_at_one_time(path)
     description = parse_json(contents[DESCRIPTION], path / DESCRIPTION)
     _check_format(description, path)
-    _check_sums(contents, description["format"], path)
+    _check_sums(contents, path)
     check_form(description, SAVED_DESCRIPTION, path / DESCRIPTION)
     for name in ("n_features_in", "n_latent"):
         if description[name] < 1:
@@ -139,12 +137,11 @@ def check_form(value: Any, form: Any, place: object) -> None:
     """Raise unless a value from JSON has a form.
 
     A form is a type, a tuple of forms that will do, a list of one form for any number of values
-    or of several for as many, or an object with a form for each key: ``str`` is any, and one that
-    ends in a question mark may be left out.
+    or of several for as many, or an object with a form for each key, where ``str`` is any.
 
     Examples
     --------
-    >>> check_form({"rows": [1, 2.5]}, {"rows": [float], "names?": [str]}, "table.json")
+    >>> check_form({"rows": [1, 2.5]}, {"rows": [float]}, "table.json")
     >>> check_form({"rows": "many"}, {"rows": [float]}, "table.json")
     Traceback (most recent call last):
         ...
@@ -152,11 +149,10 @@ def check_form(value: Any, form: Any, place: object) -> None:
     """
     if isinstance(form, dict) and isinstance(value, dict):
         for key, inner in form.items():
-            for name in value if key is str else [key.removesuffix("?")]:
-                if name in value:
-                    check_form(value[name], inner, f"{name} of {place}")
-                elif not key.endswith("?"):
+            for name in value if key is str else [key]:
+                if name not in value:
                     raise _damaged(place, f"it has no {name}")
+                check_form(value[name], inner, f"{name} of {place}")
     elif isinstance(form, list) and isinstance(value, list) and len(form) in (1, len(value)):
         for part, inner in zip(value, form if len(form) > 1 else form * len(value), strict=True):
             check_form(part, inner, place)
@@ -225,12 +221,10 @@ def _listed(contents: dict[str, bytes], path: Path) -> list[str]:
     return [name[1] for name in names if name]
 
 
-def _check_sums(contents: dict[str, bytes], version: int, path: Path) -> None:
+def _check_sums(contents: dict[str, bytes], path: Path) -> None:
     """Raise if a bit of the folder is not as it was written."""
     if CHECKSUMS not in contents:
-        if version > WITHOUT_CHECKSUMS:
-            raise _damaged(path / CHECKSUMS, "there is none")
-        return
+        raise _damaged(path / CHECKSUMS, "there is none")
     names = _listed(contents, path)
     for name in ({DESCRIPTION, WEIGHTS, TABLE} & set(contents)) - set(names):
         raise _damaged(path / CHECKSUMS, f"it does not name {name}")
@@ -244,13 +238,12 @@ def _check_sums(contents: dict[str, bytes], version: int, path: Path) -> None:
 
 def _check_format(description: dict[str, Any], path: Path) -> None:
     found, writer = description.get("format"), description.get("deconflow")
-    if not isinstance(found, int) or isinstance(found, bool) or found < WITHOUT_CHECKSUMS:
+    if not isinstance(found, int) or isinstance(found, bool):
         raise _damaged(path / DESCRIPTION, f"its format is {found!r}")
-    if found > FORMAT:
+    if found != FORMAT:
         raise ValueError(
-            f"Expected a model of format {FORMAT} or older at {path}; got format {found}, written "
-            f"by deconflow {writer}. Load it with that version or a later one: "
-            "pip install --upgrade deconflow."
+            f"Expected a model of format {FORMAT} at {path}; got format {found}, written by "
+            f"deconflow {writer}. Load it with that version, or fit again."
         )
 
 

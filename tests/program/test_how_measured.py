@@ -12,6 +12,7 @@ from program.running import ONE_FIT, run, succeed
 
 import deconflow
 from deconflow import XDGMM, noise
+from deconflow.certificate import Certificate
 from deconflow.tables import find_columns, open_table
 
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
@@ -388,7 +389,7 @@ def test_methods_are_compared_by_rows_of_all_kinds(here):
     assert "held-out log p(w)" in said
 
 
-DAMAGES = ([], 3, {"limits": 3}, {"limits": ["a", "b"]}, {"covariance": [[1.0, 2.0]]}, None)
+DAMAGES = ({}, 3, {"limits": 3}, {"limits": ["a", "b"]}, {"covariance": [[1.0, 2.0]]}, None)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
@@ -396,9 +397,14 @@ def test_damaged_descriptions(here, damage):
     w, sd, flags = with_limits()
     write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
     columns = find_columns(["x", "x_err"], ["x"]).as_dict()
-    about = {"format": 1, "columns": columns | {"how": damage}}
+    about = {
+        "command": None, "date": "", "fitted": "", "known": [], "method": "xd", "seconds": 1.0,
+        "special_settings": {}, "certificate": Certificate().as_dict(),
+        "table": {"path": "t.csv", "rows": 1, "used": 1, "columns": [], "weights": None},
+        "columns": columns | {"how": damage},
+    }  # fmt: skip
     made("x", rows=w, noise=sd).save("m", extra_files={"table.json": json.dumps(about)})
     result = run("denoise", "m", "t.csv", "-o", "out.csv", "-q")
-    assert result.exit_code == (0 if damage == [] else 2), result.output
-    if damage != []:
+    assert result.exit_code == (0 if damage == {} else 2), result.output
+    if damage != {}:
         assert result.output.startswith("deconflow: Expected a ")

@@ -219,7 +219,6 @@ DAMAGED = {
     "another version": (change("model.json", "format", 99), "got format 99, written by"),
     "no checksums": (lambda model: (model / "SHA256SUMS").unlink(), "damaged SHA256SUMS"),
     "a table of text": (change("table.json", "table", "text"), "json is 'text'"),
-    "another version of the table": (change("table.json", "format", 99), "of format 1"),
     "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
     "one column": (one_column, "its columns are not those of the model"),
     "weights cut": (truncate("weights.safetensors"), "damaged"),

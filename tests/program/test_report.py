@@ -76,7 +76,7 @@ def test_without_the_table(folder):
 
 
 def trust(certificate):
-    """What the page says of a model with this certificate, or with sentences of version 0.1."""
+    """What the page says of a model with this certificate."""
     from deconflow.model_files import ModelFiles
     from deconflow.program.model_folder import ModelFolder
     from deconflow.program.report import _trust
@@ -124,19 +124,8 @@ def test_doubts_are_told_at_the_beginning(gap, k, words):
     assert (words in "".join(more)) if words else not more
 
 
-def test_sentences_of_version_0_1_are_shown():
-    page = trust(["Average of Gaussian mixtures.", "Pareto k       -0.40 (median)"])
-    assert page == "<p>Average of Gaussian mixtures.</p><p>Pareto k       -0.40 (median)</p>"
-    assert trust([]) == "<p>Nothing was kept of the fit.</p>"
-
-
-@pytest.mark.parametrize("name", ["program_xd", "program_auto"])
-def test_a_folder_of_version_0_1(name, tmp_path):
-    folder = Path(__file__).parents[1] / "data" / "model_format_1" / name
-    succeed("report", folder, "-o", tmp_path / "page.html")
-    words = Page((tmp_path / "page.html").read_text()).words
-    kept = json.loads((folder / "table.json").read_text())["certificate"]
-    assert set(kept) <= set(words)
+def test_a_model_without_a_certificate():
+    assert trust(None) == "<p>Nothing was kept of the fit.</p>"
 
 
 def test_ending(folder):

@@ -56,7 +56,6 @@ with _torch_unchanged():
         ComposedTransform,
         CouplingTransform,
         DependentTransform,
-        MonotonicAffineTransform,
         MonotonicRQSTransform,
     )
 _keep_for_zuko()
@@ -77,38 +76,17 @@ class Layer(nn.Module, ABC):
 class Affine(nn.Module):
     r"""Increasing lines :math:`x \mapsto s x + t` with :math:`s = \mathrm{softplus}(a + c) + s_0`.
 
-    A step of ``a`` multiplies a small scale but only adds to a large one. Scales were exponential
-    before model format 3, and flows whose layers had an unlucky order could stay at a poor fit.
-    Weights that were saved then keep their scales, since none of them says ``softplus``.
-
-    Parameters
-    ----------
-    exponential
-        Whether to have the scales of older models, :math:`s = e^a` (softly bounded).
+    A step of ``a`` multiplies a small scale but only adds to a large one: with exponential scales,
+    flows whose layers have an unlucky order may stay at a poor fit.
     """
 
     size = 2
-    softplus: Tensor
-
-    def __init__(self, *, exponential: bool = False) -> None:
-        super().__init__()
-        self.register_buffer("softplus", torch.tensor(not exponential))
-        self.exponential = exponential  # what the buffer says, without a transfer from a device
 
     def forward(self, parameters: Tensor) -> Transform:
         """Make the lines from ``(..., dim, 2)`` parameters; zeros make the identity."""
         shift, raw = parameters.unbind(-1)
-        if self.exponential:
-            return DependentTransform(MonotonicAffineTransform(shift, raw), 1)
         scale = F.softplus(raw + RAW_SCALE_OF_ONE) + SMALLEST_SCALE
         return DependentTransform(AffineTransform(shift, scale), 1)
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
-    ) -> None:
-        state_dict.setdefault(f"{prefix}softplus", torch.tensor(False))
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-        self.exponential = not bool(self.softplus)
 
 
 class Spline(nn.Module):

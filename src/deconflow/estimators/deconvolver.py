@@ -270,7 +270,7 @@ class Deconvolver(DensityEstimator):
 
     def _restore(self, details: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         dim, units = self.n_latent_, under(tensors, "standardiser")
-        fitted = fitted_of(details, tensors, dim, old_folds=4 if self.quick else 5)
+        fitted = fitted_of(details, tensors, dim)
         self.standardiser_ = saved_standardiser(units, dim, self.n_features_in_)
         self._take(fitted, Architecture(**details["size"]))
 

@@ -21,7 +21,7 @@ from deconflow.standardising import Standardiser
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""
 GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
-SAVED_DETAILS = {"background": float, "relative_error?": float, "learned": {str: object}}
+SAVED_DETAILS = {"background": float, "relative_error": (float, None), "learned": {str: object}}
 
 
 class GridEstimator(DensityEstimator):
@@ -55,10 +55,9 @@ class GridEstimator(DensityEstimator):
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         grid = self._own_density.grid
         arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
-        details = {"background": grid.background, "learned": self._learned()}
-        if hasattr(self, "relative_error_"):
-            details["relative_error"] = self.relative_error_
-        return details, arrays
+        error = getattr(self, "relative_error_", None)
+        details = {"background": grid.background, "relative_error": error}
+        return {**details, "learned": self._learned()}, arrays
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         check_form(details, SAVED_DETAILS, "details")
@@ -66,7 +65,7 @@ class GridEstimator(DensityEstimator):
         grid = GridDensity(background=details["background"], **values)
         check_grid(grid, self.n_latent_)
         self._own_density = GridFit(grid, self._names)
-        if "relative_error" in details:
+        if details["relative_error"] is not None:
             self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
 

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from deconflow._version import __version__
 from deconflow.devices import device_here
-from deconflow.estimators.saved_values import BoundedMemory, check_arrays, refuse
+from deconflow.estimators.saved_values import check_arrays, refuse
 from deconflow.files import as_path, replacing_folder
 from deconflow.model_files import (
     ABOUT_ONE_RUN,
     DESCRIPTION,
     FORMAT,
-    RENAMED,
     WEIGHTS,
     ModelFiles,
     check_free,
@@ -29,8 +28,10 @@ Model = TypeVar("Model")
 
 KNOWN_OF_TRUTH = ("bounds", "atoms", "background")
 """Parameters that a fitted model cannot change: its density was made with them."""
-UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""What values that do not fit together raise; the last is torch's."""
+UNFIT = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError
+)  # fmt: skip
+"""What values that do not fit together raise; torch raises a ``RuntimeError``."""
 
 
 def write_model(
@@ -58,8 +59,7 @@ def write_model(
 def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> Model:
     """Make an estimator of what :func:`write_model` wrote, or say in one line why not.
 
-    ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``,
-    within memory of the size of the file.
+    ``changes`` replace parameters. The estimator takes details and weights by its ``_restore``.
     """
     said, path = files.description, files.path
     if said["class"] != cls.__name__:
@@ -73,14 +73,13 @@ def read_model(files: ModelFiles, cls: type[Model], changes: dict[str, Any]) -> 
     try:
         arrays = load(files.contents[WEIGHTS])
         check_arrays(arrays)
-        parameters = {RENAMED.get(k, k): v for k, v in said["parameters"].items()}
+        parameters = said["parameters"]
         if "device" in parameters:  # a model of a GPU answers without one, too
-            parameters["device"] = device_here(parameters["device"])
+            parameters = {**parameters, "device": device_here(parameters["device"])}
         model: Any = cls(**{**parameters, **changes})
         model._check_parameters()
         _take_description(model, said)
-        with BoundedMemory(sum(array.numel() for array in arrays.values())):
-            model._restore_whole(said["details"], arrays)
+        model._restore_whole(said["details"], arrays)
         model.parameters_ = model.get_params()
     except UNFIT as error:
         about = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
@@ -96,10 +95,9 @@ def _take_description(model: Any, said: dict[str, Any]) -> None:
     model.n_features_in_ = said["n_features_in"]
     model.n_latent_ = said["n_latent"]
     model.noise_given_ = said["noise_given"]
-    model._column_names = said.get("column_names")
-    model._units = said.get("units")
-    counts = said.get("rows_of_stream")
-    refuse("rows_of_stream", counts is not None and len(counts) != 2, "two counts")
+    model._column_names = said["column_names"]
+    model._units = said["units"]
+    counts = said["rows_of_stream"]
     model._rows_of_stream = None if counts is None else tuple(counts)
     if names:
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -122,7 +120,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "feature_names_in": list(getattr(model, "feature_names_in_", [])),
         "column_names": model._column_names,
         "units": model._units,
-        **({} if model._rows_of_stream is None else {"rows_of_stream": [*model._rows_of_stream]}),
+        "rows_of_stream": model._rows_of_stream,
     }
 
 

@@ -24,14 +24,12 @@ from deconflow.estimators.saved_values import (
 from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
 
-OLD_FLOW_SHARE = 0.95
-"""What flows had in models before candidates were weighed, if they were taken."""
 SAVED_DETAILS = {
     "size": {str: float},
     "certificate": SAVED_CERTIFICATE,
     "selection": {"n_components": NUMBERS, "share": NUMBERS, str: object},
     "histories": [SAVED_HISTORY],
-    "candidates?": {
+    "candidates": {
         str: {
             "held_out": float,
             "behind": float,
@@ -40,8 +38,7 @@ SAVED_DETAILS = {
             "sizes": [int],
         }
     },
-    "notes?": [str],
-    "components?": [int],
+    "notes": [str],
 }
 
 
@@ -72,26 +69,21 @@ def state_of(fitted: Fitted) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return details, tensors
 
 
-def fitted_of(
-    details: dict[str, Any], tensors: dict[str, Tensor], dim: int, old_folds: int
-) -> Fitted:
-    """Take what :func:`state_of` gave, or a model of version 0.1 with so many folds."""
+def fitted_of(details: dict[str, Any], tensors: dict[str, Tensor], dim: int) -> Fitted:
+    """Take what :func:`state_of` gave."""
     check_form(details, SAVED_DETAILS, "details")
     members = [
         Member(under(tensors, f"flow{m}"), history, torch.empty(0))
         for m, history in enumerate(details["histories"])
     ]
-    if "candidates" not in details:
-        parts, standings = _of_old(details, tensors, dim, old_folds, members)
-    else:
-        parts, standings = _of_candidates(details["candidates"], tensors, dim, members)
+    parts, standings = _of_candidates(details["candidates"], tensors, dim, members)
     return Fitted(
         parts,
         standings,
         saved_mixture(under(tensors, "proposing"), PARTS, dim),
         saved_table(details["selection"]),
         Certificate.from_dict(details["certificate"]),
-        details.get("notes", []),
+        details["notes"],
     )
 
 
@@ -119,25 +111,6 @@ def _of_candidates(
     return parts, standings
 
 
-def _of_old(
-    details: dict[str, Any],
-    tensors: dict[str, Tensor],
-    dim: int,
-    folds: int,
-    members: list[Member],
-) -> tuple[dict[str, list[Part]], dict[str, Standing]]:
-    """Take a model of mixtures, or of flows with a little of these."""
-    average = saved_mixture(under(tensors, "mixture"), PARTS, dim)
-    parts = {"mixtures": members_of(average, details.get("components"), folds)}
-    share = OLD_FLOW_SHARE if members else 0.0
-    value = details["certificate"].get("held_out") or 0.0
-    standings = {"mixtures": Standing(value, 0.0, 0.0, 1 - share)}
-    if members:
-        parts["flows"] = [members]
-        standings["flows"] = Standing(value, 0.0, 0.0, share)
-    return parts, standings
-
-
 def _flows_by_fold(members: list[Member], sizes: list[int]) -> list[Part]:
     right = min(sizes, default=0) > 0 and sum(sizes) == len(members)
     refuse("sizes", not right, "those of its flows")
@@ -147,19 +120,3 @@ def _flows_by_fold(members: list[Member], sizes: list[int]) -> list[Part]:
 
 def _named(name: str, mixtures: list[GaussianMixture]) -> dict[str, Tensor]:
     return {f"{name}.{part}": array for part, array in joined(mixtures).items()}
-
-
-def members_of(average: GaussianMixture, sizes: list[int] | None, count: int) -> list[Part]:
-    """Part an average into ``count`` members; the first models did not say their ``sizes``."""
-    if sizes is None:
-        middles = np.cumsum(average.weights) - 0.5 * average.weights
-        owner = np.minimum((middles * count).astype(int), count - 1)
-        sizes = np.bincount(owner, minlength=count).tolist()
-    right = min(sizes, default=0) > 0 and sum(sizes) == average.n_components
-    refuse("components", not right, "those of its mixture")
-    edges = np.cumsum(sizes)[:-1]
-    pieces = (np.split(getattr(average, name), edges) for name in PARTS)
-    return [
-        GaussianMixture(len(sizes) * weights, means, covariances)
-        for weights, means, covariances in zip(*pieces, strict=True)
-    ]

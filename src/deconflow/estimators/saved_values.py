@@ -1,15 +1,13 @@
-"""Values of a saved model: taken if they are what they must be, in memory of the file's size."""
+"""Values of a saved model: taken if they are what they must be."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
@@ -27,9 +25,6 @@ PARTS = ("weights", "means", "covariances")
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
 CLOSE = 1e-6
 """By how much sums may differ from one, and covariances from symmetric ones."""
-SPARE, MOST_COPIES = 10**5, 20
-"""Numbers that building a model may need: some, and so many for each that its file holds."""
-MADE_BY_SIZE = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "randperm", "eye")
 
 
 def saved_mixture(arrays: dict[str, Tensor], names: tuple[str, ...], dim: int) -> GaussianMixture:
@@ -104,39 +99,6 @@ def refuse(name: str, wrong: Any, wanted: str) -> None:
     """Raise if a saved value is not what it must be."""
     if wrong:
         raise ValueError(f"{name} is not {wanted}")
-
-
-class BoundedMemory(TorchFunctionMode):
-    """Ends what makes more numbers than a model's file can fill, before it has the memory.
-
-    Sizes of networks are plain numbers in a model's description: what they ask for is counted as
-    it is made, and where a size is given, before.
-    """
-
-    def __init__(self, saved: int) -> None:
-        super().__init__()
-        self.left = SPARE + MOST_COPIES * saved
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if getattr(func, "__name__", "") in MADE_BY_SIZE:
-            self._count(_numbers_asked(func.__name__, args))
-        answer = func(*args, **(kwargs or {}))
-        if isinstance(answer, Tensor):
-            self._count(answer.numel())
-        return answer
-
-    def _count(self, numbers: int) -> None:
-        self.left -= numbers
-        if self.left < 0:
-            raise ValueError("its networks would be far larger than its file")
-
-
-def _numbers_asked(name: str, args: tuple[Any, ...]) -> int:
-    given = args[0] if args and isinstance(args[0], tuple | list) else args
-    sizes = [size for size in given if isinstance(size, int)]
-    return math.prod(sizes) ** (2 if name == "eye" else 1)
 
 
 def check_arrays(arrays: dict[str, Tensor]) -> None:

@@ -74,8 +74,8 @@ LEARNED = ("weights_", "means_", "covariances_")
 SAVED_DETAILS = {
     "converged": bool,
     "n_iter": int,
-    "n_components?": int,
-    "component_counts?": [int],
+    "n_components": int,
+    "component_counts": [int],
     "lower_bound": float,
     "lower_bounds": [float],
     "selection": {str: object},
@@ -604,17 +604,12 @@ class XDGMM(DensityEstimator):
         selection = saved_table(details["selection"])
         if selection:
             self.selection_ = selection
-        size = details.get("n_components")
-        if size is None:  # a model of version 0.1
-            given = several(self.n_components)[0]
-            size = selection["n_components"][selection["chosen"]][0] if selection else given
-        total = mixture.n_components
-        refuse("n_components", size < 1 or size > total, "at most that of its weights")
-        counts = details.get("component_counts")
-        if counts is None:  # a model of before fits of different sizes were averaged
-            refuse("n_components", total % int(size), "that of its weights")
-            counts = [int(size)] * (total // int(size))
-        bad = min(counts, default=0) < 1 or sum(counts) != total or int(size) not in counts
+        size, counts, total = (
+            details["n_components"],
+            details["component_counts"],
+            len(mixture.weights),
+        )
+        bad = min(counts, default=0) < 1 or sum(counts) != total or size not in counts
         refuse("component_counts", bad, "those of its weights")
         self._take(result, counts)
 

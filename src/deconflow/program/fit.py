@@ -15,7 +15,6 @@ import typer
 from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
-from deconflow.model_files import ABOUT_ONE_RUN
 from deconflow.program.found import Found
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
@@ -180,21 +179,13 @@ def _certificate(model: Any, rows: RowsToFit, progress: Progress) -> Certificate
 
 def _about(model: Any, said: TableSaid, rows: RowsToFit) -> dict[str, Any]:
     """Say what a model is kept with, as JSON can hold it."""
-    settings = _settings(model)
     path = "standard input" if said.table == STANDARD else str(said.table.resolve())
-    weights = {} if said.weights is None else {"weights": said.weights}
     return {
         "fitted": model.describe(),
         "known": model.known_,
-        "settings": settings,
-        "special_settings": special_settings(model, settings),
-        "table": {"path": path, **weights, **rows.found.figures(rows.columns)},
+        "special_settings": special_settings(model),
+        "table": {"path": path, "weights": said.weights, **rows.found.figures(rows.columns)},
     }
-
-
-def _settings(model: Any) -> dict[str, str]:
-    parameters = model.get_params(deep=False).items()
-    return {name: repr(value) for name, value in parameters if name not in ABOUT_ONE_RUN}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
 from deconflow.model_files import (
-    RENAMED,
+    ABOUT_ONE_RUN,
     SAVED_CERTIFICATE,
     TABLE,
     ModelFiles,
@@ -39,25 +39,23 @@ from deconflow.tables import (
     read_rows,
 )
 
-FORMAT = 1
 SAVED_COLUMN = {
     "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
 }  # fmt: skip
 SAVED_ABOUT = {
-    "command?": str,
-    "date?": str,
-    "fitted?": str,
-    "known?": [str],
-    "method?": str,
-    "seconds?": float,
-    "settings?": {str: str},
-    "special_settings?": {str: str},
-    "certificate?": (SAVED_CERTIFICATE, [str]),
-    "table?": {
-        "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights?": str
+    "command": (str, None),
+    "date": str,
+    "fitted": str,
+    "known": [str],
+    "method": str,
+    "seconds": float,
+    "special_settings": {str: str},
+    "certificate": SAVED_CERTIFICATE,
+    "table": {
+        "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights": (str, None)
     },
 }  # fmt: skip
-"""What ``fit`` has written of the table and the fit, in all versions."""
+"""What ``fit`` has written of the table and the fit."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +123,12 @@ class ModelFolder:
     def certificate(self) -> Certificate | None:
         """The certificate of the fit, if it was kept."""
         kept = self.about.get("certificate")
-        return Certificate.from_dict(kept) if isinstance(kept, dict) else None
+        return None if kept is None else Certificate.from_dict(kept)
 
     def verdict(self) -> list[str]:
-        """Say what was fitted and how far to trust it; version 0.1 kept sentences, not numbers."""
+        """Say what was fitted and how far to trust it."""
         if self.certificate is None:
-            return list(self.about.get("certificate", []))
+            return []
         words = as_options(self.certificate.in_words())
         return [self.about["fitted"], *words.splitlines()]
 
@@ -142,11 +140,7 @@ class ModelFolder:
 
     def special_settings(self) -> dict[str, str]:
         """Parameters of the fit that are not the estimator's defaults."""
-        if "special_settings" in self.about:
-            return self.about["special_settings"]
-        kept = self.about.get("settings", {})
-        given = {RENAMED.get(name, name): value for name, value in kept.items()}
-        return special_settings(self.estimator, given)
+        return self.about.get("special_settings", {})
 
     def reader(self, source: Source, *, weighted: bool = False) -> RowReader:
         """Return what reads this model's measurements from a table.
@@ -174,15 +168,19 @@ class ModelFolder:
         return read_rows(reader)
 
 
-def special_settings(estimator: Any, given: dict[str, str]) -> dict[str, str]:
-    """Return those of the written settings that differ from the estimator's defaults."""
+def special_settings(estimator: Any) -> dict[str, str]:
+    """Return the parameters of a fit that differ from the estimator's defaults."""
     plain = type(estimator)().get_params()
-    return {name: value for name, value in given.items() if value != repr(plain.get(name))}
+    return {
+        name: repr(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ABOUT_ONE_RUN and repr(value) != repr(plain.get(name))
+    }
 
 
 def save(estimator: Any, path: Path, columns: Columns, about: dict[str, Any]) -> None:
     """Write a model's folder, all or nothing."""
-    content = {"format": FORMAT, **about, "columns": columns.as_dict()}
+    content = {**about, "columns": columns.as_dict()}
     estimator.save(path, extra_files={TABLE: json.dumps(content, indent=1) + "\n"})
 
 
@@ -204,12 +202,8 @@ def load(path: str | Path) -> ModelFolder:
     files = read_folder(path)
     method_of_class(files.description["class"])
     about = parse_json(files.contents[TABLE], path / TABLE) if TABLE in files.contents else {}
-    if about and about.pop("format", None) != FORMAT:
-        raise ValueError(
-            f"Expected {TABLE} of format {FORMAT} at {path}; got another. Load it with deconflow "
-            f"{files.description.get('deconflow')}, which wrote it."
-        )
-    check_form(about, SAVED_ABOUT, path / TABLE)
+    if about:
+        check_form(about, SAVED_ABOUT, path / TABLE)
     columns = about.pop("columns", None)
     known = None if columns is None else Columns.from_dict(columns)
     if known is not None:

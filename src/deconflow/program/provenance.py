@@ -42,10 +42,9 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def of_this_run() -> dict[str, str]:
+def of_this_run() -> dict[str, str | None]:
     """Return what a model is kept with: the command that made it, and when."""
-    command = typed_command()
-    return {"date": now()} | ({} if command is None else {"command": command})
+    return {"date": now(), "command": typed_command()}
 
 
 def versions() -> str:

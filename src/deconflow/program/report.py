@@ -135,7 +135,7 @@ def _beginning(saved: ModelFolder) -> list[str]:
 def _trust(saved: ModelFolder) -> list[str]:
     """Sentences of the certificate first, then its figures with what they mean."""
     if saved.certificate is None:
-        kept = [*saved.known(), *saved.verdict()] or ["Nothing was kept of the fit."]
+        kept = saved.known() or ["Nothing was kept of the fit."]
         return [paragraph(line) for line in kept]
     said = map(as_options, saved.certificate.sentences())
     sentences = [saved.about["fitted"], *saved.known(), *said]
@@ -201,12 +201,12 @@ def _settings(saved: ModelFolder) -> list[str]:
 def _origin(saved: ModelFolder) -> list[str]:
     """Say when, by which commands and with which versions the model and the page were made."""
     by = f"by deconflow {saved.description.get('deconflow', 'of an unknown version')}"
-    when = f"on {saved.about['date']}" if "date" in saved.about else "on a date that was not kept"
+    when = f"on {saved.about['date']}" if saved.about else "on a date that was not kept"
     lines = [paragraph(f"The model was fitted {by}, {when}:")]
-    if "command" in saved.about:
+    if saved.about.get("command") is not None:
         lines.append(code(saved.about["command"]))
     else:
-        lines.append(paragraph("The command was not kept: it was made in Python, or long ago."))
+        lines.append(paragraph("The command was not kept: it was made in Python."))
     lines.append(paragraph(f"This page was written on {now()}, with {versions()}:"))
     return [*lines, code(typed_command() or "in Python")]
 
