@@ -43,10 +43,10 @@ SCHEDULES = {
 def test_finds_the_maximum_likelihood(settings, rng):
     data = clean(rng)
     density = single()
-    training = Training(epochs=60, batch_size=100, learning_rate=0.05, **settings)
+    training = Training(epochs=20, batch_size=100, learning_rate=0.1, **settings)
     history = fit(MaximumLikelihood(density), data, None, training)
     assert torch.allclose(density.means[0], data.w.mean(0).float(), atol=0.15)
-    assert len(history) == 60
+    assert len(history) == 20
     assert history.train[-1] > history.train[0]
 
 

@@ -38,7 +38,7 @@ def test_a_plain_mixture_of_many_components_does_not_find_it():
 
 def test_without_rows_at_the_atom_its_share_is_small():
     rng = np.random.default_rng(3)
-    w = (rng.normal(2.0, 1.0, size=1500) + NOISE * rng.normal(size=1500))[:, None]
+    w = (rng.normal(2.0, 1.0, size=700) + NOISE * rng.normal(size=700))[:, None]
     known = stats.norm(0, NOISE).logpdf(w[:, 0])[None]
     fit = fit_with_known_parts(Observations.from_arrays(w, NOISE), known, np.random.RandomState(0))
     assert fit.shares[0] < 0.03

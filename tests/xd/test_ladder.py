@@ -59,7 +59,7 @@ def effects(n, seed):
     return (v + sd * rng.normal(size=n))[:, None], sd[:, None]
 
 
-@pytest.mark.parametrize("seed", [103, 104])
+@pytest.mark.parametrize("seed", [103, pytest.param(104, marks=pytest.mark.slow)])
 def test_an_atom_makes_no_false_modes(seed):
     """The slab beside an atom at zero comes out within a factor of two, and without dips.
 

@@ -89,8 +89,11 @@ class Chances:
         for d, each in self.rule.ranges:
             size = np.maximum(self.sd[:, d, None], 1e-300)
             with np.errstate(over="ignore"):  # exact values are inside, or are not
-                ends = [ndtr((end - v[:, d]) / size) for end in (each.lower, each.upper)]
-            found *= ends[1] - ends[0]
+                below = [
+                    ndtr((end - v[:, d]) / size) if np.isfinite(end) else float(end > 0)
+                    for end in (each.lower, each.upper)
+                ]
+            found *= below[1] - below[0]
         return found
 
     def _by_draws(self, v: Array) -> Array:
