@@ -25,7 +25,6 @@ COMMANDS = {
     "denoise with quantiles": (
         "denoise", "model", "big.parquet", "-o", "out.parquet", "--quantiles", "0.16,0.84",
     ),
-    "denoise to FITS": ("denoise", "model", "big.parquet", "-o", "out.fits"),
     "score": ("score", "model", "big.parquet"),
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ class ParquetSource(Source):
     """A Parquet file, read by batches of its row groups."""
 
     def __init__(self, content: Content) -> None:
-        self.content, self.name = content.unpacked(), content.name
+        self.content, self.name = content, content.name
         self._groups: list[int] | None = None
         with self._file() as file:
             self.schema = file.schema_arrow.remove_metadata()
@@ -146,8 +146,9 @@ class ParquetSource(Source):
         return one
 
     def _file(self) -> pq.ParquetFile:
-        path = self.content.path
-        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+        source = self.content.unpacked
+        file = pa.BufferReader(source) if isinstance(source, bytes) else source
+        return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
 
 
 @contextmanager
@@ -345,11 +346,9 @@ def _can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 def _above_the_rows(content: Content) -> tuple[int, bytes]:
     """Count the comments above the header, and return it."""
-    count = 0
-    with content.open() as file:
-        while (line := file.readline(LONGEST_LINE)).startswith(b"#"):
-            count += 1
-        return count, line
+    lines = [*content.beginning(LONGEST_LINE).split(b"\n"), b""]
+    count = next(i for i, line in enumerate(lines) if not line.startswith(b"#"))
+    return count, lines[count]
 
 
 def _as_written(cell: Any) -> Any:

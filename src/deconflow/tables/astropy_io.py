@@ -1,7 +1,7 @@
 """FITS, ECSV, VOTable and text with spaces by astropy.
 
-FITS is read by slices of the mapped file, and may be larger than memory; so may FITS output. The
-others are read and written at once.
+FITS is read by slices of the mapped file, and may be larger than memory. The others are read at
+once, and all are written at once.
 """
 
 from __future__ import annotations
@@ -11,47 +11,30 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO, Any
 from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from deconflow.tables.arrow_io import ParquetSource, write_parquet
 from deconflow.tables.io import Sink, Source, about, described, need, slices
-from deconflow.tables.packed import Content, TableError, TemporaryFile
+from deconflow.tables.packed import Content, TableError
 
 ASTROPY_FORMATS = {"ecsv": "ascii.ecsv", "votable": "votable", "ascii": "ascii"}
 READ_OPTIONS = {"votable": {"use_names_over_ids": True}}
 """Names as people gave them, not as XML wants them."""
-FITS_NUMBERS = {
-    pa.int8(): pa.int16(), pa.int16(): pa.int16(), pa.int32(): pa.int32(), pa.int64(): pa.int64(),
-    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
-    pa.uint64(): pa.int64(),
-    pa.float16(): pa.float32(), pa.float32(): pa.float32(), pa.float64(): pa.float64(),
-}  # fmt: skip
-"""Which of FITS's types holds a type of numbers."""
-FITS_FORMS = {
-    pa.int16(): "I", pa.int32(): "J", pa.int64(): "K", pa.float32(): "E", pa.float64(): "D",
-}  # fmt: skip
-BLOCK = 2880
 LONGEST_NAME, MOST_COLUMNS = 68, 999
 """What a FITS header has room for."""
 ASTROPY_COLUMNS = "--BEGIN-ASTROPY-SERIALIZED-COLUMNS--"
 """Below this comment astropy keeps descriptions in a FITS header; others keep them as TCOMM."""
-MOST_AT_ONCE = 2**31
-"""Bytes that a packed file may hold to be read at once: astropy needs several times as much."""
-ROWS_AT_ONCE = 50_000
 
 
 class FitsSource(Source):
     """A table of a FITS file: that of a name or number, or the first."""
 
     def __init__(self, content: Content, part: str | None = None) -> None:
-        self.content, self._which = content.unpacked(), part
+        self.content, self._which = content, part
         self.name = content.name if part is None else f"{content.name}[{part}]"
         with self._table() as hdu:
             self._check_size(hdu)
@@ -74,7 +57,9 @@ class FitsSource(Source):
     @contextmanager
     def _table(self) -> Iterator[Any]:
         fits = need("astropy.io.fits")
-        with fits.open(self.content.path, memmap=True) as file:
+        source = self.content.unpacked
+        file = io.BytesIO(source) if isinstance(source, bytes) else source
+        with fits.open(file, memmap=True) as file:
             kinds = fits.BinTableHDU | fits.TableHDU
             tables = {str(i): hdu for i, hdu in enumerate(file) if isinstance(hdu, kinds)}
             if not tables:
@@ -83,7 +68,7 @@ class FitsSource(Source):
 
     def _check_size(self, hdu: Any) -> None:
         """Hold the header against the file, before astropy believes it."""
-        header, size = hdu.header, self.content.path.stat().st_size
+        header, size = hdu.header, _size(self.content)
         if not 0 <= header["TFIELDS"] <= MOST_COLUMNS:
             raise TableError(
                 f"Expected up to {MOST_COLUMNS} columns in {self.name}; got {header['TFIELDS']}."
@@ -143,61 +128,24 @@ def write_at_once(file: IO[bytes], schema: pa.Schema, kind: str) -> Iterator[Sin
 
 
 @contextmanager
-def write_fits(file: IO[bytes], schema: pa.Schema, folder: Path) -> Iterator[Sink]:
-    """Write a binary table; memory holds one chunk of it.
-
-    The header comes first but needs what only the last row tells: the number of rows, the width
-    of texts, whether integers are missing. So rows wait, encoded, in a Parquet file in
-    ``folder``.
-    """
+def write_fits(file: IO[bytes], schema: pa.Schema) -> Iterator[Sink]:
+    """Keep all rows in memory until they are written, as a binary table."""
     _refuse_names(schema.names)
-    encoded = pa.schema([(f.name, _encode(pa.chunked_array([], f.type)).type) for f in schema])
-    widths, with_nulls = dict.fromkeys(schema.names, 1), set()
-    waiting = TemporaryFile(folder)
-    with write_parquet(waiting.file, encoded) as rows:
-
-        def write(table: pa.Table) -> None:
-            columns = [_encode(column) for column in table.columns]
-            for name, column, before in zip(schema.names, columns, table.columns, strict=True):
-                if before.null_count:
-                    with_nulls.add(name)
-                if pa.types.is_binary(column.type) and len(column):
-                    width = pc.max(pc.binary_length(column)).as_py()
-                    widths[name] = max(widths[name], width)
-            rows.write(pa.table(columns, schema=encoded))
-
-        yield Sink(write)
-    waiting.file.flush()
-    content = Content(waiting.path, "the rows that wait", scratch=waiting)
-    _write_binary_table(file, ParquetSource(content), schema, widths, with_nulls)
-
-
-def _write_binary_table(
-    file: IO[bytes], rows: ParquetSource, schema: pa.Schema, widths: dict[str, int], nulls: set[str]
-) -> None:
-    """Write headers by astropy, then the rows, byte by byte as the header says."""
-    fits = need("astropy.io.fits")
-    columns, dtypes = [], []
-    for field, kind in zip(schema, rows.schema.types, strict=True):
-        form, dtype = _layout(kind, widths[field.name])
-        null = _least(kind) if pa.types.is_integer(kind) and field.name in nulls else None
-        form = "L" if pa.types.is_boolean(field.type) else form
-        columns.append(fits.Column(field.name, form, unit=_fits_unit(field), null=null))
-        dtypes.append(dtype)
-    header = fits.BinTableHDU.from_columns(columns, nrows=0).header
-    header["NAXIS2"] = rows.n_rows
-    _describe_columns(header, schema)
-    primary = fits.PrimaryHDU().header
-    primary["EXTEND"] = True
-    record = np.dtype([(f"f{i}", dtype) for i, dtype in enumerate(dtypes)])
-    file.write((primary.tostring() + header.tostring()).encode("ascii"))
-    for table in rows.chunks(ROWS_AT_ONCE):
-        packed = np.zeros(table.num_rows, record)
-        for i, column in enumerate(table.columns):
-            text = pa.types.is_binary(column.type)
-            packed[f"f{i}"] = column.to_pylist() if text else _as_numpy(column)
-        file.write(packed.tobytes())
-    file.write(b"\0" * (-(rows.n_rows or 0) * record.itemsize % BLOCK))
+    units = [_fits_unit(field) for field in schema]
+    parts = [schema.empty_table()]
+    yield Sink(lambda table: parts.append(table.cast(schema)))
+    table = _as_astropy(pa.concat_tables(parts).cast(pa.schema([(f.name, f.type) for f in schema])))
+    for column in table.itercols():
+        if column.dtype.kind == "U":
+            table[column.name] = np.char.encode(np.asarray(column), "utf-8")
+    hdu = need("astropy.io.fits").table_to_hdu(table)
+    for number, unit in enumerate(units, start=1):
+        if unit:
+            hdu.header[f"TUNIT{number}"] = unit
+    _describe_columns(hdu.header, schema)
+    written = io.BytesIO()
+    hdu.writeto(written)
+    file.write(written.getvalue())
 
 
 def _describe_columns(header: Any, schema: pa.Schema) -> None:
@@ -247,36 +195,6 @@ def _fits_unit(field: pa.Field) -> str | None:
     )
 
 
-def _encode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn cells into what FITS has: big enough numbers, or bytes; nothing is null afterwards."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        return pc.if_else(column, pa.scalar(b"T"), pa.scalar(b"F")).fill_null(b"\0")
-    if kind in FITS_NUMBERS:
-        number = FITS_NUMBERS[kind]
-        return column.cast(number).fill_null(_least(number))
-    if pa.types.is_fixed_size_list(kind) and kind.value_type in FITS_NUMBERS:
-        return column.cast(pa.list_(FITS_NUMBERS[kind.value_type], kind.list_size))
-    if pa.types.is_string(kind):
-        return column.cast(pa.binary()).fill_null(b"")
-    return pa.chunked_array([[_text(cell).encode() for cell in column.to_pylist()]], pa.binary())
-
-
-def _least(number: pa.DataType) -> float:
-    """Return what stands for a missing number."""
-    return float("nan") if pa.types.is_floating(number) else -(2 ** (number.bit_width - 1))
-
-
-def _layout(kind: pa.DataType, width: int) -> tuple[str, Any]:
-    """Return FITS's name of an encoded type, and numpy's."""
-    if pa.types.is_binary(kind):
-        return f"{width}A", f"S{width}"
-    if pa.types.is_fixed_size_list(kind):
-        form, dtype = _layout(kind.value_type, width)
-        return f"{kind.list_size}{form}", (dtype, (kind.list_size,))
-    return FITS_FORMS[kind], np.dtype(kind.to_pandas_dtype()).newbyteorder(">")
-
-
 def _refuse_names(names: Sequence[str]) -> None:
     advice = "Write .parquet, .ecsv or .vot instead, or rename it."
     for name in names:
@@ -311,22 +229,25 @@ def _fits_cells(rows: Any, column: Any) -> pa.Array:
 
 
 def _read(content: Content, kind: str) -> Any:
-    unpacked = content.unpacked()
-    size = unpacked.path.stat().st_size
-    if unpacked is not content and size > MOST_AT_ONCE:
-        raise TableError(
-            f"Expected at most {MOST_AT_ONCE >> 30} GiB in {content.name}, because it is read at "
-            f"once; got {size / 2**30:.1f}. Convert it to .parquet, or unpack it yourself."
-        )
     if kind == "votable":
-        _check_votable(unpacked, size)
+        _check_votable(content)
     table_type = need("astropy.table").Table
     options = READ_OPTIONS.get(kind, {})
-    with warnings.catch_warnings(action="ignore"), unpacked.open() as file:
+    with warnings.catch_warnings(action="ignore"), _opened(content) as file:
         return table_type.read(file, format=ASTROPY_FORMATS[kind], **options)
 
 
-def _check_votable(content: Content, size: int) -> None:
+def _opened(content: Content) -> IO[bytes]:
+    source = content.unpacked
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+
+
+def _size(content: Content) -> int:
+    source = content.unpacked
+    return len(source) if isinstance(source, bytes) else source.stat().st_size
+
+
+def _check_votable(content: Content) -> None:
     """Refuse a VOTable that sends astropy to other files or the network, or lies about its rows."""
 
     def start(element: str, attributes: dict[str, str]) -> None:
@@ -335,7 +256,7 @@ def _check_votable(content: Content, size: int) -> None:
                 f"Expected the rows of {content.name} in the file itself; got a link to "
                 f"{attributes['href']!r}. Download that, and convert it to .parquet."
             )
-        if element.endswith("TABLE") and int(attributes.get("nrows", 0)) > size:
+        if element.endswith("TABLE") and int(attributes.get("nrows", 0)) > _size(content):
             raise TableError(
                 f"Expected as many rows as {content.name} has room for; got "
                 f"nrows={attributes['nrows']}."
@@ -343,7 +264,7 @@ def _check_votable(content: Content, size: int) -> None:
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
-    with content.open() as file:
+    with _opened(content) as file:
         parser.ParseFile(file)
 
 
@@ -396,7 +317,10 @@ def _as_numpy(column: pa.ChunkedArray) -> Any:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         missing = column.is_null().to_numpy()
         values = column.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy()
-        return np.ma.array(values, mask=missing) if missing.any() else values
+        if missing.any():
+            least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
+            return np.ma.array(values, mask=missing, fill_value=least)
+        return values
     return np.array([_text(cell) for cell in column.to_pylist()], dtype=str)
 
 

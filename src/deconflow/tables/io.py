@@ -129,7 +129,9 @@ FORMATS = (
         "parquet", (".parquet", ".pq"), "arrow_io", "ParquetSource", "write_parquet",
         beginning="PAR1",
     ),
-    Format("fits", (".fits", ".fit"), "astropy_io", "FitsSource", "write_fits", beginning="SIMPLE"),
+    Format(
+        "fits", (".fits", ".fit"), "astropy_io", "FitsSource", "write_fits", beginning="SIMPLE"
+    ),
     Format(
         "ecsv", (".ecsv",), "astropy_io", "InMemorySource", "write_at_once", {"kind": "ecsv"},
         beginning="# %ECSV",
@@ -150,7 +152,7 @@ def open_content(content: Content, known: Format, part: str | None, *, typed: bo
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
-        source.n_bytes = content.path.stat().st_size
+        source.n_bytes = content.size
         _refuse_duplicates(source.names, source.name)
         return source.typed() if typed else source
 
@@ -168,10 +170,12 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
             yield sink
         return
     packing = PACKINGS.get(Path(path).suffix.lower())
-    with replacing(path) as part, packed_output(part, packing) as file:
-        beside = {"folder": part.parent} if known.name == "fits" else {}  # for rows that wait
-        with write(file, schema, **known.options, **beside) as sink:
-            yield sink
+    with (
+        replacing(path) as part,
+        packed_output(part, packing) as file,
+        write(file, schema, **known.options) as sink,
+    ):
+        yield sink
 
 
 @contextmanager
