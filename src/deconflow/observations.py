@@ -186,7 +186,7 @@ class Observations:
         return replace(self, w=w, noise=noise)
 
     def features(self) -> Tensor:
-        """What a network may look at: ``w``, its noise, what is missing, projection, covariates.
+        """What a network may look at: ``w``, its noise, what is missing, projection.
 
         Last which values are limits, if any are.
         """
@@ -194,8 +194,6 @@ class Observations:
         parts = [self.w, self.noise.features().expand(len(self), -1), seen]
         if self.projection is not None:
             parts.append(self.projection.flatten(1))
-        if self.given is not None:
-            parts.append(self.given)
         if self.noise.flags is not None:
             parts.append(self.noise.flags)
         return torch.cat(parts, -1)

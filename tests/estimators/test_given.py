@@ -1,6 +1,7 @@
 """Densities of the truth given covariates."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from sklearn.base import clone
 
 from deconflow import XDGMM, DeconvolvingKDE, load
 from deconflow.estimators import ESTIMATORS
-from deconflow.noise import student_t
+from deconflow.noise import poisson, student_t
 
 SD = 0.4
 TINY = {
@@ -52,10 +53,10 @@ def test_covariates_help_in_all_estimators(name):
     assert error(plain.posterior(w, SD).mean, v) > 0.3
     assert found < 0.22
     assert np.isfinite(fitted.score_observations(w, SD, given=x)).all()
-    near = fitted.sample(400, random_state=0, given=[1.5])
+    near = fitted.density_.given(1.5).sample(400, random_state=0)
     assert near.mean() == pytest.approx(2.25, abs=0.25)
     assert fitted.sample(50, random_state=0).shape == (50, 1)
-    assert fitted.known_[0].startswith("The density is that given x0")
+    assert fitted.known_ == ["The location and the spread of the truth are curves of x0."]
 
 
 def test_errors_that_predict_the_truth():
@@ -74,7 +75,7 @@ def test_errors_that_predict_the_truth():
 def test_densities_integrate_to_one(model):
     grid = np.linspace(-4, 9, 4001)
     for x in (-1.5, 0.0, 1.0, 1.9):
-        density = np.exp(model.score_samples(grid[:, None], given=[x]))
+        density = np.exp(model.density_.given(x).log_prob(grid[:, None]))
         assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-3)
         assert np.trapezoid(density * grid, grid) == pytest.approx(x**2, abs=0.25)
         given = np.full(len(grid), x)
@@ -87,34 +88,11 @@ def test_densities_integrate_to_one(model):
 def test_posteriors_are_those_of_integrals(model):
     grid = np.linspace(-4, 9, 8001)
     for x, w in ((0.5, 0.9), (-1.8, 3.0)):
-        joint = np.exp(model.score_samples(grid[:, None], given=[x])) * stats.norm.pdf(w, grid, SD)
+        joint = np.exp(model.density_.given(x).log_prob(grid[:, None])) * stats.norm.pdf(
+            w, grid, SD
+        )
         mean = np.trapezoid(joint * grid, grid) / np.trapezoid(joint, grid)
         assert model.posterior([[w]], SD, given=[x]).mean[0, 0] == pytest.approx(mean, abs=1e-3)
-
-
-def two_shapes(n=700, seed=0):
-    """One peak for x < 0 and two for x > 0, of the same mean and spread."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, size=n)
-    side = np.where(rng.random(n) < 0.5, -1.0, 1.0)
-    two = 0.98 * side + 0.2 * rng.normal(size=n)
-    v = np.where(x > 0, two, rng.normal(size=n))[:, None]
-    return x, v + 0.2 * rng.normal(size=v.shape)
-
-
-def test_a_shape_that_depends_on_a_covariate():
-    x, w = two_shapes()
-    fresh, fresh_w = two_shapes(seed=1)
-    fitted = XDGMM("auto", random_state=0).fit(w, noise=0.2, given=x)
-    plain = XDGMM("auto", random_state=0).fit(w, noise=0.2)
-    gain = fitted.score(fresh_w, noise=0.2, given=fresh) - plain.score(fresh_w, noise=0.2)
-    assert gain > 0.05
-    assert "has a shape that depends" in fitted.known_[0]
-    # the twin: a covariate by chance has nothing to say, and costs nearly nothing
-    chance = np.random.default_rng(2).permutation(x)
-    wrong = XDGMM("auto", random_state=0).fit(w, noise=0.2, given=chance)
-    cost = plain.score(fresh_w, noise=0.2) - wrong.score(fresh_w, noise=0.2, given=fresh)
-    assert cost < 0.02
 
 
 def test_other_questions(model):
@@ -138,12 +116,13 @@ def test_a_model_without_covariates_takes_none():
     plain = XDGMM(1, random_state=0).fit(w, noise=SD)
     questions = (
         lambda: plain.posterior(w, SD, given=x),
-        lambda: plain.sample(2, given=[0.0]),
-        lambda: plain.score_samples(w, given=x),
+        lambda: plain.score_observations(w, SD, given=x),
     )
     for question in questions:
         with pytest.raises(ValueError, match=r"Expected no given.*got some"):
             question()
+    with pytest.raises(ValueError, match="fitted with covariates; got one without"):
+        plain.density_.given(0.0)
 
 
 def test_fits_after_fits(tmp_path):
@@ -154,7 +133,7 @@ def test_fits_after_fits(tmp_path):
     fitted.save(tmp_path / "model")
     for again in (load(tmp_path / "model"), copy.deepcopy(fitted)):
         np.testing.assert_array_equal(again.posterior(w, SD, given=x).mean, before)
-        np.testing.assert_array_equal(again.sample(5, 0, given=[1.0]), fitted.sample(5, 0, given=1))
+        np.testing.assert_array_equal(*(m.density_.given(1).sample(5, 0) for m in (again, fitted)))
         assert again.known_ == fitted.known_
     with pytest.raises(ValueError, match="Expected given with 150 rows"):
         fitted.fit(w, noise=SD, given=x[1:])
@@ -175,8 +154,45 @@ def test_frames_and_their_index():
         fitted.fit(pd.DataFrame({"v": w[:, 0]}), noise=SD, given=table.set_index(table.index + 5))
 
 
+def test_one_value_of_the_covariates():
+    """It may be a sequence, a mapping or a row of a table, and rows need none of their own."""
+    x, _, w = parabola()
+    kind = np.where(x > 0, "a", "b")
+    table = pd.DataFrame({"x": x, "kind": kind})
+    fitted = XDGMM(1, random_state=0).fit(np.c_[w, w], noise=[SD, SD], given=table)
+    row = {"kind": "a", "x": 1.5}
+    asked = ([1.5, "a"], row, pd.DataFrame([row]), pd.Series(row), pd.DataFrame([row]).iloc[0])
+    values = [fitted.density_.given(each).log_prob([[2.0, 2.0]]) for each in asked]
+    assert np.ptp(values) == 0
+    one = fitted.density_.given(row)
+    rows = fitted._observe(w[:3].repeat(2, 1), [SD, SD], None, given=table.iloc[[0] * 3])
+    found = fitted.density_.given(table.iloc[0])
+    alone = replace(rows, given=None)
+    np.testing.assert_array_equal(
+        found.log_marginal(alone).log_p, fitted.density_.log_marginal(rows).log_p
+    )
+    np.testing.assert_array_equal(found.posterior(alone).mean, fitted.density_.posterior(rows).mean)
+    part = one.marginal("w1" if "w1" in one.names else "v1")
+    assert part.quantile(0.5) == pytest.approx(one.sample(4000, 0)[:, 1].mean(), abs=0.05)
+    for wrong in ([1.5], {"x": 1.5, "k": "a"}, [1.5, "c"], table):
+        with pytest.raises(ValueError, match="Expected "):
+            fitted.density_.given(wrong)
+    with pytest.raises(ValueError, match="without covariates to condition"):
+        fitted.condition([[1.0]], [0])
+
+
+def test_what_curves_do_not_go_with():
+    x, _, w = parabola(60)
+    with pytest.raises(ValueError, match="Expected no bounds with covariates"):
+        XDGMM(1, bounds=(-9, None)).fit(w, noise=SD, given=x)
+    with pytest.raises(ValueError, match="Expected no projection with covariates"):
+        XDGMM(1).fit(w, noise=SD, given=x, projection=np.ones((1, 2)))
+    with pytest.raises(ValueError, match="Expected noise that is added to the true values"):
+        XDGMM(1).fit(np.floor(np.abs(w)), noise=poisson(), given=x)
+
+
 @pytest.mark.slow
-def test_bounds_and_atoms_beside_covariates():
+def test_atoms_beside_covariates():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=400)
     v = np.where(rng.random(400) < 0.3, 0.0, 2 + x + 0.2 * rng.normal(size=400))[:, None]
@@ -186,13 +202,6 @@ def test_bounds_and_atoms_beside_covariates():
     findings = {f.check: f.p for f in atoms.certify(w, SD, given=x).findings}
     # Atoms are not where z is: rows are compared as they are likely of the rest.
     assert min(findings[name] for name in ("model", "columns", "joint")) > 1e-3
-    bounded = XDGMM(1, bounds=(0, None), random_state=0).fit(w, noise=SD, given=x)
-    posterior = bounded.posterior(w, SD, given=x)
-    assert posterior.samples.min() >= 0
-    assert bounded.sample(100, random_state=0, given=[0.5]).min() >= 0
-    grid = np.linspace(0, 9, 3001)
-    density = np.exp(bounded.score_samples(grid[:, None], given=[0.5]))
-    assert np.trapezoid(density, grid) == pytest.approx(1, abs=5e-3)
 
 
 @pytest.mark.slow
@@ -213,9 +222,8 @@ def test_rows_of_all_kinds():
     )
     R = rng.normal(size=(200, 1, 2))
     seen = np.einsum("nmd,nd->nm", R, v) + 0.1 * rng.normal(size=(200, 1))
-    projected = XDGMM(1, random_state=0).fit(seen, noise=0.1, projection=R, given=x)
-    answer = projected.posterior(seen, 0.1, projection=R, given=x)
-    assert np.isfinite(answer.mean).all()
+    answer = fitted.posterior(seen, 0.1, projection=R, given=x)
+    assert error(answer.mean, v) < 0.3
     law = student_t([0.3], 4.0)
     tailed = v[:, :1] + 0.3 * rng.standard_t(4, size=(200, 1))
     other = XDGMM(1, random_state=0).fit(tailed, noise=law, given=x)
@@ -242,7 +250,7 @@ def test_covariates_tell_rows_at_an_atom_from_others():
     v = np.where(rng.random(600) < 0.3, 0.0, 1.5 + 1.4 * x + 0.1 * rng.normal(size=600))[:, None]
     w = v + SD * rng.normal(size=v.shape)
     fitted = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD, given=x)
-    drawn = fitted.sample(2000, random_state=0, given=[0.9])
+    drawn = fitted.density_.given(0.9).sample(2000, random_state=0)
     rest = drawn[drawn != 0]
     # memberships without covariates leave atoms in the rest: 2.4 and 0.7
     assert rest.mean() == pytest.approx(2.76, abs=0.15)

@@ -226,7 +226,7 @@ def test_refused(message, counts):
 
 
 def test_the_errors_of_counts_are_no_covariates(counts):
-    with pytest.raises(ValueError, match='added to the truth with given="noise"'):
+    with pytest.raises(ValueError, match="added to the true values with given"):
         XDGMM(1).fit(counts, noise=noise.poisson(), given="noise")
 
 

@@ -10,7 +10,7 @@ from program.running import ONE_FIT, run, succeed
 
 import deconflow
 from deconflow import XDGMM
-from deconflow.tables import GivenValues, open_table, parse_atoms, parse_bounds
+from deconflow.tables import open_table, parse_atoms, parse_bounds
 
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
 SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
@@ -94,7 +94,7 @@ def denoised(model, *options):
 def test_covariates_are_those_of_python(folder):
     keep = usable(3, 5)
     w, sd, age, kind = rows("x", only=keep)
-    given = GivenValues(("age", "kind"), (age, kind))
+    given = {"age": age, "kind": kind}
     wanted = XDGMM(**SETTINGS).name_columns(["x"]).fit(w, noise=sd, given=given)
     saved = deconflow.load("columns")
     assert saved.known_ == wanted.known_
@@ -124,18 +124,10 @@ def test_covariates_matter(folder):
     assert np.nanmax(np.abs(apart)) > 0.01
 
 
-def test_draws_at_covariates(folder):
+def test_draws_are_over_the_covariates_of_the_fit(folder):
     model = deconflow.load("columns")
     succeed("sample", "columns", "-n", 40, "-o", "all.csv")
     np.testing.assert_allclose(numbers(read("all.csv"), "x"), model.sample(40, 0)[:, 0])
-    succeed("sample", "columns", "-n", 40, "-o", "one.csv", "--given", "age=2,kind=red")
-    wanted = model.sample(40, 0, given=np.array([[2.0, "red"]], dtype=object))
-    np.testing.assert_allclose(numbers(read("one.csv"), "x"), wanted[:, 0])
-    succeed("sample", "noise", "-n", 5, "-o", "one.csv",
-            "--given", "error of x=0.3,error of y=0.2", "--given", "kind=red")  # fmt: skip
-    given = np.array([[np.log(0.3), np.log(0.2), "red"]], dtype=object)
-    wanted = deconflow.load("noise").sample(5, 0, given=given)
-    np.testing.assert_allclose(numbers(read("one.csv"), "y"), wanted[:, 1])
 
 
 @pytest.mark.slow
@@ -180,8 +172,8 @@ def test_points_within_bounds(folder):
 
 
 SENTENCES = {
-    "columns": ["The density is that given age, kind"],
-    "noise": ["The density is that given log error of x, log error of y, kind"],
+    "columns": ["The location and the spread of the truth are curves of age, kind."],
+    "noise": ["curves of log error of x, log error of y, kind."],
     "parts": ["of the truths are exactly 0.", "of the rows are background."],
     "points": ["The true x is at least -1.", "The true y is between -9 and 9.", "exactly 0, 0."],
 }
@@ -207,7 +199,7 @@ def test_a_fit_says_what_is_given(models):
 def test_reports(folder):
     succeed("report", "columns", "-o", "r.html")
     page = (folder / "r.html").read_text()
-    assert "The density is that given age, kind" in page
+    assert "curves of age, kind" in page
     assert "No picture of kind diagnostics: Expected a model without covariates" in page
 
 
@@ -219,10 +211,9 @@ def test_regressions_of_the_mix_have_no_errors(folder):
 
 def test_models_saved_from_python(folder):
     w, sd, _, kind = rows("x")
-    given = GivenValues(("kind",), (kind,))
-    model = XDGMM(1, bounds={"x": (-1, None)}).name_columns(["x"])
-    model.fit(w, noise=sd, given=given).save("of_python")
-    assert "known      The true x is at least -1." in succeed("info", "of_python")
+    given = {"kind": kind}
+    XDGMM(1).name_columns(["x"]).fit(w, noise=sd, given=given).save("of_python")
+    assert "curves of kind." in succeed("info", "of_python")
     out = denoised("of_python")
     assert out["deconflow_status"].to_pylist().count("ok") == N - 1
 
@@ -286,17 +277,8 @@ BAD = {
     "--method auto, xd, bayes or spline, which take it.",
     (*OTHER, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
     "--method auto, xd, bayes or flow, which take it.",
-    ("sample", "columns", "-o", "s.csv", "--given", "age=1"): "Expected --given with values of "
-    "age, kind; got none of kind. Name all of them.",
-    ("sample", "columns", "-o", "s.csv", "--given", "b=1"): "Expected --given as NAME=VALUE, once "
-    "for each of age, kind; got 'b=1'.",
-    ("sample", "columns", "-o", "s.csv", "--given", "age=a,kind=red"): "Expected a number for age "
-    "in --given; got 'a'.",
-    ("sample", "columns", "-o", "s.csv", "--given", "age=1,kind=pink"): "Expected kind among ",
-    ("sample", "noise", "-o", "s.csv", "--given", "error of x=0,error of y=1,kind=red"): "Expected "
-    "a number above 0 for error of x in --given; got '0'.",
-    ("sample", "parts", "-o", "s.csv", "--given", "age=1"): "Expected no --given, because the "
-    "model has no covariates; got some.",
+    (*FIT, "--given", "age", "--bounds", "x=-9:"): "Expected no bounds with covariates, whose "
+    "curves move the rows; got both. Leave out one of them.",
     ("report", "columns", "--self-test", "1"): "Expected a model without covariates for "
     "a self-test; got one that is given age, kind. Fit one without --given.",
     ("compare", "t.csv", "-c", "x", "--background", "uniform"): "Expected no --background with "
@@ -323,8 +305,9 @@ def test_a_table_without_the_columns(folder):
 
 
 def test_methods_are_compared_with_it(folder):
-    options = ("--given", "kind", "--bounds", "x=-3:", "-q", "--methods", "xd")
-    assert "held-out log p(w)" in succeed("compare", "t.csv", "-c", "x", *options)
+    for known in (("--given", "kind"), ("--bounds", "x=-3:")):
+        options = (*known, "-q", "--methods", "xd")
+        assert "held-out log p(w)" in succeed("compare", "t.csv", "-c", "x", *options)
 
 
 def test_syntax():

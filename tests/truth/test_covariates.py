@@ -34,6 +34,7 @@ TABLES = {
     "polars": lambda: pl.DataFrame({"kind": KIND, "x": X}),
     "lists": lambda: [[x, kind] for x, kind in zip(X.tolist(), KIND.tolist(), strict=True)],
     "objects": lambda: np.array([X, KIND], dtype=object).T,
+    "dictionary": lambda: {"kind": KIND, "x": X},
 }
 
 
@@ -44,7 +45,6 @@ def test_tables_of_any_kind_give_the_same_numbers(kind):
     expected = np.c_[(X - X.mean()) / X.std(), KIND == "galaxy"]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert learned.names == ["x", "kind"]
-    assert learned.size == 2
     assert learned.continuous.tolist() == [True, False]
     again = fit(TABLES[kind]()).encode(TABLES[kind](), rows()).numpy()
     np.testing.assert_allclose(np.sort(again, 1), np.sort(expected, 1), atol=1e-12)
@@ -105,25 +105,25 @@ def test_a_row_without_a_value_has_a_usual_error_whatever_rows_are_beside_it():
     np.testing.assert_array_equal(learned.encode("noise", data[[0]]).numpy(), whole[[0]])
 
 
-def test_points_get_one_row_for_all_or_one_for_each():
+def test_one_value():
     learned = fit(pd.DataFrame({"x": X, "y": X**2}))
-    one = learned.of_points([1.0, 2.0], 5)
-    assert one.shape == (5, 2)
-    assert np.ptp(one, axis=0).max() == 0
-    np.testing.assert_array_equal(learned.of_points([1.0, 2.0], 2), one[:2])  # not two rows
-    np.testing.assert_array_equal(learned.of_points([[1.0, 2.0]], 5), one)
-    frame = pd.DataFrame({"y": [2.0], "x": [1.0]})
-    np.testing.assert_array_equal(learned.of_points(frame, 5), one)
+    one = learned.encode_one([1.0, 2.0])
+    assert one.shape == (1, 2)
+    np.testing.assert_array_equal(learned.encode_one([[1.0, 2.0]]), one)
+    for same in (pd.DataFrame({"y": [2.0], "x": [1.0]}), {"y": 2.0, "x": 1.0}):
+        np.testing.assert_array_equal(learned.encode_one(same), one)
     single = fit(X)
-    assert single.of_points(1.0, 4).shape == (4, 1)
+    for same in (1.0, [1.0], [[1.0]], {"x0": 1.0}, pd.DataFrame({"any": [1.0]})):
+        np.testing.assert_array_equal(single.encode_one(same), (1.0 - X.mean()) / X.std())
+    for wrong in ([1.0], [[1.0, 2.0], [1.0, 2.0]], [1.0, 2.0, 3.0], "noise", {"x": 1.0}, []):
+        with pytest.raises(ValueError, match="Expected "):
+            learned.encode_one(wrong)
+    sd = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
+    with_errors = fit(("noise", X), rows(noise=sd))
+    mapping = {"x0": 1.0, "log error of b": -1.0, "log error of a": 0.5}
     np.testing.assert_array_equal(
-        single.of_points([1.0, 2.0], 2)[:, 0], single.of_points([[1.0], [2.0]], 2)[:, 0]
+        with_errors.encode_one(mapping), with_errors.encode_one([0.5, -1.0, 1.0])
     )
-    for wrong in ([1.0], [[1.0, 2.0], [1.0, 2.0]], [1.0, 2.0, 3.0]):
-        with pytest.raises(ValueError, match="Expected given"):
-            learned.of_points(wrong, 5)
-    with pytest.raises(ValueError, match="points have no errors"):
-        learned.of_points("noise", 5)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,8 @@ def test_points_get_one_row_for_all_or_one_for_each():
         (np.full(N, 0.1), "differ by row; got one value in x0"),
         (np.full(N, "a"), "2 to 100 categories in x0; got 1"),
         (np.arange(N).astype(str).astype("U4") + np.array("z"), None),
-        (X[1:], "Expected given with 60 rows, one for each or one for all; got 59"),
+        (X[1:], "Expected given with 60 rows, one for each; got 59"),
         (X[None, :, None], r"shape \(N,\) or \(N, C\)"),
-        ({"x": X}, "Expected given"),
         ("errors", "or \"noise\"; got 'errors'"),
         ("noise", "Expected errors that differ by row"),
         (["noise", X], "rectangular.*noise"),
@@ -154,7 +153,7 @@ def test_points_get_one_row_for_all_or_one_for_each():
 )
 def test_covariates_that_make_no_sense(given, message):
     if message is None:  # as many labels as rows, but no more than are allowed
-        assert fit(given).size == N - 1
+        assert len(fit(given).columns[0].categories) == N
         return
     with pytest.raises(ValueError, match=message) as caught:
         fit(given)
@@ -164,7 +163,7 @@ def test_covariates_that_make_no_sense(given, message):
 def test_missing_and_other_columns_after_the_fit():
     learned = fit(pd.DataFrame({"x": X, "kind": KIND}))
     for wrong, message in (
-        (pd.DataFrame({"x": X, "k": KIND}), "with the columns x, kind, as in the fit; got x, k"),
+        (pd.DataFrame({"x": X, "k": KIND}), "of the fit, x, kind; got the columns x, k"),
         (pd.DataFrame({"x": X, "kind": np.where(X > 5, None, KIND)}), "got none for kind"),
         (pd.DataFrame({"x": KIND, "kind": KIND}), "Expected numbers in x of given"),
         (X, "got 1 columns"),

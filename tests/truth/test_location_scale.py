@@ -1,7 +1,5 @@
 """Location and scale of the truth as functions of covariates, seen through noise."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -60,7 +58,7 @@ def test_covariates_of_few_values_have_a_line(values):
     x = rng.integers(values, size=(600, 1)) - 1.0
     v = 2 * x + 0.5 * rng.normal(size=x.shape)
     curves = fitted(observed(v, x))
-    assert not curves.splines
+    assert not curves.knots
     mean, _ = curves.at(np.array([[-1.0], [0.0]]))
     np.testing.assert_allclose(mean[:, 0], [-2, 0], atol=0.15)
 
@@ -171,9 +169,8 @@ def test_state():
     x = np.c_[rng.normal(size=(300, 2)), rng.integers(2, size=300)]
     v = np.c_[np.sin(x[:, 0]), x[:, 1] + x[:, 2]]
     curves = fitted(observed(v, x), np.array([True, True, False]))
-    details, arrays = curves.state()
-    again = LocationScale.from_state(json.loads(json.dumps(details)), arrays)
+    again = LocationScale.from_state(curves.state())
     for found, expected in zip(again.at(x), curves.at(x), strict=True):
         np.testing.assert_array_equal(found, expected)
     one = curves.marginal(np.array([1]))
-    np.testing.assert_array_equal(one.at(x)[0][:, 0], curves.at(x)[0][:, 1])
+    np.testing.assert_allclose(one.at(x)[0][:, 0], curves.at(x)[0][:, 1], atol=1e-12)

@@ -85,9 +85,6 @@ class Fitted:
         How far to trust it.
     notes : list of str
         What users should know of candidates that were left out.
-    held_out : array or None
-        ``(N,)`` log-likelihood of rows by fits that have not seen them, in the user's units; NaN
-        where there is none. Not saved.
     """
 
     parts: dict[str, list[Part]]
@@ -96,7 +93,6 @@ class Fitted:
     table: dict[str, NDArray[Any]]
     certificate: Certificate
     notes: list[str]
-    held_out: Array | None = None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -161,9 +157,7 @@ def fit_density(
         if found is not None:
             task.so_far.append(found)
     volume = log_volume.expand(len(data)).numpy()
-    standings, held_out, rows = _weigh(task, volume, rng)
-    scores = np.full(len(data), np.nan)
-    scores[rows] = held_out.log_p.numpy()
+    standings, held_out = _weigh(task, volume, rng)
     fitted = Fitted(
         {each.name: each.parts for each in task.so_far},
         standings,
@@ -171,15 +165,14 @@ def fit_density(
         averaged.table,
         Certificate(),
         task.notes,
-        scores,
     )
     return replace(fitted, certificate=_certify(fitted, data, held_out, plan))
 
 
 def _weigh(
     task: Task, volume: Array, rng: np.random.RandomState
-) -> tuple[dict[str, Standing], HeldOut, NDArray[np.int64]]:
-    """Weigh the candidates on rows that none has seen, in the user's units; say which rows.
+) -> tuple[dict[str, Standing], HeldOut]:
+    """Weigh the candidates on rows that none has seen, in the user's units.
 
     Those that are left out have the figures of the rows that they were scored on, which may be
     few; then the others are weighed again on all of theirs.
@@ -193,7 +186,7 @@ def _weigh(
     together = log_average(log_p, shares)
     gain = together - (task.so_far[0].held_out - volume)[rows]
     arrays = (together, row_weights(task.data)[rows], gain)
-    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays)), rows
+    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays))
 
 
 def _compare(

@@ -14,7 +14,6 @@ from deconflow.densities.ensemble import Ensemble
 from deconflow.densities.fixed_mixture import FixedMixture
 from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.folded import Folded
-from deconflow.densities.given_flow import GivenFlow
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
 from deconflow.densities.simulation import simulate
@@ -33,7 +32,6 @@ __all__ = [
     "FixedMixture",
     "Flow",
     "Folded",
-    "GivenFlow",
     "MaskedLinear",
     "MixtureDensity",
     "ResidualNetwork",

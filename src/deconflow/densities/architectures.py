@@ -60,7 +60,7 @@ class Architecture:
     conditional_components: int = 8
 
 
-def maf(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
+def maf(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make the paper's prior: affine masked autoregressive flow, ResMADE, LU layers.
 
     References
@@ -69,21 +69,21 @@ def maf(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> 
     """
 
     def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, residual=True, context_dim=context_dim)
+        return autoregressive_layer(dim, size, residual=True)
 
     return _with_lu(dim, size, layer)
 
 
-def made(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
+def made(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make the paper's prior for the UCI data: as :func:`maf`, with plain MADE networks."""
 
     def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, residual=False, context_dim=context_dim)
+        return autoregressive_layer(dim, size, residual=False)
 
     return _with_lu(dim, size, layer, MIXING)
 
 
-def spline(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
+def spline(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make a neural spline flow: autoregressive rational-quadratic splines.
 
     References
@@ -92,12 +92,12 @@ def spline(dim: int, size: Architecture = Architecture(), context_dim: int = 0) 
     """
 
     def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, context_dim=context_dim, univariate=Spline())
+        return autoregressive_layer(dim, size, univariate=Spline())
 
     return _with_lu(dim, size, layer)
 
 
-def coupling(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
+def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make a coupling flow: splines of one half given the other, fast in both directions.
 
     References
@@ -113,13 +113,12 @@ def coupling(dim: int, size: Architecture = Architecture(), context_dim: int = 0
             hidden=size.hidden,
             blocks=size.blocks,
             dropout=size.dropout,
-            context_dim=context_dim,
         )
 
     return _with_lu(dim, size, layer)
 
 
-def mixture(dim: int, size: Architecture = Architecture(), context_dim: int = 0) -> Flow:
+def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make affine autoregressive layers over a base whose conditionals are Gaussian mixtures."""
     if size.base_components != 1:
         raise ValueError(
@@ -127,7 +126,7 @@ def mixture(dim: int, size: Architecture = Architecture(), context_dim: int = 0)
             f"got {size.base_components}."
         )
     layers = [
-        autoregressive_layer(dim, size, residual=False, context_dim=context_dim, random_order=True)
+        autoregressive_layer(dim, size, residual=False, random_order=True)
         for _ in range(size.layers)
     ]
     base = ConditionalMixture(
@@ -136,7 +135,6 @@ def mixture(dim: int, size: Architecture = Architecture(), context_dim: int = 0)
         hidden=size.hidden,
         blocks=size.blocks,
         residual=False,
-        context_dim=context_dim,
         dropout=size.dropout,
         order=torch.randperm(dim, generator=own_generator()),
     )
@@ -144,11 +142,9 @@ def mixture(dim: int, size: Architecture = Architecture(), context_dim: int = 0)
 
 
 class Making(Protocol[Made_co]):
-    """Makes a density of ``dim`` values, whose networks see a context of ``context_dim``."""
+    """Makes a density of ``dim`` values."""
 
-    def __call__(
-        self, dim: int, size: Architecture = Architecture(), context_dim: int = 0
-    ) -> Made_co:
+    def __call__(self, dim: int, size: Architecture = Architecture()) -> Made_co:
         """Make it, with fresh weights."""
 
 
@@ -161,15 +157,8 @@ ARCHITECTURES: dict[str, Making[Flow]] = {
 }
 
 
-def gaussian_mixture(
-    dim: int, size: Architecture = Architecture(), context_dim: int = 0
-) -> MixtureDensity:
+def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> MixtureDensity:
     """Make a plain mixture of ``base_components`` Gaussians: no flow, but trained as one."""
-    if context_dim:
-        raise ValueError(
-            f"Expected flow to be one of {sorted(ARCHITECTURES)} for a density given covariates, "
-            "because a plain mixture has no network to see them; got 'gaussian_mixture'."
-        )
     return MixtureDensity.spread(dim, size.base_components)
 
 

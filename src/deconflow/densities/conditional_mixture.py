@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from deconflow.densities.base import Density, with_context
+from deconflow.densities.base import Density
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.randomness import own_generator
 
@@ -32,8 +32,6 @@ class ConditionalMixture(Density):
     ----------
     Uria, Murray, Larochelle (2013), "RNADE", https://arxiv.org/abs/1306.0186
     """
-
-    context: Tensor | None = None
 
     def __init__(self, dim: int, components: int, **network) -> None:  # noqa: ANN003
         super().__init__()
@@ -66,17 +64,13 @@ class ConditionalMixture(Density):
             v[:, d] = (means.gather(1, part) + log_sds.gather(1, part).exp() * white)[:, 0]
         return v
 
-    def at(self, given: Tensor | None) -> ConditionalMixture:
-        """Return the density, with the same weights, for rows with such a context."""
-        return with_context(self, given)
-
     def _conditionals(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log weights, means and log standard deviations, each ``(..., dim, components, N)``.
 
         Rows are last, because there are more of them than components: sums over a short last axis
         are slow.
         """
-        rows_last = self.network(v, self.context).flatten(-2).mT.contiguous()
+        rows_last = self.network(v).flatten(-2).mT.contiguous()
         logits, means, raw = rows_last.unflatten(-2, (self.dim, 3, -1)).unbind(-3)
         bound = LARGEST_LOG_SD
         log_sds = 2 * bound * torch.sigmoid(raw * (2 / bound)) - bound  # bound * tanh(raw / bound)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from deconflow.densities.base import Density, with_context
+from deconflow.densities.base import Density
 from deconflow.densities.transforms import compose
 from deconflow.randomness import own_generator
 
@@ -44,14 +44,7 @@ class Flow(Density):
         The layers of ``T``, from ``v`` to ``u``.
     base
         The density of ``u``.
-
-    Attributes
-    ----------
-    context : Tensor or None
-        ``(N, C)`` that layers and base see, if they were made to; see :meth:`at`.
     """
-
-    context: Tensor | None = None
 
     def __init__(self, layers: Sequence[nn.Module], base: Density) -> None:
         super().__init__()
@@ -62,20 +55,16 @@ class Flow(Density):
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
         u, log_det = self.to_base(v)
-        return self.base.at(self.context).log_prob(u) + log_det
+        return self.base.log_prob(u) + log_det
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
-        return self.from_base(self.base.at(self.context).sample(n))
-
-    def at(self, given: Tensor | None) -> Flow:
-        """Return the flow, with the same weights, for rows with such a context."""
-        return with_context(self, given)
+        return self.from_base(self.base.sample(n))
 
     def to_base(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``u = T(v)`` and the log-determinant of the map."""
-        return compose(self.layers, self.context).call_and_ladj(v)
+        return compose(self.layers).call_and_ladj(v)
 
     def from_base(self, u: Tensor) -> Tensor:
         """Return ``v = T^{-1}(u)``."""
-        return compose(self.layers, self.context).inv(u)
+        return compose(self.layers).inv(u)

@@ -23,7 +23,6 @@ class Folded(Density):
     def __init__(self, density: Density, bounds: Bounds) -> None:
         super().__init__()
         self.density, self.bounds, self.dim = density, bounds, density.dim
-        self.takes_covariates = density.takes_covariates
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``, minus infinity outside."""
@@ -33,11 +32,6 @@ class Folded(Density):
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
         return self.fold(self.density.sample(n))
-
-    def at(self, given: Tensor | None) -> Density:
-        """Return the density for rows with covariates ``(N, C)``, folded."""
-        inner = self.density.at(given)
-        return self if inner is self.density else Folded(inner, self.bounds)
 
     def images(self, v: Tensor) -> list[Tensor]:
         """Return the points that fold to ``v``, itself first."""

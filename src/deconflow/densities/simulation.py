@@ -10,5 +10,5 @@ from deconflow.observations import Observations, Pairs
 def simulate(density: Density, data: Observations) -> Pairs:
     r"""Draw :math:`v \sim p(v)` for each row, and measure it with the row's own noise."""
     with without_dropout(density):
-        v = density.at(data.given).sample(len(data)).to(data.w)
+        v = density.sample(len(data)).to(data.w)
     return Pairs(data.remeasure(v), v)

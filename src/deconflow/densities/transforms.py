@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -135,15 +134,14 @@ class CouplingLayer(Layer):
         hidden: int,
         blocks: int,
         dropout: float,
-        context_dim: int = 0,
     ) -> None:
         super().__init__()
-        self.univariate, self.context_dim = univariate, context_dim
+        self.univariate = univariate
         self.register_buffer("kept", kept)
         self.moved = int((~kept).sum())
         # One constant input more, so that nothing kept (one dimension) is a case like any other.
         self.network = ResidualNetwork(
-            int(kept.sum()) + 1 + context_dim,
+            int(kept.sum()) + 1,
             self.moved * univariate.size,
             hidden=hidden,
             blocks=blocks,
@@ -154,17 +152,10 @@ class CouplingLayer(Layer):
 
     def transform(self, context: Tensor | None = None) -> Transform:
         """Return the map for a context."""
-        return CouplingTransform(partial(self._conditional, context), self.kept)
+        return CouplingTransform(self._conditional, self.kept)
 
-    def _conditional(self, context: Tensor | None, kept: Tensor) -> Transform:
-        inputs = F.pad(kept, (0, 1), value=1.0)
-        if self.context_dim:
-            if context is None:
-                raise ValueError(
-                    "Expected a context for a network that was made for one; got none."
-                )
-            inputs = torch.cat([inputs, context.expand(*kept.shape[:-1], -1)], -1)
-        parameters = self.network(inputs)
+    def _conditional(self, kept: Tensor) -> Transform:
+        parameters = self.network(F.pad(kept, (0, 1), value=1.0))
         return self.univariate(parameters.unflatten(-1, (self.moved, self.univariate.size)))
 
 

@@ -25,7 +25,7 @@ from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.in_chunks import AnswersInChunks
 from deconflow.estimators.knowledge import Knowledge
-from deconflow.estimators.observing import NO_COVARIATES, refuse_limits
+from deconflow.estimators.observing import refuse_limits
 from deconflow.estimators.origin import Origin
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.picturing import Pictured
@@ -94,7 +94,6 @@ class DensityEstimator(
 
     _column_names: list[str] | None = None
     _units: Units | None = None
-    _takes_context = False
     _takes_parts = False
     _bounds_itself = False
     _images = 1
@@ -161,9 +160,9 @@ class DensityEstimator(
             by. They count as rows all the same. Without groups, exact copies of rows are kept
             together, unless rounding explains them; ``numpy.arange(N)`` keeps none together.
         given
-            ``(N, C)`` covariates that are known exactly, numbers or categories: what is fitted is
-            the density of the truth given these. ``"noise"`` for the logarithms of the rows' own
-            errors; ``("noise", table)`` for both.
+            ``(N, C)`` covariates that are known exactly, numbers or categories: the location and
+            the spread of the truth are curves of these. ``"noise"`` for the logarithms of the
+            rows' own errors; ``("noise", table)`` for both.
         limits
             ``(N, M)`` flags of values of which only a limit is known: -1 where what would have
             been measured lies below the number in ``w``, 1 where it lies above, 0 for a measured
@@ -261,24 +260,16 @@ class DensityEstimator(
         check_is_fitted(self)
         return self._errors
 
-    def score_samples(self, v: ArrayLike, *, given: Any = None) -> Array:
+    def score_samples(self, v: ArrayLike) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
 
         The density of *measurements* is :meth:`score_observations`. With atoms it is that of the
         rest, with its share: an atom has no density.
 
-        Parameters
-        ----------
-        v
-            True values.
-        given
-            Their covariates, for a model that was fitted with some; None for the density over the
-            mix of covariates that the fitted rows have.
+        With covariates it is that of the mix which the fitted rows have; for one value of them
+        there is ``density_.given(x)``.
         """
-        points = true_values(self, v).numpy()
-        if given is None:
-            return self.density_.log_prob(points)
-        return self.density_.log_prob_given(points, self._encode(given, len(points)))
+        return self.density_.log_prob(true_values(self, v).numpy())
 
     def score_observations(
         self,
@@ -388,9 +379,7 @@ class DensityEstimator(
         )
         return float(scores.mean())
 
-    def sample(
-        self, n_samples: int = 1, random_state: RandomState = None, *, given: Any = None
-    ) -> Array:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draw true values ``(n_samples, D)`` from the density.
 
         Parameters
@@ -399,16 +388,11 @@ class DensityEstimator(
             How many.
         random_state
             Seed of the draws.
-        given
-            Covariates, one row for all draws or one for each, for a model that was fitted with
-            some; None for the mix of these that the fitted rows have.
         """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         check_seed(random_state)
-        if given is None:
-            return self.density_.sample(n_samples, random_state)
-        return self.density_.sample_given(self._encode(given, n_samples), random_state)
+        return self.density_.sample(n_samples, random_state)
 
     def posterior(
         self,
@@ -584,17 +568,6 @@ class DensityEstimator(
 
     def _finish(self, data: Observations) -> None:
         """Do what a fit does last, with the rows as they came."""
-
-    def _held_out_rows(self, data: Observations) -> Array | None:
-        """Return ``log p(w)`` of the fitted rows by fits that have not seen them, if there are."""
-        return None
-
-    def _encode(self, given: Any, n_rows: int) -> Array:
-        """Turn covariates of points into numbers, one row for each; a single row is for all."""
-        covariates = None if self._knowledge is None else self._knowledge.covariates
-        if covariates is None:
-            raise ValueError(NO_COVARIATES)
-        return covariates.of_points(given, n_rows)
 
     def _refuse_covariates(self, what: str) -> None:
         if self._knowledge is not None and self._knowledge.covariates is not None:

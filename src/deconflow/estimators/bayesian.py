@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -67,7 +67,6 @@ class _Part:
     prepared: PreparedData
     held: Observations
     weights: Array
-    numbers: NDArray[np.int64] | None = None
 
 
 SAMPLING = "sampling Bayesian mixtures"
@@ -152,7 +151,6 @@ class BayesianXDGMM(DensityEstimator):
 
     _takes_covariates = True
     _takes_parts = True
-    _held_out: Array | None = None
 
     def __init__(
         self,
@@ -227,8 +225,7 @@ class BayesianXDGMM(DensityEstimator):
     def _fit(self, data: Observations) -> None:
         refuse_unseen(data)
         lay_out(data)  # so that an error counts the rows of all data
-        telling, n_all = telling_rows(data), len(data)
-        data = data[torch.from_numpy(telling)].with_weight()
+        data = data[torch.from_numpy(telling_rows(data))].with_weight()
         self.n_rows_ = len(data)
         rng = check_random_state(self.random_state)
         settings = self._settings(data)
@@ -236,8 +233,6 @@ class BayesianXDGMM(DensityEstimator):
             parts = self._parts(data, rng)
             chains = self._sample(data, parts, settings, rng)
         self._judge(parts, chains)
-        self._held_out = np.full(n_all, np.nan)
-        self._held_out[telling] = self._scores(parts, chains, len(data))
         together = [chain for these in chains for chain in these]
         self._snapshots = [chain.snapshots for chain in together]
         self.floors_ = np.array([chain.floor for chain in together])
@@ -272,7 +267,7 @@ class BayesianXDGMM(DensityEstimator):
         for fold in CrossFits(data, folds, rng).folds[:used]:
             kept, held = (data[torch.from_numpy(each)] for each in fold)
             prepared = PreparedData(single_rows(kept))
-            parts.append(_Part(prepared, held, row_weights(held), fold.held))
+            parts.append(_Part(prepared, held, row_weights(held)))
         return parts
 
     def _sample(
@@ -324,19 +319,6 @@ class BayesianXDGMM(DensityEstimator):
             total += float(part.weights.sum())
         self.held_out_score_ = score / total if len(parts) > 1 else None
         self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
-
-    def _scores(self, parts: list[_Part], chains: list[list[Chain]], n_rows: int) -> Array:
-        """Log-likelihood ``(N,)`` of each row by the chains that left it out; NaN without folds."""
-        scores = np.full(n_rows, np.nan)
-        for part, these in zip(parts, chains, strict=True):
-            if part.numbers is not None:
-                rows = lay_out(part.held, part.prepared.rows.units)
-                every = mix([snapshot for chain in these for snapshot in chain.snapshots])
-                scores[part.numbers] = log_p(every, rows, threads(self))
-        return scores
-
-    def _held_out_rows(self, data: Observations) -> Array | None:
-        return self._held_out
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         arrays = joined([snapshot for chain in self._snapshots for snapshot in chain])

@@ -8,11 +8,10 @@ so that every part answers as it does best, and only the shares :math:`r` are pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
@@ -26,8 +25,6 @@ from deconflow.evaluation import Estimate
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 
-Draw = Callable[[FittedDensity, NDArray[np.bool_], int], Array]
-"""Draws from a part for the rows that it owns, given a seed."""
 ARRAYS = 4
 """Arrays of the size of the draws that it takes to put them together."""
 POINTS = 128
@@ -50,11 +47,6 @@ class BlendFit(FittedDensity):
         self.names, self.threads = self.parts[0].names, self.parts[0].threads
 
     @property
-    def depends_on_covariates(self) -> bool:
-        """Whether a part does."""
-        return any(part.depends_on_covariates for part in self.parts)
-
-    @property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
         lower, upper = zip(*(part.ends for part in self.parts), strict=True)
@@ -66,29 +58,13 @@ class BlendFit(FittedDensity):
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``, each row from a part drawn by its share."""
-        return self._drawn(n, random_state, lambda part, mine, seed: part._sample(mine.sum(), seed))
-
-    def log_prob_given(self, v: Array, given: Array) -> Array:
-        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
-        each = np.stack([part.log_prob_given(v, given) for part in self.parts])
-        return np.asarray(logsumexp(each, axis=0, b=self.shares[:, None]), dtype=np.float64)
-
-    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
-        """Draw a truth for each row of encoded covariates ``(N, C)``."""
-        return self._drawn(
-            len(given), random_state,
-            lambda part, mine, seed: part.sample_given(given[mine], seed),
-        )  # fmt: skip
-
-    def _drawn(self, n: int, random_state: RandomState, draw: Draw) -> Array:
-        """Draw ``(n, D)``: which rows each part draws, its share says by chance."""
         rng = check_random_state(random_state)
         owner = rng.choice(len(self.parts), size=n, p=self.shares / self.shares.sum())
         drawn = np.empty((n, self.dim))
         for c, part in enumerate(self.parts):
             mine = owner == c
             if mine.any():
-                drawn[mine] = draw(part, mine, rng.randint(2**31 - 1))
+                drawn[mine] = part._sample(mine.sum(), rng.randint(2**31 - 1))
         return drawn
 
     def log_marginal(

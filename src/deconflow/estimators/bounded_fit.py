@@ -282,14 +282,13 @@ class BoundedDraws(WeightedFit):
         low, high = (torch.from_numpy(end) for end in (bounds.lower, bounds.upper))
         return units.from_standard(low).numpy(), units.from_standard(high).numpy()
 
-    def _log_prob_at(self, v: Array, given: Array | None) -> Array:
+    def _log_prob(self, v: Array) -> Array:
         assert isinstance(self.density, Folded)
         log_p = np.full(len(v), -np.inf)
         standard = self.standardiser.to_standard(torch.from_numpy(v))
         inside = self.density.inside(standard).numpy()
         if inside.any():
-            own = None if given is None else given[inside]
-            log_p[inside] = super()._log_prob_at(v[inside], own)
+            log_p[inside] = super()._log_prob(v[inside])
         return log_p
 
 
@@ -319,7 +318,7 @@ class FoldedProposing:
         seen = rows.observations
         each = [proposal.log_prob(rows, u, seen.log_likelihood(u)) for u in fold.images(v)]
         log_q = torch.logsumexp(torch.stack(each), 0)
-        log_p = density.at(seen.given).log_prob(v)
+        log_p = density.log_prob(v)
         return WeightedDraws(v, log_p + seen.log_likelihood(v) - log_q)
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:

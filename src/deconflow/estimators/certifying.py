@@ -32,7 +32,6 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
         working = working if known.keeps_mixture else None
     findings = find_doubts(
         rows, density.sample, model._measured_names,
-        sample_given=density.sample_given if density.depends_on_covariates else None,
         working=working,
         log_p=None if own is not None else lambda rows: density.log_marginal(rows).log_p,
         seed=seed,
@@ -46,7 +45,7 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
 
 def _about_samples(model: Any, data: Observations) -> tuple[Finding, ...]:
     """Look whether posterior samples, if rows were made of them, lie where the density is."""
-    unlike = data.projection is not None or model.density_.depends_on_covariates
+    unlike = data.projection is not None or data.given is not None
     if data.noise.kept is None or unlike:
         return ()
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))

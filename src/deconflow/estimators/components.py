@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from deconflow._types import Array
 from deconflow.estimators.bounded_fit import BoundedFit
 from deconflow.estimators.fitted import FittedDensity
+from deconflow.estimators.given_fit import GivenFit
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.moments import as_mixture, continuous_part
 from deconflow.estimators.regression import told
@@ -137,7 +138,7 @@ def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
 
 def _words(density: FittedDensity) -> str:
     """Say what else a density is."""
-    if density.depends_on_covariates:
+    if isinstance(density, GivenFit):
         return "a density given covariates"
     if isinstance(density, BoundedFit):
         return "one that is folded at bounds"

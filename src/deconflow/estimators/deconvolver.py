@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow import ranks
 from deconflow._limits import cpus
-from deconflow._types import Array
 from deconflow.auto import (
     Fitted,
     Resources,
@@ -203,10 +202,7 @@ class Deconvolver(DensityEstimator):
             refuse_far(ready, torch.float32)
             fitted = fit_density(ready, volume, plan, self._resources(), seed, **beyond)
         self._take(fitted, plan.size)
-        self._held_out, self._seed = fitted.held_out, seed
-
-    def _held_out_rows(self, data: Observations) -> Array | None:
-        return self._held_out
+        self._seed = seed
 
     def _finish(self, data: Observations) -> None:
         self._progress.begin(CHECKING)

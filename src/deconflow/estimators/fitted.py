@@ -43,8 +43,7 @@ Columns = NDArray[np.int64]
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 """Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it."""
 QUESTIONS = (
-    "_log_prob", "_sample", "log_prob_given", "sample_given", "log_marginal", "posterior",
-    "condition", "memberships",
+    "_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships",
 )  # fmt: skip
 
 
@@ -86,11 +85,6 @@ class FittedDensity(ABC):
         return len(self.names)
 
     @property
-    def depends_on_covariates(self) -> bool:
-        """Whether it is another density for other covariates."""
-        return False
-
-    @property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
         free = np.full(self.dim, np.inf)
@@ -114,16 +108,19 @@ class FittedDensity(ABC):
         check_seed(random_state)
         return self._sample(n, random_state)
 
-    def log_prob_given(self, v: Array, given: Array) -> Array:
-        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``, if it has any.
+    def given(self, x: Any) -> FittedDensity:
+        """Return the density for one value of the covariates of the fit.
 
-        A density without covariates is the same for all.
+        Parameters
+        ----------
+        x
+            The covariates: a number, a sequence in the order of the fit, a mapping from names to
+            values, or a table of one row. For ``given="noise"`` these are the logarithms of the
+            errors.
         """
-        return self._log_prob(v)
-
-    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
-        """Draw a truth for each row of encoded covariates ``(N, C)``, if it has any."""
-        return self._sample(len(given), random_state)
+        raise ValueError(
+            "Expected a model that was fitted with covariates; got one without. Fit with given=."
+        )
 
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0

@@ -15,8 +15,6 @@ from deconflow.densities import (
     DENSITIES,
     Architecture,
     Density,
-    Flow,
-    GivenFlow,
     MixtureDensity,
     load_weights,
 )
@@ -87,8 +85,6 @@ class FlowDeconvolver(DensityEstimator):
     The density :math:`p(v)` of the truth is a flow; a second, conditional flow
     :math:`q(v | w, n)` stands in for the posterior of each row; both are trained on a lower
     bound of :math:`\sum_i \log p(w_i)` with :math:`w_i = v_i + n_i`, or on an estimate of it.
-    With covariates, the networks of both see these: what is fitted is :math:`p(v | x)`, whose
-    location, scale and shape depend on them.
 
     Parameters
     ----------
@@ -166,7 +162,6 @@ class FlowDeconvolver(DensityEstimator):
     posterior_: PosteriorModel
     _takes_covariates = True
     _fits_streams = True
-    _takes_context = True
 
     def __init__(
         self,
@@ -316,24 +311,11 @@ class FlowDeconvolver(DensityEstimator):
             blocks=BLOCKS,
             base_components=self.base_components,
         )
-        density = self._make_density(size)
+        density = DENSITIES[self.flow](self.n_latent_, size)
         posterior = self._make_posterior(density, n_posterior_features, size)
         for module in (density, posterior):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
         self._take(density, posterior)
-
-    def _make_density(self, size: Architecture) -> Density:
-        """Make the density; one given covariates, if there are some."""
-        kept = self._kept_covariates()
-        count = 0 if kept is None else kept.shape[1]
-        density = DENSITIES[self.flow](self.n_latent_, size, count)
-        return density if kept is None else GivenFlow(cast(Flow, density), kept)
-
-    def _kept_covariates(self) -> torch.Tensor | None:
-        """Return covariates ``(R, C)`` of some of the fitted rows; None without covariates."""
-        if self._knowledge is None or self._knowledge.covariates is None:
-            return None
-        return torch.from_numpy(self._knowledge.kept)
 
     def _make_posterior(
         self, density: Density, n_features: int, size: Architecture

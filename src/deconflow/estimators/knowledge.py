@@ -1,9 +1,8 @@
 """What is known of the truth beside its measurements, and how a fit takes it.
 
 Rows are changed before an estimator sees them, and its answer is changed back: covariates by curves
-of location and scale, and by a mixture of truth and covariates where the shape depends on them;
-bounds by mirrors; atoms and a background by the weights of rows that are neither. So an estimator
-knows of none of them.
+of location and scale; bounds by mirrors; atoms and a background by the weights of rows that are
+neither. So an estimator knows of none of them.
 """
 
 from __future__ import annotations
@@ -15,15 +14,11 @@ import numpy as np
 import torch
 
 from deconflow._types import Array
-from deconflow.auto import stack
-from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.bounded_fit import folded
 from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.given_fit import MOST_KEPT, GivenFit, JointFit, with_covariates
-from deconflow.estimators.mixture_fit import MixtureFit
+from deconflow.estimators.given_fit import GivenFit
 from deconflow.estimators.parts_fit import PartsFit, log_densities_of_parts
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.truth import (
     MOST_MIRRORS,
@@ -36,9 +31,6 @@ from deconflow.truth import (
     as_bounds,
 )
 from deconflow.xd import (
-    FitSettings,
-    Stopping,
-    fit_joint,
     fit_with_known_parts,
     lay_out,
     log_p,
@@ -49,9 +41,8 @@ from deconflow.xd import (
 
 LEAST_MEMBERSHIP = 1e-3
 """Rows that are less likely than this to be of the continuous part are not fitted."""
-PRIOR_ROWS = np.array([4.0, 0.5])
-"""How many rows more speak for a shape that is the same for all covariates, and for one that is
-not; see :func:`deconflow.auto.stack`."""
+MOST_KEPT = 200
+"""Rows of covariates that a model keeps: the mix of them that answers without any are about."""
 CURVE_ROUNDS = 8
 """Rounds of curves and memberships, for atoms or a background beside covariates."""
 STARTS = (
@@ -100,11 +91,6 @@ class Knowledge:
         Location and scale of the truth as functions of these.
     kept : array
         ``(R, C)`` covariates of some of the fitted rows.
-    joint : list of GaussianMixture
-        Mixtures of what the curves leave and the covariates; empty where the shape does not
-        depend on them.
-    joint_share : float
-        Their share beside the estimator's own density.
     atoms, atom_weights : array
         ``(A, D)`` and ``(A,)``.
     background : callable or None
@@ -119,8 +105,6 @@ class Knowledge:
     background: Background | None
     curves: LocationScale | None = None
     kept: Array = field(default_factory=lambda: np.empty((0, 0)))
-    joint: list[GaussianMixture] = field(default_factory=list)
-    joint_share: float = 0.0
     atom_weights: Array = field(default_factory=lambda: np.empty(0))
     background_share: float = 0.0
     _density: FittedDensity | None = None
@@ -130,6 +114,12 @@ class Knowledge:
         """Check what an estimator was told; None if that is nothing."""
         names = model._names
         bounds = bounds_of(model, data)
+        if covariates is not None and (bounds is not None or data.projection is not None):
+            what = "projection" if bounds is None else "bounds"
+            raise ValueError(
+                f"Expected no {what} with covariates, whose curves move the rows; got both. Leave "
+                "out one of them."
+            )
         takes_parts = model._takes_parts
         _refuse_counts(model, data)
         if data.noise.flags is not None:
@@ -158,7 +148,6 @@ class Knowledge:
         self._refuse_starts(model)
         rows = self._weighted(data, rng, threads) if self.has_parts else data
         if self.covariates is not None:
-            self._refuse_ignored(model, rows)
             rows = self._straightened(rows, rng)
         if self.bounds is not None:
             self.bounds.refuse_many()
@@ -169,10 +158,8 @@ class Knowledge:
                     f"Expected noise that is symmetric for bounds with {type(model).__name__}; got "
                     "another law. Use LogSplineDeconvolver or XDGMM."
                 )
-        model._fit(rows if model._takes_context else replace(rows, given=None))
+        model._fit(rows)
         model.parameters_ = model.get_params()  # its density may be asked from here on
-        if self.covariates is not None and not model._takes_context:
-            self._fit_shape(model, rows, rng, threads)
         if self.has_parts:
             self._settle_shares(model, data)
 
@@ -181,11 +168,11 @@ class Knowledge:
     ) -> Observations:
         """Weigh rows by how likely they are of the continuous part."""
         known = self.known(data)
-        pilot = fit_with_known_parts(replace(data, given=None), known, rng, threads)
+        pilot = fit_with_known_parts(data, known, rng, threads)
         rest = log_p(pilot.mixture, lay_out(data), threads)
         shares = pilot.shares
         q, own = memberships(shares, known, rest)
-        if self.covariates is not None and self.bounds is None and data.projection is None:
+        if self.covariates is not None:
             shares, q = self._given_covariates(data, known, shares, q, own, threads)
         self._take_shares(shares)
         weights = row_weights(data) * q[-1]
@@ -214,7 +201,7 @@ class Knowledge:
         for _ in range(CURVE_ROUNDS):
             by_rest = torch.from_numpy(np.maximum(weights * q[-1], 1e-6))
             curves = LocationScale.fit(replace(data, weights=by_rest), self.covariates.continuous)
-            rows = lay_out(replace(curves.standardised(data), given=None))
+            rows = lay_out(curves.standardised(data))
             rest = log_p(unit, rows, threads) - curves.log_volume(data)
             shares = shares_of_parts(shares, known, rest, weights)
             q, found = memberships(shares, known, rest)
@@ -236,13 +223,11 @@ class Knowledge:
         self._density = None
 
     def _straightened(self, data: Observations, rng: np.random.RandomState) -> Observations:
-        """Take location and scale out of the rows; bounds and projections leave no room for it."""
+        """Take location and scale out of the rows."""
         assert self.covariates is not None
         assert data.given is not None
         chosen = np.sort(rng.permutation(len(data))[:MOST_KEPT])
         self.kept = data.given.numpy()[chosen].copy()
-        if self.bounds is not None or data.projection is not None:
-            return data
         self.curves = LocationScale.fit(data, self.covariates.continuous)
         return self.curves.standardised(data)
 
@@ -256,42 +241,6 @@ class Knowledge:
                     f"Expected no {name} with covariates or bounds, which change the rows that "
                     f"components are fitted to; got {getattr(model, name)!r}. Leave it out."
                 )
-
-    def _refuse_ignored(self, model: Any, data: Observations) -> None:
-        """Raise where neither curves nor a joint mixture could see the covariates."""
-        if model._takes_context or (self.bounds is None and data.projection is None):
-            return
-        if not isinstance(data.noise, GaussianNoise):
-            what = "bounds" if self.bounds is not None else "a projection"
-            raise ValueError(
-                f"Expected Gaussian noise for covariates together with {what}; got another law. "
-                f"Leave out given, or {what}."
-            )
-
-    def _fit_shape(
-        self, model: Any, rows: Observations, rng: np.random.RandomState, threads: int | None
-    ) -> None:
-        """Fit truth and covariates together, and weigh that by rows that neither has seen."""
-        held_out = model._held_out_rows(replace(rows, given=None))
-        known = held_out is not None and np.isfinite(held_out).any()
-        if not known or not isinstance(rows.noise, GaussianNoise):
-            if self.curves is None:
-                raise ValueError(
-                    "Expected fits without folds of the rows, to see what covariates tell beside "
-                    "bounds or a projection; got none. Use EM, or more chains or rows."
-                )
-            return
-        assert self.covariates is not None
-        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=threads)
-        settings = FitSettings(1, stopping=stopping)
-        found = fit_joint(with_covariates(rows), settings, rng, self.covariates.size)
-        both = np.stack([held_out, found.held_out])
-        scored = np.isfinite(both).all(0)
-        if not scored.any():
-            return
-        shares = stack(both[:, scored], row_weights(rows)[scored], PRIOR_ROWS, rng)
-        if shares[1] > 0:
-            self.joint, self.joint_share = list(found.mixtures), float(shares[1])
 
     def density(self, own: FittedDensity) -> FittedDensity:
         """Return the density of the truth, made once from that which the estimator learned."""
@@ -316,21 +265,9 @@ class Knowledge:
     def _continuous_part(self, own: FittedDensity) -> FittedDensity:
         """Return the continuous part."""
         density = own if self.bounds is None else folded(own, self.bounds)
-        if self.covariates is None:
+        if self.covariates is None or self.curves is None:
             return density
-        if self.joint:
-            joint, share = self._joint_fit(own), self.joint_share
-            density = joint if share >= 1 else BlendFit([1 - share, share], [density, joint])
-        return GivenFit(density, self.curves, self.kept)
-
-    def _joint_fit(self, own: FittedDensity) -> JointFit:
-        assert self.covariates is not None
-        count = self.covariates.size
-        names = [*own.names, *(f"given {j}" for j in range(count))]
-        joint: FittedDensity = MixtureFit(self.joint, names, own.threads)
-        if self.bounds is not None:
-            joint = folded(joint, self.bounds.with_free(count))
-        return JointFit(joint, count)
+        return GivenFit(density, self.curves, self.covariates, self.kept)
 
     def for_checks(self, model: Any, data: Observations) -> tuple[FittedDensity, Observations]:
         """Return a density to check, and the rows that it is about.
@@ -364,10 +301,8 @@ class Knowledge:
         """Say what covariates, atoms and background came to."""
         said = []
         if self.covariates is not None:
-            text = f"The density is that given {', '.join(self.covariates.names)}"
-            if self.joint:
-                text += f"; {self.joint_share:.0%} of it has a shape that depends on them"
-            said.append(f"{text}.")
+            names = ", ".join(self.covariates.names)
+            said.append(f"The location and the spread of the truth are curves of {names}.")
         for atom, share in zip(self.atoms, self.atom_weights, strict=True):
             place = ", ".join(f"{value:g}" for value in atom)
             said.append(f"{share:.1%} of the truths are exactly {place}.")

@@ -25,8 +25,6 @@ from deconflow.observations import Observations, check_groups
 from deconflow.streams import RowStream
 from deconflow.truth import Bounds, Covariates, check_rows
 
-NO_COVARIATES = "Expected no given, because the model was fitted without covariates; got some."
-
 
 class ObservesRows(ABC):
     """What every estimator does with rows before it fits them, or answers about them.
@@ -86,7 +84,7 @@ class ObservesRows(ABC):
             data = self._learn_errors(noise, data, given)
         covariates = None
         if given is not None:
-            check_rows(w, given)
+            check_rows(w, given, data)
             if not self._takes_covariates:
                 raise ValueError(
                     f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
@@ -157,11 +155,15 @@ class ObservesRows(ABC):
                 raise ValueError(self._errors.missing())
             data = self._errors.applied(noise, data)
         covariates = None if self._knowledge is None else self._knowledge.covariates
-        if (covariates is None) != (given is None):
-            raise ValueError(NO_COVARIATES if covariates is None else covariates.missing())
-        if covariates is None:
+        if covariates is None and given is None:
             return data
-        check_rows(w, given)
+        if covariates is None:
+            raise ValueError(
+                "Expected no given, because the model was fitted without covariates; got some."
+            )
+        if given is None:
+            raise ValueError(covariates.missing())
+        check_rows(w, given, data)
         return replace(data, given=covariates.encode(given, data))
 
     @property

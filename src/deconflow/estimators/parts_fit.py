@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,11 +62,6 @@ class PartsFit(FittedDensity):
         return float(np.log(max(1e-300, 1.0 - self.atom_weights.sum())))
 
     @property
-    def depends_on_covariates(self) -> bool:
-        """Whether the continuous part does."""
-        return self.inner.depends_on_covariates
-
-    @property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
         return self.inner.ends
@@ -73,27 +69,20 @@ class PartsFit(FittedDensity):
     def _log_prob(self, v: Array) -> Array:
         return self.inner._log_prob(v) + self._log_rest
 
-    def log_prob_given(self, v: Array, given: Array) -> Array:
-        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
-        return self.inner.log_prob_given(v, given) + self._log_rest
-
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``; some exactly at an atom."""
         rng = check_random_state(random_state)
-        return self._with_atoms(self.inner._sample(n, rng), rng)
-
-    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
-        """Draw a truth for each row of encoded covariates ``(N, C)``."""
-        rng = check_random_state(random_state)
-        return self._with_atoms(self.inner.sample_given(given, rng), rng)
-
-    def _with_atoms(self, drawn: Array, rng: np.random.RandomState) -> Array:
+        drawn = self.inner._sample(n, rng).copy()
         edges = np.cumsum(self.atom_weights)
-        which = edges.searchsorted(rng.uniform(size=len(drawn)), side="right")
+        which = edges.searchsorted(rng.uniform(size=n), side="right")
         at = which < len(self.atoms)
-        drawn = drawn.copy()
         drawn[at] = self.atoms[which[at]]
         return drawn
+
+    def given(self, x: Any) -> PartsFit:
+        """Return the density for one value of the covariates."""
+        background, share = self.background, self.background_share
+        return PartsFit(self.inner.given(x), self.atoms, self.atom_weights, background, share)
 
     def known(self, data: Observations) -> Array:
         """Log density ``(J, N)`` of rows under each atom, and as background."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deconflow.estimators.knowledge import Knowledge
-from deconflow.estimators.saved_values import joined, parted, prefixed, refuse, under
+from deconflow.estimators.saved_values import prefixed, refuse, under
 from deconflow.truth import (
     Covariates,
     GivenBackground,
@@ -32,9 +32,6 @@ def knowledge_state(known: Knowledge) -> tuple[dict[str, Any], dict[str, Tensor]
         )
     details: dict[str, Any] = {
         "covariates": None if known.covariates is None else known.covariates.as_dict(),
-        "curves": None,
-        "joint_share": known.joint_share,
-        "joint_components": [each.n_components for each in known.joint],
         "background_share": known.background_share,
         "mirrored": known.bounds is not None,
         "bounds": None if known.bounds is None else known.bounds.pairs(),
@@ -44,10 +41,7 @@ def knowledge_state(known: Knowledge) -> tuple[dict[str, Any], dict[str, Tensor]
         arrays |= {"low": known.background.low, "high": known.background.high}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     if known.curves is not None:
-        details["curves"], curves = known.curves.state()
-        tensors |= prefixed("curves", curves)
-    if known.joint:
-        tensors |= prefixed("joint", joined(known.joint))
+        tensors |= prefixed("curves", known.curves.state())
     return details, prefixed(PREFIX, tensors)
 
 
@@ -66,15 +60,10 @@ def saved_knowledge(model: Any, details: dict[str, Any], arrays: dict[str, Tenso
         as_atoms(model.atoms if model._takes_parts else None, names, bounds),
         background,
         kept=own["kept"].numpy(),
-        joint_share=float(details["joint_share"]),
         atom_weights=own["atom_weights"].numpy(),
         background_share=float(details["background_share"]),
     )
     refuse("atom_weights", len(found.atom_weights) != len(found.atoms), "one for each atom")
-    if details["curves"] is not None:
-        found.curves = LocationScale.from_state(details["curves"], under(own, "curves"))
-    if details["joint_components"] and found.covariates is not None:
-        sizes = [int(size) for size in details["joint_components"]]
-        dim = len(names) + found.covariates.size
-        found.joint = parted(under(own, "joint"), sizes, dim)
+    if covariates is not None:
+        found.curves = LocationScale.from_state(under(own, "curves"))
     return found

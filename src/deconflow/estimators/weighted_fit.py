@@ -151,49 +151,24 @@ class WeightedFit(FittedDensity):
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
         self.names, self.threads = names, threads
 
-    @property
-    def depends_on_covariates(self) -> bool:
-        """Whether the density is one given covariates."""
-        return self.density.takes_covariates
-
     def _log_prob(self, v: Array) -> Array:
-        return self._log_prob_at(v, None)
-
-    def log_prob_given(self, v: Array, given: Array) -> Array:
-        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
-        return self._log_prob_at(v, given)
-
-    def _log_prob_at(self, v: Array, given: Array | None) -> Array:
         like, parts = next(self.density.parameters()), []
         with torch.no_grad():
             for some in _pieces(len(v)):
                 points = self.standardiser.to_standard(torch.from_numpy(v[some])).to(like)
-                parts.append(self._at(given, some).log_prob(points).double().cpu())
+                parts.append(self.density.log_prob(points).double().cpu())
         log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
         refuse_unreached(~np.isfinite(log_p), 0, f" in {like.dtype}. Look at that row", "v")
         return log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
-        return self._sample_at(n, None, random_state)
-
-    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
-        """Draw a truth for each row of encoded covariates ``(N, C)``."""
-        return self._sample_at(len(given), given, random_state)
-
-    def _sample_at(self, n: int, given: Array | None, random_state: RandomState) -> Array:
         with torch.no_grad(), isolated_rng(random_state):
             parts = [
-                self.standardiser.from_standard(self._at(given, some).sample(_length(some))).cpu()
+                self.standardiser.from_standard(self.density.sample(_length(some))).cpu()
                 for some in _pieces(n)
             ]
         return torch.cat(parts).numpy()
-
-    def _at(self, given: Array | None, some: slice) -> Density:
-        """Return the density for some of the rows of covariates, if there are any."""
-        if given is None:
-            return self.density
-        return self.density.at(torch.from_numpy(given[some]).to(next(self.density.parameters())))
 
     def log_marginal(
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
@@ -309,34 +284,18 @@ class MarginalFit(FittedDensity):
         self.names = [parent.names[d] for d in columns]
 
     @property
-    def depends_on_covariates(self) -> bool:
-        """Whether the whole density does."""
-        return self.parent.depends_on_covariates
-
-    @property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
         lower, upper = self.parent.ends
         return lower[self.columns], upper[self.columns]
 
     def _log_prob(self, v: Array) -> Array:
-        return self._log_prob_at(v, None)
-
-    def log_prob_given(self, v: Array, given: Array) -> Array:
-        """Log density ``(N,)`` of true values given encoded covariates ``(N, C)``."""
-        return self._log_prob_at(v, torch.from_numpy(given))
-
-    def _log_prob_at(self, v: Array, given: torch.Tensor | None) -> Array:
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
-        return self.log_marginal(replace(exact, given=given), POINTS_OF_MARGINALS).log_p
+        return self.log_marginal(exact, POINTS_OF_MARGINALS).log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
         return self.parent.sample(n, random_state)[:, self.columns]
-
-    def sample_given(self, given: Array, random_state: RandomState = None) -> Array:
-        """Draw a truth for each row of encoded covariates ``(N, C)``."""
-        return self.parent.sample_given(given, random_state)[:, self.columns]
 
     def log_marginal(
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0

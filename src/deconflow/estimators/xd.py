@@ -52,7 +52,6 @@ from deconflow.xd import (
     FITTING,
     Adam,
     AveragedFit,
-    CrossFits,
     EMResult,
     FitSettings,
     PreparedData,
@@ -564,25 +563,11 @@ class XDGMM(DensityEstimator):
     def _take_averaged(self, fit: AveragedFit, data: Observations) -> None:
         """Learn an average of fits without each fold, with what each row is worth to them."""
         self.__dict__.pop("_adam", None)
-        self.selection_, self._held_out = fit.table, fit.held_out
+        self.selection_ = fit.table
         value = float(np.average(fit.held_out, weights=row_weights(data)))
         result = EMResult(fit.mixture, value, [value], fit.converged, fit.n_iter)
         self._take(result, [part.n_components for part in fit.mixtures])
         self._warn_unless_converged()
-
-    def _held_out_rows(self, data: Observations) -> Array | None:
-        if len(data) > 1 and (is_auto(self) or averages_what_it_compares(self)):
-            return self._held_out
-        if len(data) < 2 or self.method == "minibatch":
-            return None
-        count = int(self.component_counts_[0])
-        floors = several(self.floor) if not is_auto(self) else [0.0]
-        settings = as_settings(self, count, float(floors[0]))
-        cross = CrossFits(data, self.n_folds, check_random_state(self.random_state))
-        candidate = cross.candidate(settings)
-        for fold in cross:
-            cross.add(candidate, fold, [None])
-        return candidate.held_out
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details = {

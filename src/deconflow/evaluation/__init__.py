@@ -4,7 +4,7 @@ from deconflow.evaluation.certify import HeldOut, certify, of_held_out
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.predictive import predictive_ranks, simulate_like
-from deconflow.evaluation.row_p_values import row_p_values, row_p_values_given
+from deconflow.evaluation.row_p_values import row_p_values
 from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "pareto_k",
     "predictive_ranks",
     "row_p_values",
-    "row_p_values_given",
     "simulate_like",
     "unusual_rows",
 ]

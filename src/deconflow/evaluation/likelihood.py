@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from deconflow.densities import Density
-from deconflow.observations import Observations
 from deconflow.posteriors import STRETCH, RowMixtures, RowsWithProposals
 from deconflow.randomness import own_generator
 
@@ -74,7 +73,7 @@ def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimat
     v = _quasi_random_draws(mixtures, points)  # (R P, n, D)
     narrow, wide = mixtures.stretched_log_prob(v, 1.0, STRETCH)
     log_q = torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))
-    log_w = (_log_prob(density, data, v) + data.log_likelihood(v) - log_q).double()
+    log_w = (_log_prob(density, v) + data.log_likelihood(v) - log_q).double()
     top = log_w.amax(0)
     weights = (log_w - top).exp().unflatten(0, (REPEATS, points))  # (R, P, n)
     weights = _controlled(weights, (narrow - log_q).double().exp().unflatten(0, (REPEATS, points)))
@@ -86,11 +85,10 @@ def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimat
     return Estimate(log_p.numpy(), relative.numpy(), np.zeros(len(log_p)))
 
 
-def _log_prob(density: Density, data: Observations, v: Tensor) -> Tensor:
+def _log_prob(density: Density, v: Tensor) -> Tensor:
     """Ask a density on its own device, of points in main memory."""
     device = next(density.parameters()).device
-    given = None if data.given is None else data.given.to(device)
-    return density.at(given).log_prob(v.to(device)).cpu()
+    return density.log_prob(v.to(device)).cpu()
 
 
 def _controlled(weights: Tensor, control: Tensor) -> Tensor:

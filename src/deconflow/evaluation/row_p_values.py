@@ -93,42 +93,6 @@ def row_p_values(
     return _row_by_row(judge, pool, data, n_draws)
 
 
-def row_p_values_given(
-    sample_given: Callable[[Array, int], Array],
-    mixture: GaussianMixture,
-    data: Observations,
-    *,
-    n_draws: int,
-    random_state: RandomState = 0,
-    threads: int | None = None,
-) -> Array:
-    """How unusual each row is given its covariates: ``(1 + #{T' <= T}) / (n + 1)``, ``(N,)``.
-
-    Each row has ``n_draws`` draws of its own, because each has a density of its own.
-
-    Parameters
-    ----------
-    sample_given
-        Draws a truth for each row of encoded covariates, given these and a seed.
-    mixture, data, n_draws, random_state, threads
-        As for :func:`row_p_values`.
-    """
-    judge, rng = _Judge(mixture, threads), check_random_state(random_state)
-    p = np.empty(len(data))
-    size = rows_at_once(n_draws * (data.dim + 8))
-    for first in range(0, len(data), size):
-        rows = data[first : first + size]
-        assert rows.given is not None
-        many = rows[np.tile(np.arange(len(rows)), n_draws)]
-        truth = sample_given(many.given.numpy(), int(rng.randint(2**31 - 1)))  # type: ignore[union-attr]
-        with isolated_rng(int(rng.randint(2**31 - 1))):
-            drawn = many.remeasure(torch.from_numpy(truth).to(many.w)).w.numpy()
-        drawn = drawn.reshape(n_draws, len(rows), -1)
-        as_unusual = (judge(rows, drawn) <= judge.of_rows(rows)).sum(0)
-        p[first : first + size] = (1 + as_unusual) / (1 + n_draws)
-    return p
-
-
 class _Judge:
     """The statistic ``T``."""
 

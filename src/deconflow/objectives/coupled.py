@@ -70,8 +70,7 @@ class CoupledChains(Objective):
                 found = couple(density, posterior, data, self.weighed, **options)
         except FloatingPointError:  # no number, which the fit loop counts and skips
             nowhere = data.w.new_zeros(len(data), data.latent_dim)
-            return math.nan * density.at(data.given).log_prob(nowhere)
-        given = None if data.given is None else data.given[found.rows]
-        step = found.expectation(density.at(given).log_prob(found.v))
+            return math.nan * density.log_prob(nowhere)
+        step = found.expectation(density.log_prob(found.v))
         step = step + proposal_step(density, posterior, data, self.weighed)
         return found.log_marginal.detach() + (step - step.detach())

@@ -113,15 +113,14 @@ class Roulette(Objective):
 
     def _part(self, data: Observations, keep: bool) -> Tensor:
         """Weigh draws, with the density's gradient; its activations are kept or made again."""
-        density = self.density.at(data.given)
         with without_dropout(self.posterior):
             v, log_q = self.posterior.sample(data, self.lowest)
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():
-            return density.log_prob(v) + rest
+            return self.density.log_prob(v) + rest
         kept_by_torch = own_generator() is None
         again = checkpoint(
-            density.log_prob,
+            self.density.log_prob,
             v,
             use_reentrant=False,
             preserve_rng_state=kept_by_torch,

@@ -132,8 +132,7 @@ class DefensiveProposal:
 
     def weigh(self, density: Density, data: RowsWithProposals, v: Tensor) -> WeightedDraws:
         """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
-        own = density.at(data.observations.given)
-        log_p = torch.cat([own.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
+        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
         return WeightedDraws(v, log_p + self.log_ratio(data, v))
 
     def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:

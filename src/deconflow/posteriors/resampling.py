@@ -70,5 +70,5 @@ def weigh(density: Density, posterior: PosteriorModel, data: Observations, k: in
     Rubin (1988), "Using the SIR algorithm to simulate posterior distributions"
     """
     v, log_q = posterior.sample(data, k)
-    log_p = density.at(data.given).log_prob(v)
+    log_p = density.log_prob(v)
     return WeightedDraws(v, log_p + data.log_likelihood(v) - log_q)

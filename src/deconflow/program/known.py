@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from deconflow.program.methods import METHODS, check_method
 from deconflow.tables import (
-    Covariate,
     GivenColumns,
-    GivenValues,
     parse_atoms,
     parse_bounds,
-    parse_values,
 )
 
 UNIFORM = "uniform"
-LOG = "log "
-"""What estimators put before the name of an error whose logarithm is a covariate."""
 
 Given = Annotated[
     list[str] | None,
@@ -117,8 +110,7 @@ def given_columns(estimator: Any) -> GivenColumns | None:
     if found is None:
         return None
     own = found.columns[len(found.errors) :]
-    columns = [Covariate(c.name, c.categories is not None, c.categories) for c in own]
-    return GivenColumns(tuple(columns), errors=bool(found.errors))
+    return GivenColumns({c.name: c.categories for c in own}, errors=bool(found.errors))
 
 
 def refuse_covariates(estimator: Any, what: str) -> None:
@@ -129,30 +121,3 @@ def refuse_covariates(estimator: Any, what: str) -> None:
             f"Expected a model without covariates for {what}; got one that is given "
             f"{', '.join(found.names)}. Fit one without --given."
         )
-
-
-def values_of_covariates(estimator: Any, said: Sequence[str]) -> GivenValues:
-    """Read a value for each covariate, such as ``a=1.5,b=red`` or ``error of x=0.3``."""
-    found = covariates_of(estimator)
-    if found is None:
-        raise ValueError("Expected no --given, because the model has no covariates; got some.")
-    count = len(found.errors)
-    words = [name.removeprefix(LOG) for name in found.names[:count]] + found.names[count:]
-    texts = parse_values(said, words, "given")
-    values = [
-        np.array([texts[word]] if column.categories else [_number(word, texts[word], j < count)])
-        for j, (word, column) in enumerate(zip(words, found.columns, strict=True))
-    ]
-    return GivenValues(tuple(found.names), tuple(values))
-
-
-def _number(name: str, text: str, is_error: bool) -> float:
-    """Read a number, or the logarithm of an error."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (is_error and value <= 0):
-        kind = "a number above 0" if is_error else "a number"
-        raise ValueError(f"Expected {kind} for {name} in --given; got {text!r}.")
-    return math.log(value) if is_error else value

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from deconflow.program.known import values_of_covariates
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
@@ -21,25 +20,16 @@ def sample(
     model: Model,
     output: Output,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows.")] = 1000,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--given",
-            metavar="NAME=VALUE",
-            help="A value for each covariate, such as a=1.5,b=red, or 'error of x=0.3'.",
-        ),
-    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Draw true values from the deconvolved density.
 
-    Without --given, draws of a model with covariates are over the mix that the fitted rows have.
+    Draws of a model with covariates are over the mix that the fitted rows have.
 
     Example: deconflow sample model -n 100 -o draws.csv
     """
     with one_line_errors():
         saved, pa = load(model), need("pyarrow")
-        fixed = None if given is None else values_of_covariates(saved.estimator, given)
         units = saved.columns.units if saved.columns else ()
         columns = [
             NewColumn(name, f"draw of the true {name}", unit)
@@ -49,6 +39,6 @@ def sample(
         with writing(output, schema) as sink:
             for start in range(0, number, AT_ONCE):
                 count, own_seed = min(AT_ONCE, number - start), seed + start // AT_ONCE
-                drawn = saved.estimator.sample(count, random_state=own_seed, given=fixed)
+                drawn = saved.estimator.sample(count, random_state=own_seed)
                 sink.write(pa.table(list(drawn.T), schema=schema))
         say(f"{number} rows written to {output}.", table=output)

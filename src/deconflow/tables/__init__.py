@@ -6,10 +6,8 @@ Importing this package imports neither pyarrow, astropy nor torch; reading a tab
 from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.covariates import (
-    Covariate,
     GivenColumns,
     GivenValues,
-    as_argument,
     find_given,
 )
 from deconflow.tables.error_bars import independent_noise
@@ -36,7 +34,6 @@ from deconflow.tables.opening import is_many, open_table
 from deconflow.tables.option_syntax import (
     parse_atoms,
     parse_bounds,
-    parse_values,
     split_list,
 )
 from deconflow.tables.packed import STANDARD, TableError
@@ -46,7 +43,6 @@ __all__ = [
     "NOISE_KINDS",
     "STANDARD",
     "Columns",
-    "Covariate",
     "GivenColumns",
     "GivenValues",
     "How",
@@ -56,7 +52,6 @@ __all__ = [
     "Sink",
     "Source",
     "TableError",
-    "as_argument",
     "conversion",
     "correlation_column",
     "described",
@@ -73,7 +68,6 @@ __all__ = [
     "open_table",
     "parse_atoms",
     "parse_bounds",
-    "parse_values",
     "read_rows",
     "row_name",
     "split_list",

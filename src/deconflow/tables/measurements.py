@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.tables.cells import Cells, Mask, Reasons
 from deconflow.tables.columns import Columns, check_available
-from deconflow.tables.covariates import (
-    Covariate,
-    GivenColumns,
-    GivenValues,
-    as_argument,
-    unseen_labels,
-)
+from deconflow.tables.covariates import GivenColumns, GivenValues
 from deconflow.tables.error_bars import ErrorBars, Factors
 from deconflow.tables.how import COUNTS, MULTIPLYING
 from deconflow.tables.io import Source, need
@@ -91,7 +85,7 @@ class Rows:
         """What estimators are told beside ``w``; of kinds that are not there, nothing."""
         found: dict[str, Any] = {"noise": self.noise}
         if self.given is not None:
-            found["given"] = as_argument(self.given)
+            found["given"] = self.given.argument
         if self.limits is not None:
             found["limits"] = self.limits
         return found
@@ -187,7 +181,7 @@ class RowReader:
         self.columns, self.source, self.groups, self.given = columns, source, groups, given
         self.weights = weights
         more = [name for name in (groups, weights) if name is not None]
-        more += [] if given is None else given.names
+        more += [] if given is None else given.labels
         self.needed = list(dict.fromkeys([*columns.needed(), *more]))
         check_available(source.names, self.needed, source.name)
         self.factors = _factors(columns, source)
@@ -247,7 +241,10 @@ class _Chunk:
         if missing.any():
             self.cells.mark(missing.sum(1) == values.w.shape[1], "no measured value")
         labels = None if groups is None else self.cells.labels(groups)
-        covariates = () if given is None else tuple(map(self._covariate, given.columns))
+        covariates = None
+        if given is not None:
+            values_of = {name: self._covariate(name, each) for name, each in given.labels.items()}
+            covariates = GivenValues(values_of, given.errors)
         w, noise = values.law()
         self.reader.columns = values.columns
         usable, weights = self.cells.usable, self._weights()
@@ -255,7 +252,7 @@ class _Chunk:
         return Measurements(
             w, noise, usable, self.cells.reasons, values.without_error,
             groups=None if labels is None else labels[usable],
-            given=None if given is None else self._given(given, covariates, usable),
+            given=None if covariates is None else covariates.part(usable),
             limits=limits if limits is not None and limits.any() else None,
             weights=None if weights is None else self.cells.usable_of(weights),
         )  # fmt: skip
@@ -286,15 +283,9 @@ class _Chunk:
             )
         return values
 
-    def _given(
-        self, given: GivenColumns, values: tuple[NDArray[Any], ...], usable: Mask
-    ) -> GivenValues:
-        return GivenValues(tuple(given.names), tuple(each[usable] for each in values), given.errors)
-
-    def _covariate(self, column: Covariate) -> NDArray[Any]:
+    def _covariate(self, name: str, labels: Collection[str] | None) -> NDArray[Any]:
         """Read what is known exactly; a row that does not say it cannot be used."""
-        name = column.name
-        if not column.labels:
+        if labels is None:
             values = self.cells.numbers(name)
             self.cells.mark(np.isnan(values), f"no value in {name}, which is given")
             self.cells.mark(np.isinf(values), f"{name} is infinite")
@@ -303,9 +294,10 @@ class _Chunk:
         self.cells.mark(
             np.array([word is None for word in words]), f"no value in {name}, which is given"
         )
-        for row in np.flatnonzero(unseen_labels(words, column.known) & self.cells.usable):
-            reason = f"{name} is {words[row]!r}, which no row of the fit had"
-            self.cells.reasons.set(int(row), reason)
+        for row in np.flatnonzero(self.cells.usable) if labels else ():
+            if words[row] not in labels:
+                reason = f"{name} is {words[row]!r}, which no row of the fit had"
+                self.cells.reasons.set(int(row), reason)
         return words
 
 

@@ -137,26 +137,6 @@ def parse_atoms(items: Sequence[str], names: Sequence[str]) -> list[float] | lis
     return [point[0] for point in points] if len(names) == 1 else points
 
 
-def parse_values(items: Sequence[str], names: Sequence[str], argument: str) -> dict[str, str]:
-    """Read ``NAME=VALUE`` for each of these names, none left out."""
-    found: dict[str, str] = {}
-    for part in split_list(items, names=names):
-        name, value = _split_at(part, names)
-        if not value or name in found:
-            raise ValueError(
-                f"Expected {argument}= as NAME=VALUE, once for each of {', '.join(names)}; "
-                f"got {part!r}."
-            )
-        found[name] = value
-    left = [name for name in names if name not in found]
-    if left:
-        raise ValueError(
-            f"Expected {argument}= with values of {', '.join(names)}; got none of "
-            f"{', '.join(left)}. Name all of them."
-        )
-    return found
-
-
 def _number(text: str) -> float:
     """Read a finite number; NaN itself for anything else."""
     try:

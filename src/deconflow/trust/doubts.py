@@ -19,7 +19,7 @@ from deconflow.trust.noise_tests import NOISE_TESTS
 from deconflow.trust.outliers import outliers
 from deconflow.trust.rank_tests import columns_by_ranks
 from deconflow.trust.row_tests import edges, order
-from deconflow.trust.table import Sampler, SamplerGiven, Table, make_table
+from deconflow.trust.table import Sampler, Table, make_table
 from deconflow.xd import n_parameters
 
 ROWS_PER_PARAMETER = 10
@@ -40,7 +40,6 @@ def find_doubts(
     sample: Sampler,
     names: list[str],
     *,
-    sample_given: SamplerGiven | None = None,
     working: GaussianMixture | None = None,
     log_p: LogLikelihood | None = None,
     seed: int = 0,
@@ -55,9 +54,6 @@ def find_doubts(
         Draws true values ``(n, D)`` from the fitted model, given ``n`` and a seed.
     names
         Names of the measured columns.
-    sample_given
-        Draws a true value for each row of covariates ``(n, C)``, given these and a seed, if the
-        model is another one for other covariates.
     working
         A Gaussian mixture that fits the rows under their noise; None to fit one.
     log_p
@@ -76,11 +72,11 @@ def find_doubts(
     if independent_rows(alone) < FEWEST_ROWS:
         return (*found, *(Finding(check, reason="few") for check in TESTS))
     if not data.noise.additive:
-        of_rows = columns_by_ranks(alone, sample, sample_given, names, seed)
+        of_rows = columns_by_ranks(alone, sample, names, seed)
         others = [Finding(check, reason="likelihood") for check in TESTS if check != "columns"]
         return (*found, *others, of_rows)
     try:
-        return (*found, *_tests(data, alone, sample, sample_given, names, working, log_p, seed))
+        return (*found, *_tests(data, alone, sample, names, working, log_p, seed))
     except UNFIT:
         return (*found, *(Finding(check, reason="numbers") for check in TESTS))
 
@@ -89,25 +85,20 @@ def _tests(
     data: Observations,
     alone: Observations,
     sample: Sampler,
-    sample_given: SamplerGiven | None,
     names: list[str],
     working: GaussianMixture | None,
     log_p: LogLikelihood | None,
     seed: int,
 ) -> list[Finding]:
     """Make all tests; ``alone`` are the rows with those that repeat others as a group."""
-    table = make_table(
-        alone, sample, names, working, seed, averaged=log_p is None, sample_given=sample_given
-    )
+    table = make_table(alone, sample, names, working, seed, averaged=log_p is None)
     of_model = [_tried(test, table) for test in FIT_TESTS]
     found = []
     if log_p is not None:
         found.append(too_simple(table, log_p))
-        # What the noise is like, only a density that fits the rows can say. Where that is another
-        # one for other covariates, no mixture of the rows alone does.
-        if sample_given is None:
-            better = table.in_units
-            table = make_table(alone, better.sample, names, better, seed, averaged=False)
+        # What the noise is like, only a density that fits the rows can say.
+        better = table.in_units
+        table = make_table(alone, better.sample, names, better, seed, averaged=False)
     found += [order(table, data), *(_tried(test, table) for test in (edges, outliers, dependence))]
     found += _about_noise(table, found + of_model)
     return found + of_model

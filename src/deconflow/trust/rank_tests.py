@@ -19,16 +19,14 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.trust.comparison import of_smallest
 from deconflow.trust.fit_tests import DEGREES
-from deconflow.trust.table import Sampler, SamplerGiven, chosen_rows, truths
+from deconflow.trust.table import Sampler, chosen_rows
 
 DRAWS = 19
 
 
-def ranks(
-    data: Observations, sample: Sampler, sample_given: SamplerGiven | None, seed: int
-) -> Array:
+def ranks(data: Observations, sample: Sampler, seed: int) -> Array:
     """Return the share of simulated values below each real one, ``(N, M)``, ties at random."""
-    drawn = truths(data, DRAWS, sample, sample_given, seed).reshape(DRAWS, len(data), -1)
+    drawn = sample(DRAWS * len(data), seed).reshape(DRAWS, len(data), -1)
     real = data.w.numpy()
     below, equal = np.zeros(real.shape), np.zeros(real.shape)
     with isolated_rng(seed):
@@ -40,16 +38,10 @@ def ranks(
     return (below + u * (1 + equal)) / (1 + DRAWS)
 
 
-def columns_by_ranks(
-    data: Observations,
-    sample: Sampler,
-    sample_given: SamplerGiven | None,
-    names: list[str],
-    seed: int,
-) -> Finding:
+def columns_by_ranks(data: Observations, sample: Sampler, names: list[str], seed: int) -> Finding:
     """Compare the values of each column with those simulated for the same rows."""
     data = data[torch.from_numpy(chosen_rows(data, np.random.RandomState(seed)))]
-    share = ranks(data, sample, sample_given, seed)
+    share = ranks(data, sample, seed)
     weights = np.ones(len(data)) if data.weights is None else data.weights.numpy()
     seen = np.ones(share.shape, bool) if data.observed is None else data.observed.numpy()
     statistics = []

@@ -21,8 +21,6 @@ from deconflow.xd import COMPONENTS_TO_TRY, FitSettings, PreparedData, Stopping,
 
 Sampler = Callable[[int, int], Array]
 """Draws so many true values, from a seed."""
-SamplerGiven = Callable[[Array, int], Array]
-"""Draws a true value for each row of covariates, from a seed."""
 
 MOST_ROWS, MOST_VALUES = 4000, 30_000
 """Rows that are looked at, and simulated ones in all."""
@@ -125,12 +123,11 @@ def make_table(
     seed: int,
     *,
     averaged: bool,
-    sample_given: SamplerGiven | None = None,
 ) -> Table:
     """Choose rows, simulate companions, and fit the mixture that looks at them if there is none.
 
     ``working`` and what ``sample`` draws are in the units of ``data``; ``averaged`` says whether
-    that is an average of fits. ``sample_given`` draws instead of ``sample``, if there is one.
+    that is an average of fits.
     """
     rng = np.random.RandomState(seed)
     some = chosen_rows(data, rng)
@@ -148,20 +145,11 @@ def make_table(
         ready, data = ready[torch.from_numpy(kept)], data[torch.from_numpy(kept)]
     values = [ready.measured()]
     with isolated_rng(seed):
-        drawn = truths(data, draws, sample, sample_given, seed)
+        drawn = sample(draws * len(data), seed)
         v = units.to_standard(torch.from_numpy(drawn))
         for each in v.reshape(draws, len(data), -1):
             values.append(ready.remeasure(each).w.numpy())
     return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
-
-
-def truths(
-    data: Observations, draws: int, sample: Sampler, sample_given: SamplerGiven | None, seed: int
-) -> Array:
-    """Draw ``(draws N, D)``, all rows once before any twice."""
-    if sample_given is None or data.given is None:
-        return sample(draws * len(data), seed)
-    return sample_given(np.tile(data.given.numpy(), (draws, 1)), seed)
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:

@@ -65,11 +65,6 @@ class Bounds:
         """Return the bounds of ``(v - location) / scale``."""
         return Bounds((self.lower - location) / scale, (self.upper - location) / scale)
 
-    def with_free(self, count: int) -> Bounds:
-        """Return the same with so many columns more, without bounds."""
-        free = np.full(count, np.inf)
-        return Bounds(np.r_[self.lower, -free], np.r_[self.upper, free])
-
     def inside(self, v: Array) -> NDArray[np.bool_]:
         """Say which points ``(..., D)`` are within, ends included."""
         return np.asarray(((v >= self.lower) & (v <= self.upper)).all(-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from deconflow.observations import Observations
 NOISE = "noise"
 """The word for the logarithms of the rows' own errors."""
 MOST_CATEGORIES = 100
+MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,32 @@ class Column:
     scale: float = 1.0
     categories: tuple[str, ...] | None = None
 
+    @classmethod
+    def fit(cls, name: str, values: NDArray[Any]) -> Column:
+        """Find out whether values are numbers or labels, and which."""
+        if _are_numbers(values):
+            numbers = _numbers(name, values)
+            spread = numbers.std()
+            if not (spread > 0 and numbers.max() > numbers.min()):  # rounding makes spread of one
+                raise ValueError(
+                    f"Expected covariates that differ by row; got one value in {name}. Leave it "
+                    "out."
+                )
+            return cls(name, float(numbers.mean()), float(spread))
+        labels, counts = np.unique(_labels(name, values), return_counts=True)
+        if not 2 <= len(labels) <= MOST_CATEGORIES:
+            raise ValueError(
+                f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
+                "Put rare ones together, or leave it out."
+            )
+        order = np.argsort(-counts, kind="stable")
+        return cls(name, categories=tuple(labels[order].tolist()))
+
     def encode(self, values: NDArray[Any]) -> Array:
         """Return numbers ``(N, c)``; an error for labels that were not there at the fit."""
         if self.categories is None:
-            numbers = _numbers(values, self.name)
-            return ((numbers - self.location) / self.scale)[:, None]
-        missing = np.array([_is_missing(each) for each in values], dtype=bool)
-        if missing.any():
-            _refuse_missing(self.name, int(missing.argmax()))
-        labels = values.astype(str)
-        known = np.array(self.categories)
+            return ((_numbers(self.name, values) - self.location) / self.scale)[:, None]
+        labels, known = _labels(self.name, values), np.array(self.categories)
         unseen = ~np.isin(labels, known)
         if unseen.any():
             row = int(unseen.argmax())
@@ -56,11 +73,6 @@ class Column:
                 f"{str(labels[row])!r} in row {row} of given. Fit again with rows of that kind."
             )
         return (labels[:, None] == known[None, 1:]).astype(np.float64)
-
-    @property
-    def size(self) -> int:
-        """How many numbers it has."""
-        return 1 if self.categories is None else len(self.categories) - 1
 
 
 @dataclass(frozen=True)
@@ -73,13 +85,10 @@ class Covariates:
         The covariates.
     errors : tuple of int
         Columns of ``w`` the logarithm of whose error is a covariate; these come first.
-    named : bool
-        Whether the table of the fit named its columns: those of others are then found by name.
     """
 
     columns: tuple[Column, ...]
     errors: tuple[int, ...] = ()
-    named: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -87,73 +96,54 @@ class Covariates:
         return [column.name for column in self.columns]
 
     @property
-    def size(self) -> int:
-        """Number of numbers."""
-        return sum(column.size for column in self.columns)
-
-    @property
     def continuous(self) -> NDArray[np.bool_]:
         """Which of the numbers, ``(C,)``, are not indicators of a category."""
-        return np.concatenate(
-            [np.full(column.size, column.categories is None) for column in self.columns]
-        )
+        kinds = [[True] if c.categories is None else [False] * len(c.categories[1:])
+                 for c in self.columns]  # fmt: skip
+        return np.concatenate(kinds)
 
     @classmethod
     def fit(cls, given: Any, data: Observations, names: list[str]) -> Covariates:
         """Learn what covariates are, from those of the rows that are fitted."""
         with_errors, table = _parts(given)
-        errors, columns = _varying_errors(data) if with_errors else (), []
-        for d in errors:
-            logs = _log_errors(data)[:, d]
-            mean, name = np.nanmean(logs), f"log error of {names[d]}"
-            columns.append(Column(name, float(mean), float(np.nanstd(logs))))
+        columns: list[Column] = []
+        errors: list[int] = []
+        if with_errors:
+            logs = _log_errors(data)
+            usual = np.nanmean(logs, axis=0)
+            logs = np.where(np.isnan(logs), usual, logs)
+            errors = np.flatnonzero(np.ptp(logs, axis=0) > 1e-9).tolist()
+            columns = [Column.fit(f"log error of {names[d]}", logs[:, d]) for d in errors]
+            if not errors:
+                raise ValueError(
+                    f'Expected errors that differ by row with given="{NOISE}"; got the same for '
+                    "all rows."
+                )
         if table is not None:
-            columns += [_column(name, values) for name, values in _by_name(table, len(data), None)]
-        return cls(tuple(columns), tuple(errors), _has_names(table))
+            columns += [Column.fit(*each) for each in _by_name(table, len(data)).items()]
+        return cls(tuple(columns), tuple(errors))
 
     def encode(self, given: Any, data: Observations) -> torch.Tensor:
         """Return covariates of rows as numbers ``(N, C)``."""
         with_errors, table = _parts(given)
-        if with_errors != bool(self.errors):
-            said = [f'Expected given="{NOISE}", as in the fit; got a table without it.',
-                    f'Expected given as in the fit, without "{NOISE}"; got it.']  # fmt: skip
-            raise ValueError(said[with_errors])
-        own = self.columns[len(self.errors) :]
-        if (table is None) != (not own):
-            raise ValueError(self._expected("got none of them" if own else "got more"))
-        logs = _log_errors(data)[:, list(self.errors)] if self.errors else None
-        parts = [] if logs is None else [
-            column.encode(np.where(np.isnan(logs[:, j]), column.location, logs[:, j]))
-            for j, column in enumerate(self.columns[: len(self.errors)])
-        ]  # fmt: skip
+        own, parts = self.columns[len(self.errors) :], []
+        if with_errors != bool(self.errors) or (table is None) != (not own):
+            got = [f'"{NOISE}"'] * with_errors + ["a table"] * (table is not None)
+            raise ValueError(self._expected(" and ".join(got)))
+        if with_errors:
+            for column, logs in zip(
+                self.columns, _log_errors(data)[:, self.errors].T, strict=False
+            ):
+                parts.append(column.encode(np.where(np.isnan(logs), column.location, logs)))
         if table is not None:
-            found = _by_name(table, len(data), self._wanted(own))
-            if len(found) != len(own):
-                raise ValueError(self._expected(f"got {len(found)} columns"))
-            parts += [column.encode(values) for column, (_, values) in zip(own, found, strict=True)]
+            parts += self._encoded(own, table, len(data))
         return torch.from_numpy(np.concatenate(parts, axis=1))
 
-    def of_points(self, given: Any, n_rows: int) -> Array:
-        """Return covariates of points as numbers ``(N, C)``; a single row is for all of them.
-
-        Where errors are covariates, their logarithms come first.
-        """
-        if isinstance(given, str):
-            raise ValueError(
-                f"Expected given as a table of {', '.join(self.names)}, because points have no "
-                f"errors; got {given!r}."
-            )
-        table = given
-        if not hasattr(table, "columns") and not hasattr(table, "to_frame"):
-            table = _cells(given)
-            if table.ndim == 0 or (table.ndim == 1 and len(self.columns) > 1):
-                table = table.reshape(1, -1)
-        rows = 1 if len(table) == 1 else n_rows
-        found = _by_name(table, rows, self._wanted(self.columns))
-        if len(found) != len(self.columns):
-            raise ValueError(self._expected(f"got {len(found)} columns"))
-        parts = [c.encode(values) for c, (_, values) in zip(self.columns, found, strict=True)]
-        return np.repeat(np.concatenate(parts, axis=1), n_rows // rows, axis=0)
+    def encode_one(self, x: Any) -> Array:
+        """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""
+        if hasattr(x, "keys") and not hasattr(x, "columns"):  # a mapping, or a row of pandas
+            x = dict(x)
+        return np.concatenate(self._encoded(self.columns, x, 1), axis=1)
 
     def missing(self) -> str:
         """Say that rows have no covariates, and which they should have."""
@@ -162,38 +152,44 @@ class Covariates:
             f"({', '.join(self.names)}); got none."
         )
 
-    def _wanted(self, columns: tuple[Column, ...]) -> list[str] | None:
-        """Return the names by which a table's columns are to be found; None for by their order."""
-        return [column.name for column in columns] if self.named else None
+    def _encoded(self, own: tuple[Column, ...], table: Any, n_rows: int) -> list[Array]:
+        """Encode columns of a table, found by name, or by order where either has no names."""
+        found, names = _by_name(table, n_rows), [column.name for column in own]
+        if set(found) != set(names):
+            named = not (_are_numbered(found) or _are_numbered(names))
+            if named or len(found) != len(own):
+                got = f"the columns {', '.join(found)}" if named else f"{len(found)} columns"
+                raise ValueError(self._expected(got))
+            found = dict(zip(names, found.values(), strict=True))
+        return [column.encode(found[column.name]) for column in own]
 
     def _expected(self, got: str) -> str:
-        """Say which covariates are expected."""
-        return f"Expected given with the covariates of the fit, {', '.join(self.names)}; {got}."
+        return f"Expected given with the covariates of the fit, {', '.join(self.names)}; got {got}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is saved."""
-        columns = [
-            {
-                "name": column.name, "location": float(column.location),
-                "scale": float(column.scale),
-                "categories": None if column.categories is None else list(column.categories),
-            }
-            for column in self.columns
-        ]  # fmt: skip
-        return {"columns": columns, "errors": [int(d) for d in self.errors], "named": self.named}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Covariates:
         """Take what :meth:`as_dict` gave."""
         columns = [
-            Column(
-                str(each["name"]), float(each["location"]), float(each["scale"]),
-                None if each["categories"] is None else tuple(map(str, each["categories"])),
-            )
+            Column(**{**each, "categories": each["categories"] and tuple(each["categories"])})
             for each in saved["columns"]
-        ]  # fmt: skip
-        errors = tuple(int(d) for d in saved["errors"])
-        return cls(tuple(columns), errors, bool(saved["named"]))
+        ]
+        return cls(tuple(columns), tuple(saved["errors"]))
+
+
+def check_rows(w: Any, given: Any, data: Observations) -> None:
+    """Raise if a table of covariates has other rows than ``w``, or these cannot be moved."""
+    table = _parts(given)[1]
+    if hasattr(table, "iloc"):
+        refuse_other_rows(w, table, "given")
+    if not data.noise.additive:
+        raise ValueError(
+            "Expected noise that is added to the true values with given; got values with a "
+            "likelihood, such as counts. Leave out given."
+        )
 
 
 def _parts(given: Any) -> tuple[bool, Any]:
@@ -209,68 +205,43 @@ def _parts(given: Any) -> tuple[bool, Any]:
 
 def _log_errors(data: Observations) -> Array:
     """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
-    if not data.noise.additive:
-        raise ValueError(
-            'Expected noise that is added to the truth with given="noise"; got values with a '
-            "likelihood, as counts, whose errors depend on what was measured. Give what they were "
-            "measured with instead, as the exposures."
-        )
-    sd = data.noise.variance().sqrt().double().numpy()
-    sd = np.array(np.broadcast_to(sd, data.w.shape))
+    sd = data.noise.variance().sqrt().double().expand(len(data), -1).numpy()
     seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
     if (sd[seen] == 0).any():
         row = int(np.argwhere(seen & (sd == 0))[0][0])
         raise ValueError(
-            f'Expected positive errors with given="noise", whose logarithm is taken; got 0 in row '
-            f"{row}."
+            f'Expected positive errors with given="{NOISE}", whose logarithm is taken; got 0 in '
+            f"row {row}."
         )
     return np.where(seen, np.log(np.where(seen, sd, 1.0)), np.nan)
 
 
-def _varying_errors(data: Observations) -> tuple[int, ...]:
-    """Columns whose errors differ by row."""
-    logs = _log_errors(data)
-    varying = tuple(int(d) for d in np.flatnonzero(np.nanstd(logs, axis=0) > 1e-9))
-    if not varying:
-        raise ValueError(
-            'Expected errors that differ by row with given="noise"; got the same for all rows.'
-        )
-    return varying
-
-
-def _has_names(table: Any) -> bool:
-    return hasattr(table, "columns") or hasattr(table, "to_frame")
-
-
-def _by_name(table: Any, n_rows: int, wanted: list[str] | None) -> list[tuple[str, Any]]:
-    """Columns of a table of covariates, with their names; by name where both have some."""
+def _by_name(table: Any, n_rows: int) -> dict[str, NDArray[Any]]:
+    """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
     if hasattr(table, "to_frame") and not hasattr(table, "columns"):
         table = table.to_frame()
-    if hasattr(table, "columns"):
-        names = [str(name) for name in table.columns]
+    if isinstance(table, dict):
+        found = {str(name): np.atleast_1d(_cells(each)) for name, each in table.items()}
+    elif hasattr(table, "columns"):
         found = {str(column): _cells(table[column]) for column in table.columns}
-        if wanted is not None and set(wanted) != set(names):
-            raise ValueError(
-                f"Expected given with the columns {', '.join(wanted)}, as in the fit; "
-                f"got {', '.join(names)}."
-            )
-        names = names if wanted is None else wanted
     else:
         array = _cells(table)
+        if n_rows == 1 and array.ndim < 2:  # a single row
+            array = array.reshape(1, -1)
         array = array[:, None] if array.ndim == 1 else array
         if array.ndim != 2:
             raise ValueError(f"Expected given of shape (N,) or (N, C); got {array.shape}.")
-        names = [f"x{j}" for j in range(array.shape[1])]
-        if wanted is not None and len(wanted) == len(names):
-            names = wanted
-        found = {name: array[:, j] for j, name in enumerate(names)}
-    if not names:
+        found = {f"x{j}": column for j, column in enumerate(array.T)}
+    if not found:
         raise ValueError("Expected at least one covariate in given; got none.")
-    rows = len(found[names[0]])
+    rows = len(next(iter(found.values())))
     if rows != n_rows:
-        one = " or one for all" if n_rows > 1 else ""
-        raise ValueError(f"Expected given with {n_rows} rows, one for each{one}; got {rows}.")
-    return [(name, found[name]) for name in names]
+        raise ValueError(f"Expected given with {n_rows} rows, one for each; got {rows}.")
+    return found
+
+
+def _are_numbered(names: Any) -> bool:
+    return list(names) == [f"x{j}" for j in range(len(names))]
 
 
 def _cells(values: Any) -> NDArray[Any]:
@@ -280,82 +251,54 @@ def _cells(values: Any) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(
             f"Expected given as a rectangular table of covariates; got {type(values).__name__} of "
-            'parts of several lengths. For errors beside a table say ("noise", table).'
+            'parts of several lengths. For errors with a table say ("noise", table).'
         ) from error
     if isinstance(array, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(array)
-        array = np.array(array.data, dtype=object if masked.any() else None)
-        if masked.any():
-            array[masked] = None
+        array = np.where(masked, None, array.data) if masked.any() else array.data
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array
 
 
-def check_rows(w: Any, given: Any) -> None:
-    """Raise if a data frame of covariates has other rows than one of measurements."""
-    table = _parts(given)[1]
-    if hasattr(table, "iloc"):
-        refuse_other_rows(w, table, "given")
-
-
-def _column(name: str, values: NDArray[Any]) -> Column:
-    """Learn what one covariate is."""
-    if values.dtype.kind in "biuf":
-        numbers = _numbers(values, name)
-        spread = numbers.std()
-        if not (spread > 0 and numbers.max() > numbers.min()):  # rounding makes spread of one value
-            raise ValueError(
-                f"Expected covariates that differ by row; got one value in {name}. Leave it out."
-            )
-        return Column(name, float(numbers.mean()), float(spread))
-    missing = np.array([_is_missing(each) for each in values])
-    if missing.any():
-        _refuse_missing(name, int(missing.argmax()))
-    # Text among objects is text; an array of texts may be what numpy makes of a list of numbers.
-    if values.dtype.kind != "O" or not any(isinstance(each, str) for each in values):
-        try:
-            return _column(name, values.astype(np.float64))
-        except (ValueError, TypeError) as error:
-            if "Expected" in str(error):
-                raise
-    labels, counts = np.unique(values.astype(str), return_counts=True)
-    if not 2 <= len(labels) <= MOST_CATEGORIES:
-        raise ValueError(
-            f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
-            "Put rare ones together, or leave it out."
-        )
-    order = np.argsort(-counts, kind="stable")
-    return Column(name, categories=tuple(str(label) for label in labels[order]))
-
-
-def _is_missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, or what pandas has for these."""
+def _are_numbers(values: NDArray[Any]) -> bool:
+    """Whether cells are numbers: text among objects is not, even where it looks like some."""
+    if values.dtype.kind == "O" and any(isinstance(each, str) for each in values):
+        return False
     try:
-        return cell is None or bool(cell != cell)
-    except TypeError:  # pandas.NA is not even unequal to itself
-        return True
+        values[~_missing(values)].astype(np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
-def _numbers(values: NDArray[Any], name: str) -> Array:
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which cells are None, NaN, or what pandas has for these."""
+    if values.dtype != object:
+        return np.asarray(values != values)
+    return np.array([not isinstance(c, str) and str(c) in MISSING for c in values], dtype=bool)
+
+
+def _numbers(name: str, values: NDArray[Any]) -> Array:
     try:
-        numbers = np.array(
-            [np.nan if _is_missing(each) else each for each in values]
-            if values.dtype == object
-            else values,
-            dtype=np.float64,
-        )
+        numbers, known = np.full(len(values), np.nan), ~_missing(values)
+        numbers[known] = values[known].astype(np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError(f"Expected numbers in {name} of given; got others.") from error
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        _refuse_missing(name, int(bad.argmax()))
+    _refuse(name, ~np.isfinite(numbers))
     refuse_extremes(f"{name} of given", numbers)
     return numbers
 
 
-def _refuse_missing(name: str, row: int) -> None:
-    raise ValueError(
-        f"Expected covariates that are known in every row; got none for {name} in row {row} of "
-        "given. Drop such rows, or put the column in w with its error, where values may be missing."
-    )
+def _labels(name: str, values: NDArray[Any]) -> NDArray[np.str_]:
+    _refuse(name, _missing(values))
+    return values.astype(str)
+
+
+def _refuse(name: str, missing: NDArray[np.bool_]) -> None:
+    if missing.any():
+        raise ValueError(
+            f"Expected covariates that are known in every row; got none for {name} in row "
+            f"{int(missing.argmax())} of given. Drop such rows, or put the column in w with its "
+            "error, where values may be missing."
+        )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,62 +39,9 @@ NARROWEST = 1e-3
 """The truth's variance about the curve is taken to be at least this share of the noise's."""
 RIDGE, STIFFEST = 1.0, 1e4
 """Least and largest penalty on how the width changes; in between the rows choose."""
-
-
-@dataclass(frozen=True)
-class Spline:
-    """A penalised cubic spline of one covariate, without its straight line.
-
-    Attributes
-    ----------
-    column : int
-        The covariate.
-    knots : array
-        Where the pieces meet.
-    directions : array
-        ``(basis, c)``: combinations of B-splines, each of unit penalty.
-    line : array
-        ``(2, c)``: intercepts and slopes that were taken out.
-    """
-
-    column: int
-    knots: Array
-    directions: Array
-    line: Array
-
-    @classmethod
-    def fit(cls, x: Array, column: int) -> Spline | None:
-        """Make the basis for a covariate's values; None for one of few values."""
-        values = x[:, column]
-        if len(np.unique(values)) < FEWEST_VALUES:
-            return None
-        shares = np.linspace(0, 1, min(INTERVALS, len(np.unique(values)) - 1) + 1)
-        knots = np.unique(np.quantile(values, shares))
-        if len(knots) < 3:
-            return None
-        grid = np.linspace(knots[0], knots[-1], 400)
-        bends = np.diff(_b_splines(knots, grid), 2, axis=0) / (grid[1] - grid[0]) ** 2
-        penalty, vectors = np.linalg.eigh(bends.T @ bends * (grid[1] - grid[0]))
-        kept = penalty > 1e-8 * penalty[-1]
-        directions = vectors[:, kept] / np.sqrt(penalty[kept])
-        straight = np.column_stack([np.ones_like(values), values])
-        bent = _b_splines(knots, values) @ directions
-        return cls(column, knots, directions, np.linalg.lstsq(straight, bent, rcond=None)[0])
-
-    def __call__(self, x: Array) -> Array:
-        """Values ``(N, c)`` of the basis at covariates ``(N, C)``; straight beyond the knots."""
-        values = x[:, self.column]
-        straight = np.column_stack([np.ones_like(values), values])
-        return _b_splines(self.knots, values) @ self.directions - straight @ self.line
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Mean and variance of one column of the truth, as functions of covariates."""
-
-    mean: Array
-    log_variance: Array
-    smallest: float
+WIDEST = 40.0
+"""Log variances may exceed the least by so much."""
+ARRAYS = ("mean", "log_variance", "smallest", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -104,16 +50,22 @@ class LocationScale:
 
     Attributes
     ----------
-    splines : tuple of Spline
-        Those of the mean.
-    curves : tuple of Curve
-        Coefficients, one for each column of the truth.
+    knots : dict of int to array
+        Where the pieces of a covariate's spline meet, for covariates that have one.
+    mean : array
+        ``(P, D)``: coefficients of a constant, the covariates, and the B-splines.
+    log_variance : array
+        ``(1 + 2 C, D)``: coefficients of a constant, the covariates, and their squares.
+    smallest : array
+        ``(D,)``: least log variance.
     low, high : array
         ``(C,)`` ends of the fitted covariates, beyond which the width does not change.
     """
 
-    splines: tuple[Spline, ...]
-    curves: tuple[Curve, ...]
+    knots: dict[int, Array]
+    mean: Array
+    log_variance: Array
+    smallest: Array
     low: Array
     high: Array
 
@@ -122,9 +74,10 @@ class LocationScale:
         """Fit curves to rows with covariates."""
         assert data.given is not None
         x = data.given.numpy()
-        made = (Spline.fit(x, c) for c in np.flatnonzero(continuous).tolist())
-        splines = tuple(spline for spline in made if spline is not None)
-        blocks = [x, *(spline(x) for spline in splines)]
+        found = {c: _knots(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
+        knots = {c: each for c, each in found.items() if each is not None}
+        plain = _design(x, knots)
+        change, sizes = _unit_penalties(x, knots, plain)
         w = (data.w - data.noise.mean()).numpy()
         variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
         seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
@@ -133,27 +86,25 @@ class LocationScale:
         curves = []
         for d in range(w.shape[1]):
             use = seen[:, d]
-            rows = [block[use] for block in blocks]
-            curves.append(
-                _curve(w[use, d], variance[use, d], weights[use], rows, x[use], by_row=by_row)
-            )
-        return cls(splines, tuple(curves), x.min(0), x.max(0))
+            bends, design = _quadratic(x[use]), plain[use] @ change
+            rows = w[use, d], variance[use, d], weights[use]
+            curves.append(_curve(*rows, design, sizes, bends, by_row=by_row))
+        mean, log_variance, smallest = (
+            np.stack(each, axis=-1) for each in zip(*curves, strict=True)
+        )
+        return cls(knots, change @ mean, log_variance, smallest, x.min(0), x.max(0))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and widths ``(N, D)`` at covariates ``(N, C)``."""
-        design = np.column_stack([np.ones(len(x)), x, *(spline(x) for spline in self.splines)])
-        bends = _quadratic(np.clip(x, self.low, self.high))
-        means = [design @ curve.mean for curve in self.curves]
-        logs = [
-            np.clip(bends @ curve.log_variance, curve.smallest, curve.smallest + 40)
-            for curve in self.curves
-        ]
-        return np.stack(means, axis=1), np.exp(0.5 * np.stack(logs, axis=1))
+        logs = _quadratic(np.clip(x, self.low, self.high)) @ self.log_variance
+        width = np.exp(0.5 * np.clip(logs, self.smallest, self.smallest + WIDEST))
+        return _design(x, self.knots) @ self.mean, width
 
     def standardised(self, data: Observations) -> Observations:
-        """Return the rows of ``z``."""
+        """Return the rows of ``z``, without covariates."""
         assert data.given is not None
         mean, width = (torch.from_numpy(each) for each in self.at(data.given.numpy()))
+        data = replace(data, given=None)
         if data.projection is not None:  # w = R (m + tau z) + n: the noise is as it was
             w = data.w - torch.einsum("nmd,nd->nm", data.projection, mean)
             return replace(data, w=w, projection=data.projection * width.unsqueeze(1))
@@ -174,61 +125,89 @@ class LocationScale:
 
     def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
         """Return the curves of some columns of the truth."""
-        return replace(self, curves=tuple(self.curves[d] for d in columns))
+        return replace(
+            self, mean=self.mean[:, columns], log_variance=self.log_variance[:, columns],
+            smallest=self.smallest[columns],
+        )  # fmt: skip
 
-    def state(self) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
-        """Return what is saved: numbers for JSON, and arrays."""
-        arrays: dict[str, Array] = {"low": self.low, "high": self.high}
-        for j, spline in enumerate(self.splines):
-            for name in ("knots", "directions", "line"):
-                arrays[f"spline.{j}.{name}"] = getattr(spline, name)
-        for d, curve in enumerate(self.curves):
-            arrays[f"curve.{d}.mean"], arrays[f"curve.{d}.log_variance"] = (
-                curve.mean, curve.log_variance,
-            )  # fmt: skip
-        details: list[dict[str, Any]] = [{"column": spline.column} for spline in self.splines]
-        details += [{"smallest": curve.smallest} for curve in self.curves]
-        return details, {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what is saved."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays |= {f"knots.{c}": knots for c, knots in self.knots.items()}
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
     @classmethod
-    def from_state(
-        cls, details: list[dict[str, Any]], arrays: dict[str, torch.Tensor]
-    ) -> LocationScale:
+    def from_state(cls, saved: dict[str, torch.Tensor]) -> LocationScale:
         """Take what :meth:`state` gave."""
-        columns = [int(each["column"]) for each in details if "column" in each]
-        smallest = [float(each["smallest"]) for each in details if "smallest" in each]
-        splines = [
-            Spline(c, *(arrays[f"spline.{j}.{name}"].numpy() for name in
-                        ("knots", "directions", "line")))
-            for j, c in enumerate(columns)
-        ]  # fmt: skip
-        curves = [
-            Curve(
-                arrays[f"curve.{d}.mean"].numpy(), arrays[f"curve.{d}.log_variance"].numpy(), least
-            )
-            for d, least in enumerate(smallest)
-        ]
-        return cls(tuple(splines), tuple(curves), arrays["low"].numpy(), arrays["high"].numpy())
+        knots = {int(name[6:]): saved[name].numpy() for name in saved if name.startswith("knots.")}
+        knots = {c: knots[c] for c in sorted(knots)}
+        return cls(knots, *(saved[name].numpy() for name in ARRAYS))
+
+
+def _knots(values: Array) -> Array | None:
+    """Even in the covariate's quantiles; None for one of few values, which has a straight line."""
+    count = len(np.unique(values))
+    shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
+    knots = np.unique(np.quantile(values, shares))
+    return None if count < FEWEST_VALUES or len(knots) < 3 else knots
+
+
+def _design(x: Array, knots: dict[int, Array]) -> Array:
+    """A constant, the covariates, and the B-splines of those that have knots."""
+    splines = [_b_splines(each, x[:, c]) for c, each in knots.items()]
+    return np.column_stack([np.ones(len(x)), x, *splines])
+
+
+def _unit_penalties(x: Array, knots: dict[int, Array], plain: Array) -> tuple[Array, list[int]]:
+    """Directions in which the bends of a spline count as the square of the coefficient.
+
+    Straight lines are taken out of the splines, since the covariates have their own.
+
+    Returns
+    -------
+    change : array
+        ``(P, Q)``, which makes the design of ``Q`` coefficients of the ``plain`` one.
+    sizes : list of int
+        Numbers of coefficients that share a penalty.
+    """
+    count = x.shape[1]
+    blocks, sizes, first = [np.eye(plain.shape[1], 1 + count)], [count], 1 + count
+    for c, each in knots.items():
+        grid = np.linspace(each[0], each[-1], 400)
+        splines = _b_splines(each, grid)
+        bends = np.diff(splines, 2, axis=0) / (grid[1] - grid[0]) ** 2
+        penalty, vectors = np.linalg.eigh(bends.T @ bends * (grid[1] - grid[0]))
+        kept = penalty > 1e-8 * penalty[-1]
+        last = first + splines.shape[1]
+        block = np.zeros((plain.shape[1], kept.sum()))
+        block[first:last] = vectors[:, kept] / np.sqrt(penalty[kept])
+        block[[0, 1 + c]] = -np.linalg.lstsq(plain[:, [0, 1 + c]], plain @ block, rcond=None)[0]
+        blocks.append(block)
+        sizes.append(block.shape[1])
+        first = last
+    return np.column_stack(blocks), sizes
 
 
 def _curve(
-    w: Array, noise: Array, weights: Array, blocks: list[Array], x: Array, *, by_row: bool
-) -> Curve:
-    """Fit mean and width of one column in turns."""
+    w: Array, noise: Array, weights: Array, design: Array, sizes: list[int], bends: Array,
+    *, by_row: bool,
+) -> tuple[Array, Array, float]:  # fmt: skip
+    """Coefficients of mean and log variance of one column, in turns, and the least of the latter.
+
+    The width is the same for all rows unless it is to differ ``by_row``.
+    """
     spread = float(np.average(np.square(w - np.average(w, weights=weights)), weights=weights))
     usual = float(np.average(noise, weights=weights)) or spread or 1.0
-    smallest = NARROWEST * usual
-    variance = np.full(len(w), max(spread - usual, 0.05 * usual, smallest))
-    bends = _quadratic(x)
-    design = np.column_stack([np.ones(len(w)), *blocks])
-    sizes = [block.shape[1] for block in blocks]
+    smallest = float(np.log(NARROWEST * usual))
+    variance = np.full(len(w), max(spread - usual, 0.05 * usual, NARROWEST * usual))
+    b = np.zeros(bends.shape[1])
+    free = bends.shape[1] if by_row else 1
     for _ in range(ROUNDS):
         mean = _penalised_mean(w, weights / (noise + variance), design, sizes)
         squares = np.square(w - design @ mean)
-        b = _log_variance(squares, noise, weights, bends if by_row else bends[:, :1], smallest)
-        b = np.r_[b, np.zeros(bends.shape[1] - len(b))]
-        variance = np.exp(np.clip(bends @ b, np.log(smallest), np.log(smallest) + 40))
-    return Curve(mean, b, float(np.log(smallest)))
+        b[:free] = _log_variance(squares, noise, weights, bends[:, :free], smallest)
+        variance = np.exp(np.clip(bends @ b, smallest, smallest + WIDEST))
+    return mean, b, smallest
 
 
 def _penalised_mean(w: Array, precision: Array, design: Array, sizes: list[int]) -> Array:
@@ -261,11 +240,11 @@ def _log_variance(
 
     The rows choose the ridge as they choose the penalties of the mean.
     """
-    least, free = np.log(smallest), bends.shape[1] - 1
+    free = bends.shape[1] - 1
     b, ridge = np.zeros(free + 1), RIDGE
-    b[0] = np.log(max(np.average(squares - noise, weights=weights), smallest))
+    b[0] = np.log(max(np.average(squares - noise, weights=weights), np.exp(smallest)))
     for _ in range(STEPS):
-        own = np.exp(np.clip(bends @ b, least, least + 40))
+        own = np.exp(np.clip(bends @ b, smallest, smallest + WIDEST))
         total = noise + own
         penalty = np.r_[1e-6, np.full(free, ridge)]
         slope = bends.T @ (weights * 0.5 * own * (squares / total**2 - 1 / total)) - penalty * b
@@ -274,7 +253,7 @@ def _log_variance(
         step = inverse @ slope
         step *= min(1.0, 2.0 / max(np.abs(step).max(), 1e-12))
         b = b + step
-        b[0] = max(b[0], least)
+        b[0] = max(b[0], smallest)
         before = ridge
         if free:  # as for the mean: what the rows do not ask for vanishes
             used = max(free - ridge * np.trace(inverse[1:, 1:]), 1e-3)

@@ -52,7 +52,6 @@ from deconflow.xd.ladder import (
     CLEARLY,
     Everything,
     fit_averaged,
-    fit_joint,
 )
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
@@ -106,7 +105,6 @@ __all__ = [
     "fit_averaged",
     "fit_everything",
     "fit_exact",
-    "fit_joint",
     "fit_minibatch",
     "fit_samples",
     "fit_selected",

@@ -13,7 +13,7 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, PreparedFold, Table, held_out_of
+from deconflow.xd.cross_fits import Candidate, CrossFits, Fold, Table, held_out_of
 from deconflow.xd.fit import FitSettings
 from deconflow.xd.shares import log_average
 
@@ -75,7 +75,6 @@ def average(
     tried: Sequence[Candidate],
     shares: Array,
     *,
-    laid_out: Sequence[PreparedFold] = (),
     n_choosing: int | None = None,
     n_rows: int | None = None,
 ) -> AveragedFit:
@@ -87,8 +86,6 @@ def average(
         The fits that leave out a fold, and what was fitted so.
     shares
         ``(C,)`` share of each candidate.
-    laid_out
-        All folds, wanted only where rows have covariates; made if there are none.
     n_choosing, n_rows
         How many rows have chosen and are fitted, where these are not all rows.
     """
@@ -103,8 +100,6 @@ def average(
         table["choosing_rows"] = np.full(len(tried), n_choosing)
         table["fitted_rows"] = np.full(len(tried), n_rows)
     held_out = log_average(held_out_of(used), shares[shares > 0])
-    if cross.covariates:  # then log-likelihoods are those given the covariates: no mere averages
-        held_out = _scored(cross, mixtures, used, laid_out)
     largest = tried[int(shares.argmax())]
     fits = [result for each in used for fold in each.fits for result in fold]
     return AveragedFit(
@@ -120,19 +115,6 @@ def average(
         n_choosing,
         n_rows,
     )
-
-
-def _scored(
-    cross: CrossFits,
-    mixtures: Sequence[GaussianMixture],
-    used: Sequence[Candidate],
-    laid_out: Sequence[PreparedFold],
-) -> Array:
-    """Log-likelihood of each row by the average that left it out."""
-    held_out = np.empty(len(cross.data))
-    for fold, mixture in zip(laid_out or cross, mixtures, strict=True):
-        held_out[fold.held] = cross.score(mixture, fold, used[0].settings.stopping.threads)
-    return held_out
 
 
 def who_chose(table: Table) -> str:

@@ -177,8 +177,7 @@ class CrossFits:
     """Fits any settings without each fold of the rows, and scores the rows left out.
 
     Iterating prepares one fold after another; ``rng`` makes folds, unless they are given, and
-    starts. The last ``covariates`` columns, exact ones, are given: rows are scored by the density
-    of the other columns given these.
+    starts.
     """
 
     def __init__(
@@ -186,9 +185,8 @@ class CrossFits:
         data: Observations,
         folds: int | Sequence[Fold],
         rng: np.random.RandomState,
-        covariates: int = 0,
     ) -> None:
-        self.data, self.rng, self.covariates = data, rng, covariates
+        self.data, self.rng = data, rng
         self.weights = row_weights(data)
         if not isinstance(folds, Sequence):  # an integer, maybe one of numpy's
             folds = make_folds(data, int(folds), rng)
@@ -197,7 +195,7 @@ class CrossFits:
     def among(self, rows: Index) -> CrossFits:
         """Return the same for some of the rows, given by their numbers: with the same folds."""
         folds = of_some(self.data, self.folds, rows)
-        return CrossFits(self.data[torch.from_numpy(rows)], folds, self.rng, self.covariates)
+        return CrossFits(self.data[torch.from_numpy(rows)], folds, self.rng)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)
@@ -214,19 +212,9 @@ class CrossFits:
         results = fold.rest.fit_from(starts, settings, self.rng)
         good = successful(results, failure(settings.n_components, fold.rest.rows))
         candidate.fits.append(good if averaged else good[:1])
-        candidate.held_out[fold.held] = self.score(
-            candidate.density(-1), fold, settings.stopping.threads
+        candidate.held_out[fold.held] = log_p(
+            candidate.density(-1), fold.rows, settings.stopping.threads
         )
-
-    def score(self, mixture: GaussianMixture, fold: PreparedFold, threads: int | None) -> Array:
-        """Log-likelihood of the rows left out, given their covariates if there are some."""
-        joint = log_p(mixture, fold.rows, threads)
-        if not self.covariates:
-            return joint
-        last = np.arange(self.data.dim - self.covariates, self.data.dim)
-        given = self.data.w[torch.from_numpy(fold.held)].numpy()[:, last]
-        dims = np.arange(mixture.dim - self.covariates, mixture.dim)
-        return joint - mixture.marginal(dims).log_prob(given)
 
     def mean(self, candidate: Candidate) -> float:
         """Mean held-out log-likelihood."""

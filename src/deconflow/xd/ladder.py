@@ -29,6 +29,7 @@ from deconflow.xd.cross_fits import (
     PreparedFold,
     Starts,
     held_out_of,
+    log_p,
 )
 from deconflow.xd.em import EMResult
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FITTING, FitSettings, n_parameters
@@ -134,27 +135,6 @@ def fit_averaged(
     return (search if everything is None else search.beyond(everything)).averaged()
 
 
-def fit_joint(
-    data: Observations,
-    settings: FitSettings,
-    rng: np.random.RandomState,
-    covariates: int,
-    *,
-    folds: int | Sequence[Fold] = 5,
-    progress: Progress = SILENT,
-) -> AveragedFit:
-    """Fit an averaged mixture of the truth together with exact covariates, the last columns.
-
-    More and more components are fitted without each fold, until the rows left out are no more
-    likely *given* their covariates. All these fits are averaged.
-    """
-    progress.begin(FITTING)
-    cross = CrossFits(data, folds, rng, covariates)
-    search = _Search(cross, settings.stopping.tol, progress)
-    search.climb(replace(settings, floor=FIRST_FLOOR), COMPONENTS_TO_TRY, 1, [])
-    return search.averaged()
-
-
 class _Search:
     """The search of :func:`fit_averaged` on some rows, with all folds laid out once.
 
@@ -236,7 +216,7 @@ class _Search:
         for f, fold in enumerate(self.cross):
             for each in last.tried:
                 threads = each.settings.stopping.threads
-                each.held_out[fold.held] = self.cross.score(each.density(f), fold, threads)
+                each.held_out[fold.held] = log_p(each.density(f), fold.rows, threads)
         return last
 
     def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
@@ -382,11 +362,9 @@ class _Search:
     def averaged(self) -> AveragedFit:
         """Average all that were tried on these rows, each by its share."""
         shares = self.shares_of_all()
-        laid_out = self.folds if self.cross.covariates else ()
         return average(
-            self.cross, self.tried, shares, laid_out=laid_out, n_choosing=self.n_choosing,
-            n_rows=self.n_rows,
-        )  # fmt: skip
+            self.cross, self.tried, shares, n_choosing=self.n_choosing, n_rows=self.n_rows
+        )
 
 
 def _in_few_passes(settings: FitSettings) -> FitSettings:
