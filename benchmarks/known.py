@@ -113,8 +113,7 @@ def run_dependent(task: Run) -> Run:
     v, w, s, x = draw(task["law"], task["rows"], rng)
     given = "noise" if x is None else ("noise", x)
     model = MAKERS[task["estimator"]](task["seed"]).fit(w, noise=s, given=given)
-    error = np.square(model.posterior(w, noise=s, given=given).mean - v).mean()
-    found = {"error": error, "joint_share": model._knowledge.joint_share}
+    found = {"error": np.square(model.posterior(w, noise=s, given=given).mean - v).mean()}
     if draw is independent or task["seed"] < SOME:
         plain = MAKERS[task["estimator"]](task["seed"]).fit(w, noise=s)
         found["without"] = np.square(plain.posterior(w, noise=s).mean - v).mean()

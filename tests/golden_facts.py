@@ -338,9 +338,10 @@ class FactCase:
             **_learned(model),
         }
         if "given" in rows.rows:
-            found["score_samples_given"] = model.score_samples(
-                points, given=rows.rows["given"][:ASKED]
-            )
+            at = zip(rows.rows["given"], points, strict=False)
+            found["score_samples_given"] = [
+                float(model.density_.given(x).log_prob(v[None])[0]) for x, v in at
+            ]
         if self.estimator != "FlowDeconvolver":
             found["sample"] = model.sample(DRAWN, random_state=0)
         if self.estimator == "XDGMM":

@@ -98,8 +98,8 @@ plt.show()
 
 # %%
 # Above the line are the six best without luck, below it the five who lead the list. Aaron Judge
-# was the best, with **0.437** instead of 0.458; then come Yordan Alvarez and Paul Goldschmidt.
-# Khalil Lee, who leads the list with 1.036 in two appearances, is put at **0.169**, and his
+# was the best, with **0.438** instead of 0.458; then come Paul Goldschmidt and Yordan Alvarez.
+# Khalil Lee, who leads the list with 1.036 in two appearances, is put at **0.173**, and his
 # interval shows how little is known about him.
 #
 # **What this does not show.** With one or two appearances the error is far from normal, and its
