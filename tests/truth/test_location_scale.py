@@ -58,7 +58,7 @@ def test_covariates_of_few_values_have_a_line(values):
     x = rng.integers(values, size=(600, 1)) - 1.0
     v = 2 * x + 0.5 * rng.normal(size=x.shape)
     curves = fitted(observed(v, x))
-    assert not curves.knots
+    assert not curves.splines
     mean, _ = curves.at(np.array([[-1.0], [0.0]]))
     np.testing.assert_allclose(mean[:, 0], [-2, 0], atol=0.15)
 

@@ -17,7 +17,7 @@ optimization", Biometrics 73.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -45,24 +45,63 @@ ARRAYS = ("mean", "log_variance", "smallest", "low", "high")
 
 
 @dataclass(frozen=True)
+class Spline:
+    """A penalised cubic spline of one covariate, without its straight line.
+
+    Attributes
+    ----------
+    knots : array
+        Where the pieces meet.
+    directions : array
+        ``(basis, c)``: combinations of B-splines, each of unit penalty.
+    line : array
+        ``(2, c)``: intercepts and slopes that were taken out.
+    """
+
+    knots: Array
+    directions: Array
+    line: Array
+
+    @classmethod
+    def fit(cls, values: Array) -> Spline | None:
+        """Make the basis for a covariate's values; None for one of few values."""
+        count = len(np.unique(values))
+        shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
+        knots = np.unique(np.quantile(values, shares))
+        if count < FEWEST_VALUES or len(knots) < 3:
+            return None
+        grid = np.linspace(knots[0], knots[-1], 400)
+        bends = np.diff(_b_splines(knots, grid), 2, axis=0) / (grid[1] - grid[0]) ** 2
+        penalty, vectors = np.linalg.eigh(bends.T @ bends * (grid[1] - grid[0]))
+        kept = penalty > 1e-8 * penalty[-1]
+        directions = vectors[:, kept] / np.sqrt(penalty[kept])
+        bent = _b_splines(knots, values) @ directions
+        return cls(knots, directions, np.linalg.lstsq(_straight(values), bent, rcond=None)[0])
+
+    def __call__(self, values: Array) -> Array:
+        """Values ``(N, c)`` of the basis; straight beyond the knots."""
+        return _b_splines(self.knots, values) @ self.directions - _straight(values) @ self.line
+
+
+@dataclass(frozen=True)
 class LocationScale:
     """The curves of all columns.
 
     Attributes
     ----------
-    knots : dict of int to array
-        Where the pieces of a covariate's spline meet, for covariates that have one.
+    splines : dict of int to Spline
+        Of the covariates that have one, by their numbers.
     mean : array
-        ``(P, D)``: coefficients of a constant, the covariates, and the B-splines.
+        ``(D, P)``: coefficients of a constant, the covariates, and the splines.
     log_variance : array
-        ``(1 + 2 C, D)``: coefficients of a constant, the covariates, and their squares.
+        ``(D, 1 + 2 C)``: coefficients of a constant, the covariates, and their squares.
     smallest : array
         ``(D,)``: least log variance.
     low, high : array
         ``(C,)`` ends of the fitted covariates, beyond which the width does not change.
     """
 
-    knots: dict[int, Array]
+    splines: dict[int, Spline]
     mean: Array
     log_variance: Array
     smallest: Array
@@ -74,31 +113,29 @@ class LocationScale:
         """Fit curves to rows with covariates."""
         assert data.given is not None
         x = data.given.numpy()
-        found = {c: _knots(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
-        knots = {c: each for c, each in found.items() if each is not None}
-        plain = _design(x, knots)
-        change, sizes = _unit_penalties(x, knots, plain)
+        found = {c: Spline.fit(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
+        splines = {c: spline for c, spline in found.items() if spline is not None}
+        sizes = [x.shape[1], *(spline.directions.shape[1] for spline in splines.values())]
+        design, bends = _design(x, splines), _quadratic(x)
         w = (data.w - data.noise.mean()).numpy()
         variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
         seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
         weights = np.ones(len(w)) if data.weights is None else data.weights.numpy()
-        by_row = isinstance(data.noise, GaussianNoise)
+        free = bends.shape[1] if isinstance(data.noise, GaussianNoise) else 1
         curves = []
         for d in range(w.shape[1]):
             use = seen[:, d]
-            bends, design = _quadratic(x[use]), plain[use] @ change
             rows = w[use, d], variance[use, d], weights[use]
-            curves.append(_curve(*rows, design, sizes, bends, by_row=by_row))
-        mean, log_variance, smallest = (
-            np.stack(each, axis=-1) for each in zip(*curves, strict=True)
-        )
-        return cls(knots, change @ mean, log_variance, smallest, x.min(0), x.max(0))
+            curves.append(_curve(*rows, design[use], sizes, bends[use], free))
+        return cls(splines, *map(np.stack, zip(*curves, strict=True)), x.min(0), x.max(0))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and widths ``(N, D)`` at covariates ``(N, C)``."""
-        logs = _quadratic(np.clip(x, self.low, self.high)) @ self.log_variance
-        width = np.exp(0.5 * np.clip(logs, self.smallest, self.smallest + WIDEST))
-        return _design(x, self.knots) @ self.mean, width
+        design, bends = _design(x, self.splines), _quadratic(np.clip(x, self.low, self.high))
+        means = [design @ each for each in self.mean]
+        logs = np.stack([bends @ each for each in self.log_variance], axis=1)
+        logs = np.clip(logs, self.smallest, self.smallest + WIDEST)
+        return np.stack(means, axis=1), np.exp(0.5 * logs)
 
     def standardised(self, data: Observations) -> Observations:
         """Return the rows of ``z``, without covariates."""
@@ -125,83 +162,48 @@ class LocationScale:
 
     def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
         """Return the curves of some columns of the truth."""
-        return replace(
-            self, mean=self.mean[:, columns], log_variance=self.log_variance[:, columns],
-            smallest=self.smallest[columns],
-        )  # fmt: skip
+        of_columns = (each[columns] for each in (self.mean, self.log_variance, self.smallest))
+        return LocationScale(self.splines, *of_columns, self.low, self.high)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return what is saved."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        arrays |= {f"knots.{c}": knots for c, knots in self.knots.items()}
+        for c, spline in self.splines.items():
+            arrays |= {f"spline.{c}.{name}": each for name, each in vars(spline).items()}
         return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
     @classmethod
     def from_state(cls, saved: dict[str, torch.Tensor]) -> LocationScale:
         """Take what :meth:`state` gave."""
-        knots = {int(name[6:]): saved[name].numpy() for name in saved if name.startswith("knots.")}
-        knots = {c: knots[c] for c in sorted(knots)}
-        return cls(knots, *(saved[name].numpy() for name in ARRAYS))
+        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
+        columns = sorted({int(name.split(".")[1]) for name in arrays if "." in name})
+        names = [field.name for field in fields(Spline)]
+        splines = {c: Spline(*(arrays[f"spline.{c}.{name}"] for name in names)) for c in columns}
+        return cls(splines, *(arrays[name] for name in ARRAYS))
 
 
-def _knots(values: Array) -> Array | None:
-    """Even in the covariate's quantiles; None for one of few values, which has a straight line."""
-    count = len(np.unique(values))
-    shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
-    knots = np.unique(np.quantile(values, shares))
-    return None if count < FEWEST_VALUES or len(knots) < 3 else knots
+def _straight(values: Array) -> Array:
+    return np.column_stack([np.ones_like(values), values])
 
 
-def _design(x: Array, knots: dict[int, Array]) -> Array:
-    """A constant, the covariates, and the B-splines of those that have knots."""
-    splines = [_b_splines(each, x[:, c]) for c, each in knots.items()]
-    return np.column_stack([np.ones(len(x)), x, *splines])
-
-
-def _unit_penalties(x: Array, knots: dict[int, Array], plain: Array) -> tuple[Array, list[int]]:
-    """Directions in which the bends of a spline count as the square of the coefficient.
-
-    Straight lines are taken out of the splines, since the covariates have their own.
-
-    Returns
-    -------
-    change : array
-        ``(P, Q)``, which makes the design of ``Q`` coefficients of the ``plain`` one.
-    sizes : list of int
-        Numbers of coefficients that share a penalty.
-    """
-    count = x.shape[1]
-    blocks, sizes, first = [np.eye(plain.shape[1], 1 + count)], [count], 1 + count
-    for c, each in knots.items():
-        grid = np.linspace(each[0], each[-1], 400)
-        splines = _b_splines(each, grid)
-        bends = np.diff(splines, 2, axis=0) / (grid[1] - grid[0]) ** 2
-        penalty, vectors = np.linalg.eigh(bends.T @ bends * (grid[1] - grid[0]))
-        kept = penalty > 1e-8 * penalty[-1]
-        last = first + splines.shape[1]
-        block = np.zeros((plain.shape[1], kept.sum()))
-        block[first:last] = vectors[:, kept] / np.sqrt(penalty[kept])
-        block[[0, 1 + c]] = -np.linalg.lstsq(plain[:, [0, 1 + c]], plain @ block, rcond=None)[0]
-        blocks.append(block)
-        sizes.append(block.shape[1])
-        first = last
-    return np.column_stack(blocks), sizes
+def _design(x: Array, splines: dict[int, Spline]) -> Array:
+    """A constant, the covariates, and their splines."""
+    bent = [spline(x[:, c]) for c, spline in splines.items()]
+    return np.column_stack([np.ones(len(x)), x, *bent])
 
 
 def _curve(
-    w: Array, noise: Array, weights: Array, design: Array, sizes: list[int], bends: Array,
-    *, by_row: bool,
-) -> tuple[Array, Array, float]:  # fmt: skip
+    w: Array, noise: Array, weights: Array, design: Array, sizes: list[int], bends: Array, free: int
+) -> tuple[Array, Array, float]:
     """Coefficients of mean and log variance of one column, in turns, and the least of the latter.
 
-    The width is the same for all rows unless it is to differ ``by_row``.
+    Of the coefficients of the log variance only some are ``free``.
     """
     spread = float(np.average(np.square(w - np.average(w, weights=weights)), weights=weights))
     usual = float(np.average(noise, weights=weights)) or spread or 1.0
     smallest = float(np.log(NARROWEST * usual))
     variance = np.full(len(w), max(spread - usual, 0.05 * usual, NARROWEST * usual))
     b = np.zeros(bends.shape[1])
-    free = bends.shape[1] if by_row else 1
     for _ in range(ROUNDS):
         mean = _penalised_mean(w, weights / (noise + variance), design, sizes)
         squares = np.square(w - design @ mean)
