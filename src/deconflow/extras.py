@@ -10,8 +10,6 @@ BROUGHT_BY = {
     "arviz_base": INTEROP,
     "corner": PLOTS,
     "matplotlib": PLOTS,
-    "polars": "polars",
-    "uncertainties": INTEROP,
     "xarray": INTEROP,
 }
 """What pip installs for a package; the extra ``tables`` for all others."""

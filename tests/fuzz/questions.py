@@ -50,7 +50,6 @@ QUESTIONS = (
     ("posterior[rows]", ANSWERS + "[{rows}].mean", ""),
     ("posterior.to_frame", ANSWERS + ".to_frame({share})", ""),
     ("posterior.to_xarray", ANSWERS + ".to_xarray({count}, {state}).to_dataframe()", ""),
-    ("posterior.to_uncertainties", ANSWERS + "\nanswer = len(answers.to_uncertainties())", ""),
     ("posterior.marginal", ANSWERS + ".marginal({columns}).mean", ""),
     ("posterior", "answer = model.posterior({given}, " + SEEDED + ").mean", ROWS),
     (

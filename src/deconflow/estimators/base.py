@@ -26,7 +26,6 @@ from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.in_chunks import AnswersInChunks
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import refuse_limits
-from deconflow.estimators.origin import Origin
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.picturing import Pictured
 from deconflow.estimators.posterior import Posterior, column_numbers
@@ -37,6 +36,7 @@ from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
 from deconflow.estimators.streaming import NEEDS_MEMORY, FitsStreams
 from deconflow.estimators.summarised import Summarised
+from deconflow.estimators.to_other_tools import Origin
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,

@@ -30,6 +30,7 @@ from deconflow.estimators.bands import Band, band_of
 from deconflow.estimators.one_column import OneColumn, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.replicates import Replicates
+from deconflow.estimators.to_other_tools import to_scipy
 from deconflow.evaluation import Estimate, row_p_values
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
@@ -204,9 +205,7 @@ class FittedDensity(ABC):
         >>> bool(abs(law.cdf(law.ppf(0.9)) - 0.9) < 1e-9)
         True
         """
-        from deconflow.estimators.to_scipy import frozen
-
-        return frozen(self._column, self.names[0])
+        return to_scipy(self._column, self.names[0])
 
     @cached_property
     def _column(self) -> OneColumn:

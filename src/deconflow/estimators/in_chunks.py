@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.observing import ObservesRows
-from deconflow.estimators.origin import Origin
 from deconflow.estimators.posterior import Posterior
+from deconflow.estimators.to_other_tools import Origin
 from deconflow.estimators.validation import reaching
 from deconflow.frames import Units, refuse_other_units
 from deconflow.guests import as_guest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
-from deconflow.estimators.to_other_tools import ToOtherTools
+from deconflow.estimators import to_other_tools as tools
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
@@ -23,7 +23,7 @@ ARRAYS = 4
 """Arrays of the size of the draws that a question about them may make."""
 
 
-class Posterior(ToOtherTools):
+class Posterior(ABC):
     """The posterior of each row's true value.
 
     Attributes
@@ -53,8 +53,35 @@ class Posterior(ToOtherTools):
     True
     """
 
+    names: list[str]
+    _origin = tools.Origin()
+    _exact = False
     _seed = 0
     """Of the draws in ``samples``, if these are made when they are asked for."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Array:
+        """Posterior means ``(N, D)``."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Array:
+        """Posterior covariances ``(N, D, D)``."""
+
+    @property
+    @abstractmethod
+    def effective_sample_size(self) -> Array:
+        """How many exact draws each row's answer is worth, ``(N,)``."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``, the same at every call."""
+
+    @abstractmethod
+    def sample(self, n_samples: int, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``."""
 
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
@@ -167,6 +194,61 @@ class Posterior(ToOtherTools):
             count = ranked.searchsorted(each, side="right")
             found[:, d] = np.cumsum(ranked)[count - 1] / count
         return found
+
+    def to_frame(self, q: float | Sequence[float] = ()) -> Any:
+        """Return a table of the library that the rows came from.
+
+        A data frame of pandas, with their index; of polars; a table of astropy, with their units;
+        of pandas where the rows were an array.
+
+        Parameters
+        ----------
+        q
+            Shares of quantiles, as ``[0.05, 0.95]``.
+
+        Returns
+        -------
+        table
+            ``x_mean``, ``x_sd`` and quantiles as ``x_q5`` of each column ``x``; the effective
+            sample size, where the answer is made of draws.
+        """
+        return tools.to_frame(self, q)
+
+    def to_xarray(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
+        """Return draws as a dataset of xarray: a variable for each column, over its rows.
+
+        All draws have equal weight: posteriors in closed form are drawn from, and weighted draws
+        were resampled by weight, so that some may occur twice.
+
+        Parameters
+        ----------
+        n_samples
+            Number of draws of each row; None for the draws in ``samples``. Where the answer is made
+            of draws, more than these repeat them: ask :meth:`DensityEstimator.posterior` for more.
+        random_state
+            Seed of the draws.
+
+        Returns
+        -------
+        xarray.Dataset
+            With dimensions ``chain`` (of one), ``draw`` and ``row``. Rows are named by the index
+            of a pandas data frame, if they came in one, and numbered otherwise. Units are in the
+            attribute ``units`` of a variable.
+        """
+        return tools.to_xarray(self, n_samples, random_state)
+
+    def to_arviz(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
+        """Return draws for ArviZ 1.0 or later: a ``DataTree`` with the group ``posterior``.
+
+        All else is as in :meth:`to_xarray`. The draws are independent, so there is no convergence
+        to check.
+
+        Parameters
+        ----------
+        n_samples, random_state
+            As for :meth:`to_xarray`.
+        """
+        return tools.to_arviz(self, n_samples, random_state)
 
     def _bounds(self, name: str, given: ArrayLike | None, otherwise: float) -> Array:
         """Check bounds, and return one for each dimension."""

@@ -79,7 +79,7 @@ def before_after(
         [simulate_like(model, values, data.noise, random_state + i) for i in range(times)]
     )
     if len(shown) == 2:
-        return _draw_plane(axes, *shown, (values, draws, again), figure)
+        return _draw_plane(axes, shown[0], shown[1], (values, draws, again), figure)
     grid = wrapped(axes, len(shown), figure)
     for ax, axis in zip(grid, shown, strict=True):
         measured = values[:, axis.number]
@@ -93,7 +93,7 @@ def before_after(
 
 
 def _draw_plane(
-    axes: Any, x: Axis, y: Axis, clouds: tuple[Array, Array, Array], figure: dict[str, Any]
+    axes: Any, x: Axis, y: Axis, clouds: tuple[Array, ...], figure: dict[str, Any]
 ) -> NDArray[Any]:
     (grid,) = panels(axes, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
     words = ("measured", "deconvolved", AGAIN_WORDS)

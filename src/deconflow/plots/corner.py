@@ -161,7 +161,13 @@ def _draw_legend(grid: NDArray[Any], marked: Sequence[MarkedRow]) -> None:
     entries: dict[str, Any] = {"measured": own.pop("measured"), words: own.pop("deconvolved")}
     entries |= own
     for row in marked:
-        style = {"marker": row.marker, "mec": "white", "mew": 0.6, "ms": 8, "ls": ""}
+        style: dict[str, Any] = {
+            "marker": row.marker,
+            "mec": "white",
+            "mew": 0.6,
+            "ms": 8,
+            "ls": "",
+        }
         entries[row.name] = Line2D([], [], color=row.colour, **style)
     if marked:
         first = marked[0].colour
