@@ -225,23 +225,19 @@ XD_CASES |= {
     ),
 }
 
-KDE_CASES = {f"kind_{kind}": (Rows(kind, dim=1), {}) for kind in KINDS}
-KDE_CASES |= {f"two_columns_{kind}": (Rows(kind), {}) for kind in ("per_row", "full", "laplace")}
+KDE = {"bandwidth": "cv", "kernel": "flat_top"}
+KDE_CASES = {f"kind_{kind}": (Rows(kind, dim=1), KDE) for kind in KINDS}
+KDE_CASES |= {f"two_columns_{kind}": (Rows(kind), KDE) for kind in ("per_row", "full", "laplace")}
 KDE_CASES |= {
-    "three_columns": (Rows("shared", dim=3), {"bandwidth": 0.6}),
-    "weighted": (Rows(weighted=True), {}),
-    "normal_reference": (Rows(dim=1), {"bandwidth": "normal_reference"}),
-    "cross_validated": (Rows(dim=1), {"bandwidth": "cv"}),
-    "sinc": (Rows(dim=1), {"kernel": "sinc", "bandwidth": 0.3}),
-    "flat_top": (Rows(dim=1), {"kernel": "flat_top", "bandwidth": 0.3, "background": 0.01}),
+    "three_columns": (Rows("shared", dim=3), KDE | {"bandwidth": 0.6}),
+    "weighted": (Rows(weighted=True), KDE),
+    "given_bandwidth": (Rows(dim=1), KDE | {"bandwidth": 0.3}),
 }
 
 WAVELET_CASES = {f"kind_{kind}": (Rows(kind, dim=1), {}) for kind in KINDS}
 WAVELET_CASES |= {
     "weighted": (Rows(dim=1, weighted=True), {}),
-    "soft": (Rows(dim=1), {"threshold": "soft"}),
-    "linear": (Rows(dim=1), {"threshold": None}),
-    "level": (Rows(dim=1), {"threshold": None, "level": 4, "background": 0.01}),
+    "level": (Rows(dim=1), {"level": 4}),
 }
 
 FLOW = {
