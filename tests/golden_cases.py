@@ -225,13 +225,12 @@ XD_CASES |= {
     ),
 }
 
-KDE = {"bandwidth": "cv", "kernel": "flat_top"}
-KDE_CASES = {f"kind_{kind}": (Rows(kind, dim=1), KDE) for kind in KINDS}
-KDE_CASES |= {f"two_columns_{kind}": (Rows(kind), KDE) for kind in ("per_row", "full", "laplace")}
+KDE_CASES = {f"kind_{kind}": (Rows(kind, dim=1), {}) for kind in KINDS}
+KDE_CASES |= {f"two_columns_{kind}": (Rows(kind), {}) for kind in ("per_row", "full", "laplace")}
 KDE_CASES |= {
-    "three_columns": (Rows("shared", dim=3), KDE | {"bandwidth": 0.6}),
-    "weighted": (Rows(weighted=True), KDE),
-    "given_bandwidth": (Rows(dim=1), KDE | {"bandwidth": 0.3}),
+    "three_columns": (Rows("shared", dim=3), {"bandwidth": 0.6}),
+    "weighted": (Rows(weighted=True), {}),
+    "given_bandwidth": (Rows(dim=1), {"bandwidth": 0.3}),
 }
 
 WAVELET_CASES = {f"kind_{kind}": (Rows(kind, dim=1), {}) for kind in KINDS}

@@ -56,7 +56,7 @@ FITS = {
     ),
     "XDGMM, minibatch": (XDGMM(2, method="minibatch", random_state=0), lambda: gaussian(sd=SD)),
     "KDE": (DeconvolvingKDE(), lambda: SD),
-    "KDE, a law": (DeconvolvingKDE(), lambda: from_law(gumbel, shared=True, scale=SD[:1])),
+    "KDE, a law": (DeconvolvingKDE(), lambda: student_t(SD, 5.0)),
     "wavelet": (WaveletDeconvolver(), lambda: laplace([0.2])),
     "maf": (flow(flow="maf"), lambda: SD),
     "maf, double": (flow(flow="maf", dtype="float64"), lambda: student_t(SD, 5.0)),

@@ -5,26 +5,23 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
-from torch.distributions import Gumbel
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-from deconflow.classical import RULES
-from deconflow.noise import fourier
 
 
 def test_a_far_row_does_not_come_back_in_elsewhere():
     rng = np.random.default_rng(0)
     w = np.r_[rng.normal(size=(300, 1)), [[1e4], [1e4]]]
-    with pytest.warns(UserWarning, match="2 of the rows lie too far out"):
+    with pytest.warns(UserWarning, match="2 of the rows are left out: they lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=[0.2])
-    assert np.abs(model.sample(20_000, random_state=0)).max() < 10
+    x = np.r_[np.linspace(-1000, -10, 20_000), np.linspace(10, 8000, 200_000)]
+    assert np.exp(model.score_samples(x[:, None])).max() < 2e-3  # two rows would have 7e-3
 
 
 def test_heavy_tails_explain_far_rows():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(4000, 1)) + 0.2 * rng.standard_cauchy((4000, 1))
     model = DeconvolvingKDE().fit(w, noise=noise.student_t([0.2], 1.0))
-    assert model.density_.grid.background == pytest.approx(1e-3)
     x = np.linspace(-2, 2, 9)
     found = np.exp(model.score_samples(x[:, None]))
     np.testing.assert_allclose(found, norm.pdf(x), atol=0.08)
@@ -50,35 +47,32 @@ TWO_SCALES = {
 }
 
 
-@pytest.mark.parametrize("rule", ["plug_in", "cv"])
 @pytest.mark.parametrize("name", TWO_SCALES)
-def test_narrow_features_of_a_wide_density_stay(name, rule):
+def test_narrow_features_of_a_wide_density_stay(name):
     """Measured: at most 0.012; rules in units of the whole width have 0.9 and more here."""
     rng = np.random.default_rng(0)
     parts = TWO_SCALES[name]
     w = draw_parts(3000, parts, rng) + 0.05 * rng.normal(size=(3000, 1))
-    model = DeconvolvingKDE(rule).fit(w, noise=[0.05])
+    model = DeconvolvingKDE().fit(w, noise=[0.05])
     assert relative_squared_error(model, parts) < 0.05
     assert model.relative_error_ < 0.1
 
 
-@pytest.mark.parametrize("kernel", ["smooth", "flat_top"])
-def test_cross_validation_does_not_follow_the_noise(kernel):
+def test_cross_validation_does_not_follow_the_noise():
     """Measured for these seeds: at most 0.033; without caution 0.44 and 0.09 among them."""
     parts = [(0.5, -1.0, 0.4), (0.5, 1.0, 0.4)]
     for seed in range(8):
         rng = np.random.default_rng(seed)
         w = draw_parts(5000, parts, rng) + 0.3 * rng.normal(size=(5000, 1))
-        model = DeconvolvingKDE("cv", kernel=kernel).fit(w, noise=[0.3])
+        model = DeconvolvingKDE().fit(w, noise=[0.3])
         assert relative_squared_error(model, parts) < 0.06, seed
 
 
 @pytest.mark.parametrize("unit", [1e-40, 1e44])
-@pytest.mark.parametrize("rule", RULES)
-def test_units_of_any_size(rule, unit):
+def test_units_of_any_size(unit):
     w, _ = toys.measure(300, 0)
-    plain = DeconvolvingKDE(rule).fit(w, noise=[toys.SD])
-    scaled = DeconvolvingKDE(rule).fit(unit * w, noise=[unit * toys.SD])
+    plain = DeconvolvingKDE().fit(w, noise=[toys.SD])
+    scaled = DeconvolvingKDE().fit(unit * w, noise=[unit * toys.SD])
     np.testing.assert_allclose(scaled.bandwidth_ / unit, plain.bandwidth_, rtol=1e-6)
 
 
@@ -110,7 +104,7 @@ def test_bandwidths_may_be_numbers_of_numpy():
     w, law = toys.measure(200, 0)
     for bandwidth in (np.float64(0.3), np.array(0.3), [0.3]):
         assert DeconvolvingKDE(bandwidth).fit(w, noise=law).bandwidth_.tolist() == [0.3]
-    with pytest.raises(ValueError, match=r"of at least \[\d\.\d+e-1\d\]; got 1e-18"):
+    with pytest.raises(ValueError, match=r"of at least \[\d\.\d+e-1\d\] and .*; got 1e-18"):
         DeconvolvingKDE(1e-18).fit(1e-12 * w, noise=[1e-13])
 
 
@@ -121,19 +115,3 @@ def test_rows_that_tell_nothing_do_not_widen_the_wavelets():
     for model in (DeconvolvingKDE(), WaveletDeconvolver()):
         at_zero = np.exp(model.fit(w, noise=sd).score_samples([[0.0]]))[0]
         assert at_zero == pytest.approx(norm.pdf(0), abs=0.1)
-
-
-def test_laws_of_their_own_in_pieces(monkeypatch):
-    law = noise.from_law(Gumbel, loc=np.zeros((7, 1)), scale=np.linspace(0.1, 1, 7)[:, None])
-    t = np.linspace(0, 3, 5)[:, None]
-    whole = law.characteristic(t)
-    monkeypatch.setattr("deconflow.noise.fourier.ROWS_AT_ONCE", 3)
-    rows, nodes = [], fourier.nodes
-
-    def counted(law):
-        rows.append(law.batch_shape[0])
-        return nodes(law)
-
-    monkeypatch.setattr(fourier, "nodes", counted)
-    np.testing.assert_array_equal(law.characteristic(t), whole)
-    assert rows == [3, 3, 1]

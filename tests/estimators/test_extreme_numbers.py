@@ -5,8 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
-from torch.distributions import Gumbel
 
 from deconflow import (
     XDGMM,
@@ -22,7 +20,7 @@ from deconflow.auto import plan as plans
 from deconflow.auto import training
 from deconflow.compat import extreme_deconvolution
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import from_law, laplace
+from deconflow.noise import laplace
 from deconflow.xd import posterior
 
 RNG = np.random.default_rng(0)
@@ -238,7 +236,7 @@ def test_steps_that_are_too_long_are_an_error_not_nan():
 
 
 def test_a_bandwidth_wider_than_everything_is_refused():
-    with pytest.raises(ValueError, match=r"Expected a bandwidth of at most 1e\+06 times"):
+    with pytest.raises(ValueError, match="Expected a bandwidth that a grid can resolve"):
         DeconvolvingKDE(bandwidth=1e300).fit(W, noise=SD)
 
 
@@ -250,33 +248,6 @@ def test_a_grid_answers_under_singular_noise():
     np.testing.assert_allclose(singular, thin, atol=0.05)
     rank_one = np.einsum("ni,nj->nij", W, W)
     assert np.isfinite(model.score_observations(W, noise=rank_one)).all()
-
-
-def gumbel(scale):
-    return Gumbel(torch.zeros_like(scale), scale)
-
-
-def test_characteristic_functions_at_equal_steps_are_those_at_single_frequencies():
-    law = from_law(gumbel, scale=np.linspace(0.2, 0.5, 6).reshape(3, 2))
-    t = np.arange(-20, 30)[:, None] * [0.3, 0.7]
-    shuffled = np.random.default_rng(1).permutation(len(t))
-    found = law.value_characteristics(t)
-    np.testing.assert_allclose(
-        found[:, shuffled], law.value_characteristics(t[shuffled]), atol=1e-12
-    )
-
-
-def test_a_far_row_does_not_make_the_kernel_estimate_slow(monkeypatch):
-    """Exponentials are counted, not seconds: a far row means thousands of frequencies."""
-    w = W[:20].copy()
-    w[0] = 1e3
-    counted = []
-    exp = np.exp
-    monkeypatch.setattr(np, "exp", lambda x, *a, **k: counted.append(np.size(x)) or exp(x, *a, **k))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        DeconvolvingKDE().fit(w, noise=from_law(gumbel, scale=SD[:20]))
-    assert sum(counted) < 1e8  # 2e9 if every point were at every frequency
 
 
 def test_posteriors_of_wide_components_do_not_cancel():

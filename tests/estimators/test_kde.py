@@ -9,17 +9,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from torch.distributions import Exponential
 
 from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-from deconflow.classical import KERNELS
-
-RULES = ("plug_in", "normal_reference", "cv")
 
 
 @pytest.mark.filterwarnings("ignore:noise was not given")
 @pytest.mark.filterwarnings("ignore:The noise hides the density")
-@parametrize_with_checks([DeconvolvingKDE(), DeconvolvingKDE("cv", kernel="sinc")])
+@parametrize_with_checks([DeconvolvingKDE()])
 def test_scikit_learn_contract(estimator, check):
     with toys.skip_refused("at most 3 columns"):
         check(estimator)
@@ -36,31 +32,26 @@ def normal_rows(n, dim, seed=0):
 
 
 @pytest.mark.parametrize(("dim", "points"), [(1, 20_001), (2, 501), (3, 91)])
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_integrates_to_one(dim, points, kernel):
+def test_integrates_to_one(dim, points):
     _, w, S, _ = normal_rows(300, dim)
-    model = DeconvolvingKDE(kernel=kernel).fit(w, noise=S)
+    model = DeconvolvingKDE().fit(w, noise=S)
     grid = model.density_.grid
     assert grid.values.min() == 0
     assert grid.values.sum() * grid.cell == pytest.approx(1, abs=1e-12)
-    if kernel == "smooth":
-        ends = grid.low - 3 * grid.step, grid.low + grid.step * (np.array(grid.values.shape) + 3)
-        axes = [np.linspace(a, b, points) for a, b in zip(*ends, strict=True)]
-        v = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dim)
-        volume = np.prod([axis[1] - axis[0] for axis in axes])
-        total = sum(np.exp(model.score_samples(part)).sum() for part in np.array_split(v, 10))
-        assert total * volume == pytest.approx(1, abs=2e-3)
+    ends = grid.low - 3 * grid.step, grid.low + grid.step * (np.array(grid.values.shape) + 3)
+    axes = [np.linspace(a, b, points) for a, b in zip(*ends, strict=True)]
+    v = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dim)
+    volume = np.prod([axis[1] - axis[0] for axis in axes])
+    total = sum(np.exp(model.score_samples(part)).sum() for part in np.array_split(v, 10))
+    assert total * volume == pytest.approx(1, abs=2e-3)
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
-@pytest.mark.parametrize("rule", RULES)
-def test_recovers_the_truth_better_than_without_the_noise(law, rule):
+def test_recovers_the_truth_better_than_without_the_noise(law):
     w, law = toys.measure(4000, 0, law)
-    model = DeconvolvingKDE(rule).fit(w, noise=law)
-    naive = DeconvolvingKDE(rule).fit(w, noise=0.0)
-    assert toys.squared_error(model) < {"normal_reference": 0.9}.get(
-        rule, 0.6
-    ) * toys.squared_error(naive)
+    model = DeconvolvingKDE().fit(w, noise=law)
+    naive = DeconvolvingKDE().fit(w, noise=0.0)
+    assert toys.squared_error(model) < 0.6 * toys.squared_error(naive)
 
 
 def mean_error(n, law, seeds=4, **settings):
@@ -115,30 +106,33 @@ def test_full_covariances_row_by_row(dim):
     naive = DeconvolvingKDE().fit(w, noise=0.0)
     log_p = -0.5 * np.einsum("ni,ij,nj->n", v, np.linalg.inv(truth), v)
     log_p -= 0.5 * np.linalg.slogdet(2 * np.pi * truth)[1]
-    gap, naive_gap = ((log_p - model.score_samples(v)).mean() for model in (right, naive))
-    assert gap < naive_gap
-    assert gap < 0.15
-    found = np.cov(right.sample(50_000, random_state=0).T)
-    assert np.abs(found - truth).max() < np.abs(np.cov(w.T) - truth).max() + 0.1
+    p = np.exp(log_p)
+    errors = [np.square(np.exp(m.score_samples(v)) - p).mean() for m in (right, naive)]
+    assert errors[0] < 0.5 * errors[1]
+    assert errors[0] < 0.08 * np.square(p).mean()
+
+
+def flat_top(t):
+    return np.clip(2 - 2 * t, 0, 1)
 
 
 def test_exact_rows_give_the_plain_kernel_estimator():
     w = toys.draw(200, 0)
-    model = DeconvolvingKDE(0.15, background=0.0).fit(w, noise=0.0)
-    t = np.linspace(0, 1 / 0.15, 2001)
+    model = DeconvolvingKDE(0.3).fit(w, noise=0.0)
+    t = np.linspace(0, 1 / 0.3, 2001)
     x = np.linspace(-2.5, 2.5, 11)
     waves = np.cos(t * (x[:, None, None] - w[None])).mean(1)
-    wanted = np.trapezoid(waves * (1 - (0.15 * t) ** 2) ** 3, t) / np.pi
+    wanted = np.trapezoid(waves * flat_top(0.3 * t), t) / np.pi
     np.testing.assert_allclose(np.exp(model.score_samples(x[:, None])), wanted, atol=4e-3)
 
 
 def test_against_the_formula():
     w, law = toys.measure(150, 0, "laplace")
-    model = DeconvolvingKDE(0.3, background=0.0).fit(w, noise=law)
-    t = np.linspace(0, 1 / 0.3, 2001)
+    model = DeconvolvingKDE(0.6).fit(w, noise=law)
+    t = np.linspace(0, 1 / 0.6, 2001)
     x = np.linspace(-2, 2, 9)
     waves = np.cos(t * (x[:, None, None] - w[None])).mean(1)
-    wanted = waves * (1 - (0.3 * t) ** 2) ** 3 * (1 + (toys.SCALE * t) ** 2)
+    wanted = waves * flat_top(0.6 * t) * (1 + (toys.SCALE * t) ** 2)
     wanted = np.trapezoid(wanted, t) / np.pi
     found = np.exp(model.score_samples(x[:, None]))
     np.testing.assert_allclose(found / found[4], wanted / wanted[4], rtol=0.02, atol=1e-3)
@@ -222,7 +216,7 @@ def test_score_is_the_density_of_measurements():
 
 def test_save_and_load(tmp_path):
     _, w, S, _ = normal_rows(200, 2)
-    model = DeconvolvingKDE(kernel="flat_top").fit(w, noise=S)
+    model = DeconvolvingKDE().fit(w, noise=S)
     model.save(tmp_path / "model")
     again = DeconvolvingKDE.load(tmp_path / "model")
     np.testing.assert_array_equal(model.score_samples(w), again.score_samples(w))
@@ -230,7 +224,6 @@ def test_save_and_load(tmp_path):
     np.testing.assert_array_equal(
         model.posterior(w[:5], noise=S[:5]).samples, again.posterior(w[:5], noise=S[:5]).samples
     )
-    assert again.kernel == "flat_top"
 
 
 def test_grid_search_routes_noise():
@@ -245,8 +238,6 @@ def test_grid_search_routes_noise():
 
 HARD = {
     "noise far larger than the truth": ({}, [100.0]),
-    "the same, sinc": ({"kernel": "sinc"}, [100.0]),
-    "the same, cross-validated": ({"bandwidth": "cv"}, [100.0]),
     "noise without measure": ({}, [1e10]),
     "zeros of the characteristic function": ({"bandwidth": 0.05}, noise.uniform([1.5])),
     "no variance": ({}, noise.student_t([0.5], df=1.0)),
@@ -272,8 +263,6 @@ def test_too_little_smoothing_is_said():
     w, law = toys.measure(500, 0)
     with pytest.warns(UserWarning, match="The noise hides the density"):
         DeconvolvingKDE(0.05).fit(w, noise=law)
-    with pytest.warns(UserWarning, match="The noise hides the density"):
-        DeconvolvingKDE().fit(w, noise=[100.0])
     DeconvolvingKDE().fit(w, noise=law)  # warns of nothing
 
 
@@ -285,12 +274,10 @@ def test_one_hopeless_row_and_one_far_row():
     w[0], sd[0] = 1e9, 1e10  # far, as its noise is
     model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
-    assert model.density_.grid.background == pytest.approx(1e-3)
     sd[0] = toys.SD
-    with pytest.warns(UserWarning, match="1 of the rows lie too far out"):
+    with pytest.warns(UserWarning, match="1 of the rows are left out: they lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=sd)
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
-    assert model.density_.grid.background == pytest.approx(1e-3 + 1 / 500, abs=1e-5)
 
 
 ODD_ROWS = {
@@ -303,11 +290,11 @@ ODD_ROWS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*rows lie too far out")
+@pytest.mark.filterwarnings("ignore:.*lie too far out")
 @pytest.mark.filterwarnings("ignore:The noise hides the density")
 @pytest.mark.parametrize("share", [0.0, 0.1])
 @pytest.mark.parametrize("name", ODD_ROWS)
-@pytest.mark.parametrize("model", [DeconvolvingKDE(), DeconvolvingKDE("cv"), WaveletDeconvolver()])
+@pytest.mark.parametrize("model", [DeconvolvingKDE(), WaveletDeconvolver()])
 def test_odd_rows_have_finite_answers(model, name, share):
     w = ODD_ROWS[name]
     law = [share * np.diff(np.quantile(w, [0.1, 0.9]))[0]]
@@ -318,17 +305,12 @@ def test_odd_rows_have_finite_answers(model, name, share):
 
 
 def test_noise_with_a_mean_is_taken_off():
-    rng = np.random.default_rng(0)
     v = toys.draw(5000, 0)
     law = noise.split_normal(lower=[0.9], upper=[0.2])
     w = v + law.bind(5000).sample(1)[0].numpy()
     assert w.mean() - v.mean() > 0.4
     model = DeconvolvingKDE().fit(w, noise=law)
     assert model.sample(20_000, random_state=0).mean() == pytest.approx(v.mean(), abs=0.1)
-    wave = noise.from_law(Exponential, rate=np.full((5000, 1), 2.0))  # by quadrature, row by row
-    w = v + rng.exponential(0.5, v.shape)
-    model = DeconvolvingKDE().fit(w[:200], noise=wave[:200])
-    assert model.sample(20_000, random_state=0).mean() == pytest.approx(v[:200].mean(), abs=0.2)
 
 
 W = np.random.default_rng(0).normal(size=(30, 2))
@@ -336,14 +318,11 @@ MISSING = np.where(np.arange(60).reshape(30, 2) == 7, np.nan, W)
 
 
 BAD = {
-    "kernel": ({"kernel": "gauss"}, {}, "kernel to be one of .*'flat_top'.*; got 'gauss'"),
-    "rule": ({"bandwidth": "best"}, {}, "bandwidth as one of .*; got 'best'"),
     "zero": ({"bandwidth": 0.0}, {}, "bandwidth as a positive number"),
-    "none": ({"bandwidth": None}, {}, "bandwidth as a positive number; got None"),
+    "none at all": ({"bandwidth": []}, {}, "bandwidth as a positive number"),
     "nan": ({"bandwidth": float("nan")}, {}, "bandwidth as a positive number"),
-    "several": ({"bandwidth": [0.1] * 3}, {}, "or 2 of them, one for each column"),
+    "several": ({"bandwidth": [0.1] * 3}, {}, "bandwidth as one number or 2, one for each column"),
     "tiny": ({"bandwidth": 1e-9}, {}, "a grid can resolve, of at least"),
-    "background": ({"background": 1.0}, {}, r"background in \[0, 1\)"),
     "missing": ({}, {"w": MISSING}, "complete rows.*got NaN.*use XDGMM"),
     "infinite": ({}, {"w": np.where(np.isnan(MISSING), np.inf, W)}, "got inf at row 3, column 1"),
     "projection": ({}, {"projection": np.eye(2)}, "no projection.*Use XDGMM"),
@@ -353,6 +332,12 @@ BAD = {
     "weights": ({}, {"sample_weight": np.zeros(30)}, "at least one positive weight"),
     "noise": ({}, {"noise": [0.1, -0.1]}, "standard deviations \\(sd\\) of at least zero"),
 }
+
+
+@pytest.mark.parametrize("bandwidth", ["plug_in", True])
+def test_a_bandwidth_is_a_number(bandwidth):
+    with pytest.raises(TypeError, match="Expected numbers as bandwidth; got"):
+        DeconvolvingKDE(bandwidth).fit(W, noise=0.1)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from deconflow import XDGMM, DeconvolvingKDE, Observations
+from deconflow import XDGMM, DeconvolvingKDE, LogSplineDeconvolver, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.estimators.bounded_fit import folded
 from deconflow.estimators.one_column import OneColumn
@@ -41,7 +41,7 @@ MODELS = {
     "bounded": lambda: XDGMM(2, random_state=0, bounds=[(0, None)])
     .fit(ABOVE, noise=SD[:, :1]).density_,
     "grid": lambda: DeconvolvingKDE().fit(W, noise=SD).marginal(1),
-    "bounded grid": lambda: DeconvolvingKDE(bounds=[(0, None)])
+    "bounded grid": lambda: LogSplineDeconvolver(bounds=[(0, None)])
     .fit(ABOVE, noise=SD[:, :1]).density_,
     "by draws": lambda: by_draws(1),
     "bounded, by draws": lambda: by_draws(1, low=0.5),

@@ -108,17 +108,11 @@ PARAMETERS = {
     "FlowDeconvolver": FLOW,
     "DeconvolvingKDE": {
         "bandwidth": (
-            ("'plug_in'", "'normal_reference'", "'cv'", "0.5", "np.full(d, 0.5)", "1e100"),
+            ("None", "0.5", "np.full(d, 0.5)", "1e100"),
             (*BAD_NUMBERS, "0.0", "1e-12", "1e300", "'unknown'", "np.ones(9)"),
         ),
-        "kernel": word("smooth", "sinc", "flat_top"),
-        "background": number("1e-3", "0.0", "0.5"),
     },
-    "WaveletDeconvolver": {
-        "threshold": (("'hard'", "'soft'", "None"), BAD_WORDS[:2] + BAD_WORDS[3:]),
-        "level": count("None", "2", "5"),
-        "background": number("1e-3", "0.0", "0.5"),
-    },
+    "WaveletDeconvolver": {"level": count("None", "2", "5")},
     "Deconvolver": {
         "quick": (("True",), NO_FLAGS),
         "n_members": (("None",), BAD_COUNTS),

@@ -318,9 +318,9 @@ def test_every_law_is_a_mixture_of_gaussians(name, dim):
         np.testing.assert_allclose(total, noise.variance(), rtol=0.1)
 
 
-@all_noises
+@pytest.mark.parametrize("name", [name for name in NOISES if "gumbel" not in name])
 @one_and_two
-def test_every_law_has_a_characteristic_function(name, dim):
+def test_every_law_of_the_catalogue_has_a_characteristic_function(name, dim):
     noise = make(name, dim)
     t = np.random.default_rng(0).normal(size=(5, dim))
     draws = drawn_residuals(noise, 20_000).numpy()

@@ -1,27 +1,22 @@
-"""Classical deconvolution in few dimensions: kernels and wavelets in Fourier space."""
+"""Classical deconvolution in few dimensions, by kernels and wavelets; densities on a grid."""
 
-from deconflow.classical.bandwidths import RULES
 from deconflow.classical.conditioning import condition_on_grid
 from deconflow.classical.empirical import FourierRows
-from deconflow.classical.grid import GridDensity, clip_and_normalise
+from deconflow.classical.grid import GridDensity
 from deconflow.classical.grid_mixture import grid_mixture
-from deconflow.classical.kde import FourierFit, fit_kde
-from deconflow.classical.kernels import KERNELS
-from deconflow.classical.lattice import MOST_ORDERS, enclose
+from deconflow.classical.kde import fit_kde
+from deconflow.classical.lattice import MOST_ORDERS, FourierFit, enclose
 from deconflow.classical.posterior import WeightedPoints, resample, weighted_points
-from deconflow.classical.shrinkage import COARSEST, FINEST, fit_wavelets
+from deconflow.classical.wavelets import COARSEST, FINEST, fit_wavelets
 
 __all__ = [
     "COARSEST",
     "FINEST",
-    "KERNELS",
     "MOST_ORDERS",
-    "RULES",
     "FourierFit",
     "FourierRows",
     "GridDensity",
     "WeightedPoints",
-    "clip_and_normalise",
     "condition_on_grid",
     "enclose",
     "fit_kde",

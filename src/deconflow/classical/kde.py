@@ -1,102 +1,166 @@
-r"""The deconvolving kernel density estimator on a grid.
+r"""The deconvolving kernel density estimator, with its bandwidth by cross-validation.
 
 .. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \, \hat\phi_v(t)
           \prod_d \phi_K(h_d t_d) \, dt
+
+The bandwidth minimises an estimate of the integrated squared error, in which
+:math:`|\phi_v|^2` comes from pairs of rows. In several dimensions each dimension's bandwidth is
+chosen by itself, then a common factor for all.
+
+References
+----------
+Stefanski and Carroll (1990), "Deconvolving kernel density estimators", Statistics 21.
+Delaigle and Meister (2008), "Density estimation with heteroscedastic error", Bernoulli 14.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from scipy.stats import norm
 
-from deconflow._types import Array, Complex
-from deconflow.classical.bandwidths import (
-    FACTORS,
-    by_dimension,
-    choose_factor,
-    kernel_on,
-    normal_square,
-)
+from deconflow._types import Array
 from deconflow.classical.empirical import (
     EmpiricalCharacteristic,
     FourierRows,
     empirical_characteristic,
 )
-from deconflow.classical.kernels import KERNELS
-from deconflow.classical.lattice import MOST_ORDERS, Lattice, enclose, orders_for
+from deconflow.classical.lattice import MOST_ORDERS, FourierFit, Lattice, enclose, orders_for
+
+CANDIDATES = 100
+SMALLEST, LARGEST = 0.02, 3.0
+"""Bandwidths to try: from this many scales of the densest rows to this many of all rows."""
+DENSEST, FEW = (0.1, 0.5), 100
+"""Share of the rows that the densest ones are: the smaller, or more so that they are not few."""
+FACTORS = {1: (1.0, 1.0), 2: (0.5, 3.0), 3: (0.6, 3.0)}
+"""Common factors to try, by dimension."""
+CAUTION = 2.0
+"""Variances that cross-validation counts on top of its own."""
 
 
-@dataclass(frozen=True)
-class FourierFit:
-    """A density by its characteristic function on a lattice, before the cut at zero.
+def flat_top(t: Array) -> Array:
+    """Kernel in Fourier space: one up to a half, then a line to zero (de la Vallée Poussin)."""
+    return np.clip(2 - 2 * np.abs(t), 0, 1)
 
-    Attributes
-    ----------
-    lattice, characteristic
-        The frequencies, and the smoothed characteristic function there.
-    relative_error : float
-        Integrated squared error that comes from the noise, over the density's integrated square.
-    far_weights : array
-        Weights of the rows that lie too far out for the grid.
+
+def kernel_on(lattice: Lattice, bandwidth: Array) -> Array:
+    """Characteristic function of the product kernel on a lattice."""
+    return lattice.product([flat_top(bandwidth[d] * lattice.axis(d)) for d in range(lattice.dim)])
+
+
+def cross_validation(ecf: EmpiricalCharacteristic, K: Array, caution: float = CAUTION) -> float:
+    r"""Integrated squared error, less a constant, that does not follow the noise.
+
+    Where the truth has no signal left, plain cross-validation gains
+    :math:`|\hat\phi_v|^2 - 2 \, \mathrm{var}`, and the square is exponential with that variance:
+    one time in seven it pays to let the largest frequencies through, which are all noise. Counting
+    four variances makes that one time in fifty.
     """
-
-    lattice: Lattice
-    characteristic: Complex
-    relative_error: float
-    far_weights: Array
+    fitted = np.square(K * np.abs(ecf.estimate))
+    own = ecf.lattice.total(fitted - 2 * K * ecf.shrinkage * ecf.unbiased_square)
+    return own + caution * ecf.lattice.total(np.square(K) * ecf.variance)
 
 
 def fit_kde(
-    rows: FourierRows, scale: Array, spread: Array, kernel_name: str, bandwidth: str | Array
+    rows: FourierRows, scale: Array, spread: Array, bandwidth: Array | None
 ) -> tuple[Array, FourierFit]:
     """Choose bandwidths ``(D,)`` unless they are given, and estimate.
 
-    ``scale`` and ``spread`` are standard deviations of the truth and of the measurement.
+    ``scale`` and ``spread`` are standard deviations of the true values and of the measurements.
     """
-    kernel, dim = KERNELS[kernel_name], rows.w.shape[1]
-    rule = bandwidth if isinstance(bandwidth, str) else None
-    if isinstance(bandwidth, str):
-        chosen, reference = by_dimension(rows, kernel, scale, spread, bandwidth)
+    dim = rows.w.shape[1]
+    if bandwidth is None:
+        chosen = np.array([_of_one_dimension(rows, d, scale, spread) for d in range(dim)])
+        box = _box(rows.w, chosen, FACTORS[dim][0])
     else:
-        chosen, reference = bandwidth, scale
-    box = box_lattice(rows.w, chosen, FACTORS[dim][0] if rule else 1.0)
+        chosen, box = bandwidth, _box(rows.w, bandwidth, 1.0)
     near = rows.are_near(box)
     ecf = empirical_characteristic(rows.only(near), box)
-    if rule and dim > 1:
-        chosen = chosen * choose_factor(ecf, kernel, chosen, reference, rule)
-    K = kernel_on(ecf.lattice, kernel, chosen)
-    error = relative_error(ecf, K, scale)
-    order = np.minimum(box.order, orders_for(box.length, chosen))
-    trimmed = box.trim(tuple(int(k) for k in order), ecf.estimate * K)
-    return chosen, FourierFit(*trimmed, error, rows.weights[~near])
+    if bandwidth is None and dim > 1:
+        chosen = chosen * _common_factor(ecf, chosen)
+    K = kernel_on(box, chosen)
+    error = _relative_error(ecf, K, scale)
+    order = tuple(int(k) for k in np.minimum(box.order, orders_for(box.length, chosen)))
+    return chosen, FourierFit(*box.trim(order, ecf.estimate * K), error, int((~near).sum()))
 
 
-def box_lattice(w: Array, bandwidth: Array, factor: float) -> Lattice:
+def _of_one_dimension(rows: FourierRows, d: int, scale: Array, spread: Array) -> float:
+    """Bandwidth of a dimension by itself."""
+    densest = min(densest_scale(rows.w[:, d], rows.weights), float(spread[d]))
+    smallest = SMALLEST * min(densest, float(scale[d]))
+    line = _line(rows, d, spread, smallest)
+    smallest = max(smallest, line.length[d] / (2 * np.pi * line.order[d]))
+    candidates = np.geomspace(smallest, LARGEST * spread[d], CANDIDATES)
+    ecf = empirical_characteristic(rows.only(rows.are_near(line)), line)
+    t = line.axes()[d]
+    return _least_risk(candidates, [cross_validation(ecf, flat_top(h * t)) for h in candidates],
+                       scale[d])  # fmt: skip
+
+
+def _common_factor(ecf: EmpiricalCharacteristic, bandwidth: Array) -> float:
+    """Common factor of all dimensions' bandwidths."""
+    lattice = ecf.lattice
+    factors = np.geomspace(*FACTORS[lattice.dim], 60)
+    # The lattice may end before the smallest bandwidth's band does.
+    orders = np.array([orders_for(lattice.length, c * bandwidth) for c in factors])
+    factors = factors[(orders <= lattice.order).all(1)]
+    risks = [cross_validation(ecf, kernel_on(lattice, c * bandwidth)) for c in factors]
+    return _least_risk(factors, risks, 1.0)
+
+
+def _least_risk(candidates: Array, risks: list[float], usual: float) -> float:
+    """Return the candidate of least risk, of equal ones (noise may hide all) the most usual."""
+    equal = candidates[risks == np.min(risks)]
+    return float(equal[np.argmin(np.abs(np.log(equal / usual)))])
+
+
+def densest_scale(w: Array, weights: Array) -> float:
+    """Standard deviation of a normal distribution whose densest rows lie as close as these do."""
+    densest = float(np.clip(FEW * np.square(weights).sum(), *DENSEST))
+    order = np.argsort(w)
+    w, share = w[order], np.cumsum(weights[order])
+    first = np.flatnonzero(share <= 1 - densest)
+    last = np.searchsorted(share, share[first] + densest * (1 - 1e-9))
+    widths = w[last.clip(max=len(w) - 1)] - w[first]
+    widths = widths[widths > 0]
+    return float(widths.min() / (2 * norm.ppf((1 + densest) / 2))) if len(widths) else np.inf
+
+
+def _line(rows: FourierRows, d: int, spread: Array, smallest: float) -> Lattice:
+    """Lattice along one dimension, with frequency zero in the others."""
+    longest = np.full(len(spread), 2 * np.pi * smallest * MOST_ORDERS[1])
+    low, length = enclose(rows.w, 0.5 * spread, longest)
+    order = [0] * len(spread)
+    order[d] = orders_for(length, np.full(len(spread), smallest))[d]
+    length = np.where(np.arange(len(length)) == d, length, 1.0)
+    return Lattice(low, length, tuple(order))
+
+
+def _box(w: Array, bandwidth: Array, factor: float) -> Lattice:
     """Lattice of a box around the rows, up to the band of ``factor`` bandwidths.
 
     Where that would be too many frequencies, the factor is raised up to one; if even that is not
     enough, the box is cut.
     """
-    dim = w.shape[1]
-    most = MOST_ORDERS[dim]
-    pad = np.maximum(10 * bandwidth, 0.1 * np.ptp(w, axis=0))
-    low, length = enclose(w, pad, 2 * np.pi * bandwidth * most)
-    needed = float(np.max(length / (2 * np.pi * bandwidth * most)))
-    return Lattice(low, length, orders_for(length, max(factor, needed) * bandwidth))
+    finest = 2 * np.pi * bandwidth * MOST_ORDERS[w.shape[1]]
+    low, length = enclose(w, np.maximum(10 * bandwidth, 0.1 * np.ptp(w, axis=0)), finest)
+    return Lattice(
+        low, length, orders_for(length, max(factor, (length / finest).max()) * bandwidth)
+    )
 
 
-def relative_error(ecf: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
-    """Error that the noise causes, over the integrated square of the truth.
+def _relative_error(ecf: EmpiricalCharacteristic, K: Array, scale: Array) -> float:
+    """Error that the noise causes, over the integrated square of the true density.
 
     The error is the variance, and what is shrunk to zero because nothing is known. The square is
-    what pairs of rows tell, or a normal law's if that is more. Frequency zero is left out, where
-    all densities agree.
+    estimated from pairs of rows, or that of a normal density if this is larger. Frequency zero is
+    left out, where all densities agree.
     """
+    lattice = ecf.lattice
     band = np.square(K)
-    band[(*ecf.lattice.order[:-1], 0)] = 0.0
-    normal = normal_square(ecf.lattice, scale)
+    band[(*lattice.order[:-1], 0)] = 0.0
+    normal = lattice.product(
+        [np.exp(-np.square(scale[d] * lattice.axis(d))) for d in range(lattice.dim)]
+    )
     hidden = normal * np.square(1 - ecf.shrinkage)
-    squares = (ecf.lattice.total(band * square) for square in (ecf.unbiased_square, normal))
-    signal = max(squares)
-    return ecf.lattice.total(band * (ecf.variance + hidden)) / signal if signal > 0 else 0.0
+    signal = max(lattice.total(band * square) for square in (ecf.unbiased_square, normal))
+    return lattice.total(band * (ecf.variance + hidden)) / signal if signal > 0 else 0.0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 
 from deconflow._types import Array, Complex
+from deconflow.classical.grid import GridDensity, clip_and_normalise
 
 MOST_ORDERS = {1: 4096, 2: 128, 3: 32}
 """Largest frequency number in each dimension; bounds time and memory."""
@@ -21,6 +22,9 @@ FINENESS = {1: 16, 2: 8, 3: 4}
 """Grid points for each of the box's frequencies, so that lines between them are close."""
 FEWEST_POINTS = {1: 1024, 2: 128, 3: 32}
 MOST_POINTS = {1: 1 << 16, 2: 1024, 3: 128}
+BACKGROUND = 1e-3
+"""Share of a normal distribution as wide as the measurements, which keeps log densities finite
+where the estimate is zero."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,33 @@ class Lattice:
         return np.fft.irfftn(spectrum, points, axes=range(self.dim)) * (
             np.prod(points) / self.length.prod()
         )
+
+
+@dataclass(frozen=True)
+class FourierFit:
+    """A density by its characteristic function on a lattice, before the cut at zero.
+
+    Attributes
+    ----------
+    lattice, characteristic
+        The frequencies, and the smoothed characteristic function there.
+    relative_error : float
+        Integrated squared error that comes from the noise, over the density's integrated square.
+    n_far : int
+        Number of rows that lie too far out for the grid, which are left out.
+    """
+
+    lattice: Lattice
+    characteristic: Complex
+    relative_error: float
+    n_far: int
+
+    def on_grid(self, location: Array, spread: Array) -> GridDensity:
+        """Return the density, with a normal distribution of this location and spread behind it."""
+        values = self.lattice.density(self.characteristic)
+        step = self.lattice.length / np.array(values.shape)
+        values = clip_and_normalise(values, float(step.prod()))
+        return GridDensity(self.lattice.low, step, values, BACKGROUND, location, np.diag(spread))
 
 
 def enclose(w: Array, pad: Array, longest: Array) -> tuple[Array, Array]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import map_coordinates
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.classical import GridDensity
 from deconflow.densities import Density, Folded
 from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
-from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.estimators.weighted_fit import WeightedFit, estimate_of
@@ -49,8 +46,6 @@ def _folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
         return BlendFit(density.shares, [_folded(part, bounds) for part in density.parts])
     if isinstance(density, MixtureFit):
         return BoundedFit(density, bounds)
-    if isinstance(density, GridFit):
-        return GridFit(_folded_grid(density.grid, bounds), density.names)
     if isinstance(density, WeightedFit):
         return _folded_draws(density, bounds)
     raise TypeError(f"Expected a density that can be folded; got {density!r}.")
@@ -236,39 +231,6 @@ def _answers(
         chosen[row] = np.searchsorted(edges / edges[-1], u[row, :, 0])
     samples = np.take_along_axis(draws, chosen[..., None], axis=1)
     return samples, mean, covariance, 1 / np.square(weights).sum(1)
-
-
-def _folded_grid(grid: GridDensity, bounds: Bounds) -> GridDensity:
-    """Fold a density on a grid, onto one that ends at the bounds."""
-    count = np.array(grid.values.shape)
-    last = grid.low + grid.step * (count - 1)
-    low = np.where(np.isfinite(bounds.lower), bounds.lower, grid.low)
-    high = np.where(np.isfinite(bounds.upper), bounds.upper, last)
-    low = np.where(np.isfinite(bounds.upper) & ~np.isfinite(bounds.lower), np.minimum(
-        low, 2 * bounds.upper - last), low)  # fmt: skip
-    high = np.where(np.isfinite(bounds.lower) & ~np.isfinite(bounds.upper), np.maximum(
-        high, 2 * bounds.lower - grid.low), high)  # fmt: skip
-    cells = np.maximum(1, np.ceil((high - low) / grid.step - 1e-9).astype(int))
-    step = np.where(np.isfinite(bounds.lower) & np.isfinite(bounds.upper), (high - low) / cells,
-                    grid.step)  # fmt: skip
-    start = np.where(np.isfinite(bounds.lower), low, high - cells * step)
-    axes = [start[d] + step[d] * np.arange(cells[d] + 1) for d in range(grid.dim)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"))
-    values = np.zeros(points.shape[1:])
-    for sign, shift in bounds.reflections():
-        place = points * _along(sign, grid.dim) + _along(shift, grid.dim)
-        place = (place - _along(grid.low, grid.dim)) / _along(grid.step, grid.dim)
-        values += map_coordinates(grid.values, place, order=1, mode="constant", cval=0.0)
-    limits = np.stack([bounds.lower, bounds.upper])
-    new = replace(grid, low=start, step=step, values=values, bounds=limits)
-    new = replace(new, factor=np.diag(np.sqrt(np.square(grid.factor).sum(1))))
-    return replace(new, mean=np.clip(grid.mean, bounds.lower, bounds.upper),
-                   values=values / new.mass.sum())  # fmt: skip
-
-
-def _along(values: Array, dim: int) -> Array:
-    """Put a number per dimension where the first axis of a mesh has them."""
-    return values.reshape(-1, *[1] * dim)
 
 
 class BoundedDraws(WeightedFit):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from deconflow._types import Array
-from deconflow.checks import check_number, warn_caller
-from deconflow.classical import FourierFit, FourierRows, GridDensity, clip_and_normalise
+from deconflow.checks import warn_caller
+from deconflow.classical import FourierFit, FourierRows, GridDensity
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.saved_values import CLOSE, refuse, saved_arrays
@@ -38,7 +39,6 @@ class GridEstimator(DensityEstimator):
 
     _own_density: GridFit
     relative_error_: float
-    background: float
 
     _takes_missing_values = False
     _takes_projections = False
@@ -69,25 +69,12 @@ class GridEstimator(DensityEstimator):
             self.relative_error_ = details["relative_error"]
         self._learn(details["learned"])
 
-    def _check_background(self) -> None:
-        """Check the share of the normal law behind the grid."""
-        check_number("background", self.background, 0, 1)
-
-    def _take(self, fit: FourierFit, location: Array, spread: Array, units: Array) -> None:
-        """Make the density of a fit in some units, and say so if it is mostly noise."""
-        values = fit.lattice.density(fit.characteristic)
-        step = fit.lattice.length / np.array(values.shape)
-        grid = GridDensity(
-            low=fit.lattice.low,
-            step=step,
-            values=clip_and_normalise(values, float(step.prod())),
-            background=1 - (1 - float(self.background)) * (1 - float(fit.far_weights.sum())),
-            mean=location,
-            factor=np.diag(spread),
-        )
-        self._own_density = GridFit(grid.in_units(units), self._names)
+    def _take(self, fit: FourierFit, problem: FourierProblem) -> None:
+        """Take the density of a fit, and warn if it is mostly noise."""
+        grid = fit.on_grid(problem.location, problem.spread)
+        self._own_density = GridFit(grid.in_units(problem.units), self._names)
         self.relative_error_ = fit.relative_error
-        _warn_of(fit, units)
+        _warn_of(fit, problem.units)
 
 
 def check_grid(grid: GridDensity, dim: int) -> None:
@@ -103,14 +90,12 @@ def check_grid(grid: GridDensity, dim: int) -> None:
 
 
 def _warn_of(fit: FourierFit, units: Array) -> None:
-    if len(fit.far_weights):
-        first, length = units * fit.lattice.low, units * fit.lattice.length
-        ends = (end.tolist() for end in (first, first + length))
+    if fit.n_far:
+        ends = units * np.stack([fit.lattice.low, fit.lattice.low + fit.lattice.length])
         low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
         warn_caller(
-            f"{len(fit.far_weights)} of the rows lie too far out for a grid, which is between "
-            f"{low} and {high}: a normal law behind it has their share. Drop them, raise the "
-            "bandwidth, or use XDGMM."
+            f"{fit.n_far} of the rows are left out: they lie too far out for a grid, which is "
+            f"between {low} and {high}. Use a larger bandwidth, or XDGMM."
         )
     if fit.relative_error > LARGEST_ERROR:
         warn_caller(
@@ -119,41 +104,57 @@ def _warn_of(fit: FourierFit, units: Array) -> None:
         )
 
 
-def measured_spread(data: Observations, standardiser: Standardiser) -> Array:
-    """Return how widely measurements scatter, ``(D,)``; rows that tell nothing do not count."""
-    variance = data.noise.variance().numpy()
-    if data.noise.shared:
-        typical = variance[0]
-    else:
-        weights = None if data.weights is None else data.weights.numpy()
+@dataclass(frozen=True)
+class FourierProblem:
+    """Rows for Fourier sums, in units in which no product of sizes overflows.
+
+    Attributes
+    ----------
+    rows : FourierRows
+        The rows.
+    location, scale : array
+        ``(D,)`` location and scale of the true values.
+    spread : array
+        ``(D,)`` scatter of the measurements; rows with very large noise do not count.
+    units : array
+        ``(D,)`` powers of two.
+    """
+
+    rows: FourierRows
+    location: Array
+    scale: Array
+    spread: Array
+    units: Array
+
+    @classmethod
+    def of(cls, data: Observations, name: str, most_columns: int) -> FourierProblem:
+        """Check what only a classical estimator cannot take, and prepare its rows."""
+        if data.dim > most_columns:
+            word = "one column" if most_columns == 1 else f"at most {most_columns} columns"
+            raise ValueError(
+                f"Expected {word} in w with {name}; got {data.dim}. "
+                "Use XDGMM or FlowDeconvolver in more dimensions."
+            )
+        if len(data) < 2:
+            raise ValueError(
+                f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
+            )
+        units = Standardiser.powers_of_two(data)
+        data = units.observations(data)
+        w = data.w.numpy()
+        constant = np.ptp(w, axis=0) == 0
+        if constant.any():
+            raise ValueError(
+                "Expected values that differ in every column of w; "
+                f"got one value in column {int(constant.argmax())}. Drop it."
+            )
+        weights = np.ones(len(w)) if data.weights is None else data.weights.numpy()
+        weights = weights / weights.sum()
+        truth = Standardiser.fit(data)
+        scale, variance = truth.scale.numpy(), data.noise.variance().numpy()
+        precision_weights = None if data.noise.shared else weights
         with np.errstate(divide="ignore"):  # an exact row has all precision that there is
-            typical = 1 / np.average(1 / variance, axis=0, weights=weights)
-    return np.sqrt(np.square(standardiser.scale.numpy()) + typical)
-
-
-def in_usual_units(data: Observations) -> tuple[Observations, Array]:
-    """Return rows in units in which no product of sizes overflows, powers of two, and these."""
-    units = Standardiser.powers_of_two(data)
-    return units.observations(data), units.scale.numpy()
-
-
-def fourier_rows(data: Observations, name: str, most_dimensions: int) -> FourierRows:
-    """Check what only a classical estimator cannot take, and make its rows."""
-    n, dim = data.w.shape
-    if n < 2:
-        raise ValueError(f"Expected at least 2 rows in w to fit a density; got n_samples = {n}.")
-    if dim > most_dimensions:
-        word = "one column" if most_dimensions == 1 else f"at most {most_dimensions} columns"
-        raise ValueError(
-            f"Expected {word} in w with {name}; got {dim}. "
-            "Use XDGMM or FlowDeconvolver in more dimensions."
-        )
-    w = data.w.numpy()
-    constant = np.ptp(w, axis=0) == 0
-    if constant.any():
-        raise ValueError(
-            "Expected values that differ in every column of w; "
-            f"got one value in column {int(constant.argmax())}. Drop it."
-        )
-    weights = np.ones(n) if data.weights is None else data.weights.numpy()
-    return FourierRows(w, data.noise, weights / weights.sum())
+            typical = 1 / np.average(1 / variance, axis=0, weights=precision_weights)
+        spread = np.sqrt(np.square(scale) + typical)
+        rows = FourierRows(w, data.noise, weights)
+        return cls(rows, truth.location.numpy(), scale, spread, units.scale.numpy())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from deconflow.checks import as_floats, check_choice
-from deconflow.classical import KERNELS, MOST_ORDERS, RULES, fit_kde
-from deconflow.estimators.grid import GridEstimator, fourier_rows, in_usual_units, measured_spread
+from deconflow._types import Array
+from deconflow.checks import as_floats
+from deconflow.classical import MOST_ORDERS, fit_kde
+from deconflow.estimators.grid import FourierProblem, GridEstimator
 from deconflow.estimators.saved_values import refuse
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
-from deconflow.standardising import Standardiser
 
 WIDEST = 1e6
 """Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel."""
@@ -23,27 +22,18 @@ WIDEST = 1e6
 class DeconvolvingKDE(GridEstimator):
     r"""The deconvolving kernel density estimator, in one to three dimensions.
 
-    .. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \prod_d \phi_K(h_d t_d) \,
+    .. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \, \prod_d \phi_K(h_d t_d) \,
               \frac{\sum_j a_j \, \bar\phi_j(t) \, e^{i t \cdot w_j}}{\sum_j a_j |\phi_j(t)|^2} dt
 
-    with :math:`\phi_j` the characteristic function of row j's noise and :math:`a_j` its weight.
-    What is negative is cut off and the rest scaled to one.
+    with :math:`\phi_j` the characteristic function of row j's noise, :math:`a_j` its weight, and
+    :math:`\phi_K` one up to a half, then a line to zero at one. What is negative is cut off and
+    the rest scaled to one.
 
     Parameters
     ----------
-    bandwidth : {"plug_in", "normal_reference", "cv"}, float or sequence of float
-        Rule for the bandwidth ``h``: plug-in after Delaigle and Gijbels, normal reference, or
-        least-squares cross-validation. A number, or one for each dimension, is taken as it is; the
-        kernel lets frequencies up to ``1 / h`` through.
-    kernel : {"smooth", "sinc", "flat_top"}
-        Characteristic function of the kernel: ``(1 - t^2)^3``, one up to the edge, or one up to a
-        half and then a line to zero.
-    background : float
-        Share of a normal law as wide as the measurements, which keeps log densities finite where
-        the estimate is zero.
-    bounds : dict, sequence or None
-        Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
-        None for no bound.
+    bandwidth : float, sequence of float or None
+        The bandwidth ``h``, or one for each dimension: frequencies up to ``1 / h`` count. None
+        chooses by least-squares cross-validation.
 
     Attributes
     ----------
@@ -62,8 +52,6 @@ class DeconvolvingKDE(GridEstimator):
     Stefanski and Carroll (1990), "Deconvolving kernel density estimators", Statistics 21.
     Fan (1991), "On the optimal rates of convergence for nonparametric deconvolution problems",
     Annals of Statistics 19.
-    Delaigle and Gijbels (2004), "Practical bandwidth selection in deconvolution kernel density
-    estimation", Computational Statistics and Data Analysis 45.
     Delaigle and Meister (2008), "Density estimation with heteroscedastic error", Bernoulli 14.
 
     Examples
@@ -74,21 +62,11 @@ class DeconvolvingKDE(GridEstimator):
     >>> from deconflow import noise
     >>> model = DeconvolvingKDE().fit(w, noise=noise.laplace([0.2]))
     >>> np.exp(model.score_samples([[-1.0], [0.0], [1.0]])).round(1)  # the truth has 0.7, 0.0, 0.7
-    array([0.6, 0. , 0.6])
+    array([0.7, 0. , 0.7])
     """
 
-    def __init__(
-        self,
-        bandwidth: str | float | Sequence[float] = "plug_in",
-        *,
-        kernel: str = "smooth",
-        background: float = 1e-3,
-        bounds: Any = None,
-    ) -> None:
+    def __init__(self, bandwidth: ArrayLike | None = None) -> None:
         self.bandwidth = bandwidth
-        self.kernel = kernel
-        self.background = background
-        self.bounds = bounds
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
@@ -96,52 +74,41 @@ class DeconvolvingKDE(GridEstimator):
         return f"Kernel estimate with bandwidth {widths}."
 
     def _check_parameters(self) -> None:
-        check_choice("kernel", self.kernel, KERNELS)
-        if isinstance(self.bandwidth, str) and self.bandwidth not in RULES:
+        if self.bandwidth is None:
+            return
+        values = as_floats(self.bandwidth, "bandwidth")
+        positive = (np.isfinite(values) & (values > 0)).all()
+        if values.ndim > 1 or not values.size or not positive:
             raise ValueError(
-                f"Expected bandwidth as one of {sorted(RULES)} or a positive number; "
+                "Expected bandwidth as a positive number, one for each column of w, or None; "
                 f"got {self.bandwidth!r}."
             )
-        self._check_background()
 
     def _fit(self, data: Observations) -> None:
-        data, units = in_usual_units(data)
-        rows = fourier_rows(data, type(self).__name__, max(MOST_ORDERS))
-        truth = Standardiser.fit(data)
-        spread = measured_spread(data, truth)
-        bandwidth = self._checked_bandwidth(spread, units)
-        chosen, fit = fit_kde(rows, truth.scale.numpy(), spread, self.kernel, bandwidth)
-        self.bandwidth_ = chosen * units
-        self._take(fit, truth.location.numpy(), spread, units)
+        problem = FourierProblem.of(data, type(self).__name__, max(MOST_ORDERS))
+        given = None if self.bandwidth is None else self._given_bandwidth(problem)
+        chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, given)
+        self.bandwidth_ = chosen * problem.units
+        self._take(fit, problem)
 
-    def _checked_bandwidth(
-        self, spread: NDArray[np.float64], units: NDArray[np.float64]
-    ) -> str | NDArray[np.float64]:
-        """Return a rule, or one number per dimension, in ``units``, that a grid can resolve."""
-        if isinstance(self.bandwidth, str):
-            return self.bandwidth
-        dim = len(spread)
-        if isinstance(self.bandwidth, bool) or self.bandwidth is None:
-            raise ValueError(f"Expected bandwidth as a positive number; got {self.bandwidth!r}.")
-        values = as_floats(self.bandwidth, "bandwidth")
-        if values.ndim == 0:
-            values = np.full(dim, float(values))
-        if values.shape != (dim,) or not (np.isfinite(values) & (values > 0)).all():
+    def _given_bandwidth(self, problem: FourierProblem) -> Array:
+        """Return one number per dimension, in units of the problem, that a grid can resolve."""
+        values, dim = as_floats(self.bandwidth, "bandwidth"), len(problem.spread)
+        if values.ndim and len(values) != dim:
             raise ValueError(
-                f"Expected bandwidth as a positive number, or {dim} of them, one for each column "
-                f"of w; got {self.bandwidth!r}."
+                f"Expected bandwidth as one number or {dim}, one for each column of w; "
+                f"got {self.bandwidth!r}."
             )
-        smallest = 6 * spread / (2 * np.pi * MOST_ORDERS[dim])
-        values = values / units
-        if (values < smallest).any():
-            raise ValueError(
-                "Expected a bandwidth that a grid can resolve, of at least "
-                f"{[float(f'{h:.3g}') for h in smallest * units]}; got {self.bandwidth!r}."
+        values = np.broadcast_to(values, dim) / problem.units
+        smallest = 6 * problem.spread / (2 * np.pi * MOST_ORDERS[dim])
+        largest = WIDEST * problem.spread
+        if ((values < smallest) | (values > largest)).any():
+            low, high = (
+                [float(f"{h:.3g}") for h in ends * problem.units] for ends in (smallest, largest)
             )
-        if (values > WIDEST * spread).any():
             raise ValueError(
-                f"Expected a bandwidth of at most {WIDEST:g} times the spread of w, which is "
-                f"{[float(f'{h:.3g}') for h in spread * units]}; got {self.bandwidth!r}."
+                "Expected a bandwidth that a grid can resolve, "
+                f"of at least {low} and at most {high}; got {self.bandwidth!r}."
             )
         return values
 

@@ -153,11 +153,6 @@ class Knowledge:
             self.bounds.refuse_many()
             rows = self.bounds.mirrored(rows, int(rng.randint(2**30)))
             model._images = min(len(self.bounds.mirrors()), MOST_MIRRORS)
-            if rows.projection is not None and not model._takes_projections:
-                raise ValueError(
-                    f"Expected noise that is symmetric for bounds with {type(model).__name__}; got "
-                    "another law. Use LogSplineDeconvolver or XDGMM."
-                )
         model._fit(rows)
         model.parameters_ = model.get_params()  # its density may be asked from here on
         if self.has_parts:

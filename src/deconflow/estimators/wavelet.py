@@ -8,12 +8,10 @@ import numpy as np
 
 from deconflow.checks import check_integer
 from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
-from deconflow.estimators.grid import GridEstimator, fourier_rows, in_usual_units, measured_spread
+from deconflow.estimators.grid import FourierProblem, GridEstimator
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
-from deconflow.standardising import Standardiser
 
-THRESHOLDS = ("hard", "soft")
 LONGEST = 128.0
 """Largest box, in measured standard deviations, that the finest level resolves."""
 
@@ -24,26 +22,17 @@ class WaveletDeconvolver(GridEstimator):
     .. math:: \hat f = \sum_k \hat a_{Jk} \, \varphi_{Jk}
               + \sum_{j \ge J} \sum_k \hat b_{jk} \, 1[|\hat b_{jk}| > \lambda_{jk}] \, \psi_{jk}
 
-    The coefficients are sums over rows in Fourier space, divided by the characteristic function
-    of the noise as in :class:`DeconvolvingKDE`; Meyer's wavelets have finitely many frequencies,
-    so this is exact. What is negative is cut off and the rest scaled to one.
+    with :math:`\lambda_{jk} = \hat\sigma_{jk} \sqrt{2 \log n}` and the level J by its gain in
+    squared error. The coefficients are sums over rows in Fourier space, divided by the
+    characteristic function of the noise as in :class:`DeconvolvingKDE`; Meyer's wavelets have
+    finitely many frequencies, so this is exact. What is negative is cut off and the rest scaled
+    to one.
 
     Parameters
     ----------
-    threshold : {"hard", "soft"} or None
-        How wavelets above the linear estimator's level are kept: those that exceed
-        :math:`\lambda = \hat\sigma_{jk} \sqrt{2 \log n}` as they are or by what they exceed, or
-        none of them (the linear estimator).
     level : int or None
-        Resolution: of the linear estimator, or of the finest wavelets. None chooses from the data:
-        the linear level by its gain in squared error, the finest by where the noise ends all
-        information.
-    background : float
-        Share of a normal law as wide as the measurements, which keeps log densities finite where
-        the estimate is zero.
-    bounds : dict, sequence or None
-        Where the truth can be at all: ``{"x": (0, None)}``, or a pair ``(low, high)`` per column,
-        None for no bound.
+        Level below which wavelets are kept. None chooses from the data, by where the noise ends
+        all information.
 
     Attributes
     ----------
@@ -74,46 +63,27 @@ class WaveletDeconvolver(GridEstimator):
     array([0.7, 0. , 0.6])
     """
 
-    def __init__(
-        self,
-        threshold: str | None = "hard",
-        *,
-        level: int | None = None,
-        background: float = 1e-3,
-        bounds: Any = None,
-    ) -> None:
-        self.threshold = threshold
+    def __init__(self, level: int | None = None) -> None:
         self.level = level
-        self.background = background
-        self.bounds = bounds
 
     def describe(self) -> str:
         """Say in one line what was fitted."""
         return f"Wavelet estimate of level {self.level_}, with {self.n_wavelets_} finer wavelets."
 
     def _check_parameters(self) -> None:
-        known = self.threshold is None or isinstance(self.threshold, str)
-        if not known or self.threshold not in (None, *THRESHOLDS):
-            raise ValueError(
-                f"Expected threshold to be one of {sorted(THRESHOLDS)} or None; "
-                f"got {self.threshold!r}."
-            )
         if self.level is not None:
             check_integer("level", self.level, COARSEST)
             if self.level > FINEST:
                 raise ValueError(f"Expected level of at most {FINEST}; got {self.level}.")
-        self._check_background()
 
     def _fit(self, data: Observations) -> None:
-        data, units = in_usual_units(data)
-        rows = fourier_rows(data, type(self).__name__, 1)
-        truth = Standardiser.fit(data)
-        spread = measured_spread(data, truth)
-        low, length = enclose(rows.w, 0.1 * np.ptp(rows.w, axis=0), LONGEST * spread)
-        (linear, *finer), fit = fit_wavelets(rows, low, length, self.threshold, self.level)
+        problem = FourierProblem.of(data, type(self).__name__, 1)
+        w = problem.rows.w
+        low, length = enclose(w, 0.1 * np.ptp(w, axis=0), LONGEST * problem.spread)
+        (linear, *finer), fit = fit_wavelets(problem.rows, low, length, self.level)
         self.level_ = linear.level
         self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
-        self._take(fit, truth.location.numpy(), spread, units)
+        self._take(fit, problem)
 
     def _learned(self) -> dict[str, Any]:
         return {"level": self.level_, "n_wavelets": self.n_wavelets_}

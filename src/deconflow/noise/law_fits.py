@@ -23,12 +23,13 @@ from torch.distributions import (
     MixtureSameFamily,
     MultivariateNormal,
     Normal,
+    biject_to,
 )
 
-from deconflow.noise import fourier
 from deconflow.noise.catalogue import CATALOGUE, Array, KnownLaw, as_array
 from deconflow.noise.gaussian_parts import IndependentMixture, Index, JointMixture, Table
 from deconflow.noise.moments import finite_covariance, finite_mean
+from deconflow.noise.support import is_real, support_of
 from deconflow.randomness import isolated_rng, lend_generator
 
 PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
@@ -41,6 +42,13 @@ VALUES_FOR_SHAPES = 5_000
 QUANTILES = (np.arange(200) + 0.5) / 200
 NUMBERS_AT_ONCE = 4_000_000
 DRAWS = 20_000
+NODES = 2001
+"""Points that cover a law."""
+REACH = 10.0
+"""They reach to sinh(10) on the line, about 11,000 standard deviations."""
+BOUNDED_REACH = 36.0
+"""The same for half lines and intervals, in the coordinate of torch's map onto them."""
+ROWS_AT_ONCE = 4_000_000 // NODES
 
 
 # -- laws over whole rows -----------------------------------------------------------------------
@@ -160,8 +168,8 @@ def _by_shared_shapes(
     if len(distinct) > MOST_SHAPES:
         distinct = KMeans(MOST_SHAPES, n_init=1, random_state=0).fit(shapes).cluster_centers_
     which, locations, scales = [], [], []
-    for start in range(0, rows, fourier.ROWS_AT_ONCE):
-        law = of_rows(slice(start, start + fourier.ROWS_AT_ONCE))
+    for start in range(0, rows, ROWS_AT_ONCE):
+        law = of_rows(slice(start, start + ROWS_AT_ONCE))
         quantiles, location, scale = _unit_quantiles(law)
         which.append(pairwise_distances_argmin(quantiles, distinct))
         locations.append(location)
@@ -175,11 +183,36 @@ def _unit_quantiles(law: Distribution) -> tuple[Array, Array, Array]:
     """Quantiles of each value in units of its mean and width, with these; ``(N D, Q)``."""
     location = as_array(finite_mean(law))
     scale = as_array(finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt())
-    x, mass = fourier.nodes(law)
+    x, mass = nodes(law)
     x = ((x - location) / scale).reshape(len(x), -1).T
     below = np.cumsum(mass, 0).reshape(len(mass), -1).T
     rows = zip(below, x, strict=True)
     return np.stack([np.interp(QUANTILES, *row) for row in rows]), location, scale
+
+
+def nodes(law: Distribution) -> tuple[Array, Array]:
+    r"""Points ``(X, N or 1, D)`` that cover a law, and its mass at each of them.
+
+    The line is reached by :math:`x = m + s \sinh z`, half lines and intervals by torch's map onto
+    them: in ``z`` the density is smooth and falls off fast, where sums are close to integrals.
+    """
+    support = support_of(law)
+    column = (slice(None), None, None)
+    if is_real(support):
+        scale = finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt()
+        z = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[column]
+        x, log_slope = finite_mean(law) + scale * z.sinh(), z.cosh().log() + scale.log()
+    else:
+        z = torch.linspace(-BOUNDED_REACH, BOUNDED_REACH, NODES, dtype=torch.float64)[column]
+        z = z.expand(-1, *law.batch_shape)
+        onto = biject_to(support)
+        x = onto(z)
+        log_slope = onto.log_abs_det_jacobian(z, x)
+    log_p = law.log_prob(x)
+    # Not defined at rounded ends of a support: no mass there. NaN compares as false.
+    log_mass = torch.where(log_p < torch.inf, log_p, -torch.inf) + log_slope
+    mass = (log_mass - log_mass.amax(0)).exp()
+    return as_array(x), as_array(mass / mass.sum(0))
 
 
 def _fit_scales(x: Array, mass: Array, parts: int) -> Table:

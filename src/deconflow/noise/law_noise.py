@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -151,14 +150,10 @@ class LawNoise(Noise):
 
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
-        step = fourier.ROWS_AT_ONCE
-        if not self.shared and len(self) > step:
-            parts = [self[i : i + step] for i in range(0, len(self), step)]
-            return np.concatenate([part.value_characteristics(t) for part in parts])
         return fourier.of_values(self.distribution, t / as_array(self.unit))
 
     def _row_characteristics(self, t: Array) -> Complex:
-        return fourier.of_rows(self.distribution, t / as_array(self.unit), shared=self.shared)
+        return fourier.of_rows(self.distribution, t / as_array(self.unit))
 
     def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.

@@ -304,5 +304,11 @@ def _symmetric(noise: Noise) -> bool:
         return True
     if not noise.independent:
         return False
-    t = np.linspace(0.2, 2.0, 7)[:, None] / noise.variance().sqrt().mean(0).numpy()
-    return bool(np.abs(noise.value_characteristics(t).imag).max() < SYMMETRIC)
+    mean, sd = torch.broadcast_tensors(noise.mean(), noise.variance().sqrt())
+    for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
+        ahead, behind = mean.clone(), mean.clone()
+        ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
+        log_p = noise.log_prob(torch.stack([ahead, behind]))
+        if not torch.allclose(*log_p, rtol=SYMMETRIC, atol=SYMMETRIC):
+            return False
+    return True

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from deconflow.classical.empirical import FourierRows
-from deconflow.classical.meyer import analyse, order_of, synthesise
-from deconflow.classical.shrinkage import measure
+from deconflow.classical.wavelets import analyse, measure, order_of, synthesise
 from deconflow.noise import as_noise, laplace
 
 PARTS = [(3, "scaling"), (3, "wavelet"), (4, "wavelet"), (5, "wavelet")]
