@@ -28,10 +28,8 @@ from deconflow import (
     XDGMM,
     BayesianXDGMM,
     Deconvolver,
-    DeconvolvingKDE,
     FlowDeconvolver,
     LogSplineDeconvolver,
-    WaveletDeconvolver,
 )
 
 KEYS = ("section", "estimator", "law", "rows", "seed")
@@ -43,14 +41,11 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "bayes": lambda seed, **known: BayesianXDGMM(random_state=seed, n_jobs=1, **known),
     "quick": lambda seed, **known: Deconvolver(quick=True, random_state=seed, n_jobs=1, **known),
     "spline": lambda _, **known: LogSplineDeconvolver(**known),
-    "kde": lambda _, **known: DeconvolvingKDE(**known),
-    "wavelet": lambda _, **known: WaveletDeconvolver(**known),
     "flow": lambda seed, **known: FlowDeconvolver(epochs=40, random_state=seed, **known),
 }
 LABELS = {
     "xd": '`XDGMM("auto")`', "xd-1": "`XDGMM(1)`", "bayes": "`BayesianXDGMM()`",
     "quick": "`Deconvolver(quick=True)`", "spline": "`LogSplineDeconvolver()`",
-    "kde": "`DeconvolvingKDE()`", "wavelet": "`WaveletDeconvolver()`",
     "flow": "`FlowDeconvolver(epochs=40)`",
 }  # fmt: skip
 BEST = {
@@ -228,7 +223,7 @@ def tasks(
 SECTIONS: dict[str, tuple[Callable[[Run], Run], list[Run]]] = {
     "batting": (run_batting, tasks("batting", ["xd-1", "xd"], ["woba"], [688], 1)),
     "bounds": (run_bounds, tasks(
-        "bounds", ["xd", "bayes", "quick", "spline", "kde", "wavelet", "flow"], ["exponential"],
+        "bounds", ["xd", "bayes", "quick", "spline", "flow"], ["exponential"],
         [3000], 5)),
     "atoms": (run_atoms, tasks("atoms", ["xd", "xd-1", "bayes", "quick", "spline"], ["sparse"],
                                [3000], 5)),

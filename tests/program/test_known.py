@@ -275,6 +275,8 @@ BAD = {
     (*FIT, "--background", "flat"): "Expected --background uniform; got 'flat'.",
     (*OTHER, "-m", "flow", "--atoms", "0"): "Expected no --atoms with --method flow; got one. Use "
     "--method auto, xd, bayes or spline, which take it.",
+    (*OTHER, "-m", "kde", "--bounds", "0:"): "Expected no --bounds with --method kde; got one. Use "
+    "--method auto, xd, bayes, flow or spline, which take it.",
     (*OTHER, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
     "--method auto, xd, bayes or flow, which take it.",
     (*FIT, "--given", "age", "--bounds", "x=-9:"): "Expected no bounds with covariates, whose "

@@ -155,8 +155,11 @@ def empirical_characteristic(rows: FourierRows, lattice: Lattice) -> EmpiricalCh
         squares = np.square(part.weights)
         numerator += part.weights @ waves
         sums += part.weights @ power, squares @ power, squares @ np.square(power)
-    parts = (part.reshape(lattice.shape) for part in (numerator, *sums))
-    return EmpiricalCharacteristic(lattice, *parts, ridge=1 / rows.effective_number)
+    shape, ridge = lattice.shape, 1 / rows.effective_number
+    power, power_of_squares, fourth = sums.reshape(3, *shape)
+    return EmpiricalCharacteristic(
+        lattice, numerator.reshape(shape), power, power_of_squares, fourth, ridge
+    )
 
 
 def _outer(factors: list[NDArray]) -> NDArray:

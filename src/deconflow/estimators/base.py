@@ -94,7 +94,6 @@ class DensityEstimator(
 
     _column_names: list[str] | None = None
     _units: Units | None = None
-    _takes_parts = False
     _bounds_itself = False
     _images = 1
 

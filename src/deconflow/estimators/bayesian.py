@@ -150,7 +150,6 @@ class BayesianXDGMM(DensityEstimator):
     """
 
     _takes_covariates = True
-    _takes_parts = True
 
     def __init__(
         self,

@@ -143,7 +143,6 @@ class Deconvolver(DensityEstimator):
     _own_density: FittedDensity
     _fitted: Fitted
     _takes_covariates = True
-    _takes_parts = True
 
     def __init__(
         self,

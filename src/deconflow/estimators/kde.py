@@ -86,18 +86,18 @@ class DeconvolvingKDE(GridEstimator):
 
     def _fit(self, data: Observations) -> None:
         problem = FourierProblem.of(data, type(self).__name__, max(MOST_ORDERS))
-        given = None if self.bandwidth is None else self._given_bandwidth(problem)
+        given = None if self.bandwidth is None else self._given(self.bandwidth, problem)
         chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, given)
         self.bandwidth_ = chosen * problem.units
         self._take(fit, problem)
 
-    def _given_bandwidth(self, problem: FourierProblem) -> Array:
+    def _given(self, bandwidth: ArrayLike, problem: FourierProblem) -> Array:
         """Return one number per dimension, in units of the problem, that a grid can resolve."""
-        values, dim = as_floats(self.bandwidth, "bandwidth"), len(problem.spread)
+        values, dim = as_floats(bandwidth, "bandwidth"), len(problem.spread)
         if values.ndim and len(values) != dim:
             raise ValueError(
                 f"Expected bandwidth as one number or {dim}, one for each column of w; "
-                f"got {self.bandwidth!r}."
+                f"got {bandwidth!r}."
             )
         values = np.broadcast_to(values, dim) / problem.units
         smallest = 6 * problem.spread / (2 * np.pi * MOST_ORDERS[dim])
@@ -108,7 +108,7 @@ class DeconvolvingKDE(GridEstimator):
             )
             raise ValueError(
                 "Expected a bandwidth that a grid can resolve, "
-                f"of at least {low} and at most {high}; got {self.bandwidth!r}."
+                f"of at least {low} and at most {high}; got {bandwidth!r}."
             )
         return values
 

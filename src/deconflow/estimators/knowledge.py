@@ -70,7 +70,7 @@ def _refuse_counts(model: Any, data: Observations) -> None:
             "with a likelihood, as counts. Use XDGMM, BayesianXDGMM, FlowDeconvolver or "
             "Deconvolver."
         )
-    if not data.noise.additive and model._takes_parts and model.background is not None:
+    if not data.noise.additive and getattr(model, "background", None) is not None:
         raise ValueError(
             "Expected no background beside values with a likelihood, as counts, whose density is "
             "that of what was measured; got one. Leave it out."
@@ -120,14 +120,14 @@ class Knowledge:
                 f"Expected no {what} with covariates, whose curves move the rows; got both. Leave "
                 "out one of them."
             )
-        takes_parts = model._takes_parts
+        background = getattr(model, "background", None)
         _refuse_counts(model, data)
         if data.noise.flags is not None:
-            _refuse_beside_limits(bounds, model.background if takes_parts else None)
+            _refuse_beside_limits(bounds, background)
         if bounds is not None:
-            bounds.check_rows(data, names, background=takes_parts and model.background is not None)
-        atoms = as_atoms(model.atoms if takes_parts else None, names, bounds)
-        background = as_background(model.background if takes_parts else None, data)
+            bounds.check_rows(data, names, background=background is not None)
+        atoms = as_atoms(getattr(model, "atoms", None), names, bounds)
+        background = as_background(background, data)
         mirrored = None if model._bounds_itself else bounds
         if mirrored is None and covariates is None and not len(atoms) and background is None:
             return None

@@ -96,7 +96,6 @@ class LogSplineDeconvolver(GridEstimator):
     """
 
     _takes_missing_values = True
-    _takes_parts = True
     _bounds_itself = True
 
     fit_: LogSplineFit

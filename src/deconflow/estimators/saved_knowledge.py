@@ -57,7 +57,7 @@ def saved_knowledge(model: Any, details: dict[str, Any], arrays: dict[str, Tenso
     found = Knowledge(
         bounds if details["mirrored"] else None,
         None if covariates is None else Covariates.from_dict(covariates),
-        as_atoms(model.atoms if model._takes_parts else None, names, bounds),
+        as_atoms(getattr(model, "atoms", None), names, bounds),
         background,
         kept=own["kept"].numpy(),
         atom_weights=own["atom_weights"].numpy(),

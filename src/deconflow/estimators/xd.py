@@ -199,7 +199,6 @@ class XDGMM(DensityEstimator):
 
     _adam: Adam
     _takes_covariates = True
-    _takes_parts = True
     _fits_streams = True
 
     __metadata_request__partial_fit = {**MEASURED, "sample_weight": True}

@@ -64,11 +64,9 @@ class Known:
         """Raise if a method does not take what was said, before a table is read."""
         if self.background not in (None, UNIFORM):
             raise ValueError(f"Expected --background {UNIFORM}; got {self.background!r}.")
-        if self.given is not None:
-            _check_takes(method, "--given", "_takes_covariates")
-        for option, said in (("--atoms", self.atoms), ("--background", self.background)):
-            if said is not None:
-                _check_takes(method, option, "_takes_parts")
+        for name in ("given", "bounds", "atoms", "background"):
+            if getattr(self, name) is not None:
+                _check_takes(method, name)
 
     def parameters(self, names: Sequence[str]) -> dict[str, Any]:
         """Return parameters of an estimator of these columns."""
@@ -86,16 +84,20 @@ class Known:
         return found
 
 
-def _check_takes(method: str, option: str, flag: str) -> None:
+def _check_takes(method: str, name: str) -> None:
     from deconflow.estimators import ESTIMATORS
 
     check_method(method)
-    able = [name for name, each in METHODS.items() if getattr(ESTIMATORS[each.class_name], flag)]
+    able = [key for key, each in METHODS.items() if _takes(ESTIMATORS[each.class_name], name)]
     if method not in able:
         raise ValueError(
-            f"Expected no {option} with --method {method}; got one. Use --method "
+            f"Expected no --{name} with --method {method}; got one. Use --method "
             f"{', '.join(able[:-1])} or {able[-1]}, which take it."
         )
+
+
+def _takes(cls: Any, name: str) -> bool:
+    return cls._takes_covariates if name == "given" else hasattr(cls(), name)
 
 
 def covariates_of(estimator: Any) -> Any:

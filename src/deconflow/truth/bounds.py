@@ -308,7 +308,7 @@ def _symmetric(noise: Noise) -> bool:
     for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
         ahead, behind = mean.clone(), mean.clone()
         ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
-        log_p = noise.log_prob(torch.stack([ahead, behind]))
-        if not torch.allclose(*log_p, rtol=SYMMETRIC, atol=SYMMETRIC):
+        there, back = noise.log_prob(torch.stack([ahead, behind]))
+        if not torch.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
             return False
     return True
