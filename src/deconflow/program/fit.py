@@ -8,54 +8,58 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
-from deconflow.program.found import Found
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
 from deconflow.program.messages import as_options, note, one_line_errors, say, speaks
 from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, save, special_settings
 from deconflow.program.option_groups import with_option_groups
-from deconflow.program.options import Quiet, Seed, Settings
+from deconflow.program.options import Quiet, Seed
 from deconflow.program.provenance import of_this_run
 from deconflow.program.reading import TableSaid, find_rows, read_all
 from deconflow.program.selected import Selected
 from deconflow.program.waiting import waiting, watched
 from deconflow.progress import Progress
-from deconflow.tables import STANDARD, Columns, RowReader
+from deconflow.tables import STANDARD, RowReader
+
+if TYPE_CHECKING:
+    from deconflow.program.beyond_memory import InPasses
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
-ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")]
-MethodName = Annotated[
-    str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
-]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="A first answer of auto: no flows, and fewer fits.")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a fit to the same output that was interrupted.")
-]
 
 
 @with_option_groups
 def fit(
     *,
-    output: ModelOutput,
-    method: MethodName = "auto",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
+    method: Annotated[
+        str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
+    ] = "auto",
     said: TableSaid,
     how: HowSaid,
     known: Known,
     seen: Selected,
-    settings: Settings = None,
-    quick: Quick = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of the method, such as epochs=50."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first answer of auto: no flows, and fewer fits.")
+    ] = False,
     seed: Seed = 0,
-    resume: Resume = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a fit to the same output that was interrupted."),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit the density of the truth to a table with errors.
@@ -108,29 +112,8 @@ def _keeps_passes(model: Any) -> bool:
     return getattr(model, "n_components", "auto") != "auto"
 
 
-class RowsToFit(Protocol):
-    """Rows as a fit takes them; ``in_passes`` if they are too many for memory."""
-
-    in_passes: bool
-    n_rows: int
-
-    @property
-    def columns(self) -> Columns:
-        """What the model is to know of the table."""
-
-    @property
-    def found(self) -> Found:
-        """What was found in it; of rows beyond memory, after the fit."""
-
-    def fit(self, model: Any) -> None:
-        """Fit a model to them."""
-
-    def certify(self, model: Any) -> Certificate:
-        """Check a fitted model by them."""
-
-
 class InMemory:
-    """Rows that are all in memory."""
+    """Rows that are all in memory; `InPasses` has the same methods for rows that are not."""
 
     in_passes = False
 
@@ -148,7 +131,7 @@ class InMemory:
         return model.certify(self.rows.w, **self._more)
 
 
-def _in_memory_or_not(reader: RowReader, method: str, seen: Selected) -> RowsToFit:
+def _in_memory_or_not(reader: RowReader, method: str, seen: Selected) -> InMemory | InPasses:
     from deconflow.program.beyond_memory import InPasses, is_beyond_memory
 
     if is_beyond_memory(reader):
@@ -156,7 +139,7 @@ def _in_memory_or_not(reader: RowReader, method: str, seen: Selected) -> RowsToF
     return InMemory(reader, seen)
 
 
-def _fit(model: Any, rows: RowsToFit, progress: Progress) -> float:
+def _fit(model: Any, rows: InMemory | InPasses, progress: Progress) -> float:
     """Fit, and return the seconds it took."""
     from deconflow.estimators import UntrustedFitWarning
 
@@ -167,7 +150,7 @@ def _fit(model: Any, rows: RowsToFit, progress: Progress) -> float:
         return round(time.perf_counter() - start, 1)
 
 
-def _certificate(model: Any, rows: RowsToFit, progress: Progress) -> Certificate:
+def _certificate(model: Any, rows: InMemory | InPasses, progress: Progress) -> Certificate:
     """Return the fit's own certificate, or check it."""
     own = getattr(model, "certificate_", None)
     if own is not None:
@@ -177,7 +160,7 @@ def _certificate(model: Any, rows: RowsToFit, progress: Progress) -> Certificate
         return rows.certify(model)
 
 
-def _about(model: Any, said: TableSaid, rows: RowsToFit) -> dict[str, Any]:
+def _about(model: Any, said: TableSaid, rows: InMemory | InPasses) -> dict[str, Any]:
     """Say what a model is kept with, as JSON can hold it."""
     path = "standard input" if said.table == STANDARD else str(said.table.resolve())
     return {

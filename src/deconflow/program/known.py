@@ -17,48 +17,44 @@ from deconflow.tables import (
 
 UNIFORM = "uniform"
 
-Given = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--given",
-        metavar="NAMES",
-        help="Columns known exactly, of numbers or text, that the truth may depend on, such as "
-        "a,b; the word noise is for the rows' own errors.",
-    ),
-]
-Bounds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bounds", metavar="NAME=LOW:HIGH", help="Where the truth ends: x=0:, x=:10 or x=0:1."
-    ),
-]
-Atoms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--atoms",
-        metavar="POINTS",
-        help="Values that a share of the truths has exactly: 0 or 0,1; of several columns whole "
-        "points, 0:0.",
-    ),
-]
-Background = Annotated[
-    str | None,
-    typer.Option(
-        "--background",
-        metavar="KIND",
-        help="uniform: some rows tell nothing of a truth, and may be anywhere.",
-    ),
-]
-
 
 @dataclass(frozen=True)
 class Known:
     """What was said of the truth, as it was written."""
 
-    given: Given = None
-    bounds: Bounds = None
-    atoms: Atoms = None
-    background: Background = None
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--given",
+            metavar="NAMES",
+            help="Columns known exactly, of numbers or text, that the truth may depend on, such as "
+            "a,b; the word noise is for the rows' own errors.",
+        ),
+    ] = None
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bounds", metavar="NAME=LOW:HIGH", help="Where the truth ends: x=0:, x=:10 or x=0:1."
+        ),
+    ] = None
+    atoms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--atoms",
+            metavar="POINTS",
+            help="Values that a share of the truths has exactly: 0 or 0,1; of several columns "
+            "whole "
+            "points, 0:0.",
+        ),
+    ] = None
+    background: Annotated[
+        str | None,
+        typer.Option(
+            "--background",
+            metavar="KIND",
+            help="uniform: some rows tell nothing of a truth, and may be anywhere.",
+        ),
+    ] = None
 
     def check_method(self, method: str) -> None:
         """Raise if a method does not take what was said, before a table is read."""

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from deconflow.program.messages import as_options
-from deconflow.tables import NOISE_KINDS, correlation_column, error_columns, split_list
+from deconflow.tables import correlation_column, error_columns, split_list
 
 TABLE_HELP = (
     "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); a folder of them; - "
@@ -31,79 +30,6 @@ Seed = Annotated[
 Chunk = Annotated[int, typer.Option("--chunk", min=1, help="Rows to hold in memory at once.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of new columns.")]
-MeasuredColumns = Annotated[
-    list[str],
-    typer.Option(
-        "--columns", "-c", metavar="NAMES", help="Measured columns, such as x,y,z or 'f*'."
-    ),
-]
-Errors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--errors",
-        metavar="NAME=ERROR",
-        help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. Without it "
-        "they are found by name, such as x_err, x_se, e_x, dx, or x_err_lo with x_err_hi.",
-    ),
-]
-Covariances = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cov",
-        metavar="PAIR=COLUMN",
-        help="Covariances: x:y=COLUMN; variances: x:x=COLUMN.",
-    ),
-]
-Correlations = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--corr",
-        metavar="PAIR=COLUMN",
-        help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr.",
-    ),
-]
-Noise = Annotated[
-    str,
-    typer.Option(
-        "--noise",
-        help=as_options("; ".join(f"{name}: {words}" for name, words in NOISE_KINDS.items())) + ".",
-        autocompletion=lambda: list(NOISE_KINDS),
-    ),
-]
-DegreesOfFreedom = Annotated[
-    float, typer.Option("--df", min=0.1, help="Degrees of freedom of student-t noise.")
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--missing",
-        metavar="NUMBERS",
-        help="Numbers that stand for a missing value, such as -999.",
-    ),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        "--groups",
-        metavar="COLUMN",
-        help="Rows with the same word or number here belong together, as those of one object: "
-        "they are never split between a fit and the rows it is judged by.",
-    ),
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        metavar="COLUMN",
-        help="How much each row counts: numbers of at least 0. A row of weight 2 counts as two.",
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="A parameter of the method, such as epochs=50."
-    ),
-]
 
 
 def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:

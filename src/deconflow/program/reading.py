@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from deconflow.program.found import Found
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
-from deconflow.program.messages import note
-from deconflow.program.options import (
-    Correlations,
-    Covariances,
-    DegreesOfFreedom,
-    Errors,
-    Groups,
-    MeasuredColumns,
-    Missing,
-    Noise,
-    Table,
-    Weights,
-    expand_columns,
-    expand_errors,
-)
+from deconflow.program.messages import as_options, note
+from deconflow.program.options import Table, expand_columns, expand_errors
 from deconflow.tables import (
+    NOISE_KINDS,
     Columns,
     Measurements,
     RowReader,
@@ -47,15 +37,76 @@ class TableSaid:
     """What was said of a table to fit, as it was written."""
 
     table: Table
-    columns: MeasuredColumns
-    errors: Errors = None
-    cov: Covariances = None
-    corr: Correlations = None
-    noise: Noise = "gaussian"
-    df: DegreesOfFreedom = 3.0
-    missing: Missing = None
-    groups: Groups = None
-    weights: Weights = None
+    columns: Annotated[
+        list[str],
+        typer.Option(
+            "--columns", "-c", metavar="NAMES", help="Measured columns, such as x,y,z or 'f*'."
+        ),
+    ]
+    errors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--errors",
+            metavar="NAME=ERROR",
+            help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. "
+            "Without it "
+            "they are found by name, such as x_err, x_se, e_x, dx, or x_err_lo with x_err_hi.",
+        ),
+    ] = None
+    cov: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cov",
+            metavar="PAIR=COLUMN",
+            help="Covariances: x:y=COLUMN; variances: x:x=COLUMN.",
+        ),
+    ] = None
+    corr: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--corr",
+            metavar="PAIR=COLUMN",
+            help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr.",
+        ),
+    ] = None
+    noise: Annotated[
+        str,
+        typer.Option(
+            "--noise",
+            help=as_options("; ".join(f"{name}: {words}" for name, words in NOISE_KINDS.items()))
+            + ".",
+            autocompletion=lambda: list(NOISE_KINDS),
+        ),
+    ] = "gaussian"
+    df: Annotated[
+        float, typer.Option("--df", min=0.1, help="Degrees of freedom of student-t noise.")
+    ] = 3.0
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--missing",
+            metavar="NUMBERS",
+            help="Numbers that stand for a missing value, such as -999.",
+        ),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            metavar="COLUMN",
+            help="Rows with the same word or number here belong together, as those of one object: "
+            "they are never split between a fit and the rows it is judged by.",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="COLUMN",
+            help="How much each row counts: numbers of at least 0. A row of weight 2 counts as "
+            "two.",
+        ),
+    ] = None
 
 
 def find_rows(said: TableSaid, how: HowSaid, known: Known) -> RowReader:

@@ -13,36 +13,33 @@ import typer
 from deconflow.tables import Measurements, row_name
 
 OF = ("measured", "truth")
-Select = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--select",
-        metavar="RANGE",
-        help="Only rows in this range were seen, such as 'g<18' or '0<x<2', by their measured "
-        "values; may be given several times.",
-    ),
-]
-SelectOf = Annotated[
-    str, typer.Option("--select-of", help="What decides if a row is seen: measured or truth.")
-]
-EfficiencyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--efficiency",
-        metavar="FILE",
-        help="Probability to be seen on a grid of the measured columns: numpy.savez of values, "
-        "edges_0, edges_1, ...",
-    ),
-]
 
 
 @dataclass(frozen=True)
 class Selected:
     """What was said of the rows that were seen, as it was written."""
 
-    select: Select = None
-    select_of: SelectOf = OF[0]
-    efficiency: EfficiencyFile = None
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            metavar="RANGE",
+            help="Only rows in this range were seen, such as 'g<18' or '0<x<2', by their measured "
+            "values; may be given several times.",
+        ),
+    ] = None
+    select_of: Annotated[
+        str, typer.Option("--select-of", help="What decides if a row is seen: measured or truth.")
+    ] = OF[0]
+    efficiency: Annotated[
+        Path | None,
+        typer.Option(
+            "--efficiency",
+            metavar="FILE",
+            help="Probability to be seen on a grid of the measured columns: numpy.savez of values, "
+            "edges_0, edges_1, ...",
+        ),
+    ] = None
 
     def check(self) -> None:
         """Raise where it makes no sense, before a table is read."""

@@ -14,7 +14,6 @@ from deconflow.tables.error_bars import independent_noise
 from deconflow.tables.gathered import gathered
 from deconflow.tables.how import COUNTS, How, find_how
 from deconflow.tables.io import (
-    Sink,
     Source,
     described,
     format_of,
@@ -49,7 +48,6 @@ __all__ = [
     "Measurements",
     "RowReader",
     "Rows",
-    "Sink",
     "Source",
     "TableError",
     "conversion",

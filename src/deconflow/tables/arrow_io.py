@@ -177,15 +177,15 @@ def write_parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Sink]:
 
 def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float64]:
     """Turn a column into float64, NaN where missing; ``first_row`` is where the chunk begins."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return as_numbers(column.cast(kind.value_type), name, first_row)
-    if _is_text(kind):
-        numbers = _parsed(_present(column.cast(pa.string())), name, first_row)
-    elif _is_number(kind):
+    column = _decoded(column)
+    if column.type == pa.string():
+        numbers = _parsed(_present(column), name, first_row)
+    elif _is_number(column.type):
         numbers = column.cast(pa.float64(), safe=False)
     else:
-        raise ValueError(f"Expected numbers in column {name!r}; got {kind}. Choose another column.")
+        raise ValueError(
+            f"Expected numbers in column {name!r}; got {column.type}. Choose another column."
+        )
     if numbers.null_count:
         numbers = pc.fill_null(numbers, float("nan"))
     return np.array(numbers.to_numpy(), dtype=np.float64)
@@ -193,12 +193,10 @@ def as_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np
 
 def split_limits(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:
     """Take the sign off cells such as ``<1.5``: -1 for an upper limit, 1 for a lower one, or 0."""
-    kind, flags = column.type, np.zeros(len(column), dtype=np.int64)
-    if pa.types.is_dictionary(kind):
-        return split_limits(column.cast(kind.value_type))
-    if not _is_text(kind):
+    column, flags = _decoded(column), np.zeros(len(column), dtype=np.int64)
+    if column.type != pa.string():
         return column, flags
-    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    text = pc.utf8_trim_whitespace(column)
     for sign, flag in SIGNS.items():
         flags[pc.fill_null(pc.starts_with(text, sign), False).to_numpy()] = flag
     return (pc.utf8_ltrim(text, "<> ") if flags.any() else column), flags
@@ -240,19 +238,9 @@ def is_list(kind: pa.DataType) -> bool:
 
 def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any]:
     """Turn a column of text or whole numbers into labels, None where missing."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return as_labels(column.cast(kind.value_type), name, first_row)
-    if _is_text(kind):
-        cells = _present(column.cast(pa.string())).to_pylist()
-    elif pa.types.is_floating(kind):  # where some are missing, whole numbers are written so
-        cells = [None if x is None or x != x else x for x in column.to_pylist()]
-    else:
-        cells = column.to_pylist()
-    labels = np.empty(len(cells), dtype=object)
-    labels[:] = cells
-    for row, cell in enumerate(cells):
-        whole = isinstance(cell, float) and cell.is_integer()
+    labels = _as_objects(column)
+    for row, cell in enumerate(labels):
+        whole = isinstance(cell, float) and cell.is_integer()  # as where some are missing
         if not (cell is None or whole or isinstance(cell, str | int)):
             raise ValueError(
                 f"Expected text or whole numbers in column {name!r}, which says what belongs "
@@ -263,34 +251,38 @@ def as_labels(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[Any
 
 def as_words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     """Turn a column of kinds of rows into text, None where missing."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return as_words(column.cast(kind.value_type), name)
-    if _is_text(kind):
-        cells = _present(column.cast(pa.string())).to_pylist()
-    elif _is_number(kind):
-        cells = [None if x is None or x != x else str(x) for x in column.to_pylist()]
-    else:
+    kind = _decoded(column).type
+    if kind != pa.string() and not _is_number(kind):
         raise ValueError(
             f"Expected numbers or text in column {name!r}; got {kind}. Choose another column."
         )
-    words = np.empty(len(cells), dtype=object)
-    words[:] = cells
+    words = _as_objects(column)
+    words[:] = [None if word is None else str(word) for word in words]
     return words
+
+
+def _as_objects(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return cells as objects of Python, None where missing."""
+    column = _decoded(column)
+    cells = (_present(column) if column.type == pa.string() else column).to_pylist()
+    objects = np.empty(len(cells), dtype=object)
+    objects[:] = [None if cell is None or cell != cell else cell for cell in cells]
+    return objects
 
 
 def holds_numbers(column: pa.ChunkedArray) -> bool:
     """Whether all cells that are not missing are numbers."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return holds_numbers(column.cast(kind.value_type))
-    if _is_text(kind):
-        return _can_be(_present(column.cast(pa.string())), pa.float64())
-    return _is_number(kind) and not pa.types.is_boolean(kind)
+    column = _decoded(column)
+    if column.type == pa.string():
+        return _can_be(_present(column), pa.float64())
+    return _is_number(column.type) and not pa.types.is_boolean(column.type)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return plain cells: of a dictionary its values, and text of one type."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from deconflow.tables.io import row_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from deconflow.noise import FreeErrors, Noise
+    from deconflow.tables.columns import Columns
 
 Mask = NDArray[np.bool_]
 Flags = NDArray[np.int64]
@@ -131,3 +135,30 @@ class Cells:
             return float(word) in self.missing
         except ValueError:
             return False
+
+
+class Values(ABC):
+    """Measured columns of a chunk, of one kind of measurement.
+
+    Attributes
+    ----------
+    columns : Columns
+        What is read, with what the rows themselves have told of it.
+    w : array
+        ``(N, D)``, NaN where missing.
+    limits : array of int
+        ``(N, D)``; -1 for upper limits, 1 for lower ones, 0 for others.
+    without_error : int
+        How many values had no error, and count as missing.
+    """
+
+    without_error = 0
+
+    def __init__(self, cells: Cells, columns: Columns) -> None:
+        self.cells, self.columns = cells, columns
+        self.w = np.full((len(cells), len(columns.names)), np.nan)
+        self.limits = np.zeros(self.w.shape, dtype=np.int64)
+
+    @abstractmethod
+    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
+        """Return usable values and their noise; rows that have none are marked first."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask
+from deconflow.tables.cells import Cells, Mask, Values
 from deconflow.tables.columns import Columns
 from deconflow.tables.conventions import one_sign
 from deconflow.tables.how import MULTIPLYING
@@ -21,27 +21,14 @@ Factors = dict[tuple[str, tuple[str, ...]], float]
 """By how much to multiply a column of errors, to bring it to the unit of these values."""
 
 
-class ErrorBars:
-    """Values and their errors, some of them limits.
-
-    Attributes
-    ----------
-    w : array
-        ``(N, D)``, NaN where missing.
-    limits : array of int
-        ``(N, D)``; -1 for upper limits, 1 for lower ones, 0 for others.
-    without_error : int
-        How many values had no error, and count as missing.
-    """
+class ErrorBars(Values):
+    """Values and their errors, some of them limits."""
 
     def __init__(
         self, cells: Cells, columns: Columns, factors: Factors, signs: dict[str, int]
     ) -> None:
-        self.cells, self.columns = cells, columns
+        super().__init__(cells, columns)
         self.factors, self.signs = factors, signs
-        self.without_error = 0
-        self.w = np.full((len(cells), len(columns.names)), np.nan)
-        self.limits = np.zeros(self.w.shape, dtype=np.int64)
         self.lower = self.upper = np.ones_like(self.w)  # two arrays once they differ
         for d, name in enumerate(columns.names):
             self._read(d, name)

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask, Reasons
+from deconflow.tables.cells import Cells, Mask, Reasons, Values
 from deconflow.tables.columns import Columns, check_available
 from deconflow.tables.covariates import GivenColumns, GivenValues
 from deconflow.tables.error_bars import ErrorBars, Factors
 from deconflow.tables.how import COUNTS, MULTIPLYING
 from deconflow.tables.io import Source, need
-from deconflow.tables.other_kinds import Counts, Draws, Replicates, Values
+from deconflow.tables.other_kinds import Counts, Draws, Replicates
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask
+from deconflow.tables.cells import Cells, Mask, Values
 from deconflow.tables.columns import Columns
 from deconflow.tables.error_bars import Factors
 
 if TYPE_CHECKING:
-    from deconflow.noise import FreeErrors, Noise
+    from deconflow.noise import Noise
 
 
-class Values(Protocol):
-    """What a chunk says of the measured columns, whatever the kind.
-
-    See :class:`deconflow.tables.error_bars.ErrorBars` for what the attributes mean.
-    """
-
-    w: Array
-    limits: NDArray[np.int64]
-    without_error: int
-    columns: Columns
-    """What is read, with what the rows themselves have told of it."""
-
-    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
-        """Usable values and their noise; rows that have none are marked first."""
-
-
-class _Kind:
-    """What the kinds here share: none has limits, or errors of its own."""
-
-    without_error = 0
-
-    def __init__(self, cells: Cells, columns: Columns) -> None:
-        self.cells, self.columns = cells, columns
-        self.w = np.full((len(cells), len(columns.names)), np.nan)
-        self.limits = np.zeros(self.w.shape, dtype=np.int64)
-
-
-class Draws(_Kind):
+class Draws(Values):
     """Posterior samples: cells with lists, as many draws in each column of a row."""
 
     def __init__(self, cells: Cells, columns: Columns) -> None:
@@ -105,7 +77,7 @@ class Draws(_Kind):
                 )
 
 
-class Replicates(_Kind):
+class Replicates(Values):
     """Repeated measurements of each row, from which the errors follow."""
 
     def __init__(self, cells: Cells, columns: Columns, factors: Factors) -> None:
@@ -135,7 +107,7 @@ class Replicates(_Kind):
         return laws.from_replicates(values, covariance=how.covariance)
 
 
-class Counts(_Kind):
+class Counts(Values):
     """Counts, whose law follows from what is counted: of a rate, or of a probability."""
 
     def __init__(self, cells: Cells, columns: Columns) -> None:
