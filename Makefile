@@ -39,13 +39,12 @@ lint: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.step
-	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.classical
 	$(BIN)/python benchmarks/xd_speed.py --threads
 	$(BIN)/python benchmarks/xd_memory.py
 	$(BIN)/python -m benchmarks.program_memory
 
-# A thousand damaged model files and a hundred killed runs: some minutes; it goes on if stopped.
+# A thousand damaged model files and a hundred killed runs: about twenty minutes.
 faults: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.faults
 

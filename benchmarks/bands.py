@@ -1,12 +1,11 @@
 """Coverage of 90 % bands: how much of the true marginal density lies inside, and how wide they are.
 
     python -m benchmarks.bands [--estimator deconvolver xd ...] [--tasks NAME ...] [--seeds 0 ...]
-    python -m benchmarks.bands --page
 
 Three laws of one column with 1,000 and 10,000 rows, errors of each row U(.2, .6), and moons with
 3,000 rows, 20 replications each. A figure is the share of the truth, weighted by its density, at
 which the band holds the true density. Writes ``results/bands.json`` after every run and goes on
-where it was interrupted; ``--page`` puts the figures into ``docs/bands.md``.
+where it was interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +29,6 @@ from benchmarks.runs import Runs
 from benchmarks.xd_choice import NOISE, SPREAD, crescent, moons
 
 Array = NDArray[np.float64]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "bands.md"
-BEGIN, END = "<!-- coverage: python -m benchmarks.bands --page -->", "<!-- end -->"
 LEVEL, REPLICATIONS, POINTS = 0.9, 20, 400
 SHARES = (0.1, 0.5, 0.9)
 KEYS = ("estimator", "task", "seed")
@@ -191,27 +187,16 @@ def page(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def put_into_page(runs: list[dict[str, Any]]) -> None:
-    """Replace the table of the page."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{page(runs)}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
-    """Run what is missing of the record, or write the page."""
+    """Run what is missing of the record, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--estimator", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(REPLICATIONS)))
     parser.add_argument("--output", default="bands", help="name in results/")
     parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
-    parser.add_argument("--page", action="store_true", help="write the table of docs/bands.md")
     arguments = parser.parse_args()
     runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
-    if arguments.page:
-        put_into_page(runs.runs)
-        return
     runs.content |= {"level": LEVEL, "command": "python -m benchmarks.bands"}
     wanted = [
         dict(zip(KEYS, key, strict=True))

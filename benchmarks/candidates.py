@@ -9,12 +9,8 @@ from benchmarks.laws import Array
 
 def log_densities(model: Any, v: Array) -> dict[str, Array]:
     """Return ``log p(v)`` of every candidate of a fitted model by its name; empty without any."""
-    candidates = getattr(model, "candidates_", None)
-    if isinstance(candidates, dict):
-        return {name: density.log_prob(v) for name, density in candidates.items()}
-    if hasattr(model, "xd_score_samples"):  # a version that had mixtures and flows only
-        return {"mixtures": model.xd_score_samples(v)}
-    return {}
+    candidates = getattr(model, "candidates_", {})
+    return {name: density.log_prob(v) for name, density in candidates.items()}
 
 
 def shares(model: Any) -> dict[str, float] | None:

@@ -1,13 +1,12 @@
 """The certificate put to the test: wrong cases that it must name, right ones that it must leave.
 
     python -m benchmarks.certificate [--parts wrong right calibration coverage] [--count 2]
-    python -m benchmarks.certificate --page
 
 *wrong*: ten scenarios of three blobs in two columns, N = 2,000, errors U(.2, .7) by row, of which
 nine are wrong in one way each. *right*: ten other laws, whose fits are right. *calibration*: 300
 right fits, whose p-values should be uniform. *coverage*: how often 50 and 90 % intervals of row
 posteriors hold the truth, on eleven tasks. Writes ``results/certificate.json`` after every run and
-goes on where it was interrupted; ``--page`` puts the figures into ``docs/certificate.md``.
+goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,6 @@ Array = NDArray[np.float64]
 Data = tuple[Array, Array, Array]
 """Measurements, the errors that are said, and the truth."""
 ROWS = 2000
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "certificate.md"
-BEGIN, END = "<!-- figures: python -m benchmarks.certificate --page -->", "<!-- end -->"
 KEYS = ("part", "task", "seed")
 FRESH = 50
 """Seeds from here on: thresholds and constants were set on others."""
@@ -260,107 +258,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--count", type=int, help="seeds of each task")
-    parser.add_argument("--page", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    runs = Runs(options.results / "certificate.json", KEYS, keep=options.page)
-    if options.page:
-        write_page(runs.current())
-        return
+    runs = Runs(options.results / "certificate.json", KEYS)
     todo = [key for key in work(options.parts, options.count)
             if not runs.done(dict(zip(KEYS, key, strict=True)))]  # fmt: skip
     for key in tqdm(todo):
         runs.add(PARTS[key[0]][0](*key))
+    print(as_text(runs.current()))
 
 
-def write_page(runs: list[dict[str, Any]]) -> None:
-    """Put the figures between the marks of the page."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(runs)}\n\n{END}{after}")
+def as_text(runs: list[dict[str, Any]]) -> str:
+    """Return a line for each task: cautions, the first of them, and what intervals cover."""
+    lines = []
+    for part, (_, tasks, _) in PARTS.items():
+        for task in tasks:
+            mine = [run for run in runs if run["part"] == part and run["task"] == task]
+            first = Counter(run["cautions"][0] for run in mine if run.get("cautions"))
+            cover = [run["coverage"]["0.9"] for run in mine if run.get("coverage")]
+            words = f"{part:<12} {task:<32} {len(mine):>3} fits; cautions {dict(first) or 'none'}"
+            if cover:
+                words += f"; 90 % intervals cover {np.mean(cover):.1%}"
+            lines.append(words)
+    return "\n".join(lines + p_values([run for run in runs if run["part"] == "calibration"]))
 
 
-def tables(runs: list[dict[str, Any]]) -> str:
-    """Return all figures, as Markdown."""
-    by_part = {part: [run for run in runs if run["part"] == part] for part in PARTS}
-    parts = [_wrong(by_part["wrong"]), _right(by_part["right"]),
-             _calibration(by_part["calibration"]), _coverage(by_part["coverage"])]  # fmt: skip
-    return "\n\n".join(part for part in parts if part)
-
-
-def _wrong(runs: list[dict[str, Any]]) -> str:
-    lines = ["| what is wrong | flagged | right cause first | 90 % intervals cover |",
-             "|---|---|---|---|"]  # fmt: skip
-    for task, (_, check) in WRONG.items():
-        mine = [run for run in runs if run["task"] == task]
-        if not mine:
-            continue
-        flagged = sum(bool(run["cautions"]) for run in mine)
-        named = sum(run["cautions"][:1] == [check] for run in mine) if check else "-"
-        cover = np.mean([run["coverage"]["0.9"] for run in mine], axis=0)
-        of = f" of {len(mine)}"
-        lines.append(f"| {task} | {flagged}{of} | {named}{of if check else ''} | "
-                     f"{cover.min():.0%} to {cover.max():.0%} |")  # fmt: skip
-    alike = [run["reasons"].get("factor") == "alike" for run in runs
-             if run["task"] == "all errors equal"]  # fmt: skip
-    lines += ["", f"Where all errors are equal, the size of the errors is \"cannot tell\" in "
-              f"{sum(alike)} of {len(alike)} fits."]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _right(runs: list[dict[str, Any]]) -> str:
-    alarms = [run for run in runs if run["cautions"]]
-    which = ", ".join(f"{run['task']} ({run['cautions'][0]})" for run in alarms) or "none"
-    plain = [run["seconds"] for run in runs if not run["quick"]]
-    share = [s["certificate"] / s["fit"] for s in plain]
-    lines = [
-        f"False alarms on {len(runs)} right fits of {len(LAWS)} laws: {len(alarms)} ({which})."
-    ]
-    if share:
-        lines.append(
-            f"The certificate takes {np.median(share):.0%} of the time of a default fit (median; "
-            f"at most {max(share):.0%})."
-        )
-    return " ".join(lines)
-
-
-def _calibration(runs: list[dict[str, Any]]) -> str:
-    lines = [f"P-values of {len(runs)} right fits, which should have 5 % below .05:", "",
-             "| check | below .05 | below .01 | fits |", "|---|---|---|---|"]  # fmt: skip
+def p_values(runs: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each check: the share of right fits with a small p-value."""
+    lines = []
     for check in dict.fromkeys(name for run in runs for name in run["p"]):
         p = np.array([run["p"][check] for run in runs if run["p"].get(check) is not None])
-        if len(p) and check not in ("rows", "copies"):
-            lines.append(f"| {check} | {(p < 0.05).mean():.1%} | {(p < 0.01).mean():.1%} | "
-                         f"{len(p)} |")  # fmt: skip
-    return "\n".join([*lines, "", _where_joint_objects(runs)])
-
-
-def _where_joint_objects(runs: list[dict[str, Any]]) -> str:
-    """Say on which laws the ranks of ``log p(w)`` object most, and how many cautions there were."""
-    hits = {task: [run["p"]["joint"] < 0.05 for run in runs if run["task"] == task]
-            for task in LAWS}  # fmt: skip
-    worst = sorted(hits, key=lambda task: -sum(hits[task]))[:2]
-    others = np.mean([hit for task in LAWS if task not in worst for hit in hits[task]])
-    named = " and ".join(f"{task} ({sum(hits[task])} of {len(hits[task])})" for task in worst)
-    cautions = sum(bool(run["cautions"]) for run in runs)
-    return (
-        f"`joint` is below .05 most often on {named}; on the other laws in {others:.0%}. "
-        f"Of the {len(runs)} fits {cautions} got a caution."
-    )
-
-
-def _coverage(runs: list[dict[str, Any]]) -> str:
-    lines = ["| task | 50 % intervals cover | 90 % intervals cover |", "|---|---|---|"]
-    for task in TASKS:
-        mine = [run["coverage"] for run in runs if run["task"] == task]
-        if mine:
-            half, most = (
-                np.mean([each[level] for each in mine], axis=0) for level in ("0.5", "0.9")
-            )
-            lines.append(f"| {task} | {half.min():.1%} to {half.max():.1%} | "
-                         f"{most.min():.1%} to {most.max():.1%} |")  # fmt: skip
-    return "\n".join(lines)
+        if len(p):
+            lines.append(f"p of {check:<12} below .05 in {(p < 0.05).mean():.1%} of {len(p)}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -114,39 +114,17 @@ def run(name, seed, folder, *, quick):
         "ours": ours, "truth": truth, "figure": ours - (truth or 0.0),
         "candidates": means, "weights": candidates.shares(model),
         "loss": ours - min(means.values()) if means else None,
-    } | told_by(model)  # fmt: skip
+        "selection": dict(model.selection_), "certificate": model.certificate_.as_dict(),
+    }  # fmt: skip
     if fresh is not None:
         answer["without_copy"] = {k: -score[fresh].mean() for k, score in scores.items()}
         answer["without_copy"]["share"] = fresh.mean()
     return answer
 
 
-def told_by(model):
-    """What a fit says of itself: not all versions say all of it."""
-    said = {"method": getattr(model, "method_", None)}
-    if hasattr(model, "selection_"):
-        said["selection"] = dict(model.selection_)
-    if hasattr(model, "certificate_"):
-        said["certificate"] = model.certificate_.as_dict()
-    return said
-
-
-def before(path):
-    """Summary of the record that is to be replaced, by task: what was reached before."""
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text())
-    if "before" in content:
-        return content["before"]
-    old = [r | {"figure": r["ours"] - (r["truth"] or 0.0)} for r in content["runs"]]
-    return summary(old)
-
-
 def open_runs(path, *, keep=False):
-    """The runs of a file; those of a record without digests become what was reached before."""
+    """The runs of a file."""
     runs = Runs(path, KEYS, keep=keep)
-    if "before" not in runs.content:
-        runs.content["before"] = before(RESULTS / f"{RECORD}.json")
     runs.content |= {"bars": BARS, "bars_of_the_worst": WORST, "most_lost": MOST_LOST}
     return runs
 
@@ -206,7 +184,7 @@ def main() -> None:
             if runs.done({"task": name, "seed": seed, "quick": quick}):
                 continue
             runs.add(run(name, seed, arguments.data, quick=quick))
-            keys = ("task", "seed", "quick", "method", "weights", "figure", "bar", "loss",
+            keys = ("task", "seed", "quick", "weights", "figure", "bar", "loss",
                     "seconds")  # fmt: skip
             print(json.dumps({key: runs.runs[-1][key] for key in keys}), flush=True)
     print(as_text(summary(runs.current(), quick=quick), quick=quick))

@@ -7,7 +7,7 @@ clear line, or answer to the bit as before. 100 kills at random times of the pro
 ``denoise`` and ``report``: the output is the old one or the new one, whole; the next run gives the
 same bytes as one that was not killed, and leaves nothing else behind.
 
-Writes ``results/faults.json``, and goes on where it was if it is stopped.
+Writes ``results/faults.json``.
 """
 
 import argparse
@@ -20,13 +20,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import astropy.io.fits  # noqa: F401  (what the program imports when it needs it)
 import matplotlib.pyplot  # noqa: F401
 import numpy as np
 import pyarrow.csv  # noqa: F401
+from tqdm.auto import trange
 
 import deconflow
 import deconflow.cli
@@ -352,33 +352,6 @@ class Kills:
 # -- the record ---------------------------------------------------------------------------------
 
 
-class Progress:
-    """Outcomes so far, one line each, in a file from which a stopped run goes on."""
-
-    def __init__(self, file, settings):
-        self.file, self.outcomes, head = file, {}, json.dumps(settings)
-        lines = file.read_text().splitlines() if file.exists() else []
-        if lines[:1] != [head]:
-            file.write_text(head + "\n")
-        for line in lines[1:] if lines[:1] == [head] else []:
-            part, number, about = json.loads(line)
-            self.outcomes[part, number] = about
-
-    def go(self, part, count, prepare):
-        """Do what has not been done of a part, and return all outcomes of it."""
-        start = time.perf_counter()
-        missing = [number for number in range(count) if (part, number) not in self.outcomes]
-        one = prepare() if missing else None
-        for number in missing:
-            about = one(number)
-            self.outcomes[part, number] = about
-            with self.file.open("a") as file:
-                file.write(json.dumps([part, number, about]) + "\n")
-            if (number + 1) % max(1, count // 10) == 0:
-                print(f"{part}: {number + 1} of {count}, {time.perf_counter() - start:.0f} s")
-        return [self.outcomes[part, number] for number in range(count)]
-
-
 def counts(outcomes, *by):
     """Count outcomes, for each value of some entry."""
     table = {}
@@ -397,13 +370,12 @@ def wrong_kills(outcomes):
     ]
 
 
-def damage_all(progress, folder, count):
+def damage_all(folder, count):
     """Damage models, one after another."""
     paths = models(folder)
     wanted = {name: answers(path) for name, path in paths.items()}
     bounded()
-    one = partial(damage_one, paths=paths, wanted=wanted, where=folder / "damaged")
-    return progress.go("damages", count, lambda: one)
+    return [damage_one(each, paths, wanted, folder / "damaged") for each in trange(count)]
 
 
 def main(arguments=None):
@@ -417,13 +389,12 @@ def main(arguments=None):
     record.RESULTS = asked.folder
     settings = {name: value for name, value in vars(asked).items() if name != "folder"}
     settings |= {"seed": SEED}
-    start, file = time.perf_counter(), asked.folder / "faults.partial"
-    progress = Progress(file, settings)
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
-        kills = partial(Kills, Path(name), asked.commands.split(","))
-        killed = progress.go("kills", asked.kills, lambda: kills().kill_one)
+        kills = Kills(Path(name), asked.commands.split(","))
+        killed = [kills.kill_one(number) for number in trange(asked.kills)]
         (Path(name) / "models").mkdir()
-        damaged = damage_all(progress, Path(name) / "models", asked.damages)
+        damaged = damage_all(Path(name) / "models", asked.damages)
     bad = [*wrong_kills(killed), *(each for each in damaged if each["outcome"] not in GOOD)]
     record.write(
         "faults",
@@ -443,7 +414,6 @@ def main(arguments=None):
         wrong=bad,
         seconds=round(time.perf_counter() - start),
     )
-    file.unlink()
     print(f"{len(bad)} wrong; written to {asked.folder / 'faults.json'}")
     return 1 if bad else 0
 

@@ -1,14 +1,13 @@
 """Errors-in-variables regression: do 90 % intervals of slopes, and 90 % bands of curves, hold?
 
     python -m benchmarks.regression [--tasks NAME ...] [--runs 20] [--keep]
-    python -m benchmarks.regression --page
 
 Lines ``y = 1 + 2 x`` with scatter 0.5, errors of both columns that differ by row, U(.2, 1), and
 2,000 rows; curves with errors U(.1, .5). Of lines a figure is the share of runs whose interval
 holds the slope; of curves the share of a curve's points, between the 1 % and the 99 % quantile of
 ``x``, whose interval holds ``E[y given x]``. Beside it what least squares says of the same rows,
 which knows no errors. Writes ``results/regression.json`` after every run and goes on where it was
-interrupted; ``--page`` puts the figures into ``docs/regression.md``.
+interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,8 +28,6 @@ from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
 
 Array = NDArray[np.float64]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "regression.md"
-BEGIN, END = "<!-- coverage: python -m benchmarks.regression --page -->", "<!-- end -->"
 ROWS, LEVEL, REFITS = 2000, 0.9, 50
 SLOPE, INTERCEPT, SCATTER = 2.0, 1.0, 0.5
 KEYS = ("task", "seed")
@@ -195,26 +191,15 @@ def page(runs: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", *curves])
 
 
-def put_into_page(runs: list[dict[str, Any]]) -> None:
-    """Replace the tables of the page."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{page(runs)}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
-    """Run what is missing of the record, or write the page."""
+    """Run what is missing of the record, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--runs", type=int, default=None, help="at most so many of each")
     parser.add_argument("--output", default="regression", help="name in results/")
     parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
-    parser.add_argument("--page", action="store_true", help="write the tables of the page")
     arguments = parser.parse_args()
     runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
-    if arguments.page:
-        put_into_page(runs.runs)
-        return
     runs.content |= {
         "command": "python -m benchmarks.regression",
         "rows": ROWS, "level": LEVEL, "n_refits": REFITS,

@@ -1,8 +1,6 @@
-"""Run sections of the records, and write the page.
+"""Run sections of the records; ``docs/records.md`` shows their figures.
 
     python -m benchmarks.records [gamma batting real sparse honest] [--estimator NAME ...]
-    python -m benchmarks.records --page          # write docs/records.md from the records
-    python -m benchmarks.records --check         # say whether the page agrees with them
 
 Every fit is kept in ``results/records.json`` as soon as it is done. Runs that this code has made
 are not repeated; those of other code are, unless ``--keep`` is given.
@@ -16,24 +14,16 @@ import sys
 from pathlib import Path
 
 from benchmarks.record import RESULTS
-from benchmarks.records import estimators, page
+from benchmarks.records import estimators
 from benchmarks.records.sections import SECTIONS, open_runs
-from benchmarks.runs import DATA, ROOT
+from benchmarks.runs import DATA
 
 
 def main() -> int:
-    """Do what the command line says; 1 if the page does not agree with the records."""
+    """Do what the command line says."""
     options = _parser().parse_args()
     try:
-        if options.check:
-            wrong = page.check(options.document, options.results)
-            print("\n".join(wrong) or "The page agrees with the records.")
-            return 1 if wrong else 0
-        if not options.page:
-            _run(options)
-        else:
-            written = page.refresh(options.document, options.results)
-            print(f"{options.document.name} {'written' if written else 'is up to date'}.")
+        _run(options)
     except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -47,7 +37,7 @@ def _run(options: argparse.Namespace) -> None:
     runs = open_runs(options.results, keep=options.keep)
     for name in options.sections or SECTIONS:
         section = SECTIONS[name]
-        chosen = options.estimator or [e for e in section.estimators if estimators.available(e)]
+        chosen = options.estimator or section.estimators
         tasks = section.tasks(tuple(chosen), _tuple(options.seeds), shape=_tuple(options.shapes),
                               rows=_tuple(options.rows), table=_tuple(options.tables))  # fmt: skip
         left = [task for task in tasks if not runs.done(task)]
@@ -81,10 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tables", nargs="+", help="real: only these tables.")
     add("--results", type=Path, default=RESULTS, help="Folder of the records.")
     add("--data", type=Path, default=DATA, help="Folder of the tables.")
-    add("--document", type=Path, default=ROOT / "docs" / "records.md")
     add("--keep", action="store_true", help="Runs of other code count as done.")
-    add("--page", action="store_true", help="Write the page and its pictures.")
-    add("--check", action="store_true", help="Say whether the page agrees with the records.")
     return parser
 
 

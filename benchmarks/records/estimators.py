@@ -30,21 +30,11 @@ def make(name: str, n_rows: int, seed: int) -> Any:
     Raises
     ------
     ValueError
-        If there is none of this name, or this version of the library does not have it.
+        If there is none of this name.
     """
     if name not in _MAKERS:
         raise ValueError(f"Expected --estimator of {', '.join(_MAKERS)}; got {name!r}.")
-    if not available(name):
-        raise ValueError(
-            f"Expected a version of deconflow with {LABELS[name]} for --estimator {name}; "
-            f"got {deconflow.__version__} without it. Leave it out."
-        )
     return _MAKERS[name](n_rows, seed)
-
-
-def available(name: str) -> bool:
-    """Whether this version of the library has an estimator."""
-    return hasattr(deconflow, _CLASSES.get(name, "XDGMM"))
 
 
 def fit(name: str, seed: int, w: Array, noise: Any) -> tuple[Any, float]:
@@ -55,9 +45,6 @@ def fit(name: str, seed: int, w: Array, noise: Any) -> tuple[Any, float]:
         begin = time.perf_counter()
         model.fit(w, noise=noise)
         return model, time.perf_counter() - begin
-
-
-_CLASSES = {"bayes": "BayesianXDGMM", "spline": "LogSplineDeconvolver"}
 
 
 def _by_class(name: str, *args: Any, **settings: Any) -> Callable[[int, int], Any]:
