@@ -116,6 +116,13 @@ def test_condition_is_a_slice_of_the_joint_density(name, column, fitted):
     np.testing.assert_allclose(found.sd[:, 0], sd, rtol=tolerance(name))
     assert (np.abs(found.mean[:, 0] - np.roll(mean, 1)) > 0.5 * sd).all()  # the twin
     assert found.names == [NAMES[1 - column]]
+
+
+@pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_column_is_given_by_name_or_number(name, column, fitted):
+    model, values = fitted(name), MEAN[column] + np.array([[-1.0], [0.8]])
+    found = model.condition(values, [column])
     for key in (NAMES[column], [NAMES[column]], column, np.array([column])):
         np.testing.assert_array_equal(model.condition(values, key).mean, found.mean)
 

@@ -166,7 +166,7 @@ def test_rows_without_weight_take_their_columns_with_them():
 
 def test_a_grid_of_efficiencies():
     """A grid of ones above zero is the same as text that says so."""
-    w, sd, _ = table(6, 500)
+    w, sd, _ = table(6, 300, sizes=(0.6, 0.6))
     grid = Efficiency([[-100.0, 0.0, 100.0]], [0.0, 1.0])
     by_grid = XDGMM(1, random_state=0).fit(w, noise=sd, selection=grid)
     by_step = XDGMM(1, random_state=0).fit(w, noise=sd, selection=step)
