@@ -1,12 +1,11 @@
 """Planets of Sun-like stars: how many are like Earth, from those that were detected.
 
     python -m benchmarks.planets [--seeds 3] [--tables 10] [--keep]
-    python -m benchmarks.planets --picture
 
 The catalogue of Petigura et al. (2013) has 603 planets with their errors, and the share of planets
 that its search finds, on a grid of period and radius. Which planet is seen is taken to depend on
 its true period and radius. Every fit goes to ``results/planets.json`` as soon as it is done, and an
-interrupted run goes on; ``--picture`` draws ``docs/images/measured_planets.png`` from it.
+interrupted run goes on.
 
 The published grid has no efficiency at all at one year and one Earth radius, so its completeness is
 made smooth here: what it says there is the end of a curve, and another curve ("straight", without
@@ -29,7 +28,7 @@ from scipy.special import ndtr
 from tqdm.auto import tqdm
 
 from benchmarks.record import RESULTS
-from benchmarks.runs import DATA, ROOT, Run, Runs
+from benchmarks.runs import DATA, Run, Runs
 
 Array = NDArray[np.float64]
 KEYS = ("estimator", "errors", "curve", "seed", "table")
@@ -38,7 +37,6 @@ EXACT = 0.001
 """Errors of logarithms that are as good as none."""
 BOX = ((200.0, 400.0), (1.0, 2.0))
 """Days, and Earth radii."""
-NAMES = {"bayes": "BayesianXDGMM()", "xd": 'XDGMM("auto")', "spline": "LogSplineDeconvolver()"}
 PUBLISHED = {
     ("gamma", "known"): (0.019, 0.010, 0.019),
     ("gamma", "ignored"): (0.040, 0.019, 0.031),
@@ -171,98 +169,14 @@ def wanted(seeds: int, tables: int) -> list[Run]:
     return [dict(zip(KEYS, each, strict=True)) for each in tasks]
 
 
-def draw(runs: list[Run]) -> None:
-    """Draw the planets with the rate that follows, and the published intervals beside ours."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(9.6, 3.9), layout="constrained", width_ratios=[1.15, 1]
-    )
-    _draw_rate(figure, left)
-    _draw_intervals(right, runs)
-    for ax in (left, right):
-        ax.title.set_fontsize(10)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(ROOT / "docs" / "images" / "measured_planets.png", dpi=110)
-
-
-def _draw_rate(figure: Any, ax: Any) -> None:
-    model, planets = fitted("bayes", "known", "bent", 0, 0)
-    w, _ = rows()
-    days, radii = np.geomspace(5, 400, 120), np.geomspace(0.5, 16, 120)
-    points = np.stack(np.meshgrid(np.log(days), np.log(radii), indexing="ij"), -1).reshape(-1, 2)
-    shape = (len(days), len(radii))
-    found = rate(model, planets, points).reshape(shape).T
-    levels = [0.003, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1]
-    filled = ax.contourf(days, radii, found, levels, cmap="Blues", extend="both")
-    figure.colorbar(filled, ax=ax, label="planets per star, per ln period and ln radius")
-    seen = efficiency()(points).reshape(shape).T
-    lines = ax.contour(
-        days, radii, seen, [1e-5, 1e-4, 1e-3, 1e-2], colors="0.45", linewidths=0.8,
-        linestyles="--",
-    )  # fmt: skip
-    ax.clabel(lines, fmt="%g seen", fontsize=7)
-    ax.plot(*np.exp(w).T, ".", ms=2.5, color="0.15")
-    (left, right), (low, high) = BOX
-    ax.plot([left, right, right, left, left], [low, low, high, high, low], color="#d1495b", lw=1.2)
-    ax.plot(YEAR, 1.0, "*", color="#d1495b", ms=11, mec="white", clip_on=False, zorder=5)
-    ax.set(xscale="log", yscale="log", xlim=(5, 400), ylim=(0.5, 16))
-    ax.set_xticks([10, 30, 100, 300], ["10", "30", "100", "300"])
-    ax.set_yticks([0.5, 1, 2, 4, 8, 16], ["0.5", "1", "2", "4", "8", "16"])
-    ax.minorticks_off()
-    ax.set(xlabel="period in days", ylabel="radius in Earth radii")
-    ax.set_title("detected planets, and the rate of all")
-
-
-def _draw_intervals(ax: Any, runs: list[Run]) -> None:
-    by_kind = {
-        (each["estimator"], each["errors"], each["curve"], each["drawn"]): each
-        for each in summary(runs)
-    }
-    titles = {
-        ("gamma", "known"): "rate density\nat the star",
-        ("gamma", "ignored"): "the same, errors\nof radii ignored",
-        ("box", "known"): "planets per star\nin the box",
-        ("box", "ignored"): "the same, errors\nof radii ignored",
-    }
-    ours = "#1f6fb4"
-    for place, (name, errors) in enumerate(titles):
-        if (name, errors) in PUBLISHED:
-            value, below, above = PUBLISHED[name, errors]
-            bar = {"xerr": [[below], [above]], "capsize": 3}
-            ax.errorbar(value, place - 0.15, fmt="o", color="0.35", label="published", **bar)
-        others = [
-            ("xd", "bent", "s", NAMES["xd"]),
-            ("spline", "bent", "D", NAMES["spline"]),
-            ("bayes", "straight", "v", "completeness without a bend"),
-        ]
-        low, _, high = by_kind["bayes", errors, "bent", True][name]
-        ax.plot([low, high], [place + 0.08] * 2, color=ours, lw=1.5)
-        value = by_kind["bayes", errors, "bent", False][name][1]
-        ax.plot(value, place + 0.08, "o", color=ours, label=NAMES["bayes"])
-        for estimator, curve, marker, label in others:
-            if (estimator, errors, curve, False) in by_kind:
-                value = by_kind[estimator, errors, curve, False][name][1]
-                ax.plot(value, place + 0.27, marker, ms=4.5, mfc="none", color=ours, label=label)
-    ax.set_yticks(range(len(titles)), list(titles.values()))
-    ax.set(ylim=(len(titles) - 0.4, -0.5), xlim=(0, None), title="published, and ours")
-    handles, labels = ax.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    ax.legend(once.values(), once.keys(), frameon=False, fontsize=7.5, loc="lower right")
-
-
 def main() -> None:
     """Run what is missing of the record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="fits of each estimator")
     parser.add_argument("--tables", type=int, default=10, help="tables drawn with replacement")
     parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
-    parser.add_argument("--picture", action="store_true", help="draw the picture, run nothing")
     arguments = parser.parse_args()
-    runs = Runs(RESULTS / "planets.json", KEYS, keep=arguments.keep or arguments.picture)
+    runs = Runs(RESULTS / "planets.json", KEYS, keep=arguments.keep)
     runs.content |= {
         "command": "python -m benchmarks.planets",
         "stars": STARS,
@@ -271,9 +185,6 @@ def main() -> None:
             for (what, errors), (value, below, above) in PUBLISHED.items()
         ],
     }
-    if arguments.picture:
-        draw(runs.current())
-        return
     todo = [each for each in wanted(arguments.seeds, arguments.tables) if not runs.done(each)]
     for each in tqdm(todo, "planets", unit="fit"):
         new = run(**each)
