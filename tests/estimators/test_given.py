@@ -220,9 +220,9 @@ def test_rows_of_all_kinds():
     np.testing.assert_allclose(
         fitted.posterior(w[:1], np.array(S)[None], given=x[:1]).mean, whole.mean[:1], atol=1e-9
     )
-    R = rng.normal(size=(200, 1, 2))
-    seen = np.einsum("nmd,nd->nm", R, v) + 0.1 * rng.normal(size=(200, 1))
-    answer = fitted.posterior(seen, 0.1, projection=R, given=x)
+    R = rng.normal(size=(200, 2, 2))
+    seen = np.einsum("nmd,nd->nm", R, v) + 0.1 * rng.normal(size=(200, 2))
+    answer = fitted.posterior(seen, [0.1, 0.1], projection=R, given=x)
     assert error(answer.mean, v) < 0.3
     law = student_t([0.3], 4.0)
     tailed = v[:, :1] + 0.3 * rng.standard_t(4, size=(200, 1))

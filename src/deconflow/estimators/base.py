@@ -268,7 +268,8 @@ class DensityEstimator(
         With covariates it is that of the mix which the fitted rows have; for one value of them
         there is ``density_.given(x)``.
         """
-        return self.density_.log_prob(true_values(self, v).numpy())
+        points = true_values(self, v).numpy()  # an error if there is no fit yet
+        return self.density_.log_prob(points)
 
     def score_observations(
         self,
