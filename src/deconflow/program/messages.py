@@ -45,7 +45,6 @@ OPTIONS = {
     "selection_of": "--select-of",
     "rows": "--rows",
     "columns": "--columns",
-    "dpi": "--dpi",
 }
 """Arguments in Python, and what the program calls them."""
 LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
