@@ -89,7 +89,7 @@ def test_log_marginal_is_the_bound_of_the_first_draws():
     assert float(found.log_marginal.mean()) == pytest.approx(float(expected), abs=0.05)
 
 
-def test_refusals():
+def test_refusals(monkeypatch):
     with pytest.raises(ValueError, match=r"Expected k .* at least 2; got 1"):
         run(1)
     with pytest.raises(ValueError, match=r"Expected steps .* at least 3; got 2"):
@@ -98,5 +98,6 @@ def test_refusals():
     broken = replace(usual, w=usual.w + 1e200)
     with pytest.raises(FloatingPointError, match=r"finite weights .*got 3 rows"):
         couple(StandardNormal(1).double(), NoiseKernel(), broken, 2)
+    monkeypatch.setattr("deconflow.posteriors.coupled.MOST_STEPS", 2)
     with pytest.raises(RuntimeError, match=r"meet within 2 steps; got .* rows"):
-        run(2, most_steps=2)
+        run(2)

@@ -40,7 +40,7 @@ class Plan:
         Whether the user has named a number of flows.
     scored_rows : int
         How many rows flows are scored on at most, over all folds.
-    n_proposals, n_gradient_draws : int
+    n_proposals : int
         See :class:`~deconflow.objectives.Chains`.
     size : Architecture
         Of each flow.
@@ -58,7 +58,6 @@ class Plan:
     flows_asked_for: bool
     scored_rows: int
     n_proposals: int
-    n_gradient_draws: int
     size: Architecture
     training: Training
     checked_rows: int
@@ -80,7 +79,6 @@ def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
         flows_asked_for=asked_for,
         scored_rows=5_000,
         n_proposals=4,
-        n_gradient_draws=2,
         size=Architecture(layers=2, hidden=128, blocks=1),
         training=_training(n_rows),
         checked_rows=100,

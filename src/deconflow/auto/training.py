@@ -97,7 +97,6 @@ def train(job: Job, callbacks: Sequence[Callable[..., None]] = ()) -> list[Membe
             job.mixture,
             propose(job.data, job.mixture, torch.float32),
             n_proposals=plan.n_proposals,
-            n_gradient_draws=plan.n_gradient_draws,
         )
         training = _clipped_each(plan.training, stack.members)
         refit = RefitProposals(chains, training.epochs)

@@ -12,29 +12,24 @@ from deconflow.randomness import own_generator
 
 
 class Ensemble(Density):
-    r"""The average :math:`p(v) = \sum_j a_j \, p_j(v)` of several densities.
+    r"""The average :math:`p(v) = \frac{1}{J} \sum_j p_j(v)` of several densities.
 
     Parameters
     ----------
     members
         Densities over the same space.
-    weights
-        Their shares ``a``, which must be positive and are divided by their sum; equal if None.
     """
 
     shares: Tensor
 
-    def __init__(self, members: list[Density], weights: Tensor | None = None) -> None:
+    def __init__(self, members: list[Density]) -> None:
         super().__init__()
         if not members or len({member.dim for member in members}) != 1:
             dims = [member.dim for member in members]
             raise ValueError(f"Expected members of one dimension; got dimensions {dims}.")
-        shares = torch.ones(len(members)) if weights is None else torch.as_tensor(weights)
-        if shares.shape != (len(members),) or not ((shares > 0) & shares.isfinite()).all():
-            raise ValueError(f"Expected {len(members)} positive weights; got {shares.tolist()}.")
         self.dim = members[0].dim
         self.members = nn.ModuleList(members)
-        self.register_buffer("shares", shares / shares.sum())
+        self.register_buffer("shares", torch.full((len(members),), 1 / len(members)))
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
@@ -42,7 +37,7 @@ class Ensemble(Density):
         return torch.logsumexp(log_p + self.shares.to(log_p).log(), -1)
 
     def sample(self, n: int) -> Tensor:
-        """Draw ``(n, dim)``, each row from a member drawn by its share."""
+        """Draw ``(n, dim)``, each row from a random member."""
         choice = torch.multinomial(
             self.shares, n, replacement=True, generator=own_generator(self.shares.device)
         )

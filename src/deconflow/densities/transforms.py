@@ -91,9 +91,8 @@ class Affine(nn.Module):
 class Spline(nn.Module):
     """Increasing rational-quadratic splines inside a box, and the identity outside."""
 
-    def __init__(self, bins: int = 8, bound: float = 6.0) -> None:
-        super().__init__()
-        self.bins, self.bound, self.size = bins, bound, 3 * bins - 1
+    bins, bound = 8, 6.0
+    size = 3 * bins - 1
 
     def forward(self, parameters: Tensor) -> Transform:
         """Make the functions from ``(..., dim, size)`` parameters; zeros make the identity."""

@@ -315,7 +315,9 @@ class FlowDeconvolver(DensityEstimator):
         posterior = self._make_posterior(density, n_posterior_features, size)
         for module in (density, posterior):
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
-        self._take(density, posterior)
+        self.posterior_ = posterior
+        proposing = ProposedByModel(posterior)
+        self._own_density = WeightedFit(density, self.standardiser_, proposing, self._names)
 
     def _make_posterior(
         self, density: Density, n_features: int, size: Architecture
@@ -331,8 +333,3 @@ class FlowDeconvolver(DensityEstimator):
             context_dim=size.hidden,
             residual=self.flow != "made",
         )
-
-    def _take(self, density: Density, posterior: PosteriorModel) -> None:
-        self.posterior_ = posterior
-        proposing = ProposedByModel(posterior)
-        self._own_density = WeightedFit(density, self.standardiser_, proposing, self._names)

@@ -45,6 +45,8 @@ from deconflow.posteriors import (
 PROPOSING = ("weights", "means", "covariances")
 BUFFERS = tuple(f"proposing_{name}" for name in PROPOSING)
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
+GRADIENT_DRAWS = 2
+"""Draws from the weights on which a gradient is taken."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,6 @@ class Chains(Objective):
         How fresh values come from these; the usual mixture of narrow, wide and kernel if None.
     n_proposals
         Fresh values ``K`` per visit.
-    n_gradient_draws
-        How many draws from the weights a gradient is taken on; 0 for all values, each by its
-        weight (Rao-Blackwellised): less variance, at the price of a gradient for each.
 
     Attributes
     ----------
@@ -122,15 +121,13 @@ class Chains(Objective):
         *,
         proposal: DefensiveProposal | None = None,
         n_proposals: int = 4,
-        n_gradient_draws: int = 2,
     ) -> None:
         super().__init__()
         check_integer("n_proposals", n_proposals, 1)
-        check_integer("n_gradient_draws", n_gradient_draws, 0)
         self.density, self.proposal = density, proposal or DefensiveProposal()
-        self.n_proposals, self.n_gradient_draws = n_proposals, n_gradient_draws
+        self.n_proposals = n_proposals
         self.members = density.members if isinstance(density, Stack) else 1
-        self.draws = self.members * (n_proposals + 1 + n_gradient_draws)
+        self.draws = self.members * (n_proposals + 1 + GRADIENT_DRAWS)
         self.rows = NumberedRows.of(data)
         if mixtures is None:
             mixtures = propose(data, mixture, data.w.dtype)
@@ -151,10 +148,7 @@ class Chains(Objective):
         if not self.training:
             return self._by_member(self.weigh(rows, self._fresh(rows)).log_marginal()).mean(0)
         draws = self.visit(rows, data.row)
-        if self.n_gradient_draws == 0:
-            log_p = (draws.normalised * self._log_prob(draws.v)).sum(0)
-        else:
-            log_p = self._log_prob(draws.resample(self.n_gradient_draws)).mean(0)
+        log_p = self._log_prob(draws.resample(GRADIENT_DRAWS)).mean(0)
         return self._by_member(draws.log_marginal() + log_p - log_p.detach()).mean(0)
 
     def with_proposals(self, data: NumberedRows) -> RowsWithProposals:

@@ -57,7 +57,6 @@ def couple(
     *,
     burn_in: int = 2,
     steps: int = 6,
-    most_steps: int = MOST_STEPS,
 ) -> SignedDraws:
     r"""Run two chains per row until they have met, and weigh their points.
 
@@ -94,7 +93,7 @@ def couple(
     meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
     points.average(0, pairs)
     pairs.ahead = pairs.ahead.advance(queue.pop(0))
-    for t in range(1, most_steps + 1):
+    for t in range(1, MOST_STEPS + 1):
         points.average(t, pairs)
         points.correct(t, pairs)
         if t >= steps and bool(pairs.met.all()):
@@ -108,7 +107,7 @@ def couple(
         meeting[now.rows[now.met & ~pairs.met]] = t + 1
         pairs = now
     raise RuntimeError(
-        f"Expected coupled chains to meet within {most_steps} steps; got {int((~pairs.met).sum())} "
+        f"Expected coupled chains to meet within {MOST_STEPS} steps; got {int((~pairs.met).sum())} "
         "rows whose chains did not. Draw more proposals per step, or use a posterior that is "
         "nearer to the truth's."
     )

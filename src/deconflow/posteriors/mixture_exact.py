@@ -27,17 +27,14 @@ class MixtureExact(PosteriorModel):
     Parameters
     ----------
     density
-        The mixture; it is shared, not copied.
-    detached
-        If true, draws and their densities are constants, so that a bound's gradient is that of
-        :math:`\log p(v)` at posterior draws: the paper's fit of a mixture "with samples from the
-        exact posterior". If false, log densities carry their gradient: the log weight then is
-        :math:`\log p(w)` whatever the draw, and its gradient has no noise.
+        The mixture; it is shared, not copied. Draws and their densities are constants, so that a
+        bound's gradient is that of :math:`\log p(v)` at posterior draws: the paper's fit of a
+        mixture "with samples from the exact posterior".
     """
 
     differentiable = False
 
-    def __init__(self, density: MixtureDensity, *, detached: bool = True) -> None:
+    def __init__(self, density: MixtureDensity) -> None:
         super().__init__()
         if not isinstance(density, MixtureDensity):
             raise TypeError(
@@ -45,19 +42,16 @@ class MixtureExact(PosteriorModel):
                 f"got {type(density).__name__}."
             )
         self._shared = (density,)  # a tuple: no module of its own, so that nothing is saved twice
-        self.detached = detached
 
     def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
         """Draw ``(k, N, D)`` with log densities."""
         mixtures = self._row_mixtures(data)
         v = mixtures.sample(k)
-        log_q = mixtures.log_prob(v)
-        return v, log_q.detach() if self.detached else log_q
+        return v, mixtures.log_prob(v).detach()
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        log_q = self._row_mixtures(data).log_prob(v)
-        return log_q.detach() if self.detached else log_q
+        return self._row_mixtures(data).log_prob(v).detach()
 
     def log_marginal(self, data: Observations) -> Tensor:
         """Log density ``log p(w)`` of what each row measured, ``(N,)``, in closed form."""
