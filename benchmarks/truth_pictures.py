@@ -21,12 +21,7 @@ import pandas as pd
 from deconflow import XDGMM, LogSplineDeconvolver
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
-TRUTH, MEASURED, WITHOUT, WITH = "0.15", "0.8", "#d1495b", "#1f6fb4"
-
-
-def on_grid(model: Any, grid: Any) -> Any:
-    """Return the density at points of one column."""
-    return np.exp(model.score_samples(grid[:, None]))
+COLOUR = "#d1495b"
 
 
 def draw_bounds(axes: Any) -> None:
@@ -36,19 +31,13 @@ def draw_bounds(axes: Any) -> None:
     sd = rng.uniform(0.2, 0.6, size=v.shape)
     w = v + sd * rng.normal(size=v.shape)
     grid = np.linspace(-1, 4, 501)
-    kinds = {
-        "XDGMM(3)": lambda **known: XDGMM(3, random_state=0, **known),
-        "LogSplineDeconvolver()": LogSplineDeconvolver,
-    }
-    for ax, (title, make) in zip(axes, kinds.items(), strict=True):
-        ax.hist(w[:, 0], bins=60, range=(-1, 4), density=True, color=MEASURED, label="measured")
-        true = np.where(grid < 0, 0.0, np.exp(-np.abs(grid)))
-        ax.plot(grid, true, color=TRUTH, lw=1.5, ls="--", label="truth")
-        free, bounded = make().fit(w, noise=sd), make(bounds=(0, None)).fit(w, noise=sd)
-        ax.plot(grid, on_grid(free, grid), color=WITHOUT, label="without bounds")
-        ax.plot(grid, on_grid(bounded, grid), color=WITH, lw=2, label="bounds=(0, None)")
-        ax.set(xlabel="v", ylabel="density", ylim=(0, 1.05), title=title)
-    axes[0].legend(frameon=False, fontsize=9)
+    for ax, model in zip(axes, (XDGMM(3, random_state=0), LogSplineDeconvolver()), strict=True):
+        free = np.exp(model.fit(w, noise=sd).score_samples(grid[:, None]))
+        model.set_params(bounds=(0, None)).fit(w, noise=sd).plot("marginals", w, axes=ax)
+        ax.plot(grid, free, color=COLOUR, label="without bounds")
+        ax.plot(grid, np.where(grid < 0, 0.0, np.exp(-grid)), "k--", lw=1, label="truth")
+        ax.set(xlim=(-1, 4), ylim=(0, 1.4), title=type(model).__name__)
+        ax.legend(frameon=False, fontsize=9)
 
 
 def draw_given(axes: Any) -> None:
@@ -65,7 +54,7 @@ def draw_given(axes: Any) -> None:
         'given="noise"': given.posterior(w, noise=sd, given="noise").mean,
     }
     for ax, (title, mean) in zip(axes, answers.items(), strict=True):
-        ax.plot([-0.5, 5.5], [-0.5, 5.5], color=TRUTH, lw=1, ls="--")
+        ax.plot([-0.5, 5.5], [-0.5, 5.5], color="k", lw=1, ls="--")
         dots = ax.scatter(v[:, 0], mean[:, 0], c=sd[:, 0], s=9, cmap="viridis")
         rms = np.sqrt(np.mean((mean - v) ** 2))
         ax.set(xlabel="truth", ylabel="posterior mean", title=f"{title}: off by {rms:.2f} (rms)")
@@ -79,20 +68,15 @@ def draw_atom(axes: Any) -> None:
     sd = rng.uniform(0.3, 1.0, size=effect.shape)
     w = effect + sd * rng.normal(size=effect.shape)
     model = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=sd)
-    ax, grid = axes[0], np.linspace(-6, 6, 501)
-    ax.hist(w[:, 0], bins=60, range=(-6, 6), density=True, color=MEASURED, label="measured")
-    ax.plot(grid, on_grid(model, grid), color=WITH, lw=2, label="density of the rest")
-    share = float(model.atom_weights_[0])
-    ax.annotate("", (0, 0.66), (0, 0), arrowprops={"arrowstyle": "-|>", "color": WITHOUT, "lw": 2})
-    ax.text(0.3, 0.59, f"atom at 0:\n{share:.0%} of the truths", color=WITHOUT, fontsize=9)
-    ax.set(xlabel="v", ylabel="density", title="XDGMM(1, atoms=[0.0])", ylim=(0, 0.72))
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    model.plot("marginals", w, axes=axes[0])
     zero = model.posterior(w, noise=sd).probability_of_atoms[:, 0]
-    ax, null = axes[1], effect[:, 0] == 0
-    for rows, colour, name in ((null, "0.6", "truth is 0"), (~null, WITH, "truth is not 0")):
-        ax.plot(w[rows, 0], zero[rows], "o", ms=3, color=colour, label=name)
-    ax.set(xlabel="measured", ylabel="probability of exactly 0", title="per row", xlim=(-6, 6))
-    ax.legend(frameon=False, fontsize=9)
+    for rows, colour, name in (
+        (effect[:, 0] == 0, "0.6", "truth is 0"), (effect[:, 0] != 0, COLOUR, "truth is not 0"),
+    ):  # fmt: skip
+        axes[1].plot(w[rows, 0], zero[rows], "o", ms=3, color=colour, label=name)
+    axes[0].set_title(type(model).__name__)
+    axes[1].set(xlabel="measured", ylabel="probability of exactly 0", title="per row")
+    axes[1].legend(frameon=False, fontsize=9)
 
 
 def coverage(n: int, seed: int) -> float:
@@ -118,7 +102,6 @@ def main() -> None:
         draw(axes)
         for ax in axes:
             ax.title.set_fontsize(10)
-            ax.spines[["top", "right"]].set_visible(False)
         figure.savefig(FOLDER / f"truth_{name}.png", dpi=110)
         plt.close(figure)
         print(name, flush=True)
