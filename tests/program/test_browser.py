@@ -6,13 +6,9 @@ import shutil
 import subprocess
 from urllib.parse import urlsplit
 
-import matplotlib.image
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from program.running import ONE_FIT, succeed
-
-from deconflow.plots.style import DENSITY
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -25,8 +21,6 @@ FLAGS = (
     "--window-size=1100,3600", "--host-resolver-rules=MAP * ~NOTFOUND",
 )  # fmt: skip
 EVIL = '<script>document.title="it ran"</script>'
-BLUE = np.array(to_rgb(DENSITY))
-"""The colour of the deconvolved density."""
 
 
 @pytest.fixture
@@ -85,45 +79,6 @@ def test_a_script_in_the_page_would_be_seen(report, open_page, tmp_path):
 def test_the_page_forbids_scripts_even_if_there_was_one(report, open_page, tmp_path):
     twin = changed(report, tmp_path, "<h1>", f"{EVIL}<h1>")
     assert title(open_page(twin, "--dump-dom")) != "it ran"
-
-
-def blue_pixels(open_page, page, tmp_path):
-    open_page(page, f"--screenshot={tmp_path / 'page.png'}")
-    picture = matplotlib.image.imread(tmp_path / "page.png")[..., :3]
-    return int((np.abs(picture - BLUE).max(-1) < 0.05).sum())
-
-
-def test_pictures_are_seen(report, open_page, tmp_path):
-    assert blue_pixels(open_page, report, tmp_path) > 2000
-    broken = changed(report, tmp_path, 'base64,[^"]*', "base64,AAAA")
-    assert blue_pixels(open_page, broken, tmp_path) == 0
-
-
-def paper(open_page, page, tmp_path, *options):
-    """Colour of the page, between 0 and 1, and the share of it that is white."""
-    open_page(page, f"--screenshot={tmp_path / 'page.png'}", *options)
-    picture = matplotlib.image.imread(tmp_path / "page.png")[..., :3]
-    return float(picture[3, 3].mean()), float((picture > 0.99).all(-1).mean())
-
-
-def test_in_the_dark_the_page_is_dark_and_pictures_are_on_white(report, open_page, tmp_path):
-    colour, white = paper(open_page, report, tmp_path, "--blink-settings=preferredColorScheme=0")
-    assert colour < 0.2
-    assert 0.05 < white < 0.7
-    assert paper(open_page, report, tmp_path)[0] == 1.0
-
-
-@pytest.mark.parametrize("width", [500, 1280])
-def test_wide_tables_scroll_in_a_box_of_their_own(report, open_page, tmp_path, width):
-    """At 500, the narrowest that the browser lays out without a screen."""
-    script = "document.title = document.documentElement.scrollWidth - window.innerWidth"
-    twin = changed(report, tmp_path, "<meta http-equiv.*?>", "")
-    twin.write_text(twin.read_text().replace("</body>", f"<script>{script}</script></body>"))
-    size = (f"--window-size={width},900", "--hide-scrollbars", "--dump-dom")
-    assert int(title(open_page(twin, *size))) == 0
-    if width == 500:
-        twin = changed(twin, tmp_path, "overflow-x: auto", "overflow-x: visible")
-        assert int(title(open_page(twin, *size))) > 0
 
 
 OWN = ("google.com", "googleapis.com", "gstatic.com")

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from program.running import ONE_FIT, run, succeed
+from program.running import ONE_FIT, numbers, read, run, succeed, write
 
 import deconflow
 from deconflow import XDGMM, noise
 from deconflow.certificate import Certificate
-from deconflow.tables import find_columns, open_table
+from deconflow.tables import find_columns
 
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
 SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
@@ -25,20 +25,6 @@ N = 60
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def write(path, **columns):
-    rows = zip(*columns.values(), strict=True)
-    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
-    path.write_text("\n".join(lines) + "\n")
-
-
-def read(path):
-    return pa.concat_tables(open_table(path).chunks(10_000))
-
-
-def numbers(path, name):
-    return read(path)[name].to_numpy().astype(float)
 
 
 def made(*names, rows=None, **known):
@@ -95,18 +81,6 @@ def test_counts_and_their_exposure(here):
     assert np.abs(out - counts / time).max() < np.abs(out - counts).max()  # a rate, not a count
 
 
-def test_counts_out_of_trials(here):
-    rng = np.random.default_rng(1)
-    trials = rng.choice([6, 12], N)
-    counts = rng.binomial(trials, rng.beta(4, 8, N))
-    write(here / "t.csv", x=counts, n=trials)
-    succeed("fit", "t.csv", "-c", "x", "--noise", "binomial", "--trials", "n", "-o", "m", *ONE)
-    w, law = as_read(counts, noise.binomial(trials[:, None]))
-    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, chunk=(), noise=law)
-    out = numbers("out.parquet", "x_mean")
-    assert ((out > 0) & (out < 1)).all()
-
-
 def with_limits():
     """Values of which those below their limit were not detected."""
     rng = np.random.default_rng(2)
@@ -116,18 +90,11 @@ def with_limits():
     return np.where(flags, -0.3, w), sd, flags
 
 
-@pytest.mark.parametrize("written", ["column", "cells"])
-def test_limits(here, written):
+def test_limits(here):
     w, sd, flags = with_limits()
-    if written == "column":
-        write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
-        where = "x with error x_err; limits in x_limit (gaussian)"
-    else:
-        cells = [f"{'<' if flag else ''}{x}" for x, flag in zip(w[:, 0], flags[:, 0], strict=True)]
-        write(here / "t.csv", x=cells, x_err=sd[:, 0])
-        where = "x with error x_err (gaussian)"
+    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
     said = succeed("fit", "t.csv", "-c", "x", "-o", "m", *ONE)
-    assert where in said
+    assert "x with error x_err; limits in x_limit (gaussian)" in said
     assert f"  {(flags < 0).sum()} upper limits of x" in said
     known = {"noise": sd, "limits": flags}
     assert_round_trip("t.csv", made("x", rows=w, **known), w, **known)
@@ -160,22 +127,6 @@ def test_errors_that_are_not_quite_known(here):
     assert deconflow.load("m").errors_.scale == pytest.approx(model.errors_.scale)
     assert 1.5 < model.errors_.scale[0] < 2.5
     assert re.search(r"known .*multiples of what was said: x ", succeed("info", "m"))
-
-
-def test_errors_learned_from_rows_of_the_same_truth(here):
-    """What tells them is asked of the fit alone."""
-    rng = np.random.default_rng(9)
-    star = np.repeat(np.arange(60), 2)
-    w = (rng.normal(size=60)[star] + 0.5 * rng.normal(size=120)).round(5)[:, None]
-    write(here / "t.csv", star=star, x=w[:, 0], x_err=[0.3] * 120)
-    options = ("--fit-errors", "jitter", "--replicates-by", "star")
-    succeed("fit", "t.csv", "-c", "x", *options, "-o", "m", *ONE)
-    law = noise.gaussian(sd=np.full((120, 1), 0.3), jitter="fit", replicates=star)
-    model = made("x", rows=w, noise=law)
-    assert deconflow.load("m").errors_.jitter == pytest.approx(model.errors_.jitter)
-    assert model.errors_.jitter[0] == pytest.approx(0.4, abs=0.1)
-    write(here / "t.csv", x=w[:, 0], x_err=[0.3] * 120)
-    assert_round_trip("t.csv", model, w, noise=law)
 
 
 def test_replicates(here):
@@ -211,16 +162,6 @@ def test_replicates(here):
     np.testing.assert_allclose(
         numbers("one.parquet", "y_sd")[0], model.posterior(w, noise=law).sd[0, 1], rtol=1e-6
     )
-
-
-def test_one_column_of_replicates_of_different_numbers(here):
-    rng = np.random.default_rng(5)
-    values = (rng.normal(size=(N, 1)) + 0.5 * rng.normal(size=(N, 3))).round(5)
-    values[::3, 2] = np.nan
-    write(here / "t.csv", **{f"x{r}": values[:, r] for r in range(3)})
-    succeed("fit", "t.csv", "-c", "x", "--replicates", "x0,x1,x2", "-o", "m", *ONE)
-    w, law = noise.from_replicates(values[:, :, None])
-    assert_round_trip("t.csv", made("x", rows=w, noise=law), w, noise=law)
 
 
 def test_errors_that_multiply(here):
@@ -379,14 +320,6 @@ def test_bad_input_ends_in_one_line(here, command):
     line = result.output.strip().splitlines()[-1]
     assert line.startswith(f"deconflow: {BAD[command]}")
     assert not (here / "bad").exists()
-
-
-def test_methods_are_compared_by_rows_of_all_kinds(here):
-    w, sd, flags = with_limits()
-    write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
-    said = succeed("compare", "t.csv", "-c", "x", "--methods", "xd", "-q")
-    assert "upper limits of x" in said
-    assert "held-out log p(w)" in said
 
 
 DAMAGES = ({}, 3, {"limits": 3}, {"limits": ["a", "b"]}, {"covariance": [[1.0, 2.0]]}, None)

@@ -200,16 +200,6 @@ def test_two_fits_into_one_folder(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
 
 
-@pytest.mark.slow
-def test_two_fits_into_one_folder_at_once(folder):
-    command = [sys.executable, "-m", "deconflow", *FIT, "-o", "new"]
-    fits = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    errors = [fit.communicate()[1] for fit in fits]
-    assert [fit.returncode for fit in fits] == [0, 0], errors
-    assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
-    assert len(FlowDeconvolver.load("new").history_) == 6
-
-
 def test_a_full_disk_does_not_end_a_fit(folder, monkeypatch):
     plain = Path.write_bytes
 

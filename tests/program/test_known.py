@@ -4,13 +4,12 @@ import re
 from contextlib import chdir
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from program.running import ONE_FIT, run, succeed
+from program.running import ONE_FIT, numbers, read, run, succeed, write
 
 import deconflow
 from deconflow import XDGMM
-from deconflow.tables import open_table, parse_atoms, parse_bounds
+from deconflow.tables import parse_atoms, parse_bounds
 
 ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
 SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
@@ -30,19 +29,13 @@ def written(n=N):
             "age": age.astype(str).astype(object), "kind": kind}  # fmt: skip
 
 
-def write(path, columns):
-    lines = [",".join(columns)]
-    lines += [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
-    path.write_text("\n".join(lines) + "\n")
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A folder with a table and models of it, one for each option; what the fits have said."""
     folder = tmp_path_factory.mktemp("known")
     columns = written()
     columns["age"][3], columns["kind"][5] = "", "NA"
-    write(folder / "t.csv", columns)
+    write(folder / "t.csv", **columns)
     fits = {
         "columns": ("-c", "x", "--given", "age,kind"),
         "noise": ("-c", "x,y", "--given", "noise", "--given", "kind"),
@@ -76,14 +69,6 @@ def usable(*bad):
     return np.setdiff1d(np.arange(N), bad)
 
 
-def read(path):
-    return pa.concat_tables(open_table(path).chunks(10_000))
-
-
-def numbers(table, name):
-    return table[name].to_numpy().astype(float)
-
-
 def denoised(model, *options):
     output = f"{model}.parquet"
     succeed("denoise", model, "t.csv", "-o", output, "-q", "--chunk", 40, *options)
@@ -109,7 +94,7 @@ def test_covariates_are_those_of_python(folder):
     assert set(status) - {status[3], status[5]} == {"ok"}
     said = succeed("score", "columns", "t.csv", "-q", "-o", "scored.csv")
     scores = wanted.score_observations(w, noise=sd, given=given)
-    np.testing.assert_allclose(numbers(read("scored.csv"), "log_density")[keep], scores, rtol=1e-8)
+    np.testing.assert_allclose(numbers("scored.csv", "log_density")[keep], scores, rtol=1e-8)
     assert f"mean log p(w) {scores.mean():.6f}" in said
 
 
@@ -118,16 +103,16 @@ def test_covariates_matter(folder):
     """The negative twin: with other words and numbers the answers are others."""
     columns = written()
     columns["age"] = columns["age"][::-1]
-    write(folder / "others.csv", columns)
+    write(folder / "others.csv", **columns)
     succeed("denoise", "columns", "others.csv", "-o", "others.parquet", "-q")
-    apart = numbers(read("others.parquet"), "x_mean") - numbers(denoised("columns"), "x_mean")
+    apart = numbers("others.parquet", "x_mean") - numbers(denoised("columns"), "x_mean")
     assert np.nanmax(np.abs(apart)) > 0.01
 
 
 def test_draws_are_over_the_covariates_of_the_fit(folder):
     model = deconflow.load("columns")
     succeed("sample", "columns", "-n", 40, "-o", "all.csv")
-    np.testing.assert_allclose(numbers(read("all.csv"), "x"), model.sample(40, 0)[:, 0])
+    np.testing.assert_allclose(numbers("all.csv", "x"), model.sample(40, 0)[:, 0])
 
 
 @pytest.mark.slow
@@ -154,7 +139,7 @@ def test_parts_are_those_of_python(folder):
     assert names.index("prob_background") == names.index("prob_x_at_0") + 1
     assert names.index("prob_background") + 1 == names.index("x_sample_1")
     succeed("sample", "parts", "-n", 100, "-o", "draws.csv")
-    share = (numbers(read("draws.csv"), "x") == 0).mean()
+    share = (numbers("draws.csv", "x") == 0).mean()
     assert abs(share - wanted.atom_weights_[0]) < 0.2
     assert share > 0
 
@@ -187,22 +172,6 @@ def test_what_became_of_it_is_said(folder, models, name):
         assert re.search(rf"^known      .*{re.escape(sentence)}", info, re.MULTILINE)
 
 
-def test_a_fit_says_what_is_given(models):
-    said = models[1]["columns"]
-    assert "given age, numbers from -" in said
-    assert "given kind, 2 kinds" in said
-    assert "  1 left out: no value in kind, which is given" in said
-    assert "given the logarithms of the errors" in models[1]["noise"]
-    assert "given" not in models[1]["parts"].replace("given their errors", "")
-
-
-def test_reports(folder):
-    succeed("report", "columns", "-o", "r.html")
-    page = (folder / "r.html").read_text()
-    assert "curves of age, kind" in page
-    assert "No picture of kind diagnostics: Expected a model without covariates" in page
-
-
 def test_regressions_of_the_mix_have_no_errors(folder):
     said = succeed("regress", "noise", "y", "t.csv", "--on", "x")
     assert "a model with covariates is not refitted" in said
@@ -221,7 +190,7 @@ def test_models_saved_from_python(folder):
 def test_words_that_the_fit_does_not_know(folder):
     columns = written(6)
     columns["kind"][:3] = ["red", "pink", "blue"]
-    write(folder / "new.csv", columns)
+    write(folder / "new.csv", **columns)
     said = succeed("denoise", "columns", "new.csv", "-o", "new.parquet", "-q")
     assert """5 rows; 1 marked "kind is 'pink', which no row of the fit had\"""" in said
     status = read("new.parquet")["deconflow_status"].to_pylist()
@@ -236,13 +205,13 @@ def test_whole_numbers_as_words(tmp_path, monkeypatch):
     codes = np.array(["1", "b"] * 30, dtype=object)
     codes[0] = "-999"
     columns["kind"] = codes
-    write(tmp_path / "t.csv", columns)
+    write(tmp_path / "t.csv", **columns)
     said = succeed(
         "fit", "t.csv", "-c", "x", "--given", "kind", "--missing", "-999", "-o", "m", *ONE
     )
     assert "given kind, 2 kinds" in said
     columns["kind"] = np.array(["1"] * 60, dtype=object)
-    write(tmp_path / "ones.csv", columns)
+    write(tmp_path / "ones.csv", **columns)
     for output in ("out.csv", "out.parquet"):
         assert succeed("denoise", "m", "ones.csv", "-o", output, "-q").startswith("60 rows;")
 
@@ -300,16 +269,10 @@ def test_bad_input_ends_in_one_line(folder, command):
 def test_a_table_without_the_columns(folder):
     columns = written(5)
     del columns["kind"]
-    write(folder / "less.csv", columns)
+    write(folder / "less.csv", **columns)
     result = run("denoise", "columns", "less.csv", "-o", "less.parquet")
     assert result.exit_code == 2
     assert "Expected the column 'kind' in less.csv" in result.output
-
-
-def test_methods_are_compared_with_it(folder):
-    for known in (("--given", "kind"), ("--bounds", "x=-3:")):
-        options = (*known, "-q", "--methods", "xd")
-        assert "held-out log p(w)" in succeed("compare", "t.csv", "-c", "x", *options)
 
 
 def test_syntax():

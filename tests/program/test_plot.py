@@ -1,7 +1,6 @@
 import matplotlib.image
 import pytest
-from program.running import run, succeed
-from signing import sign
+from program.running import forget_the_table, run, succeed
 
 from deconflow.program.model_folder import load
 from deconflow.program.plot import KINDS, draw, measured_rows
@@ -80,12 +79,7 @@ def test_bad_calls(folder, case):
 
 
 def test_a_table_that_is_gone(folder):
-    import json
-
-    about = json.loads((folder / "model" / "table.json").read_text())
-    about["table"]["path"] = "gone.csv"
-    (folder / "model" / "table.json").write_text(json.dumps(about))
-    sign(folder / "model")
+    forget_the_table(folder / "model")
     result = run("plot", "model", "-o", "picture.png")
     assert result.exit_code == 2
     assert "Expected a table" in result.output

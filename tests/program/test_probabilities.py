@@ -3,35 +3,22 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from program.running import run, succeed
+from program.running import read, run, succeed
+from program.test_commands import measurements
 
 from deconflow import XDGMM
 from deconflow.ranges import parse_ranges
-from deconflow.tables import open_table
 
 DENOISE = ("denoise", "model", "stars.csv", "-o", "out.parquet", "-q")
-
-
-def read(path):
-    return pa.concat_tables(open_table(path).chunks(10_000))
-
-
-def rows(table):
-    """The measurements of the catalogue, by hand."""
-    w = np.column_stack([table["x"], table["y"]])
-    sd = np.column_stack([table["x_err"], table["e_y"]])
-    covariance = sd[:, :, None] * sd[:, None, :]
-    covariance[:, [0, 1], [1, 0]] *= table["x_y_corr"].to_numpy()[:, None]
-    return {"w": w, "noise": covariance}
 
 
 def test_columns_are_what_python_answers(folder):
     wanted = ("--prob", "x>0", "--prob", "x<2", "--prob", "0<y<2", "--prob", "y >= -1.5")
     succeed(*DENOISE, *wanted, "--signs", "--samples", 1, "--chunk", 70)
     out = read("out.parquet")
-    posterior = XDGMM.load("model").posterior(**rows(out))
+    w, noise = measurements(out)
+    posterior = XDGMM.load("model").posterior(w, noise=noise)
     expected = {
         "x_sign_error": posterior.sign_error[:, 0],
         "y_sign_error": posterior.sign_error[:, 1],
@@ -54,11 +41,6 @@ def test_probabilities_of_draws_are_their_shares(fitted_flow, tmp_path):
     shares = read(out)["prob_x_above_0"].to_numpy()
     np.testing.assert_allclose(400 * shares, np.round(400 * shares), atol=1e-9)
     assert 0 < shares.mean() < 1
-
-
-def test_prefix_is_put_before_them(folder):
-    succeed(*DENOISE, "--prob", "x>0", "--signs", "--prefix", "new_")
-    assert {"new_prob_x_above_0", "new_x_sign_error"} <= {*read("out.parquet").column_names}
 
 
 RANGES = {

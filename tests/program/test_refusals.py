@@ -81,6 +81,10 @@ CALLS = {
         "Expected --quick with --method auto; got --method xd.",
     ),
     "pattern": (("fit", "stars.csv", "-c", "q*", "-o", "m"), "columns that match 'q*'; got none"),
+    "error pattern": (
+        ("fit", "stars.csv", "-c", "x,y", "-o", "m", "--errors", "q*=0.3"),
+        "that matches some of x, y; got 'q*'.",
+    ),
     "quantile": (
         ("denoise", "model", "stars.csv", "-o", "o.csv", "--quantiles", "1.5"),
         "between 0 and 1; got '1.5'",
@@ -302,7 +306,7 @@ def test_disk_full_for_a_model(folder):
 def test_a_package_that_is_missing(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pip install 'deconflow[tables]'" in refused("score", "model", "stars.csv")
-    assert "--given" in succeed("sample", "--help")
+    assert "--number" in succeed("sample", "--help")
 
 
 def test_a_reader_that_leaves_is_no_error(folder):

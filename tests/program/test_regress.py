@@ -1,14 +1,11 @@
 """``deconflow regress``: what it says, writes and draws."""
 
-import json
-
 import matplotlib.image
 import numpy as np
 import pyarrow.csv
 import pytest
-from program.running import run, succeed
+from program.running import forget_the_table, run, succeed
 from program.test_commands import catalogue, measurements
-from signing import sign
 
 import deconflow
 
@@ -37,15 +34,8 @@ def test_picture_and_pipe(folder):
     assert picture.std() > 0.05
 
 
-def forget_the_table(folder):
-    about = json.loads((folder / "model" / "table.json").read_text())
-    about["table"]["path"] = "gone.csv"
-    (folder / "model" / "table.json").write_text(json.dumps(about))
-    sign(folder / "model")
-
-
 def test_a_table_that_is_gone(folder):
-    forget_the_table(folder)
+    forget_the_table(folder / "model")
     output = succeed("regress", "model", "y", "--on", "x", "-o", "curve.csv", "-p", "a.svg")
     assert "name it for standard errors" in output
     assert "+-" not in output

@@ -1,14 +1,12 @@
 """The page holds everything, needs nothing, and shows names as they are written."""
 
-import json
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, run, succeed
-from signing import sign
+from program.running import ONE_FIT, forget_the_table, run, succeed
 
 from deconflow.certificate import MEANINGS, Certificate
 from deconflow.findings import CHECKS, Finding
@@ -63,10 +61,7 @@ def test_names_are_escaped(folder):
 
 def test_without_the_table(folder):
     (folder / "stars.csv").rename(folder / "moved.csv")
-    about = json.loads((folder / "model" / "table.json").read_text())
-    about["table"]["path"] = "gone.csv"
-    (folder / "model" / "table.json").write_text(json.dumps(about))
-    sign(folder / "model")
+    forget_the_table(folder / "model")
     succeed("report", "model", "-o", "page.html")
     text = (folder / "page.html").read_text()
     assert Page(text).tags.count("img") == 1

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, run, succeed
+from program.running import ONE_FIT, forget_the_table, run, succeed
 from program.test_commands import measurements
-from signing import sign
 from tables.catalogue import catalogue
 
 from deconflow import XDGMM
@@ -92,10 +91,7 @@ def test_p_values_are_those_of_score(folder, no_pictures):
 
 def test_without_a_table(folder, no_pictures, capsys):
     (folder / "stars.csv").unlink()
-    about = json.loads((folder / "model" / "table.json").read_text())
-    about["table"]["path"] = "gone.csv"
-    (folder / "model" / "table.json").write_text(json.dumps(about))
-    sign(folder / "model")
+    forget_the_table(folder / "model")
     succeed("report", "model", "-o", "page.html")
     page = written("page.html")
     assert "There is no table" in section(page, "The answer")
@@ -163,10 +159,6 @@ KINDS = {
         ("-c", "low", *ONE), "The answer", "only a limit is known are left out",
         "The oddest rows", "of 60 rows",
     ),
-    "selection": (
-        ("-c", "x", "--select", "x>-3", *ONE), "The answer", "of all rows, seen or not",
-        "The oddest rows", "of 60 rows",
-    ),
     "covariates": (
         ("-c", "x", "--given", "age", *ONE), "The answer", "The truth depends on covariates",
         "Components", "Not shown: Expected a mixture of Gaussians, .* given covariates",
@@ -174,19 +166,6 @@ KINDS = {
     "atoms": (
         ("-c", "x", "--atoms", "0", "--background", "uniform", *ONE), "The answer",
         "Rows that are background", "Components", "at no atom",
-    ),
-    "counts": (
-        ("-c", "n", "--noise", "poisson", *ONE), "The answer", "What was measured are counts",
-        "The oddest rows", "of 60 rows",
-    ),
-    "learned errors": (
-        ("-c", "x", "--fit-errors", "scale", "--replicates-by", "star", *ONE),
-        "The answer", "deconvolved", "The oddest rows", "of 60 rows",
-    ),
-    "folds": (
-        ("-c", "x,y", "--method", "xd", "--set", "n_components=[1,2]", "--set", "n_average=3",
-         "--set", "average_over=folds", "-q"),
-        "The answer", "3 fits without a fold each", "What was chosen", "Numbers of components",
     ),
     "kde": (
         ("-c", "x", "--method", "kde"), "The answer", "No standard errors",

@@ -280,12 +280,6 @@ def test_one_column_of_errors_for_values_in_two_units(tmp_path):
     assert np.allclose(rows.noise.variance().sqrt(), [[1.0, 0.001], [3.0, 0.003]])
 
 
-def test_a_variance_goes_before_an_error_that_is_not_there(tmp_path):
-    columns = Columns(("x",), (("x_err", "x_err"),), covariances=(("x", "x", "v"),))
-    rows = rows_of(tmp_path, columns, x=[1.0, 2.0], v=[4.0, 9.0])
-    assert np.allclose(rows.noise.variance()[:, 0], [4.0, 9.0])
-
-
 def test_exact_values_share_no_covariance(tmp_path):
     columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
     data = {"x": [1.0] * 3, "y": [2.0] * 3, "vx": [0.0, 0.0, 1.0], "vy": [1.0] * 3}

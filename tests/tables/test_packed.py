@@ -36,12 +36,6 @@ def test_parts_that_were_packed_one_after_the_other(tmp_path):
     assert read(tmp_path / "t.csv.gz")["x"].to_pylist() == [1, 3]
 
 
-def test_small_files_may_be_as_regular_as_they_like(tmp_path):
-    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"x,x_err\n" + b"1,2\n" * 10**6))
-    chunks = open_table(tmp_path / "t.csv.gz").chunks(200_000)
-    assert sum(len(chunk) for chunk in chunks) == 10**6
-
-
 @pytest.mark.parametrize("name", ["t.csv.xz", "t.zip", "t.tar.gz", "t.tgz"])
 def test_other_packings(tmp_path, name):
     (tmp_path / name).write_bytes(b"")

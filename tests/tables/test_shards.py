@@ -173,14 +173,6 @@ def test_files_that_differ_are_refused(survey, kind):
     assert "\n" not in str(error.value)
 
 
-def test_another_unit(survey):
-    units = [b"km", b"km", b"m", b"km"]
-    pieces = [with_unit(piece, unit) for piece, unit in zip(PIECES, units, strict=True)]
-    with pytest.raises(TableError, match=r"'x' in km in survey/c.parquet, .* got m. Convert it"):
-        open_table(survey(pieces=pieces))
-    assert open_table(survey(pieces=[with_unit(p, b"km") for p in PIECES])).unit("x") == "km"
-
-
 @pytest.mark.parametrize("ending", [".parquet", ".fits"])
 def test_a_file_cut_short_is_named(survey, ending):
     folder = survey(ending)
@@ -240,14 +232,6 @@ def test_fits_files_with_several_tables_say_it_once(tmp_path):
     assert len(told) == 1
     with warnings.catch_warnings(action="error"):
         assert len(rows(open_table(tmp_path / "*.fits[2]"))) == 6
-
-
-def test_a_stray_file_is_not_the_pattern_that_is_proposed(tmp_path):
-    (tmp_path / "README.txt").write_text("some words\nof help\n")
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("x,x_err\n1,1\n")
-    with pytest.raises(ValueError, match=r"got a.csv and README.txt.*/\*\.csv'"):
-        open_table(tmp_path)
 
 
 def test_a_wrong_cell_is_named_with_its_file_and_its_row_there(tmp_path):
