@@ -46,18 +46,9 @@ def xd(n, dim, components, kind):
 
     w, noise = rows(n, dim, components, kind)
     settings = {"max_iter": 10, "tol": 0.0, "method": "em", "random_state": 0, "n_jobs": 1}
-    start = {"means_init": w[:components], "weights_init": np.ones(components)}
-    start["covariances_init"] = np.repeat(np.eye(dim)[None], components, 0)
-    return lambda: XDGMM(components, **settings, **start).fit(w, noise=noise)
-
-
-def xd_chosen():
-    """Components and floors compared on held-out rows, and averaged over five folds."""
-    from deconflow import XDGMM
-
-    w, noise = rows(2000, 2, 4, "diagonal")
-    settings = {"n_average": 5, "average_over": "folds", "random_state": 0, "n_jobs": 1}
-    return lambda: XDGMM([1, 2, 4, 8], floor=[0.05, 0.1], **settings).fit(w, noise=noise)
+    start = {"means": w[:components], "weights": np.ones(components)}
+    start["covariances"] = np.repeat(np.eye(dim)[None], components, 0)
+    return lambda: XDGMM(components, init=start, **settings).fit(w, noise=noise)
 
 
 def posterior(components):
@@ -98,7 +89,6 @@ WORK = {
     "xd_shared": lambda: xd(50_000, 2, 3, "shared"),
     "xd_full": lambda: xd(50_000, 2, 16, "full"),
     "xd_diagonal": lambda: xd(100_000, 3, 20, "diagonal"),
-    "xd_chosen": xd_chosen,
     "posterior_8": lambda: posterior(8),
     "posterior_96": lambda: posterior(96),
     "flow_step": flow_step,

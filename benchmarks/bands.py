@@ -1,6 +1,6 @@
 """Coverage of 90 % bands: how much of the true marginal density lies inside, and how wide they are.
 
-    python -m benchmarks.bands [--estimator deconvolver xd ...] [--tasks NAME ...] [--seeds 0 ...]
+    python -m benchmarks.bands [--estimator NAME ...] [--tasks NAME ...] [--seeds 0 ...]
 
 Three laws of one column with 1,000 and 10,000 rows, errors of each row U(.2, .6), and moons with
 3,000 rows, 20 replications each. A figure is the share of the truth, weighted by its density, at
@@ -24,9 +24,9 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.stats import gamma, lognorm, norm
 from tqdm.auto import tqdm
 
+from benchmarks.planes import NOISE, SPREAD, crescent, moons
 from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
-from benchmarks.xd_choice import NOISE, SPREAD, crescent, moons
 
 Array = NDArray[np.float64]
 LEVEL, REPLICATIONS, POINTS = 0.9, 20, 400
@@ -34,7 +34,6 @@ SHARES = (0.1, 0.5, 0.9)
 KEYS = ("estimator", "task", "seed")
 WORDS = {
     "deconvolver": "`Deconvolver`",
-    "xd": "`XDGMM`, five folds",
     "bayes": "`BayesianXDGMM`",
     "spline": "`LogSplineDeconvolver`",
 }
@@ -102,22 +101,15 @@ def measure(name: str, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
     return v + sd * rng.normal(size=v.shape), sd
 
 
-def make(estimator: str, name: str, seed: int) -> Any:
+def make(estimator: str, seed: int) -> Any:
     """Return an estimator with its settings."""
-    from deconflow import XDGMM, BayesianXDGMM, Deconvolver, LogSplineDeconvolver
+    from deconflow import BayesianXDGMM, Deconvolver, LogSplineDeconvolver
 
     if estimator == "deconvolver":
         return Deconvolver(random_state=seed)
     if estimator == "bayes":
         return BayesianXDGMM(random_state=seed)
-    if estimator == "spline":
-        return LogSplineDeconvolver()
-    counts, floors = ([3, 6, 9, 12, 18], [0.1, 0.4]) if name == "moons" else (
-        [1, 2, 3, 4, 6, 8], [0.05, 0.2, 0.5]
-    )  # fmt: skip
-    return XDGMM(
-        counts, floor=floors, n_average=5, average_over="folds", max_iter=300, random_state=seed
-    )
+    return LogSplineDeconvolver()
 
 
 def run(estimator: str, task: str, seed: int) -> dict[str, Any]:
@@ -127,7 +119,7 @@ def run(estimator: str, task: str, seed: int) -> dict[str, Any]:
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fit that is doubtful; its band is what is asked
-        model = make(estimator, name, seed).fit(w, noise=sd)
+        model = make(estimator, seed).fit(w, noise=sd)
     fitted = time.perf_counter()
     columns = [score(model.density_, d, LAWS[name]) for d in range(w.shape[1])]
     figures = {key: float(np.mean([each[key] for each in columns])) for key in columns[0]}

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from benchmarks.laws import explog, ring
+from benchmarks.planes import moons
 from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
-from benchmarks.xd_choice import moons
 
 Array = NDArray[np.float64]
 Data = tuple[Array, Array, Array]

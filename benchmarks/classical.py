@@ -14,8 +14,8 @@ import warnings
 import numpy as np
 from scipy.stats import gamma, norm
 
+from benchmarks.planes import toy, true_log_p
 from benchmarks.record import write
-from benchmarks.xd_choice import toy, true_log_p
 from deconflow import XDGMM, DeconvolvingKDE, WaveletDeconvolver, noise
 
 ROWS = {"line, Gaussian noise": 10_000, "line, Laplace noise": 10_000, "toy": 20_000}

@@ -25,9 +25,9 @@ import numpy as np
 
 from benchmarks import candidates
 from benchmarks.laws import explog, explog_log_p, ring, ring_log_p
+from benchmarks.planes import NOISE, moons, noises, toy, true_log_p
 from benchmarks.record import RESULTS
 from benchmarks.runs import DATA, Runs
-from benchmarks.xd_choice import NOISE, moons, noises, toy, true_log_p
 
 BARS = {"white": 8.30, "red": 7.74, "toy": 0.005, "moons": 0.036, "hetero": 0.027, "toy_t": 0.006,
         "toy_missing": 0.005, "ring": 0.085, "explog": 0.32}  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from benchmarks import xd_choice
+from benchmarks import planes
 from benchmarks.laws import Array
 from benchmarks.record import RESULTS
 from benchmarks.runs import Run, Runs
@@ -46,10 +46,10 @@ def fitted(w: Array, noise_of_rows: Any, seed: int, **how: Any) -> XDGMM:
 
 def run_samples(task: Run) -> Run:
     """Fit rows with exact noise, or draws of their posteriors under a flat prior."""
-    draw = xd_choice.toy if task["law"] == "toy" else xd_choice.moons
+    draw = planes.toy if task["law"] == "toy" else planes.moons
     rng = np.random.default_rng(task["seed"])
     v, fresh = draw(task["rows"], rng), draw(TEST_ROWS, rng)
-    S = xd_choice.NOISE[task["law"]]
+    S = planes.NOISE[task["law"]]
     factor = np.linalg.cholesky(S)
     w = v + rng.normal(size=v.shape) @ factor.T
     law, said = noise.gaussian(covariance=S), []
@@ -60,7 +60,7 @@ def run_samples(task: Run) -> Run:
             warnings.simplefilter("always")
             w, law = noise.from_samples(draws)
         said = [f"{each.category.__name__}: {each.message}" for each in caught]
-    log_p = xd_choice.true_log_p(task["law"], fresh)
+    log_p = planes.true_log_p(task["law"], fresh)
     excess = log_p.mean() - fitted(w, law, task["seed"]).score_samples(fresh).mean()
     return {"excess": excess, "warnings": said}
 

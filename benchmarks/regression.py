@@ -38,11 +38,6 @@ def normal(n: int, rng: np.random.Generator) -> Array:
     return rng.normal(size=n)
 
 
-def skewed(n: int, rng: np.random.Generator) -> Array:
-    """Draw one that it does not: two clumps of different width."""
-    return np.where(rng.random(n) < 0.7, rng.normal(-0.6, 0.5, n), rng.normal(1.4, 0.8, n))
-
-
 def even(n: int, rng: np.random.Generator) -> Array:
     """Draw evenly from -3 to 3."""
     return rng.uniform(-3, 3, n)
@@ -66,11 +61,9 @@ def straight(x: Array) -> Array:
     return INTERCEPT + SLOPE * x
 
 
-FEW = {"n_components": [1, 2, 3], "floor": 0.02}
 MANY = {"n_components": 8, "floor": 0.1}
 TASKS = {
     "line, XDGMM(1)": Task(normal, straight, SCATTER, (0.2, 1.0), {"n_components": 1}, 200),
-    "line, x skewed, XDGMM([1, 2, 3])": Task(skewed, straight, SCATTER, (0.2, 1.0), FEW, 40),
     "sine, XDGMM(8)": Task(even, np.sin, 0.2, (0.1, 0.5), MANY, 8, line=False),
     "parabola, XDGMM(8)": Task(normal, np.square, 0.3, (0.1, 0.5), MANY, 8, line=False),
     "parabola, XDGMM('auto')": Task(

@@ -142,7 +142,7 @@ def compare(name: str, peers: dict) -> dict:
 
 def toy_to_convergence() -> dict:
     """EM from k-means on the paper's toy, 50,000 rows; the C library needs .101 s a step."""
-    from xd_choice import NOISE, toy
+    from planes import NOISE, toy
 
     from deconflow import XDGMM
     from deconflow.noise import gaussian

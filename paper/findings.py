@@ -96,9 +96,7 @@ def _fitted(wine: str) -> Iterator[Ordering]:
 
 def _wine(wine: str) -> Iterator[Ordering]:
     name, end = DATASETS[wine].split(",")[0], "in -log p(v)"
-    flow, xd, average, as_paper, default = (
-        Place("uci", wine, row) for row in ("iw-50", "xd", "xd-average", "xd-paper", "default")
-    )
+    flow, xd, as_paper = (Place("uci", wine, row) for row in ("iw-50", "xd", "xd-paper"))
     noisy = Place("ablation", wine, "noisy")
     for words, better, worse in (
         (f"{name}: the flow beats XD", flow, xd),
@@ -109,8 +107,6 @@ def _wine(wine: str) -> Iterator[Ordering]:
             noisy,
             as_paper,
         ),
-        (f"(ours) {name}: the flow beats the averaged XD", flow, average),
-        (f"(ours) {name}: our default beats the averaged XD", default, average),
     ):
         yield Ordering(f"{words} {end}", V, better, worse)
 

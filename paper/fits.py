@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import math
@@ -17,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold
 from torch import Tensor
 
-from benchmarks.runs import code_digest, plain
+from benchmarks.runs import code_digest
 from deconflow import XDGMM, Deconvolver, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.files import replacing
@@ -27,6 +26,7 @@ from deconflow.observations import Pairs
 from deconflow.posteriors import MixtureExact, PosteriorModel
 from deconflow.randomness import isolated_rng, own_generator
 from deconflow.standardising import Standardiser
+from deconflow.xd import Adam, FitSettings, lay_out, log_p, step_on_batch
 from paper import data
 from paper.data import Array, Sample
 from paper.flows import PaperFlow, trained, untrained
@@ -49,8 +49,8 @@ PRIOR_SHARE, POSTERIOR_SHARE = 2, 4
 """Pretraining gives half the budget to each flow: a row costs the prior one evaluation, and the
 posterior two, because the density of a given point takes one for each dimension."""
 
-XD_CHOICE: Settings = {"n_components": (4, 8, 16, 32), "floor": (0.05, 0.1, 0.2)}
-XD_AVERAGE: Settings = {"n_average": 5, "average_over": "folds", "max_iter": 300}
+KEPT = dict.fromkeys(("weights", "means", "covariances"), True)
+"""Makes an XDGMM of a mixture that was fitted in another way."""
 SEARCH_SEED = 0
 """The split whose training rows the grid search sees."""
 
@@ -362,36 +362,27 @@ def _xd_by_gradients(job: Job, w: Array, noise: Array) -> tuple[XDGMM, int]:
     """Step until the held-out tenth has not improved for so long; return the best."""
     rng = np.random.default_rng(job.seed)
     w = w[rng.permutation(len(w))]
-    held_out, train = w[: _tenth(w)], w[_tenth(w) :]
-    batches: Settings = {"batch_size": job.protocol.wine_batch_size, "method": "minibatch"}
-    model = XDGMM(**job.settings, **batches, random_state=job.seed, n_jobs=1)
-    best, best_score, best_epoch, epoch = model, -np.inf, 0, 0
+    held_out = lay_out(Observations.from_arrays(w[: _tenth(w)], noise))
+    train = w[_tenth(w) :]
+    count, rate = job.settings["n_components"], job.settings["learning_rate"]
+    adam, best, best_score, best_epoch, epoch = None, None, -np.inf, 0, 0
     longest = job.protocol.wine_epochs(1, len(train))
     while epoch < longest and epoch - best_epoch < job.protocol.patience:
+        rows = Observations.from_arrays(train[rng.permutation(len(train))], noise)
+        if adam is None:
+            adam = Adam.start(rows, FitSettings(count), np.random.RandomState(job.seed))
         try:
-            model.partial_fit(train[rng.permutation(len(train))], noise=noise)
-        except ValueError as error:
-            if _has_collapsed(error) and hasattr(model, "means_"):
-                break
-            raise
-        epoch, score = epoch + 1, model.score(held_out, noise=noise)
+            for batch in rows.chunks(job.protocol.wine_batch_size):
+                step_on_batch(adam, batch, rate, threads=1)
+        except np.linalg.LinAlgError:  # a component has lost its covariance
+            if best is None:
+                raise
+            break
+        epoch, score = epoch + 1, log_p(adam.restored, held_out, threads=1).mean()
         if score > best_score:
-            best, best_score, best_epoch = copy.deepcopy(model), score, epoch
-    return best, epoch
-
-
-def _has_collapsed(error: Exception) -> bool:
-    """Say whether a component has lost its covariance."""
-    return isinstance(error.__cause__, np.linalg.LinAlgError)
-
-
-def wine_xd_average(job: Job) -> Outcome:
-    """Fit XD as well as we can: components and floor chosen, five folds averaged."""
-    sample = job.wine()
-    model = XDGMM(**XD_CHOICE, **XD_AVERAGE, random_state=job.seed, n_jobs=1)
-    model.fit(sample.train.w, noise=sample.noise)
-    details = {"selection": plain(model.selection_)}
-    return outcome(job, model, sample, {**XD_CHOICE, **XD_AVERAGE}, details)
+            best, best_score, best_epoch = adam.restored, score, epoch
+    model = XDGMM(count, init=best, fixed=KEPT, max_iter=1, tol=0.0, n_jobs=1)
+    return model.fit(train, noise=noise), epoch
 
 
 def grid_point(job: Job) -> Outcome:
@@ -405,9 +396,7 @@ def grid_point(job: Job) -> Outcome:
     kept, left_out = list(folds.split(w))[job.seed]
     try:
         model, details = _grid_fit(job, w[kept], sample.noise)
-    except (NonFiniteError, ValueError) as error:
-        if isinstance(error, ValueError) and not _has_collapsed(error):
-            raise
+    except (NonFiniteError, np.linalg.LinAlgError):
         return Outcome({W: math.inf}, job.settings, {"diverged": True})  # it loses
     score = noisy_score(model, w[left_out], sample.noise, job.protocol.scored_draws)
     return Outcome({W: score}, job.settings, details)
@@ -425,6 +414,6 @@ FITS: dict[str, Callable[[Job], Outcome]] = {
     f.__name__: f
     for f in (
         after_pretraining, default, grid_point, pretrained, toy_flow, toy_xd, wine_flow,
-        wine_plain, wine_xd, wine_xd_average,
+        wine_plain, wine_xd,
     )
 }  # fmt: skip

@@ -120,7 +120,6 @@ UCI = Table(
     (
         Row("xd", _XD_TITLE, "wine_xd"),
         Row("xd-paper", f"{_XD_TITLE}, the paper's settings", "wine_xd", {"as_paper": True}),
-        Row("xd-average", "XD-GMM, chosen and averaged by `XDGMM`", "wine_xd_average"),
         Row("iw-50", "Flow, importance weighted, K = 50", "wine_flow", {"n_draws": 50}),
         _DEFAULT,
     ),

@@ -206,22 +206,19 @@ XD_CASES |= {
     "weighted": (Rows(weighted=True), XD),
     "weighted_missing_full": (Rows("full", missing=True, weighted=True), XD),
     "no_floor": (Rows(), XD | {"floor": 0.0}),
-    "regularised": (Rows(), XD | {"floor": 0.0, "regularisation": 0.05}),
     "plain_em": (Rows(), XD | {"method": "em"}),
     "random_starts": (Rows(), XD | {"init": "random", "n_init": 3}),
-    "split_merge": (Rows(), XD | {"split_merge": 3, "init": "random"}),
-    "averaged_starts": (Rows(), XD | {"n_average": 3}),
-    "chosen": (Rows(), XD | {"n_components": [1, 2, 3]}),
-    "chosen_floor": (Rows(), XD | {"floor": [0.05, 0.5]}),
-    "chosen_averaged_over_folds": (
+    "minibatch": (
         Rows(),
-        # Starts of more components end in one place, and the last bit decides which comes first.
-        XD | {"n_components": 1, "floor": [0.05, 30.0], "n_average": 5, "average_over": "folds"},
+        XD | {"method": {"minibatch": {"batch_size": 50, "epochs": 5}}, "tol": 0.0},
     ),
-    "minibatch": (Rows(), XD | {"method": "minibatch", "batch_size": 50, "epochs": 5, "tol": 0.0}),
     "given_start": (
         Rows(),
-        XD | {"means_init": np.array([[-2.0, 0.0], [1.5, 2.0], [2.0, -2.5]]), "fixed_means": True},
+        XD
+        | {
+            "init": {"means": np.array([[-2.0, 0.0], [1.5, 2.0], [2.0, -2.5]])},
+            "fixed": {"means": True},
+        },
     ),
 }
 
@@ -323,25 +320,6 @@ def one_law(kind, dim):
     return KINDS[kind](sd[None])
 
 
-def _comparison():
-    w, options = Rows().given()
-    return XDGMM(**TIGHT).compare_components(w, [1, 2, 3], **options)
-
-
-def _pieces():
-    model = XDGMM(**XD, batch_size=50)
-    w, options = Rows().given()
-    for rows in (slice(0, 100), slice(100, 200)):
-        model.partial_fit(w[rows], noise=options["noise"][rows])
-    return ask(model, Rows())
-
-
-def _warm():
-    model = XDGMM(**XD | {"warm_start": True})
-    Rows("shared").fit(model)
-    return ask(Rows().fit(model), Rows())
-
-
 def _bovy(rows, **options):
     """A run of the C library's function, with the start that it overwrites."""
     _, sd, projection, w, weights = rows.parts
@@ -358,9 +336,6 @@ def _bovy(rows, **options):
 
 EXTRAS = {
     "xd_closed_forms": _xd_extras,
-    "xd_compare_components": _comparison,
-    "xd_partial_fit": _pieces,
-    "xd_warm_start": _warm,
     "bovy": lambda: _bovy(Rows()),
     "bovy_full": lambda: _bovy(Rows("full", dim=3)),
     "bovy_projected_weighted": lambda: _bovy(Rows(dim=3, projected=2, weighted=True)),
@@ -417,17 +392,13 @@ def mixture_answers(case):
 def closed_form(model, rows):
     """Answer in closed form: an XDGMM that keeps the average of a Deconvolver's mixtures."""
     parts = model.mixtures_
-    weights = np.concatenate([part.weights for part in parts]) / len(parts)
-    exact = XDGMM(
-        len(weights),
-        weights_init=weights,
-        means_init=np.concatenate([part.means for part in parts]),
-        covariances_init=np.concatenate([part.covariances for part in parts]),
-        fixed_weights=True,
-        fixed_means=True,
-        fixed_covariances=True,
+    start = deconflow.GaussianMixture(
+        np.concatenate([part.weights for part in parts]) / len(parts),
+        np.concatenate([part.means for part in parts]),
+        np.concatenate([part.covariances for part in parts]),
     )
-    return rows.fit(exact)
+    kept = dict.fromkeys(("weights", "means", "covariances"), True)
+    return rows.fit(XDGMM(start.n_components, init=start, fixed=kept))
 
 
 def by_formula(mixture, rows):

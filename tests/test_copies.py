@@ -239,7 +239,7 @@ def test_copies_do_not_fool_a_choice():
     fresh = blobs(10_000, rng)
 
     def behind(w, sd, groups=None):
-        model = XDGMM("auto", n_folds=3, random_state=0, n_jobs=1).fit(w, noise=sd, groups=groups)
+        model = XDGMM("auto", random_state=0, n_jobs=1).fit(w, noise=sd, groups=groups)
         return float((log_truth(fresh) - model.score_samples(fresh)).mean())
 
     once, kept = behind(w, sd), behind(five(w), five(sd))

@@ -51,9 +51,7 @@ def gumbel(scale):
 
 FITS = {
     "XDGMM": (XDGMM(2, random_state=0), lambda: SD),
-    "XDGMM, chosen": (
-        XDGMM([1, 2], n_folds=2, floor=0.1, random_state=0), lambda: laplace([0.2, 0.1])
-    ),
+    "XDGMM, auto": (XDGMM("auto", random_state=0), lambda: laplace([0.2, 0.1])),
     "XDGMM, minibatch": (XDGMM(2, method="minibatch", random_state=0), lambda: gaussian(sd=SD)),
     "KDE": (DeconvolvingKDE(), lambda: SD),
     "KDE, a law": (DeconvolvingKDE(), lambda: student_t(SD, 5.0)),

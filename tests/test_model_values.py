@@ -188,7 +188,7 @@ def test_a_huge_file_is_not_read(model):
 
 def test_a_description_that_could_not_be_read_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr("deconflow.model_files.LARGEST_TEXT", 1000)
-    model = deconflow.XDGMM(1, means_init=np.zeros((1, 40))).fit(np.eye(40), noise=0.1)
+    model = deconflow.XDGMM(1, init={"means": np.zeros((1, 40))}).fit(np.eye(40), noise=0.1)
     with pytest.raises(ValueError, match="set those that are long to None"):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())

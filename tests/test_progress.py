@@ -83,10 +83,9 @@ def test_what_is_not_shown_writes_nothing(monkeypatch, capsys):
 
 FITS = {
     "XDGMM, one": (XDGMM(2, random_state=0), "fitting mixtures"),
-    "XDGMM, chosen": (XDGMM([1, 2], n_average=2, n_folds=2, random_state=0), "choosing components"),
-    "XDGMM, auto": (XDGMM("auto", n_folds=2, random_state=0), "fitting mixtures"),
+    "XDGMM, auto": (XDGMM("auto", random_state=0), "fitting mixtures"),
     "XDGMM, minibatch": (
-        XDGMM(2, method="minibatch", epochs=2, random_state=0, tol=0), "fitting mixtures",
+        XDGMM(2, method={"minibatch": {"epochs": 2}}, random_state=0, tol=0), "fitting mixtures",
     ),
     "BayesianXDGMM": (BayesianXDGMM(2, n_sweeps=9, random_state=0), "sampling Bayesian mixtures"),
     "FlowDeconvolver": (

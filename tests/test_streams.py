@@ -67,10 +67,7 @@ def test_weights_of_parts_are_on_one_scale(table):
 def test_em_by_statistics_is_that_of_xdgmm(table):
     _, w, sd, _ = table
     start = two_components()
-    model = XDGMM(
-        2, method="em", max_iter=5, tol=0, weights_init=start.weights, means_init=start.means,
-        covariances_init=start.covariances,
-    ).fit(w, noise=sd)  # fmt: skip
+    model = XDGMM(2, method="em", max_iter=5, tol=0, init=start).fit(w, noise=sd)
     mixture = start
     for _ in range(5):
         halves = np.array_split(np.arange(len(w)), 2)
@@ -217,7 +214,7 @@ def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
     assert XDGMM.load(tmp_path / "model").n_iter_ == streamed.n_iter_
 
 
-@pytest.mark.parametrize(("fixed", "calls"), [(None, 1), (True, 0)])
+@pytest.mark.parametrize(("fixed", "calls"), [(None, 1), ({"weights": True}, 0)])
 def test_the_curvature_of_the_sample_leads(table, monkeypatch, fixed, calls):
     real, called = many_rows.inverse_curvature, []
 
@@ -226,7 +223,7 @@ def test_the_curvature_of_the_sample_leads(table, monkeypatch, fixed, calls):
         return real(*arguments)
 
     monkeypatch.setattr(many_rows, "inverse_curvature", counted)
-    XDGMM(2, random_state=0, fixed_weights=fixed).fit(open_rows(table[0], ["x", "y"]))
+    XDGMM(2, random_state=0, fixed=fixed).fit(open_rows(table[0], ["x", "y"]))
     assert len(called) == calls
 
 
@@ -237,49 +234,6 @@ def test_weights_of_a_table_count(table):
     plain = XDGMM(1, tol=1e-12).fit(w, noise=sd)
     np.testing.assert_allclose(streamed.means_, inside.means_, atol=1e-6)
     assert np.abs(plain.means_ - inside.means_).max() > 1e-4
-
-
-def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
-    path, kept = table[0], tmp_path / "passes"
-    stream = open_rows(path, ["x", "y"])
-    whole = XDGMM(2, tol=1e-9, random_state=0).fit(stream)
-    model = XDGMM(2, tol=1e-9, random_state=0, checkpoint=kept)
-    real, calls = xd.StreamedRows.one_pass, []
-
-    def dies(self, mixture, threads):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, mixture, threads)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(xd.StreamedRows, "one_pass", dies)
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(stream)
-    assert kept.exists()
-
-    def no_sample(*args):
-        raise AssertionError("The samples were fitted before.")
-
-    monkeypatch.setattr("deconflow.estimators.stream_fits.fit_samples", no_sample)
-    model.fit(stream)
-    assert model.lower_bounds_[0] == whole.lower_bounds_[0]
-    assert model.lower_bound_ == pytest.approx(whole.lower_bound_, abs=1e-8)
-
-
-def test_a_fit_does_not_go_on_with_other_values(table, tmp_path):
-    _, w, sd, _ = table
-    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1]}
-    path, kept = tmp_path / "rows.parquet", tmp_path / "passes"
-    pq.write_table(pa.table(columns), path)
-    XDGMM(1, random_state=0, checkpoint=kept).fit(open_rows(path, ["x", "y"]))
-    for name in ("x", "x_err"):  # as many rows as before
-        pq.write_table(pa.table({**columns, name: columns[name] * 1.5}), path)
-        with pytest.raises(ValueError, match="Expected a checkpoint of the same model, settings"):
-            XDGMM(1, random_state=1, checkpoint=kept).fit(open_rows(path, ["x", "y"]))
-    pq.write_table(pa.table(columns), path)
-    one, other = (open_rows(path, ["x", "y"]).overview(9, seed).digest for seed in (0, 1))
-    assert one == other
 
 
 def test_slopes_are_those_of_the_likelihood():
@@ -304,9 +258,7 @@ def test_slopes_are_those_of_the_likelihood():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_average": 2}, "Expected n_average=1 with rows beyond memory"),
         ({"method": "minibatch"}, "Expected method='anderson' with rows beyond memory"),
-        ({"floor": (0.1, 0.2)}, "Expected one floor"),
         ({"bounds": {"x": (0, None)}}, "Expected no bounds"),
     ],
 )

@@ -17,10 +17,8 @@ LABELS = {
     "bayes": "`BayesianXDGMM()`",
     "spline": "`LogSplineDeconvolver()`",
     "xd": "`deconflow fit --method xd`",
-    "xd-average": "`XDGMM([1, 2, 3, 6], floor=[.1, .3], n_average=4)`",
     "xd-1": "`XDGMM(1)`",
     "xd-2": "`XDGMM(2)`",
-    "xd-4": "`XDGMM([1, 2, 4], n_average=3)`",
 }
 
 
@@ -61,9 +59,7 @@ _MAKERS: dict[str, Callable[[int, int], Any]] = {
     "quick": _by_class("Deconvolver", quick=True),
     "bayes": _by_class("BayesianXDGMM"),
     "spline": _by_class("LogSplineDeconvolver"),
-    "xd": lambda n_rows, seed: make_estimator("xd", n_rows, random_state=seed),
-    "xd-average": _by_class("XDGMM", [1, 2, 3, 6], floor=[0.1, 0.3], n_average=4),
+    "xd": lambda n_rows, seed: make_estimator("xd", random_state=seed),
     "xd-1": _by_class("XDGMM", 1),
     "xd-2": _by_class("XDGMM", 2),
-    "xd-4": _by_class("XDGMM", [1, 2, 4], n_average=3),
 }

@@ -71,7 +71,7 @@ def geometric_mean(values: list[float]) -> float:
 
 SECTION = Section(
     "gamma",
-    ("deconvolver", "spline", "bayes", "xd-average"),
+    ("deconvolver", "spline", "bayes"),
     (0, 1, 2),
     {"rows": ROWS, "shape": SHAPES},
     run,

@@ -42,7 +42,7 @@ def run(task: Task, folder: Path) -> Run:
 
 SECTION = Section(
     "honest",
-    ("xd-2", "xd-4", "xd", "bayes", "quick", "deconvolver"),
+    ("xd-2", "xd", "bayes", "quick", "deconvolver"),
     (0, 1, 2),
     {"noise": NOISES},
     run,

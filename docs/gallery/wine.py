@@ -37,13 +37,12 @@ w = train + sd * rng.normal(size=train.shape)
 # %%
 # Three lines
 # -----------
-# We average mixtures that each leave out a fifth of the rows. ``floor=1`` keeps every Gaussian
-# at least as wide as the noise: noisy rows cannot show anything narrower. For comparison, we fit
-# one mixture with hardly any floor, and one that ignores the noise.
+# With ``"auto"`` we average mixtures of many sizes, by the likelihood of the rows that each leaves
+# out. For comparison, we fit one mixture with hardly any floor, and one that ignores the noise.
 
 from deconflow import XDGMM
 
-model = XDGMM(10, floor=1.0, n_average=5, average_over="folds", random_state=0)
+model = XDGMM("auto", random_state=0)
 model.name_columns(columns).fit(w, noise=sd)
 single = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=sd)
 blurred = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=0.0)

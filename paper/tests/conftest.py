@@ -35,8 +35,6 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setitem(numbers.CHOSEN, (wine, "xd"), point)
     monkeypatch.setitem(fits.TOY_XD, "max_iter", 20)
     monkeypatch.setitem(fits.TOY_XD, "n_init", 1)
-    monkeypatch.setattr(fits, "XD_CHOICE", {"n_components": (1, 2), "floor": 0.1})
-    monkeypatch.setitem(fits.XD_AVERAGE, "max_iter", 20)
     monkeypatch.setattr(fits, "Deconvolver", partial(Deconvolver, quick=True))
     for name, value in {"SHORTEST": 4, "LONGEST": 4, "FLOWS": 2, "FLOWS_OF_FEW": 2}.items():
         monkeypatch.setattr(plan, name, value)

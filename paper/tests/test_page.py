@@ -36,7 +36,7 @@ def test_a_missing_seed_and_a_missing_score_are_found(root, tmp_path):
     folder = root / "results" / "reproduction"
     shutil.copytree(folder, tmp_path / "reproduction", ignore=shutil.ignore_patterns(".work"))
     without("mixture-paper.json", ("toy", "elbo-1", 1))
-    without("uci-budget.json", ("red-file", "xd-average", 1), "minus_log_p_v_fitted")
+    without("uci-budget.json", ("red-file", "xd", 1), "minus_log_p_v_fitted")
     findings = check(tmp_path, root / "docs" / "reproduction.md", BUDGET, ["mixture", "uci"])
     wrong = [words for good, words in findings if not good]
     assert "mixture (paper): elbo-1, 4 of 5 seeds, missing 1" in wrong

@@ -15,6 +15,7 @@ from deconflow.estimators import Blend, MixtureFit, Replicates, WeightedFit
 from deconflow.estimators.weighted_fit import ProposedByMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
+from deconflow.xd import ladder
 
 FOLDS, ROWS, NOISE = 5, 300, 0.5
 POINTS = np.linspace(-3.0, 3.0, 61)
@@ -48,16 +49,16 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    two = XDGMM(2, n_average=FOLDS, average_over="folds", random_state=0)
-    return two.fit(table, noise=[0.3, 0.3])
+    return XDGMM("auto", random_state=0).fit(table, noise=[0.3, 0.3])
 
 
-def test_the_median_of_one_gaussian_has_the_interval_of_the_jackknife():
+def test_the_median_of_one_gaussian_has_the_interval_of_the_jackknife(monkeypatch):
     """For one component and shared noise the fits are means of rows, and the formula is exact."""
     rng = np.random.default_rng(1)
     w = 5.0 + rng.normal(size=(ROWS, 1)) * np.sqrt(1 + NOISE**2)
-    model = XDGMM(1, n_average=FOLDS, average_over="folds", random_state=0).fit(w, noise=[NOISE])
-    means = np.array([mixture.means[0, 0] for mixture in model.mixtures_])
+    monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (1,))
+    model = XDGMM("auto", random_state=0).fit(w, noise=[NOISE])
+    means = np.array([mixture.mean[0] for mixture in model.mixtures_])
     expected = T * np.sqrt((FOLDS - 1) / FOLDS * np.square(means - means.mean()).sum())
     band = model.band(quantiles=0.5)
     assert band.value[0] == pytest.approx(w.mean(), abs=1e-3)  # of the integral over a grid
@@ -146,11 +147,11 @@ def test_quantiles_are_those_of_the_mixture(model):
     assert list(band.to_frame()["share of x"]) == [0.1, 0.5, 0.9]
 
 
-def test_other_units_change_a_band_by_their_factor_only(table):
+def test_other_units_change_a_band_by_their_factor_only(table, monkeypatch):
     w = table.to_numpy()
-    settings = {"n_average": FOLDS, "average_over": "folds", "random_state": 0}
+    monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (2,))
     one, other = (
-        XDGMM(2, **settings).fit(factor * w, noise=factor * np.array([0.3, 0.3]))
+        XDGMM("auto", random_state=0).fit(factor * w, noise=factor * np.array([0.3, 0.3]))
         for factor in (1.0, 4.0)
     )
     band, scaled = one.band(POINTS, column=0), other.band(4 * POINTS, column=0)
@@ -163,8 +164,7 @@ def test_units_of_points_are_those_of_the_fit(table):
     from astropy.table import QTable
 
     rows = QTable({"x": table["x"].to_numpy() * u.mas, "y": table["y"].to_numpy() * u.mag})
-    settings = {"n_average": 3, "average_over": "folds", "random_state": 0}
-    model = XDGMM(1, **settings).fit(rows, noise=[0.3, 0.3])
+    model = XDGMM("auto", random_state=0).fit(rows, noise=[0.3, 0.3])
     points = np.array([0.0, 1.0])
     plain = model.band(points, column="y")
     np.testing.assert_array_equal(model.band(points * u.mag, column="y").upper, plain.upper)
@@ -243,10 +243,10 @@ def test_bad_input_is_refused(name, model):
 
 @pytest.mark.parametrize(
     "estimator",
-    [XDGMM(1), XDGMM(2, n_average=2, random_state=0), DeconvolvingKDE()],
-    ids=["single", "starts", "kernel"],
+    [XDGMM(1), DeconvolvingKDE()],
+    ids=["single", "kernel"],
 )
 def test_a_model_without_replicates_says_what_to_use(estimator, table):
     estimator.fit(table, noise=[0.3, 0.3])
-    with pytest.raises(ValueError, match=r"replicates.*Use Deconvolver.* or XDGMM\(n_average=5"):
+    with pytest.raises(ValueError, match=r"replicates.*Use Deconvolver.* or XDGMM\('auto'\)"):
         estimator.band("x")

@@ -175,7 +175,7 @@ def test_saved_models_answer_the_same(bounds, tmp_path):
 
 def test_other_questions(one):
     _, w = exponential()
-    band = XDGMM(1, n_average=3, average_over="folds", bounds=(0, None), random_state=0)
+    band = XDGMM("auto", bounds=(0, None), random_state=0)
     band = band.fit(w, noise=SD).band(np.array([-1.0, 0.5]), column=0)
     assert band.upper[0] == 0
     assert band.lower[1] > 0

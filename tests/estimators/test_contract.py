@@ -56,7 +56,7 @@ def table(values):
 
 MODELS = {
     "XDGMM": lambda: XDGMM(2, random_state=0).fit(table(W), noise=SD),
-    "average of XDGMM": lambda: XDGMM(2, n_average=20, random_state=0).fit(table(W), noise=SD),
+    "average of XDGMM": lambda: XDGMM("auto", random_state=0).fit(table(W), noise=SD),
     "BayesianXDGMM": lambda: BayesianXDGMM(4, n_sweeps=60, n_snapshots=5, random_state=0).fit(
         table(W), noise=SD
     ),
@@ -496,7 +496,7 @@ def test_groups_may_be_columns_of_other_tables(kind):
 
 def test_groups_change_folds():
     """The negative twin: other groups are other folds; and each on its own are none."""
-    choose = XDGMM("auto", random_state=0, n_folds=3)
+    choose = XDGMM("auto", random_state=0)
     plain, alone, by_four = (
         clone(choose).fit(GROUPED, noise=0.3, groups=groups).score_samples(GROUPED)
         for groups in (None, np.arange(120), LABELS["numbers"])

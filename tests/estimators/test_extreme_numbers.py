@@ -34,10 +34,8 @@ SOME = slice(0, 10)
 FLOW = {"n_layers": 1, "hidden": 8, "epochs": 1, "random_state": 0}
 ESTIMATORS = {
     "em": XDGMM(2, random_state=0),
-    "minibatch": XDGMM(2, method="minibatch", epochs=3, batch_size=100, random_state=0),
-    "partial_fit": XDGMM(2, batch_size=100, random_state=0),
-    "choose": XDGMM([1, 2], n_folds=2, random_state=0),
-    "average": XDGMM(2, n_average=2, average_over="folds", random_state=0),
+    "minibatch": XDGMM(2, method={"minibatch": {"epochs": 3, "batch_size": 100}}, random_state=0),
+    "auto": XDGMM("auto", random_state=0),
     "bayes": BayesianXDGMM(2, n_sweeps=20, random_state=0),
     "kde": DeconvolvingKDE(),
     "wavelet": WaveletDeconvolver(),
@@ -63,9 +61,7 @@ def answers(name, scale=1.0, offset=0.0):
     columns = slice(0, 1) if name == "wavelet" else slice(None)
     w, sd, points = (a[:, columns] for a in (offset + W, SD, offset + POINTS))
     model = ESTIMATORS[name]
-    (model.partial_fit if name == "partial_fit" else model.fit)(scale * w, noise=scale * sd)
-    if name == "partial_fit":
-        ESTIMATORS[name] = XDGMM(2, batch_size=100, random_state=0)
+    model.fit(scale * w, noise=scale * sd)
     few = scale * w[SOME], scale * sd[SOME]
     volume = w.shape[1] * np.log(scale)
     post = model.posterior(*few, n_proposals=200)
@@ -91,8 +87,10 @@ def assert_close(found, expected, tolerance):
 def test_units_change_nothing(name):
     # Log densities of 700 have errors of 1e-13.
     scales = SCALES if "flow" not in name and "network" not in name else SCALES[:: len(SCALES) - 1]
+    # Of fits that are alike to the last bits, those decide which is the best more often.
+    tolerance = 1e-6 if name == "auto" else 1e-10
     for scale in scales:
-        assert_close(answers(name, scale), answers(name), 1e-10)
+        assert_close(answers(name, scale), answers(name), tolerance)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -164,18 +162,12 @@ def test_a_projection_beyond_double_precision_is_refused():
 
 
 @pytest.mark.parametrize("form", ["sd", "covariance"])
-@pytest.mark.parametrize(
-    "name", ["em", "minibatch", "partial_fit", "kde", "flow", "mixture network"]
-)
+@pytest.mark.parametrize("name", ["em", "minibatch", "kde", "flow", "mixture network"])
 def test_rows_whose_noise_leaves_nothing_to_tell_change_nothing(name, form):
     hopeless = np.arange(N) % 7 == 0
     sd = np.where(hopeless[:, None], 1e100, SD)
     noise = sd if form == "sd" else sd[:, :, None] * sd[:, None] * [[1.0, 0.3], [0.3, 1.0]]
-    model = ESTIMATORS[name]
-    if name == "partial_fit":
-        model = XDGMM(2, batch_size=100, random_state=0).partial_fit(W, noise=noise)
-    else:
-        model.fit(W, noise=noise)
+    model = ESTIMATORS[name].fit(W, noise=noise)
     post = model.posterior(W[:8], noise=noise[:8], n_proposals=200)
     log_p = model.score_observations(W[:8], noise=noise[:8])
     for answer in (model.score_samples(POINTS), log_p, post.mean, post.sd, post.quantile(0.3)):
@@ -188,7 +180,7 @@ def test_rows_whose_noise_leaves_nothing_to_tell_change_nothing(name, form):
     assert model.score_samples(V).mean() > (-5.0 if "flow" in name or "net" in name else -3.6)
 
 
-@pytest.mark.parametrize("name", ["em", "average", "kde"])
+@pytest.mark.parametrize("name", ["em", "auto", "kde"])
 def test_far_rows_leave_answers_finite(name):
     w = W.copy()
     w[3] = 1e100
@@ -199,7 +191,7 @@ def test_far_rows_leave_answers_finite(name):
         assert np.isfinite(answer).all()
 
 
-@pytest.mark.parametrize("name", ["em", "choose", "flow"])
+@pytest.mark.parametrize("name", ["em", "auto", "flow"])
 def test_a_row_out_of_all_reach_is_named(name):
     w = W.copy()
     w[3] = 1e150
@@ -227,12 +219,11 @@ def test_a_flow_names_points_whose_density_single_precision_does_not_hold():
 
 
 def test_steps_that_are_too_long_are_an_error_not_nan():
-    huge_steps = XDGMM(2, learning_rate=1000.0, batch_size=20, random_state=0)
-    with np.errstate(all="ignore"):
-        with pytest.raises(ValueError, match="Lower learning_rate"):
-            XDGMM(2, method="minibatch", learning_rate=1000.0, random_state=0).fit(W, noise=SD)
-        with pytest.raises(ValueError, match="Lower learning_rate"):
-            huge_steps.partial_fit(W, noise=SD)
+    for size in (20, 1000):
+        method = {"minibatch": {"learning_rate": 1000.0, "batch_size": size}}
+        model = XDGMM(2, method=method, random_state=0)
+        with np.errstate(all="ignore"), pytest.raises(ValueError, match="Lower learning_rate"):
+            model.fit(W, noise=SD)
 
 
 def test_a_bandwidth_wider_than_everything_is_refused():

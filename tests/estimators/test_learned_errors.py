@@ -202,8 +202,6 @@ def test_other_errors_than_those_of_the_fit_are_refused(fitted):
     for words, given in questions.items():
         with pytest.raises(ValueError, match=words):
             fitted.posterior(w, given)
-    with pytest.raises(ValueError, match="errors were known for partial_fit"):
-        fitted.partial_fit(w, noise=sd)
 
 
 def test_where_errors_must_be_known():

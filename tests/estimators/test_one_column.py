@@ -131,7 +131,7 @@ def test_ends_go_with_their_columns(joint):
 def with_atoms():
     rng = np.random.default_rng(1)
     v = np.where(rng.uniform(size=(300, 1)) < 0.4, 0.0, rng.normal(2.0, 1.0, size=(300, 1)))
-    model = XDGMM(1, n_average=5, average_over="folds", atoms=[0.0], random_state=0)
+    model = XDGMM("auto", atoms=[0.0], random_state=0)
     return model.fit(v + 0.1 * rng.normal(size=v.shape), noise=[0.1])
 
 

@@ -187,7 +187,7 @@ def test_a_curve_lies_in_its_band():
 def test_errors_of_replicates_need_no_rows():
     w, sd = line(500, 0)
     models = {
-        "5 fits without a fold": XDGMM(1, n_average=5, average_over="folds", random_state=0),
+        "5 fits without a fold": XDGMM("auto", random_state=0),
         "draws of the density": LogSplineDeconvolver(),
         "8 draws": BayesianXDGMM(2, n_sweeps=60, n_snapshots=4, random_state=0),
     }

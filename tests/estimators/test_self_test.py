@@ -70,7 +70,7 @@ def test_errors_believed_half_as_large_are_found_out(rows):
 
 def test_bands_are_counted(rows):
     w, sd = rows
-    model = XDGMM(2, n_average=5, average_over="folds", random_state=0).fit(w, noise=sd)
+    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
     share, _ = model.self_test(w, noise=sd, n_tables=2).band_coverage
     assert 0.7 < share <= 1
 
@@ -122,14 +122,13 @@ def test_refits_have_the_settings_but_not_the_seed(rows):
             seen.append(self.get_params())
             super()._fit(data)
 
-    model = Watched(2, floor=0.2, random_state=7, warm_start=True, verbose=True)
+    model = Watched(2, floor=0.2, random_state=7, verbose=True)
     model.fit(w, noise=sd).set_params(floor=0.5)
     model.self_test(w, noise=sd, n_tables=2)
     _, first, second = seen
     assert first["floor"] == 0.2
     assert first["random_state"] != second["random_state"] != 7
     assert not first["verbose"]
-    assert not first["warm_start"]
 
 
 def test_the_first_tables_are_the_same_for_any_number(rows, found):

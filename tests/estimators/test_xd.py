@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import sklearn
@@ -8,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from deconflow import XDGMM, noise
+from deconflow import XDGMM, GaussianMixture, noise
 
 MEANS = np.array([[-2.0, 0.0], [0.0, -2.0], [0.0, 2.0]])
 SDS = np.array([[0.3, 1.0], [1.0, 0.3], [1.0, 0.3]])
@@ -87,33 +85,12 @@ def test_more_starts_are_never_worse():
     assert many.lower_bound_ >= one.lower_bound_
 
 
-def test_warm_start_goes_on():
+def test_a_fit_continues_from_another():
     _, w = toy(3000)
     with pytest.warns(ConvergenceWarning):
-        model = XDGMM(3, method="em", max_iter=5, warm_start=True, random_state=0).fit(
-            w, noise=NOISE
-        )
-    before = model.lower_bound_
-    model.max_iter = 500
-    model.fit(w, noise=NOISE)
-    assert model.lower_bounds_[0] >= before
-
-
-def test_partial_fit_learns_from_pieces():
-    _, w = toy(20_000)
-    model = XDGMM(3, learning_rate=0.05, batch_size=500, random_state=0)
-    for piece in np.split(w, 10):
-        model.partial_fit(piece, noise=NOISE)
-    whole = XDGMM(3, random_state=0).fit(w, noise=NOISE)
-    assert whole.score(w, noise=NOISE) - model.score(w, noise=NOISE) < 0.005
-
-
-def test_partial_fit_goes_on_from_a_fit():
-    _, w = toy(2000)
-    model = XDGMM(3, learning_rate=1e-6, n_jobs=-1, random_state=0).fit(w, noise=NOISE)
-    before = model.means_.copy()
-    model.partial_fit(w, noise=NOISE)
-    np.testing.assert_allclose(model.means_, before, atol=1e-4)
+        first = XDGMM(3, method="em", max_iter=5, random_state=0).fit(w, noise=NOISE)
+    model = XDGMM(3, method="em", init=first.mixture_).fit(w, noise=NOISE)
+    assert model.lower_bounds_[0] >= first.lower_bound_
 
 
 def test_probabilities_densities_and_criteria_agree():
@@ -146,9 +123,11 @@ def test_draws_have_the_density():
 def test_fixed_parameters():
     _, w = toy(1000)
     model = XDGMM(
-        3, means_init=MEANS, fixed_means=True, fixed_weights=[True, False, False],
-        weights_init=[0.5, 0.25, 0.25], random_state=0,
-    ).fit(w, noise=NOISE)  # fmt: skip
+        3,
+        init={"means": MEANS, "weights": [0.5, 0.25, 0.25]},
+        fixed={"means": True, "weights": [True, False, False]},
+        random_state=0,
+    ).fit(w, noise=NOISE)
     np.testing.assert_array_equal(model.means_, MEANS)
     assert model.weights_[0] == pytest.approx(0.5)
     assert model.weights_.sum() == pytest.approx(1.0)
@@ -157,9 +136,8 @@ def test_fixed_parameters():
 def test_row_weights_count_rows():
     _, w = toy(400)
     weights = np.random.default_rng(0).integers(0, 4, 400)
-    arguments = {"means_init": MEANS, "weights_init": np.full(3, 1 / 3)}
-    arguments |= {"covariances_init": np.stack([np.eye(2)] * 3)}
-    arguments |= {"method": "em", "max_iter": 20, "tol": 0.0}
+    start = GaussianMixture(np.full(3, 1 / 3), MEANS, np.stack([np.eye(2)] * 3))
+    arguments = {"init": start, "method": "em", "max_iter": 20, "tol": 0.0}
     weighted = XDGMM(3, **arguments).fit(w, noise=NOISE, sample_weight=weights)
     repeated = XDGMM(3, **arguments).fit(np.repeat(w, weights, axis=0), noise=NOISE)
     np.testing.assert_allclose(weighted.means_, repeated.means_, rtol=1e-9, atol=1e-9)
@@ -170,13 +148,13 @@ def test_missing_values_and_projections_recover_the_truth():
     hidden = w.copy()
     rng = np.random.default_rng(1)
     hidden[rng.uniform(size=len(w)) < 0.3, 0] = np.nan
-    model = XDGMM(3, means_init=MEANS, random_state=0).fit(hidden, noise=NOISE)
+    model = XDGMM(3, init={"means": MEANS}, random_state=0).fit(hidden, noise=NOISE)
     np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
     angle = rng.uniform(0, np.pi, len(v))
     R = np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]
     line = np.einsum("nij,nj->ni", R, v) + 0.2 * rng.normal(size=(len(v), 1))
-    start = {"means_init": MEANS, "covariances_init": np.stack([np.eye(2)] * 3)}
-    model = XDGMM(3, **start, random_state=0).fit(line, noise=[0.2], projection=R)
+    start = {"means": MEANS, "covariances": np.stack([np.eye(2)] * 3)}
+    model = XDGMM(3, init=start, random_state=0).fit(line, noise=[0.2], projection=R)
     np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
     np.testing.assert_allclose(model.covariances_, SDS[:, :, None] ** 2 * np.eye(2), atol=0.15)
 
@@ -232,156 +210,29 @@ def test_condition_with_noise_is_the_posterior_with_the_rest_missing():
     )
 
 
-def test_average_of_starts_is_a_density_average():
-    _, w = toy(2000)
-    model = XDGMM(4, n_average=3, init="random", floor=0.1, random_state=0).fit(w, noise=NOISE)
-    assert len(model.weights_) % 4 == 0
-    assert model.weights_.sum() == pytest.approx(1.0)
-    folds = XDGMM(3, n_average=5, average_over="folds", random_state=0).fit(w, noise=NOISE)
-    assert folds.means_.shape == (15, 2)
-
-
-def test_members_of_different_sizes_are_told_apart(tmp_path, monkeypatch):
-    """A choice may give each fit its own number of components; each weighs the same."""
-    _, w = toy(400)
-    sizes = [1, 2, 2, 3]
-
-    def chosen(data, settings, *_, **__):
-        table = {"n_components": [1, 2, 3], "floor": [0.1] * 3, "chosen": [True] * 3}
-        each = [replace(settings, n_components=size, floor=0.1) for size in sizes]
-        return each, {name: np.array(column) for name, column in table.items()}
-
-    monkeypatch.setattr("deconflow.estimators.xd.choose", chosen)
-    model = XDGMM([1, 2, 3], n_average=4, random_state=0).fit(w, noise=NOISE)
-    again = XDGMM.load(_saved(model, tmp_path))
-    for each in (model, again):
-        assert [mixture.n_components for mixture in each.mixtures_] == sizes
-        assert all(mixture.weights.sum() == pytest.approx(1.0) for mixture in each.mixtures_)
-        assert each.describe().startswith(
-            "Average of 4 Gaussian mixtures with 1 or 2 or 3 components"
-        )
-        assert each.n_components_ == 2  # the most frequent
-    single = XDGMM(1, n_average=2, average_over="folds", random_state=0).fit(w, noise=NOISE)
-    assert single.describe() == "Average of 2 Gaussian mixtures with 1 component each."
-
-
-def test_several_settings_are_averaged_over_folds_by_their_shares(tmp_path):
+def test_an_average_is_made_of_fits_without_a_fold(tmp_path):
     _, w = toy(600)
-    model = XDGMM([1, 3], floor=[0.1, 0.3], n_average=4, average_over="folds", random_state=0)
-    model.fit(w, noise=NOISE)
-    again = XDGMM.load(_saved(model, tmp_path))
+    model = XDGMM("auto", random_state=0).fit(w, noise=NOISE)
+    model.save(tmp_path / "model")
     table = model.selection_
     assert table["share"].sum() == pytest.approx(1.0)
     assert table["share"][table["n_components"] == 1].sum() == 0
-    for each in (model, again):
-        assert len(each.mixtures_) == 4
-        assert each.describe() == (
-            "Average of Gaussian mixtures with 3 components and floors 0.1 and 0.3, without each "
-            "of 4 folds; tried were 1 and 3, with floors 0.1 and 0.3."
-        )
-    np.testing.assert_array_equal(again.band(0).upper, model.band(0).upper)
+    for each in (model, XDGMM.load(tmp_path / "model")):
+        assert [part.n_components for part in each.mixtures_] == list(each.component_counts_)
+        assert len(each.mixtures_) == 5
+        assert all(part.weights.sum() == pytest.approx(1.0) for part in each.mixtures_)
+        assert np.bincount(each.component_counts_).argmax() == each.n_components_
+        assert each.describe() == model.describe()
+        assert each.describe().startswith("Average of Gaussian mixtures with ")
+        np.testing.assert_array_equal(each.band(0).upper, model.band(0).upper)
     assert (model.band(0).upper > model.band(0).value).all()
-    model.partial_fit(w, noise=NOISE)  # goes on with one mixture of them all
-    assert model.describe().startswith(f"Gaussian mixture with {len(model.weights_)} components")
 
 
-@pytest.mark.parametrize("settings", [{"n_average": np.int64(3)}, {"n_folds": np.int64(3)}])
-def test_numbers_of_folds_may_be_numpy_s(settings):
-    _, w = toy(60)
-    single = {"average_over": "folds"} if "n_average" in settings else {}
-    model = XDGMM([1, 2], **settings, **single, random_state=0).fit(w, noise=NOISE)
-    assert len(model.selection_["share"]) == 2
-
-
-def test_one_component_has_one_start_only():
-    _, w = toy(60)
-    model = XDGMM(1, floor=[0.1, 0.2], n_average=3, average_over="folds", random_state=0)
-    assert list(model.fit(w, noise=NOISE).component_counts_) == [2, 2, 2]
-
-
-def test_a_chosen_average_of_an_older_model_is_told(tmp_path):
-    """Tables of choices had fewer columns once; what has been read still says what it is."""
-    _, w = toy(300)
-    model = XDGMM([1, 2], n_average=2, average_over="folds", random_state=0).fit(w, noise=NOISE)
-    del model.selection_["shrinkage"]
-    assert "tried were 1 and 2" in XDGMM.load(_saved(model, tmp_path)).describe()
-    del model.selection_["share"]
-    assert "chosen from 1, 2" in XDGMM.load(_saved(model, tmp_path / "again")).describe()
-
-
-def _saved(model, folder):
-    model.save(folder / "model")
-    return folder / "model"
-
-
-def test_one_fit_is_no_average_over_anything():
+def test_a_single_fit_is_described():
     _, w = toy(200)
-    one, other = (
-        XDGMM(2, average_over=over, random_state=0).fit(w, noise=NOISE)
-        for over in ("starts", "folds")
-    )
-    assert np.array_equal(one.means_, other.means_)
-    assert one.describe() == "Gaussian mixture with 2 components."
-
-
-def test_a_choice_is_said():
-    _, w = toy(200)
-    model = XDGMM([1, 2], floor=[0.1, 0.2], n_average=2, random_state=0)
-    words = model.fit(w, noise=NOISE).describe()
-    assert words.startswith(
-        "Average of 2 Gaussian mixtures with 2 components each, chosen from 1, 2"
-    )
-    assert words.endswith(", chosen from 0.1, 0.2.")
-
-
-def test_choice_finds_three_components():
-    _, w = toy(3000)
-    model = XDGMM(
-        [1, 3, 8], floor=[0.05, 0.2], n_average=2, random_state=0, max_iter=200, tol=1e-5
-    ).fit(w, noise=NOISE)
-    table = model.selection_
-    three = table["n_components"] == 3
-    assert table["share"][table["n_components"] == 1].sum() == 0
-    assert table["share"][three].sum() > 0.2  # eight are no worse on held-out rows
-    assert (table["behind_best"][three] < 2 * table["behind_best_se"][three] + 1e-12).all()
-    assert table["share"].sum() == pytest.approx(1.0)
-    assert table["behind_best"][table["n_components"] == 1].min() > 0.01
-
-
-def test_shares_go_to_the_floors_that_rows_cannot_tell_apart():
-    """The floor of 5 is far above the truth's variance; .01 and .02 are both far below it."""
-    rng = np.random.default_rng(1)
-    w = rng.normal(size=(4000, 2)) + rng.normal(size=(4000, 2))
-    model = XDGMM(1, floor=[0.01, 0.02, 5.0], n_average=4, random_state=0).fit(w, noise=[1.0, 1.0])
-    shares = model.selection_["share"]
-    assert shares[2] == 0
-    assert shares[:2].sum() == pytest.approx(1.0)
-    assert len(model.weights_) == 4
-
-
-def test_component_table():
-    _, w = toy(3000)
-    table = XDGMM(floor=0.05, random_state=0).compare_components(
-        w, [1, 2, 3, 4], noise=NOISE, n_folds=3
-    )
-    assert {name: len(column) for name, column in table.items()} == dict.fromkeys(
-        ["n_components", "log_likelihood", "bic", "aic", "cv", "cv_se"], 4
-    )
-    assert table["n_components"][table["bic"].argmin()] == 3
-    assert table["cv"].argmax() >= 2
-
-
-def test_split_and_merge_escapes():
-    _, w = toy(3000)
-    start = {
-        "means_init": [[-2.0, 0.0], [-2.1, 0.0], [0.0, 0.0]],
-        "covariances_init": np.stack([0.3 * np.eye(2), 0.3 * np.eye(2), 4 * np.eye(2)]),
-        "method": "em",
-        "tol": 1e-5,
-    }
-    stuck = XDGMM(3, random_state=0, **start).fit(w, noise=NOISE)
-    free = XDGMM(3, split_merge=3, random_state=0, **start).fit(w, noise=NOISE)
-    assert free.lower_bound_ > stuck.lower_bound_ + 1e-3
+    two, one = (XDGMM(k, random_state=0).fit(w, noise=NOISE) for k in (2, 1))
+    assert two.describe() == "Gaussian mixture with 2 components."
+    assert one.describe() == "Gaussian mixture with 1 component."
 
 
 LAWS = {
@@ -414,7 +265,7 @@ def test_noise_law_of_its_own_in_every_row():
     rng = np.random.default_rng(1)
     scale = rng.uniform(0.5, 1.5, v.shape) * NOISE
     w = v + scale * rng.standard_t(3, size=v.shape)
-    model = XDGMM(3, means_init=MEANS, random_state=0).fit(
+    model = XDGMM(3, init={"means": MEANS}, random_state=0).fit(
         w, noise=noise.student_t(scale=scale, df=3.0)
     )
     np.testing.assert_allclose(model.means_, MEANS, atol=0.2)
@@ -424,7 +275,7 @@ def test_noise_law_of_its_own_in_every_row():
 
 def test_save_and_load(tmp_path):
     _, w = toy(500)
-    model = XDGMM(3, floor=0.1, means_init=MEANS, random_state=0).fit(w, noise=NOISE)
+    model = XDGMM(3, floor=0.1, init={"means": MEANS}, random_state=0).fit(w, noise=NOISE)
     model.save(tmp_path / "model")
     again = XDGMM.load(tmp_path / "model")
     np.testing.assert_array_equal(model.covariances_, again.covariances_)
@@ -445,19 +296,24 @@ def test_grid_search_routes_noise():
 
 BAD = {
     "method": ({"method": "newton"}, "method to be one of"),
+    "minibatch": ({"method": {"minibatch": {"rate": 0.1}}}, "an option of minibatches to be one"),
+    "epochs": ({"method": {"minibatch": {"epochs": 0}}}, "epochs as a whole number of at least 1"),
+    "other": ({"method": {"em": {}}}, 'method as a name, or as {"minibatch"'),
     "init": ({"init": "zeros"}, "init to be one of"),
+    "part": ({"init": {"mean": [[0.0, 0.0]]}}, "a part in init to be one of"),
     "count": ({"n_components": 0}, "n_components as a whole number of at least 1; got 0"),
-    "counts": (
-        {"n_components": [1, 2.5]},
-        r"n_components as a whole number of at least 1; got 2\.5",
+    "counts": ({"n_components": [1, 2]}, r"whole number of at least 1; got \[1, 2\]"),
+    "tol": ({"tol": -1.0}, r"tol in \[0, inf\); got -1.0"),
+    "floor": ({"floor": np.nan}, r"floor in \[0, inf\); got nan"),
+    "floors": ({"floor": [0.1, 0.2]}, r"floor in \[0, inf\); got \[0.1, 0.2\]"),
+    "means": ({"n_components": 2, "init": {"means": np.zeros((3, 2))}}, r"means.* \(2, 2\)"),
+    "covariances": ({"init": {"covariances": [[[1, 2], [2, 1]]]}}, "positive semi-definite"),
+    "weights": ({"init": {"weights": [-1.0]}}, r'init\["weights"\] of at least 0'),
+    "flags": (
+        {"n_components": 2, "fixed": {"means": [True] * 3}},
+        r'fixed\["means"\] as a boolean',
     ),
-    "tol": ({"tol": -1.0}, "tol of at least 0"),
-    "floor": ({"floor": [0.1, np.nan]}, "floor of at least 0"),
-    "means": ({"n_components": 2, "means_init": np.zeros((3, 2))}, r"means_init .* \(2, 2\)"),
-    "covariances": ({"covariances_init": [[[1, 2], [2, 1]]]}, "positive semi-definite"),
-    "weights": ({"weights_init": [-1.0]}, "weights_init of at least 0"),
-    "flags": ({"n_components": 2, "fixed_means": [True] * 3}, "fixed_means as a boolean"),
-    "one fold": ({"n_folds": 1}, "n_folds as a whole number of at least 2; got 1"),
+    "fixed": ({"fixed": {"mean": True}}, "a part in fixed to be one of"),
 }
 
 

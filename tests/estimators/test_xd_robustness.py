@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM
+from deconflow import XDGMM, Observations
 from deconflow.compat import extreme_deconvolution
 from deconflow.noise import split_normal
+from deconflow.xd import FitSettings, PreparedData, Stopping
 
 
 @pytest.fixture
@@ -18,51 +19,35 @@ def data(rng):
 def test_rows_without_weight_never_make_nan(data):
     w, sd = data
     weights = np.r_[np.zeros(50), np.ones(100)]
-    model = XDGMM(2, batch_size=50, random_state=0).partial_fit(w, noise=sd, sample_weight=weights)
-    assert np.isfinite(model.means_).all()
-    model = XDGMM(2, method="minibatch", batch_size=149, epochs=3, random_state=0)
-    assert np.isfinite(model.fit(w, noise=sd, sample_weight=weights).means_).all()
+    for size in (50, 149):
+        method = {"minibatch": {"batch_size": size, "epochs": 3}}
+        model = XDGMM(2, method=method, random_state=0).fit(w, noise=sd, sample_weight=weights)
+        assert np.isfinite(model.means_).all()
 
 
 def test_far_clusters_keep_their_width(rng):
     x = np.r_[rng.normal(size=1000), 1e6 + rng.normal(size=1000)][:, None]
     free = XDGMM(2, random_state=0).fit(x, noise=[0.1]).covariances_.ravel()
     np.testing.assert_allclose(free, 1, atol=0.2)
-    given = dict(covariances_init=np.ones((2, 1, 1)), fixed_covariances=True)
+    given = dict(init={"covariances": np.ones((2, 1, 1))}, fixed={"covariances": True})
     fixed = XDGMM(2, random_state=0, **given).fit(x, noise=[0.1]).covariances_.ravel()
     np.testing.assert_allclose(fixed, 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"n_average": 2},
-        {"floor": [0.05, 0.1]},
-        {"floor": [0.05, 0.1], "n_average": 2, "average_over": "folds"},
-    ],
-)
-def test_given_means_stay_given_on_every_path(settings, data):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("method", ["anderson", "em", "minibatch"])
+def test_given_means_stay_given(method, data):
     w, sd = data
     means = np.array([[-1.0, 0.0], [1.0, 0.5]])
-    model = XDGMM(2, means_init=means, fixed_means=True, random_state=0, **settings)
-    found = model.fit(w, noise=sd).means_
-    for mean in found:
-        assert np.abs(mean - means).sum(1).min() < 1e-9
-    online = XDGMM(2, means_init=means, fixed_means=True, random_state=0)
-    np.testing.assert_allclose(online.partial_fit(w, noise=sd).means_, means, atol=1e-9)
+    given = {"init": {"means": means}, "fixed": {"means": True}}
+    found = XDGMM(2, method=method, **given, random_state=0).fit(w, noise=sd).means_
+    np.testing.assert_allclose(found, means, atol=1e-9)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "minibatch", "regularisation": 1.0}, "regularisation=0.0 with method"),
-        ({"method": "minibatch", "n_average": 3}, "n_average=1 with method"),
-        ({"n_components": [1, 2], "means_init": [[0.0, 0.0]]}, "one n_components with means_init"),
-        (
-            {"n_components": [1, 2], "n_average": 3, "average_over": "folds", "n_folds": 7},
-            "n_folds left out where several settings",
-        ),
-        ({"n_components": []}, "at least one value"),
+        ({"method": "minibatch", "n_init": 3}, "n_init=1 with method"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": "a"}, "n_jobs"),
     ],
@@ -73,30 +58,40 @@ def test_settings_that_would_be_ignored_are_refused(settings, message, data):
         XDGMM(**{"n_components": 1, **settings}).fit(w, noise=sd)
 
 
-def test_comparing_components_changes_nothing(data):
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_the_penalised_objective_never_falls(accelerate, data):
+    stopping = Stopping(accelerate=accelerate, penalised=True)
+    settings = FitSettings(3, shrinkage=5.0, stopping=stopping)
+    prepared = PreparedData(Observations.from_arrays(*data))
+    result = prepared.fit(settings, np.random.RandomState(0))
+    assert len(result.history) > 5
+    assert np.diff(result.history).min() > -1e-12
+
+
+def test_what_was_tried_is_saved_and_forgotten_by_the_next_fit(data, tmp_path):
     w, sd = data
-    model = XDGMM(1, floor=0.1, random_state=0).fit(w, noise=sd)
-    before = model.score(w, noise=sd)
-    model.compare_components(w[:, :1], [1, 2], noise=sd[:, :1], n_folds=None)
-    assert model.score(w, noise=sd) == before
-
-
-def test_regularised_objective_never_falls(data):
-    w, sd = data
-    for method in ("em", "anderson"):
-        model = XDGMM(3, regularisation=5.0, method=method, random_state=0).fit(w, noise=sd)
-        assert np.diff(model.lower_bounds_).min() > -1e-12
-
-
-def test_choice_is_saved_and_forgotten_by_the_next_fit(data, tmp_path):
-    w, sd = data
-    model = XDGMM([np.int64(1), np.int64(2)], random_state=0).fit(w, noise=sd)
+    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
     model.save(tmp_path / "model")
     loaded = XDGMM.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.selection_["chosen"], model.selection_["chosen"])
-    model.set_params(n_components=2, means_init=[w[0], w[1]]).fit(w, noise=sd)
+    model.set_params(n_components=2, init={"means": [w[0], w[1]]}).fit(w, noise=sd)
     assert not hasattr(model, "selection_")
     model.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_given_start_is_saved(data, tmp_path, as_dict):
+    w, sd = data
+    model = XDGMM(2, tol=1e-4, random_state=0).fit(w, noise=sd)
+    start = {"means": model.means_} if as_dict else model.mixture_
+    again = XDGMM(2, tol=1e-4, init=start, fixed={"means": [True, False]}, random_state=0).fit(
+        w, noise=sd
+    )
+    again.save(tmp_path / "model")
+    loaded = XDGMM.load(tmp_path / "model")
+    assert loaded.fixed == {"means": [True, False]}
+    np.testing.assert_array_equal(loaded.init["means"], model.means_)
+    np.testing.assert_array_equal(loaded.fit(w, noise=sd).means_, again.means_)
 
 
 def test_exact_copies_of_a_column_are_named(data):
@@ -105,14 +100,6 @@ def test_exact_copies_of_a_column_are_named(data):
     R = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     with pytest.raises(ValueError, match="the same combination twice"):
         XDGMM(1).fit(twice, noise=0.0, projection=R)
-
-
-def test_small_pieces_are_refused(data):
-    w, sd = data
-    with pytest.raises(ValueError, match="different rows"):
-        XDGMM(3).partial_fit(w[:1], noise=[0.1, 0.1])
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        XDGMM([1, 2]).fit(w[:1], noise=sd[:1])
 
 
 def start(dtype=float):
@@ -157,16 +144,6 @@ def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
         extreme_deconvolution(w, sd**2, *start(), logfile=str(tmp_path / "no" / "fit"))
 
 
-def test_the_table_of_components_holds_likelihoods_not_penalties(data):
-    w, sd = data
-    model = XDGMM(2, regularisation=5.0, random_state=0)
-    table = model.compare_components(w, [2], noise=sd, n_folds=None)
-    model.fit(w, noise=sd)
-    assert table["log_likelihood"][0] == pytest.approx(model.score(w, noise=sd), abs=1e-6)
-    assert table["bic"][0] == pytest.approx(model.bic(w, noise=sd), rel=1e-6)
-    assert abs(model.lower_bound_ - model.score(w, noise=sd)) > 1e-3  # the twin: with the prior
-
-
 def test_very_uneven_error_bars_are_refused_not_cut(data):
     w, sd = data
     assert np.isfinite(XDGMM(1).fit(w, noise=split_normal(sd, 19 * sd)).score_samples(w)).all()
@@ -184,7 +161,7 @@ def two_clumps(rng, huge, honest=True):
     return v, w, sd if honest else np.minimum(sd, 0.6)
 
 
-@pytest.mark.parametrize("settings", [{}, {"init": "random"}, {"n_average": 2}])
+@pytest.mark.parametrize("settings", [{}, {"init": "random"}])
 @pytest.mark.parametrize("huge", [30, 300, 1e6])
 def test_rows_of_huge_noise_change_nothing(rng, huge, settings):
     v, w, sd = two_clumps(rng, huge)

@@ -108,12 +108,11 @@ def fit_call(random: Random) -> Call:
     if random.random() < 0.12:
         setup.append(f"a = {random.choice(values.WEIGHTS)}")
         given += ", sample_weight=a"
-    method = "partial_fit" if name == "XDGMM" and random.random() < 0.2 else "fit"
-    steps += [f"model = {name}({settings})", f"model.{method}({given})"]
+    steps += [f"model = {name}({settings})", f"model.fit({given})"]
     asked = given.split(", sample_weight")[0]
     question, line, shape = random.choice(questions(name))
     if spoiled or random.random() < 0.3:
-        question, line, shape = method, "answer = learned(model)", ""
+        question, line, shape = "fit", "answer = learned(model)", ""
     drawn = "model.sample(3, random_state=0)"
     line = line.format(given=asked, v=drawn, **plain(random))
     return _call(name, question, setup, [*steps, line], shape=shape.format(v=drawn))
@@ -198,16 +197,9 @@ def mixture_call(random: Random) -> Call:
             ("marginal", "answer = model.mixture_.marginal({columns})", ""),
             ("predict_proba", "answer = model.predict_proba(w, noise=0.3)", "(len(w), 2)"),
             ("bic", "answer = model.bic(w, noise=0.3)", "()"),
-            (
-                "compare_components",
-                "answer = XDGMM().compare_components(w, {counts}, noise=0.3, n_folds={folds})",
-                "",
-            ),
         )
     )
     odd = {key: random.choice(choices) for key, choices in ODD.items()}
-    odd["counts"] = random.choice(("[1, 2]", "[1]", "[]", "2", "[0]", "['a']", "None"))
-    odd["folds"] = random.choice(("None", "2", "5", "0", "'a'", "100"))
     line = line.format(**odd)
     model = _fitted("XDGMM", dim)
     return _call("XDGMM", question, setup, [line], model=model, shape=shape)

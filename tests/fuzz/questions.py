@@ -82,10 +82,7 @@ QUESTIONS = (
 )
 """What is asked, the lines that ask it, and the shape of the answer as an expression."""
 
-QUESTIONS_OF_XDGMM = (
-    ("predict_proba", "answer = model.predict_proba({given})", ""),
-    ("partial_fit", "model.partial_fit({given})\nanswer = learned(model)", ""),
-)
+QUESTIONS_OF_XDGMM = (("predict_proba", "answer = model.predict_proba({given})", ""),)
 
 
 def questions(name: str) -> tuple[tuple[str, str, str], ...]:

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from deconflow import cli
 from deconflow.tables import open_table
 
-ONE_FIT = ("--set", "n_average=1")
-XD = ("--method", "xd", "--set", "n_components=2", *ONE_FIT)
+XD = ("--method", "xd", "--set", "n_components=2")
 
 
 def run(*arguments):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, succeed
+from program.running import succeed
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -42,7 +42,7 @@ def report(fitted, tmp_path_factory):
     lines = [f"{rng.normal()},{rng.normal()},0.2" for _ in range(60)]
     quoted = EVIL.replace('"', '""')
     (folder / "odd.csv").write_text("\n".join([f'"{quoted}",y,e', *lines]))
-    xd = ("-m", "xd", "--set", "n_components=1", *ONE_FIT)
+    xd = ("-m", "xd", "--set", "n_components=1")
     errors = ("--errors", "e,e", "-o", folder / "model")
     succeed("fit", folder / "odd.csv", "-c", EVIL, "-c", "y", *errors, *xd)
     succeed("report", folder / "model", "-o", folder / "page.html")

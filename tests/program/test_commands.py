@@ -5,13 +5,12 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from program.running import ONE_FIT, XD, read, run, succeed
+from program.running import XD, read, run, succeed
 from tables.catalogue import N, catalogue, text
 
 import deconflow
 from deconflow import XDGMM, FlowDeconvolver, cli
 from deconflow.noise import gaussian
-from deconflow.program.methods import make_estimator
 
 
 def measurements(table):
@@ -172,16 +171,10 @@ def repeated(path, times=4, empty=()):
     return x, objects
 
 
-@pytest.mark.parametrize(("n_rows", "n_average"), [(1000, 3), (80, 1)])
-def test_folds_that_are_given_are_those_that_are_averaged(n_rows, n_average):
-    settings = ["n_components=[1,2]", "n_folds=3"]
-    assert make_estimator("xd", n_rows, settings).n_average == n_average
-
-
 def test_groups_by_a_column(folder):
     x, objects = repeated(folder / "often.csv")
-    auto = ("--method", "xd", "--set", "n_components=auto", "--set", "floor=0", *ONE_FIT)
-    output = succeed("fit", "often.csv", "-c", "x", "-o", "grouped", *auto, "--groups", "star")
+    fit = ("fit", "often.csv", "-c", "x", "-o", "grouped", "--method", "xd")
+    output = succeed(*fit, "--groups", "star")
     assert "60 groups by star, the largest of 4 rows" in output
     saved = XDGMM.load(folder / "grouped")
     mine = XDGMM("auto", random_state=0).fit(x[:, None], noise=[0.3], groups=objects)

@@ -12,7 +12,6 @@ from program.running import XD, run, succeed
 from tables.catalogue import catalogue
 
 from deconflow import XDGMM
-from deconflow.estimators import stream_fits
 from deconflow.program import beyond_memory, reading
 
 NAMES = ["a", "b", "c", "sub/d"]
@@ -153,29 +152,6 @@ def test_a_wrong_cell_is_named_with_its_file(survey, in_passes):
     assert "'x_err'" in line
     assert "row 7" in line
     assert "c.parquet" in line
-
-
-def test_a_fit_in_passes_goes_on(survey, folder, in_passes, monkeypatch):
-    plain, passes = stream_fits.KeptPasses.keep, []
-
-    def interrupted(self, mixture, history):
-        plain(self, mixture, history)
-        passes.append(mixture)
-        if len(passes) == 2:
-            raise KeyboardInterrupt
-
-    fit = (*FIT, "--set", "tol=1e-12")
-    succeed(*fit, "-o", "whole")
-    monkeypatch.setattr(stream_fits.KeptPasses, "keep", interrupted)
-    result = run(*fit, "-o", "new")
-    assert result.exit_code == 130
-    assert "Go on with --resume" in result.stderr
-    assert (folder / ".new.checkpoint" / "fit").exists()
-    monkeypatch.setattr(stream_fits.KeptPasses, "keep", plain)
-    succeed(*fit, "-o", "new", "--resume")
-    whole, new = (XDGMM.load(name) for name in ("whole", "new"))
-    assert np.allclose(np.sort(whole.means_, 0), np.sort(new.means_, 0), atol=1e-3)
-    assert not (folder / ".new.checkpoint").exists()
 
 
 @pytest.mark.slow

@@ -25,9 +25,7 @@ matplotlib.use("Agg")
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "program"
 SHOWN_LINES = 9
 COMMANDS = ("fit", "denoise")
-XD = (
-    "--method", "xd", "--set", "n_components=2", "--set", "tol=1e-9", "--set", "n_average=1", "-q"
-)  # fmt: skip
+XD = ("--method", "xd", "--set", "n_components=2", "--set", "tol=1e-9", "-q")
 STEPS = {
     "fit_xd": ("fit", "stars.csv", "-c", "x,y", "-o", "xd", *XD),
     "denoise_xd": ("denoise", "xd", "stars.csv", "-o", "out.csv", "-q", "--correlations",

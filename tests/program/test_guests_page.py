@@ -30,10 +30,7 @@ def test_dask_gives_what_memory_gives(text, capsys):
     w, noise = (names["table"][names[each]] for each in ("columns", "error_columns"))
     sample = names["sample"]
     start = XDGMM(2, random_state=0).fit(sample[w.columns], noise=sample[noise.columns])
-    inside = XDGMM(
-        2, method="em", max_iter=20, tol=0, weights_init=start.weights_,
-        means_init=start.means_, covariances_init=start.covariances_,
-    ).fit(w, noise=noise)  # fmt: skip
+    inside = XDGMM(2, method="em", max_iter=20, tol=0, init=start.mixture_).fit(w, noise=noise)
     for name in ("weights", "means", "covariances"):
         found, expected = getattr(names["mixture"], name), getattr(inside, f"{name}_")
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

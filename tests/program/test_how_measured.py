@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from program.running import ONE_FIT, numbers, read, run, succeed, write
+from program.running import numbers, read, run, succeed, write
 
 import deconflow
 from deconflow import XDGMM, noise
 from deconflow.certificate import Certificate
 from deconflow.tables import find_columns
 
-ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
-SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
+ONE = ("--method", "xd", "--set", "n_components=1", "-q")
+SETTINGS = {"n_components": 1, "floor": 0.1, "random_state": 0}
 """What the program makes of these."""
 N = 60
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, run, succeed
+from program.running import run, succeed
 
 from deconflow import XDGMM, DeconvolvingKDE, FlowDeconvolver
 from deconflow.files import locked_folder
@@ -148,7 +148,7 @@ def test_a_program_without_its_extra(tmp_path):
 @pytest.mark.parametrize("method", ["xd", "kde"])
 def test_short_fits_start_again(folder, monkeypatch, method):
     fit = ("fit", "stars.csv", "-c", "x", "-o", "new", "-m", method)
-    fit += ("--set", "n_components=1", *ONE_FIT) if method == "xd" else ()
+    fit += ("--set", "n_components=1") if method == "xd" else ()
     cls = {"xd": XDGMM, "kde": DeconvolvingKDE}[method]
     plain = cls.fit
 

@@ -5,14 +5,14 @@ from contextlib import chdir
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, numbers, read, run, succeed, write
+from program.running import numbers, read, run, succeed, write
 
 import deconflow
 from deconflow import XDGMM
 from deconflow.tables import parse_atoms, parse_bounds
 
-ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
-SETTINGS = {"n_components": 1, "n_average": 1, "floor": 0.1, "random_state": 0}
+ONE = ("--method", "xd", "--set", "n_components=1", "-q")
+SETTINGS = {"n_components": 1, "floor": 0.1, "random_state": 0}
 """What the program makes of these."""
 N = 150
 

@@ -10,7 +10,7 @@ import pytest
 from astropy import units
 from astropy.io import fits
 from astropy.table import MaskedColumn, Table
-from program.running import ONE_FIT, run, succeed
+from program.running import run, succeed
 from program.test_refusals import check_refusal
 from signing import sign
 from typer.testing import CliRunner
@@ -21,7 +21,7 @@ from deconflow.tables import open_table
 
 ROWS = [(f"{i % 7}.5", f"0.{1 + i % 5}") for i in range(30)]
 PLAIN = "x,x_err\n" + "".join(f"{x},{e}\n" for x, e in ROWS)
-XD = ("-m", "xd", "--set", "n_components=1", *ONE_FIT)
+XD = ("-m", "xd", "--set", "n_components=1")
 
 
 def fit(table, column="x", *options):

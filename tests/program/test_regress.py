@@ -51,7 +51,7 @@ def test_several_columns(folder):
     w = np.column_stack([v, v @ [2, -1]]) + 0.2 * rng.normal(size=(300, 3))
     lines = ["a,b,c", *(",".join(map(str, row)) for row in w)]
     (folder / "abc.csv").write_text("\n".join(lines) + "\n")
-    fit = ("--method", "xd", "--set", "n_components=1", "--set", "n_average=1")
+    fit = ("--method", "xd", "--set", "n_components=1")
     succeed("fit", "abc.csv", "-c", "a,b,c", "--errors", "0.2", "-o", "abc", *fit)
     output = succeed("regress", "abc", "c", "--on", "a,b", "-n", "5")
     assert "slope of a  1.9" in output or "slope of a  2.0" in output

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, forget_the_table, run, succeed
+from program.running import forget_the_table, run, succeed
 
 from deconflow.certificate import MEANINGS, Certificate
 from deconflow.findings import CHECKS, Finding
@@ -51,7 +51,7 @@ def test_names_are_escaped(folder):
     lines = [f"{rng.normal()},{rng.uniform(0.1, 0.2)}" for _ in range(60)]
     quoted = EVIL.replace('"', '""')
     (folder / "odd.csv").write_text("\n".join([f'"{quoted}",e', *lines]))
-    xd = ("-m", "xd", "--set", "n_components=1", *ONE_FIT)
+    xd = ("-m", "xd", "--set", "n_components=1")
     succeed("fit", "odd.csv", "-c", EVIL, "--errors", "e", "-o", "odd", *xd)
     succeed("report", "odd", "-o", "page.html")
     page = Page((folder / "page.html").read_text())

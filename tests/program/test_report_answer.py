@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import ONE_FIT, forget_the_table, run, succeed
+from program.running import forget_the_table, run, succeed
 from program.test_commands import measurements
 from tables.catalogue import catalogue
 
@@ -18,7 +18,7 @@ from deconflow.program import report, report_answer
 from deconflow.program.messages import as_options
 from deconflow.program.provenance import versions
 
-ONE = ("--method", "xd", "--set", "n_components=1", *ONE_FIT, "-q")
+ONE = ("--method", "xd", "--set", "n_components=1", "-q")
 SECTION = r"<h2>{}</h2>(.*?)</section>"
 
 

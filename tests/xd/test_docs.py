@@ -12,8 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "xd.md"
 def test_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     namespace = {}
     for block in blocks:
         exec(block, namespace)
-    assert namespace["model"].selection_["share"].sum() == pytest.approx(1)
+    assert namespace["model"].means_.tolist() == namespace["means"]
+    assert namespace["again"].lower_bound_ > namespace["model"].lower_bound_

@@ -88,13 +88,13 @@ def test_folds_can_be_given():
 
 def test_auto_is_the_ladder():
     w, sd = effects(400, 0)
-    model = XDGMM("auto", random_state=0, n_folds=3).fit(w, noise=sd)
-    fit = averaged(w, sd, folds=3)
+    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
+    fit = averaged(w, sd)
     assert model.selection_.keys() == fit.table.keys()
-    assert len(model.mixtures_) == 3
+    assert len(model.mixtures_) == 5
     parts = [part.log_prob(w) for part in model.mixtures_]
     np.testing.assert_allclose(np.exp(parts).mean(0), np.exp(model.score_samples(w)), rtol=1e-9)
-    assert "without each of 3 folds" in model.describe()
+    assert "without each of 5 folds" in model.describe()
 
 
 def test_auto_says_where_covariances_are_shrunk(tmp_path):
@@ -105,7 +105,7 @@ def test_auto_says_where_covariances_are_shrunk(tmp_path):
     again = XDGMM.load(tmp_path / "model")
     assert again.describe() == model.describe()
     np.testing.assert_array_equal(again.component_counts_, model.component_counts_)
-    big = XDGMM("auto", random_state=0, n_folds=2).fit(effects(500, 1)[0], noise=effects(500, 1)[1])
+    big = XDGMM("auto", random_state=0).fit(effects(500, 1)[0], noise=effects(500, 1)[1])
     assert "shrunk" not in big.describe()
 
 
@@ -113,8 +113,9 @@ def test_auto_says_where_covariances_are_shrunk(tmp_path):
     ("options", "words"),
     [
         ({"floor": 0.1}, 'Expected floor=0.0 with n_components="auto"'),
-        ({"n_average": 3}, "Expected n_average=1 with"),
-        ({"means_init": np.zeros((1, 1))}, "Expected means_init=None with"),
+        ({"n_init": 3}, "Expected n_init=1 with"),
+        ({"init": {"means": np.zeros((1, 1))}}, "Expected init as a name with"),
+        ({"fixed": {"means": True}}, "Expected fixed=None with"),
         ({"method": "minibatch"}, 'a number with method="minibatch"'),
     ],
 )
@@ -124,23 +125,10 @@ def test_auto_refuses_what_it_would_ignore(options, words):
         XDGMM("auto", **options).fit(w, noise=sd)
 
 
-def test_auto_takes_no_pieces():
+def test_no_other_word_is_a_number_of_components():
     w, sd = effects(30, 0)
-    with pytest.raises(ValueError, match="a number for partial_fit"):
-        XDGMM("auto").partial_fit(w, noise=sd)
     with pytest.raises(ValueError, match="Expected n_components"):
         XDGMM("many").fit(w, noise=sd)
-
-
-def test_an_average_of_several_sizes_is_whole():
-    """Neighbouring numbers that rows cannot tell apart are averaged, by their own sizes."""
-    w, sd = effects(400, 2)
-    model = XDGMM([1, 2, 3], floor=0.05, n_average=8, n_folds=3, random_state=0).fit(w, noise=sd)
-    assert model.component_counts_.sum() == len(model.weights_)
-    assert len(set(model.component_counts_)) > 1
-    assert [part.n_components for part in model.mixtures_] == list(model.component_counts_)
-    for part in model.mixtures_:
-        assert part.weights.sum() == pytest.approx(1.0)
 
 
 def test_a_column_that_few_rows_measure_is_left_to_every_fit():

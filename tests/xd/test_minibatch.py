@@ -12,12 +12,16 @@ def rows(rng):
     return v + 0.5 * rng.normal(size=v.shape)
 
 
+def fitted(rows, **options):
+    start = {"means": [[-0.1], [0.1]]}
+    model = XDGMM(2, method={"minibatch": options}, init=start, random_state=0)
+    return model.fit(rows, noise=[0.5])
+
+
 def test_a_fit_that_still_gains_says_so(rows):
-    start = {"means_init": [[-0.1], [0.1]], "random_state": 0}
-    settings = {"method": "minibatch", "batch_size": 100, **start}
     with pytest.warns(ConvergenceWarning, match="Raise epochs"):
-        short = XDGMM(2, epochs=2, **settings).fit(rows, noise=[0.5])
-    long = XDGMM(2, epochs=40, **settings).fit(rows, noise=[0.5])
+        short = fitted(rows, batch_size=100, epochs=2)
+    long = fitted(rows, batch_size=100, epochs=40)
     best = XDGMM(2, random_state=0).fit(rows, noise=[0.5]).lower_bound_
     assert long.converged_
     assert not short.converged_
@@ -26,16 +30,17 @@ def test_a_fit_that_still_gains_says_so(rows):
 
 
 def test_one_bound_per_epoch_whatever_the_last_batch(rows):
-    model = XDGMM(2, method="minibatch", epochs=30, batch_size=2999, learning_rate=0.0)
-    model.set_params(random_state=0).fit(rows, noise=[0.5])
+    model = fitted(rows, epochs=30, batch_size=2999, learning_rate=0.0)
     assert len(model.lower_bounds_) == 30
     np.testing.assert_allclose(model.lower_bounds_, model.score(rows, noise=[0.5]), rtol=1e-12)
 
 
-def test_a_partial_fit_never_claims_to_have_converged(rows):
-    model = XDGMM(2, random_state=0).fit(rows, noise=[0.5])
-    assert model.converged_
-    assert not model.partial_fit(rows, noise=[0.5]).converged_
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_name_has_the_usual_options(rows):
+    fits = [XDGMM(2, method=m, random_state=0) for m in ("minibatch", {"minibatch": {}})]
+    one, other = (model.fit(rows[:500], noise=[0.5]) for model in fits)
+    np.testing.assert_array_equal(one.means_, other.means_)
+    assert one.n_iter_ == 20
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_finite(name, method):
     w, noise = CASES[name]
-    model = XDGMM(5, method=method, max_iter=100, epochs=5, random_state=0).fit(w, noise=noise)
+    how = {"minibatch": {"epochs": 5}} if method == "minibatch" else method
+    model = XDGMM(5, method=how, max_iter=100, random_state=0).fit(w, noise=noise)
     answers = [
         model.weights_, model.means_, model.covariances_, model.lower_bounds_,
         model.score_observations(w, noise=noise), model.predict_proba(w, noise=noise),
@@ -76,11 +77,11 @@ def test_answers_are_finite(name, method):
 
 def test_an_empty_component_stays_empty():
     start = {
-        "weights_init": [0.5, 0.5],
-        "means_init": [[0.0, 0.0], [1e8, 1e8]],
-        "covariances_init": np.stack([np.eye(2), 1e-6 * np.eye(2)]),
+        "weights": [0.5, 0.5],
+        "means": [[0.0, 0.0], [1e8, 1e8]],
+        "covariances": np.stack([np.eye(2), 1e-6 * np.eye(2)]),
     }
-    model = XDGMM(2, **start).fit(W, noise=0.1)
+    model = XDGMM(2, init=start).fit(W, noise=0.1)
     assert model.weights_.tolist() == [1.0, 0.0]
     assert np.isfinite(model.score_samples(W)).all()
     assert np.isfinite(model.posterior(W, noise=0.1).mean).all()

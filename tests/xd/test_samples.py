@@ -89,7 +89,7 @@ def test_a_sample_chooses_what_all_rows_would(monkeypatch):
 @pytest.mark.usefixtures("few_are_many")
 def test_the_plan_is_told_and_saved(tmp_path):
     w, sd = clumps()
-    model = XDGMM("auto", n_folds=2, random_state=0).fit(w, noise=sd)
+    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
     assert model.describe().endswith("1,200 of 4,000 rows choose the model; all of them fit it.")
     model.save(tmp_path / "model")
     assert XDGMM.load(tmp_path / "model").describe() == model.describe()
@@ -185,7 +185,7 @@ def test_an_error_in_a_pass_ends_all_fits(path, monkeypatch):
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
     "model",
-    [XDGMM("auto", n_folds=2, random_state=0), Deconvolver(quick=True, random_state=0, n_jobs=1)],
+    [XDGMM("auto", random_state=0), Deconvolver(quick=True, random_state=0, n_jobs=1)],
     ids=lambda model: type(model).__name__,
 )
 def test_a_stream_is_fitted_as_rows_in_memory_are(model, path, monkeypatch):
@@ -204,8 +204,8 @@ def test_a_stream_is_fitted_as_rows_in_memory_are(model, path, monkeypatch):
 @pytest.mark.usefixtures("few_are_many")
 def test_a_stream_that_fits_in_memory_is_a_table(path):
     w, sd = clumps()
-    stream = XDGMM("auto", n_folds=2, random_state=0).fit(open_rows(path, ["x"]))
-    table = XDGMM("auto", n_folds=2, random_state=0).fit(w, noise=sd)
+    stream = XDGMM("auto", random_state=0).fit(open_rows(path, ["x"]))
+    table = XDGMM("auto", random_state=0).fit(w, noise=sd)
     at = np.linspace(-3, 9, 20)[:, None]
     # The rows come in another order, and so other starts and folds.
     np.testing.assert_allclose(
@@ -237,4 +237,4 @@ def test_rows_without_weight_move_no_other_to_another_fold(path, tmp_path, monke
     for f, fold in enumerate(folds):
         assert (fold_numbers(kept, 3)[fold.held] == f).all()
     assert sum(len(fold.held) for fold in folds) == (overview.sample_weights > 0).sum()
-    assert XDGMM("auto", n_folds=3, random_state=0, n_jobs=1).fit(stream).n_components_ >= 2
+    assert XDGMM("auto", random_state=0, n_jobs=1).fit(stream).n_components_ >= 2

@@ -34,9 +34,9 @@ def test_wins_are_the_probability_of_the_lead(errors, expected):
 
 
 def test_what_rows_cannot_tell_apart_is_averaged():
-    shares = shares_of(twins(0.0), ONES, ALIKE, rng(), 0.03)
+    shares = shares_of(twins(0.0), ONES, ALIKE, rng())
     assert shares.min() > 0.35
-    clear = shares_of(twins(0.05), ONES, ALIKE, rng(), 0.03)  # sixty errors
+    clear = shares_of(twins(0.05), ONES, ALIKE, rng())  # sixty errors
     assert clear[0] > 0.9
 
 
@@ -45,7 +45,7 @@ def test_an_average_that_is_better_than_its_parts_is_found():
     rows = two_halves()
     rows[0] += 0.2
     assert wins(rows, ONES, FREE, rng())[0] > 0.99
-    shares = shares_of(rows, ONES, ALIKE, rng(), 0.03)
+    shares = shares_of(rows, ONES, ALIKE, rng())
     assert shares.min() > 0.35
     alone = rows[0].mean()
     assert np.log(shares @ np.exp(rows)).mean() > alone + 0.5
@@ -69,14 +69,14 @@ def test_rows_count_by_their_weights():
 
 def test_small_shares_are_given_to_the_others():
     rows = np.stack([np.zeros(N), np.full(N, -1e-3), np.full(N, -5.0)])
-    shares = shares_of(rows, ONES, np.ones(3), rng(), 0.03)
+    shares = shares_of(rows, ONES, np.ones(3), rng())
     assert shares[2] == 0.0
     assert shares.sum() == pytest.approx(1.0)
 
 
 def test_who_has_more_parameters_must_gain_by_them():
     """Equal on the rows, .05 nat of chance each: an error of 3.2 nats; 60 parameters cost 15."""
-    fewer = shares_of(twins(0.0), ONES, np.array([20.0, 80.0]), rng(), 0.03)
+    fewer = shares_of(twins(0.0), ONES, np.array([20.0, 80.0]), rng())
     assert fewer[0] > 0.85
-    seen = shares_of(twins(-0.02), ONES, np.array([20.0, 80.0]), rng(), 0.03)  # 80 nats behind
+    seen = shares_of(twins(-0.02), ONES, np.array([20.0, 80.0]), rng())  # 80 nats behind
     assert seen[1] > 0.85

@@ -1,4 +1,4 @@
-"""``n_jobs`` holds on every path: fits, choices, averages, minibatches and queries."""
+"""``n_jobs`` holds on every path: fits, averages, minibatches and queries."""
 
 import sys
 import threading
@@ -14,11 +14,8 @@ EXPECTATION, FIT = sys.modules["deconflow.xd.expectation"], sys.modules["deconfl
 PATHS = {
     "fit": {},
     "starts": {"n_init": 3},
-    "choice": {"n_components": [1, 2], "floor": [0.05, 0.1], "n_folds": 2},
-    "average": {"n_average": 2, "n_init": 2},
-    "average over folds": {"n_average": 2, "average_over": "folds"},
-    "split and merge": {"n_components": 3, "split_merge": 1},
-    "minibatch": {"method": "minibatch", "epochs": 2, "batch_size": 200},
+    "auto": {"n_components": "auto", "floor": 0.0},
+    "minibatch": {"method": {"minibatch": {"epochs": 2, "batch_size": 200}}},
 }
 
 
@@ -58,8 +55,6 @@ def test_one_job_is_one_thread(settings, rows, running):
     settings = {"n_components": 2, "max_iter": 20, "floor": 0.1, "random_state": 0, **settings}
     model = XDGMM(**settings, n_jobs=1).fit(w, noise=sd)
     model.score(w, noise=sd)
-    model.partial_fit(w, noise=sd)
-    model.compare_components(w, [1, 2], noise=sd, n_folds=2)
     assert running["threads"] == {threading.get_ident()}
     XDGMM(**settings).fit(w, noise=sd)  # the negative twin
     assert len(running["threads"]) > 1

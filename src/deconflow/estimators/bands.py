@@ -161,7 +161,7 @@ def _replicates(density: Banded) -> Replicates:
         raise ValueError(
             "Expected a model with replicates, to see how far its answers may be off; got one "
             "without. Use Deconvolver (with n_members of at least 5, if any), BayesianXDGMM, "
-            "LogSplineDeconvolver or XDGMM(n_average=5, average_over='folds')."
+            "LogSplineDeconvolver or XDGMM('auto')."
         )
     return density.replicates
 

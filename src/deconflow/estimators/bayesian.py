@@ -25,7 +25,7 @@ from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
 from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import joined, parted, refuse
 from deconflow.estimators.validation import check_resumable, refuse_unseen
-from deconflow.estimators.xd_settings import several, threads
+from deconflow.estimators.xd_settings import threads
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.model_files import check_form
 from deconflow.observations import Observations
@@ -213,9 +213,10 @@ class BayesianXDGMM(DensityEstimator):
         for name, least in (("n_components", 1), ("n_sweeps", 3)):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), least)
-        if not len(several(self.floor)):
+        floors = np.ravel(np.asarray(self.floor, object))
+        if not len(floors):
             raise ValueError("Expected at least one value of floor; got none.")
-        for value in several(self.floor):
+        for value in floors:
             check_number("floor", value, 0.0)
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
@@ -277,7 +278,7 @@ class BayesianXDGMM(DensityEstimator):
         rng: np.random.RandomState,
     ) -> list[list[Chain]]:
         """Sample the chains of every part, those in a file left as they are."""
-        floors = [float(value) for value in several(self.floor)]
+        floors = [float(value) for value in np.ravel(self.floor)]
         said = repr((settings, floors, self.n_chains, self.random_state))
         finished = FinishedChains(self.checkpoint, data, said)
         seeds = rng.randint(2**31 - 1, size=self.n_chains).tolist()

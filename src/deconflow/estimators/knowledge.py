@@ -45,11 +45,6 @@ MOST_KEPT = 200
 """Rows of covariates that a model keeps: the mix of them that answers without any are about."""
 CURVE_ROUNDS = 8
 """Rounds of curves and memberships, for atoms or a background beside covariates."""
-STARTS = (
-    "weights_init", "means_init", "covariances_init",
-    "fixed_weights", "fixed_means", "fixed_covariances",
-)  # fmt: skip
-"""What users may say of components, in the units of ``w``."""
 
 
 def bounds_of(model: Any, data: Observations) -> Bounds | None:
@@ -230,8 +225,8 @@ class Knowledge:
         """Raise for starts and fixed parameters: rows in other units, or mirrored, have others."""
         if self.covariates is None and self.bounds is None:
             return
-        for name in STARTS:
-            if getattr(model, name, None) is not None:
+        for name in ("init", "fixed"):  # parameters of components, in the units of ``w``
+            if not isinstance(getattr(model, name, None), str | None):
                 raise ValueError(
                     f"Expected no {name} with covariates or bounds, which change the rows that "
                     f"components are fitted to; got {getattr(model, name)!r}. Leave it out."

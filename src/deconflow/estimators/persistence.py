@@ -12,8 +12,9 @@ from torch import Tensor
 
 from deconflow._version import __version__
 from deconflow.devices import device_here
-from deconflow.estimators.saved_values import check_arrays, refuse
+from deconflow.estimators.saved_values import PARTS, check_arrays, refuse
 from deconflow.files import as_path, replacing_folder
+from deconflow.mixtures import GaussianMixture
 from deconflow.model_files import (
     ABOUT_ONE_RUN,
     DESCRIPTION,
@@ -125,6 +126,8 @@ def _describe(model: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
+    if isinstance(value, GaussianMixture):
+        value = {part: getattr(value, part) for part in PARTS}
     if isinstance(value, dict):
         return {str(key): _as_json(part) for key, part in value.items()}
     if hasattr(value, "to_numpy"):

@@ -118,7 +118,7 @@ class Statistics:
     --------
     >>> from deconflow import XDGMM
     >>> w = np.random.default_rng(0).normal(size=(2000, 1))
-    >>> model = XDGMM(1, n_average=5, average_over="folds", random_state=0).fit(w, noise=[0.6])
+    >>> model = XDGMM("auto", random_state=0).fit(w, noise=[0.6])
     >>> found = model.statistics(w)
     >>> found.truth.sd.round(1), found.errors.sd.round(2), found.measured.sd.round(1)
     (array([0.8]), array([0.01]), array([1.]))

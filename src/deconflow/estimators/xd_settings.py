@@ -2,76 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_choice, check_integer
+from deconflow.checks import as_floats, check_choice, check_integer, check_number
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd import (
     STARTS,
-    STARTS_TO_COMPARE,
     FitSettings,
+    Minibatches,
     Stopping,
     who_chose,
 )
 
-CHOICES = {
-    "method": ("anderson", "em", "minibatch"),
-    "init": STARTS,
-    "average_over": ("starts", "folds"),
-}
-COUNTS = {
-    "n_init": 1, "max_iter": 1, "n_average": 1, "split_merge": 0, "batch_size": 1, "epochs": 1,
-}  # fmt: skip
-
-
-N_FOLDS = 5
-"""Unless the user says another number."""
-STARTS_GIVEN = ("weights_init", "means_init", "covariances_init")
-IGNORED_BY_MINIBATCH = {"regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0}
-
-
+METHODS = ("anderson", "em", "minibatch")
+PARTS = ("weights", "means", "covariances")
+"""What a mixture consists of, by the names that ``init`` and ``fixed`` have for it."""
 AUTO = "auto"
-IGNORED_BY_AUTO: dict[str, Any] = {
-    "floor": 0.0, "regularisation": 0.0, "n_average": 1, "n_init": 1, "split_merge": 0,
-    "weights_init": None, "means_init": None, "covariances_init": None,
-    "fixed_weights": None, "fixed_means": None, "fixed_covariances": None, "warm_start": False,
-}  # fmt: skip
+IGNORED_BY_AUTO: dict[str, Any] = {"floor": 0.0, "n_init": 1, "fixed": None}
 """What ``n_components="auto"`` decides itself, or has no use for."""
-
-
-def several(value: Any) -> Sequence[Any]:
-    """One value or several, as a sequence."""
-    return [value] if np.ndim(value) == 0 else list(value)
 
 
 def check_settings(model: Any) -> None:
     """Raise where a parameter makes no sense, before any work."""
-    for name, known in CHOICES.items():
-        check_choice(name, getattr(model, name), known)
-    for name, least in COUNTS.items():
-        check_integer(name, getattr(model, name), least)
-    auto = is_auto(model)
-    counts = [1] if auto else check_counts(model.n_components)
-    if not len(several(model.floor)):
-        raise ValueError("Expected at least one value of floor; got none.")
+    _check_method(model.method)
+    _check_parts(model)
+    for name in ("n_init", "max_iter"):
+        check_integer(name, getattr(model, name), 1)
+    for name in ("tol", "floor"):
+        check_number(name, getattr(model, name), 0)
     if model.n_jobs is not None and model.n_jobs != -1:
         check_integer("n_jobs", model.n_jobs, 1)
-    if auto:
+    if is_auto(model):
         _check_auto(model)
-    _check_combinations(model, counts)
-    for name in ("tol", "regularisation", "learning_rate", "floor"):
-        given = getattr(model, name)
-        for value in several(given) if name == "floor" else [given]:
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"Expected {name} of at least 0; got {value!r}.")
-    check_integer("n_folds", model.n_folds, 2)
+    else:
+        check_integer("n_components", model.n_components, 1)
+    if minibatches(model) is not None and model.n_init != 1:
+        raise ValueError(f'Expected n_init=1 with method="minibatch"; got {model.n_init!r}.')
+
+
+def _check_method(method: Any) -> None:
+    if not isinstance(method, Mapping):
+        check_choice("method", method, METHODS)
+        return
+    options, known = method.get("minibatch"), [part.name for part in fields(Minibatches)]
+    if set(method) != {"minibatch"} or not isinstance(options, Mapping):
+        raise ValueError(
+            'Expected method as a name, or as {"minibatch": {"epochs": 50}} with options of '
+            f"minibatches; got {method!r}."
+        )
+    for name, value in options.items():
+        check_choice("an option of minibatches", name, known)
+        if name == "learning_rate":
+            check_number(name, value, 0)
+        else:
+            check_integer(name, value, 1)
+
+
+def _check_parts(model: Any) -> None:
+    """Raise unless ``init`` and ``fixed`` name parts of a mixture."""
+    if isinstance(model.init, str):
+        check_choice("init", model.init, STARTS)
+    elif not isinstance(model.init, GaussianMixture | Mapping):
+        raise TypeError(
+            f"Expected init as one of {sorted(STARTS)}, a GaussianMixture, or a dict of weights, "
+            f"means or covariances; got {type(model.init).__name__}."
+        )
+    if not isinstance(model.fixed, Mapping | None):
+        raise TypeError(
+            'Expected fixed as a dict, such as {"means": True}, or None; '
+            f"got {type(model.fixed).__name__}."
+        )
+    for name in ("init", "fixed"):
+        value = getattr(model, name)
+        for part in value if isinstance(value, Mapping) else ():
+            check_choice(f"a part in {name}", part, PARTS)
 
 
 def is_auto(model: Any) -> bool:
@@ -79,60 +89,31 @@ def is_auto(model: Any) -> bool:
     return isinstance(model.n_components, str) and model.n_components == AUTO
 
 
-def averages_what_it_compares(model: Any) -> bool:
-    """Whether several settings are compared without each fold, and these fits averaged."""
-    if is_auto(model) or model.n_average == 1 or model.average_over != "folds":
-        return False
-    return len(several(model.n_components)) * len(several(model.floor)) > 1
-
-
-def starts_to_compare(model: Any) -> int:
-    """Number of starts of every setting that is averaged over folds."""
-    return max(STARTS_TO_COMPARE, model.n_init)
+def minibatches(model: Any) -> Minibatches | None:
+    """Return how to take minibatches; None for EM."""
+    if isinstance(model.method, Mapping):
+        return Minibatches(**model.method["minibatch"])
+    return Minibatches() if model.method == "minibatch" else None
 
 
 def _check_auto(model: Any) -> None:
     """Refuse what would be ignored."""
-    if model.method == "minibatch":
+    if minibatches(model) is not None:
         raise ValueError(
             'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
         )
     for name, plain in IGNORED_BY_AUTO.items():
         given = getattr(model, name)
-        if np.ndim(given) > 0 or given != plain:
+        if given != plain:
             raise ValueError(
                 f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
                 f"got {given!r}. Leave it out, or give n_components."
             )
-
-
-def check_counts(n_components: Any) -> Sequence[Any]:
-    """Return numbers of components, one or several, or raise."""
-    counts = several(n_components)
-    for count in counts:
-        check_integer("n_components", count, 1)
-    if not counts:
-        raise ValueError("Expected at least one value of n_components; got none.")
-    return counts
-
-
-def _check_combinations(model: Any, counts: Sequence[Any]) -> None:
-    """Refuse settings that would be ignored together."""
-    given = [name for name in STARTS_GIVEN if getattr(model, name) is not None]
-    if len(counts) > 1 and given:
-        raise ValueError(f"Expected one n_components with {given[0]}; got {list(counts)}.")
-    if averages_what_it_compares(model) and model.n_folds not in (N_FOLDS, model.n_average):
+    if not isinstance(model.init, str):
         raise ValueError(
-            "Expected n_folds left out where several settings are averaged over folds, since "
-            f"n_average is the number of folds; got n_folds={model.n_folds}."
+            'Expected init as a name with n_components="auto", which tries several numbers; got a '
+            "mixture. Leave it out, or give n_components."
         )
-    if model.method != "minibatch":
-        return
-    for name, plain in IGNORED_BY_MINIBATCH.items():
-        if getattr(model, name) != plain:
-            raise ValueError(
-                f'Expected {name}={plain} with method="minibatch"; got {getattr(model, name)!r}.'
-            )
 
 
 def threads(model: Any) -> int | None:
@@ -140,33 +121,23 @@ def threads(model: Any) -> int | None:
     return model.n_jobs if model.n_jobs is not None and model.n_jobs > 0 else None
 
 
-def as_settings(model: Any, n_components: int, floor: float) -> FitSettings:
+def as_settings(model: Any, n_components: int) -> FitSettings:
     """Turn an estimator's parameters into the settings of a fit."""
-    stopping = Stopping(
-        model.tol,
-        model.max_iter,
-        model.method == "anderson",
-        threads(model),
-        penalised=model.regularisation > 0,
-    )
-    names = ("fixed_weights", "fixed_means", "fixed_covariances")
-    fixed = tuple(_flags(getattr(model, name), n_components, name) for name in names)
+    fixed = model.fixed or {}
     return FitSettings(
         n_components=n_components,
-        floor=float(floor),
-        regularisation=model.regularisation,
-        init=model.init,
-        split_merge=model.split_merge,
-        stopping=stopping,
-        fixed=fixed,
+        floor=float(model.floor),
+        init=model.init if isinstance(model.init, str) else STARTS[0],
+        stopping=Stopping(model.tol, model.max_iter, model.method == "anderson", threads(model)),
+        fixed=tuple(_flags(fixed.get(part, False), n_components, part) for part in PARTS),
     )
 
 
-def _flags(value: Any, n_components: int, name: str) -> NDArray[np.bool_]:
-    flags = np.asarray(False if value is None else value)
+def _flags(value: Any, n_components: int, part: str) -> NDArray[np.bool_]:
+    flags = np.asarray(value)
     if flags.dtype != bool or flags.shape not in ((), (1,), (n_components,)):
         raise ValueError(
-            f"Expected {name} as a boolean, or one for each of {n_components} components; "
+            f'Expected fixed["{part}"] as a boolean, or one for each of {n_components} components; '
             f"got {value!r}."
         )
     return flags
@@ -201,33 +172,35 @@ class Start:
 
 def given_start(model: Any, n_components: int, dim: int) -> Start:
     """Check the start that a user gives."""
-    shapes = {
-        "weights_init": (n_components,),
-        "means_init": (n_components, dim),
-        "covariances_init": (n_components, dim, dim),
-    }
-    arrays: list[Array | None] = []
-    for name, shape in shapes.items():
-        value = getattr(model, name)
-        if value is None:
-            arrays.append(None)
-            continue
-        array = as_floats(value, name)
-        if array.shape != shape or not np.isfinite(array).all():
-            raise ValueError(
-                f"Expected {name} as finite numbers of shape {shape}; got {array.shape}."
-            )
-        arrays.append(array.copy())
+    given: Mapping[str, Any] = {}
+    if isinstance(model.init, GaussianMixture):
+        given = {part: getattr(model.init, part) for part in PARTS}
+    elif isinstance(model.init, Mapping):
+        given = model.init
+    sizes = (n_components,), (n_components, dim), (n_components, dim, dim)
+    arrays = [
+        None if given.get(part) is None else _part(given[part], part, shape)
+        for part, shape in zip(PARTS, sizes, strict=True)
+    ]
     weights, means, covariances = arrays
     if weights is not None:
         if (weights < 0).any() or not weights.sum() > 0:
             raise ValueError(
-                "Expected weights_init of at least 0, with a positive sum; got others."
+                'Expected init["weights"] of at least 0, with a positive sum; got others.'
             )
         weights = weights / weights.sum()
     if covariances is not None:
         _check_covariances(covariances)
     return Start(weights, means, covariances)
+
+
+def _part(value: Any, part: str, shape: tuple[int, ...]) -> Array:
+    array = as_floats(value, f'init["{part}"]')
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(
+            f'Expected init["{part}"] as finite numbers of shape {shape}; got {array.shape}.'
+        )
+    return array.copy()
 
 
 def _check_covariances(covariances: Array) -> None:
@@ -237,26 +210,21 @@ def _check_covariances(covariances: Array) -> None:
     bad = np.flatnonzero(uneven.any((1, 2)) | low)
     if len(bad):
         raise ValueError(
-            "Expected covariances_init symmetric and positive semi-definite; "
+            'Expected init["covariances"] symmetric and positive semi-definite; '
             f"got another for component {bad[0]}."
         )
 
 
-def describe_average(table: dict[str, NDArray[Any]], n_folds: int, *, floors: bool) -> str:
-    """Say in one sentence what an average without each fold is made of, and what was tried.
-
-    With ``floors``, name all of them, if there were several.
-    """
+def describe_average(table: dict[str, NDArray[Any]], n_folds: int) -> str:
+    """Say in one sentence what an average without each fold is made of, and what was tried."""
     share, chosen = table["share"], table["chosen"]
     counts = np.unique(table["n_components"][chosen])
-    used, tried = np.unique(table["floor"][chosen]), np.unique(table["floor"])
-    shrunken = share[table["shrinkage"] > 0].sum() if "shrinkage" in table else 0.0
+    used = np.unique(table["floor"][chosen])
+    shrunken = share[table["shrinkage"] > 0].sum()
     words = f"Average of Gaussian mixtures with {_listed(counts)} "
     words += f"component{'s' if counts[-1] > 1 else ''} and floor{'s' if len(used) > 1 else ''} "
     words += f"{_listed(used)}, without each of {n_folds} folds; "
     words += f"tried were {_listed(np.unique(table['n_components']))}"
-    if floors and len(tried) > 1:
-        words += f", with floors {_listed(tried)}"
     if shrunken > 0:
         words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
         words += "of independent columns"

@@ -10,7 +10,7 @@ from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.program.found import Found
 from deconflow.program.messages import note
-from deconflow.program.methods import MANY_ROWS, METHODS, fits_streams
+from deconflow.program.methods import METHODS, fits_streams
 from deconflow.program.reading import is_too_large, to_keep
 from deconflow.program.selected import Selected
 from deconflow.streams import Overview, RowStream
@@ -41,12 +41,9 @@ class InPasses:
         What was said of the rows that were seen.
     """
 
-    in_passes = True
-
     def __init__(self, reader: RowReader, method: str, seen: Selected) -> None:
         _refuse(reader, method, selected=not seen.nothing)
         self._reader, self._stream = reader, ToldStream(reader)
-        self.n_rows = reader.source.n_rows or MANY_ROWS
 
     @property
     def columns(self) -> Columns:

@@ -53,7 +53,7 @@ def compare(
         scores = {}
         for name in names:
             parameters = known.parameters(columns.names)
-            model = make_estimator(name, len(train), (), parameters, random_state=seed)
+            model = make_estimator(name, known=parameters, random_state=seed)
             with watched(model.name_columns(columns.names), progress):
                 model.fit(fitted.w, groups=groups, sample_weight=fitted.weights, **fitted.arguments)
             scores[name] = model.score_observations(others.w, **others.arguments)

@@ -80,10 +80,8 @@ def fit(
         reader = find_rows(said, how, known)
         rows = _in_memory_or_not(reader, method, seen)
         model = make_estimator(
-            method, rows.n_rows, parameters, known.parameters(rows.columns.names),
-            in_passes=rows.in_passes, random_state=seed,
+            method, parameters, known.parameters(rows.columns.names), random_state=seed
         )  # fmt: skip
-        resumable = resumable or (rows.in_passes and _keeps_passes(model))
         with (
             one_line_errors(_ending(resumable)),
             _checkpoint(output, method, resume, resumable) as checkpoint,
@@ -107,19 +105,11 @@ def _ending(resumable: bool) -> str:
     return " Go on with --resume." if resumable else " Start it again."
 
 
-def _keeps_passes(model: Any) -> bool:
-    """Whether a fit in passes keeps where it is: not if it tries mixtures of many sizes."""
-    return getattr(model, "n_components", "auto") != "auto"
-
-
 class InMemory:
     """Rows that are all in memory; `InPasses` has the same methods for rows that are not."""
 
-    in_passes = False
-
     def __init__(self, reader: RowReader, seen: Selected) -> None:
         self.columns, self.rows, self.found = read_all(reader)
-        self.n_rows = len(self.rows.w)
         self._more = self.rows.to_fit | seen.arguments(self.columns.names, self.rows)
 
     def fit(self, model: Any) -> None:
@@ -187,8 +177,7 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
         kept = folder / "fit" if ours else None
         if not resumable:
             if resume:
-                words = "are short and are not kept half done: starting anew."
-                note(f"Fits of --method {method} {words}")
+                note(f"Fits of --method {method} are not kept half done: starting anew.")
         elif kept is None:
             note(f"Another fit to {output} is running: this one keeps no checkpoint.")
         elif resume and not kept.exists():

@@ -7,13 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-COMPONENTS = (1, 2, 4, 8)
-ROWS_PER_COMPONENT, ROWS_TO_AVERAGE = 20, 100
-MANY_ROWS = 10**6
-CHOICE = {"n_components": COMPONENTS, "floor": 0.1, "n_average": 5, "average_over": "folds"}
-"""What Extreme Deconvolution chooses from where settings say that it is not to find it itself."""
-
-LEFT_TO_AUTO = {*CHOICE, "method", "n_init", "regularisation", "split_merge"}
+SINGLE_MIXTURE = {"floor": 0.1}
+"""Settings of Extreme Deconvolution with a number of components: it must not collapse."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +79,14 @@ def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = Fa
             raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
         said.append("quick=true")
     if said:
-        make_estimator(method, MANY_ROWS, said)
+        make_estimator(method, said)
     return said
 
 
 def make_estimator(
     method: str,
-    n_rows: int,
     settings: Sequence[str] = (),
     known: Mapping[str, Any] | None = None,
-    *,
-    in_passes: bool = False,
     **about_the_run: Any,
 ) -> Any:
     """Make an unfitted estimator.
@@ -103,14 +95,10 @@ def make_estimator(
     ----------
     method
         A name in :data:`METHODS`.
-    n_rows
-        Number of rows that will be fitted.
     settings
         ``NAME=VALUE``, as after ``--set``.
     known
         Parameters by which options say what is known of the truth.
-    in_passes
-        Whether rows are too many for memory: what is chosen from is not averaged then.
     **about_the_run
         Parameters that not every estimator has, such as a seed; who lacks one is not given it.
 
@@ -124,22 +112,14 @@ def make_estimator(
     chosen = check_method(method)
     cls = ESTIMATORS[chosen.class_name]
     usual = cls().get_params()
-    parameters = dict(chosen.settings)
     given = _parse(settings, usual, method)
     for name in (known or {}).keys() & given.keys():
         raise ValueError(f"Expected {name} once; got --{name} and --set {name}. Leave one out.")
-    if "n_components" in parameters and LEFT_TO_AUTO & given.keys():
-        parameters = dict(CHOICE)
-        most = max(1, n_rows // ROWS_PER_COMPONENT)
-        parameters["n_components"] = [n for n in COMPONENTS if n <= most]
-        if "n_folds" in given:  # the folds that are averaged are those that are compared
-            parameters["n_average"] = given["n_folds"]
-    if in_passes or n_rows < ROWS_TO_AVERAGE:
-        parameters = {k: v for k, v in parameters.items() if k not in ("n_average", "average_over")}
-    parameters |= {name: value for name, value in about_the_run.items() if name in usual}
-    if given.get("n_average") == 1:
-        parameters.pop("average_over", None)  # of no meaning, and not worth a line
-    model = cls(**(parameters | given | dict(known or {})))
+    about = {name: value for name, value in about_the_run.items() if name in usual}
+    own = chosen.settings
+    if method == "xd" and given.get("n_components", "auto") != "auto":
+        own = SINGLE_MIXTURE
+    model = cls(**(own | about | given | dict(known or {})))
     model._check_parameters()
     return model
 

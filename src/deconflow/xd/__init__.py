@@ -3,8 +3,7 @@
 ``lay_out`` turns observations into rows for the kernel; ``expectation`` passes over them and
 returns additive ``Sums``; ``maximisation`` makes a mixture of these; ``em`` repeats both.
 ``PreparedData.fit`` starts and runs EM as ``FitSettings`` say, ``CrossFits`` does so without each
-fold of the rows, and ``choose``, ``compare``, ``average_over_folds`` and ``fit_averaged`` are rules
-over such fits.
+fold of the rows, and ``fit_averaged`` averages such fits of more and more components.
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 
@@ -18,8 +17,6 @@ from deconflow.xd.chains import (
     starts_of_chains,
     telling_rows,
 )
-from deconflow.xd.choose import STARTS_TO_COMPARE, average_over_folds, choose, fit_average
-from deconflow.xd.compare import compare
 from deconflow.xd.cross_fits import (
     Candidate,
     CrossFits,
@@ -50,18 +47,18 @@ from deconflow.xd.known_parts import (
 )
 from deconflow.xd.ladder import (
     CLEARLY,
+    N_FOLDS,
     Everything,
     fit_averaged,
 )
 from deconflow.xd.layout import Block, KernelRows, lay_out
-from deconflow.xd.many_rows import Watch, fit_everything, fit_samples
-from deconflow.xd.maximisation import Constraints, maximisation
-from deconflow.xd.minibatch import Adam, fit_minibatch, step_on_batch
+from deconflow.xd.many_rows import fit_everything, fit_samples
+from deconflow.xd.maximisation import Constraints, maximisation, with_floor
+from deconflow.xd.minibatch import Adam, Minibatches, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.selected import SelectedFit, fit_selected
 from deconflow.xd.shared_passes import FoldedRows, Job, fit_together, fold_numbers
 from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
-from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import STARTS
 from deconflow.xd.streamed_rows import StreamedRows
 
@@ -70,9 +67,9 @@ __all__ = [
     "COMPONENTS_TO_TRY",
     "FITTING",
     "FLOORS",
+    "N_FOLDS",
     "SMALLEST_VARIANCE",
     "STARTS",
-    "STARTS_TO_COMPARE",
     "Adam",
     "AveragedFit",
     "Block",
@@ -90,18 +87,14 @@ __all__ = [
     "Job",
     "KernelRows",
     "KnownPartsFit",
+    "Minibatches",
     "PreparedData",
     "SelectedFit",
     "Stopping",
     "StreamedRows",
     "Sums",
-    "Watch",
-    "average_over_folds",
-    "choose",
-    "compare",
     "em",
     "expectation",
-    "fit_average",
     "fit_averaged",
     "fit_everything",
     "fit_exact",
@@ -129,7 +122,6 @@ __all__ = [
     "shares_of",
     "shares_of_parts",
     "single_rows",
-    "split_and_merge",
     "stacked",
     "starts_of_chains",
     "statistics",
@@ -137,6 +129,7 @@ __all__ = [
     "telling_rows",
     "who_chose",
     "wins",
+    "with_floor",
 ]  # fmt: skip
 
 

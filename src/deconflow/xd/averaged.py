@@ -95,7 +95,7 @@ def average(
         mix([each.density(f) for each in used], shares[shares > 0].tolist())
         for f in range(len(cross.folds))
     ]
-    table = cross.table(tried, shares, [each.entropy(1000) for each in tried])
+    table = cross.table(tried, shares)
     if n_choosing < n_rows:
         table["choosing_rows"] = np.full(len(tried), n_choosing)
         table["fitted_rows"] = np.full(len(tried), n_rows)

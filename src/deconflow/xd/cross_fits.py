@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
 from deconflow._types import Array
@@ -168,10 +168,6 @@ class Candidate:
         """Return the average of the fits without a fold."""
         return mix([result.mixture for result in self.fits[fold]])
 
-    def entropy(self, draws: int) -> float:
-        """Return the mean entropy of the fits, each from some draws."""
-        return float(np.mean([self.density(f).entropy(draws) for f in range(len(self.fits))]))
-
 
 class CrossFits:
     """Fits any settings without each fold of the rows, and scores the rows left out.
@@ -204,14 +200,12 @@ class CrossFits:
         """Return settings that are not fitted yet."""
         return Candidate(settings, np.full(len(self.data), np.nan))
 
-    def add(
-        self, candidate: Candidate, fold: PreparedFold, starts: Starts, *, averaged: bool = True
-    ) -> None:
-        """Fit without one fold: the average of the starts, or else the best of them."""
+    def add(self, candidate: Candidate, fold: PreparedFold, starts: Starts) -> None:
+        """Fit without one fold: the average of the fits from some starts."""
         settings = candidate.settings
         results = fold.rest.fit_from(starts, settings, self.rng)
-        good = successful(results, failure(settings.n_components, fold.rest.rows))
-        candidate.fits.append(good if averaged else good[:1])
+        failed = failure(settings.n_components, fold.rest.rows)
+        candidate.fits.append(successful(results, failed))
         candidate.held_out[fold.held] = log_p(
             candidate.density(-1), fold.rows, settings.stopping.threads
         )
@@ -229,15 +223,13 @@ class CrossFits:
         """How far each is behind the best, and the standard error of that."""
         return paired(held_out_of(candidates), self.weights)
 
-    def shares(self, candidates: Sequence[Candidate], smallest: float) -> Array:
-        """Share out an average among candidates; none gets less than the ``smallest`` but zero."""
+    def shares(self, candidates: Sequence[Candidate]) -> Array:
+        """Share out an average among candidates."""
         dim = self.data.latent_dim
         parameters = [n_parameters(each.settings.n_components, dim) for each in candidates]
-        return shares_of(
-            held_out_of(candidates), self.weights, np.array(parameters), self.rng, smallest
-        )
+        return shares_of(held_out_of(candidates), self.weights, np.array(parameters), self.rng)
 
-    def table(self, candidates: Sequence[Candidate], shares: Array, entropy: ArrayLike) -> Table:
+    def table(self, candidates: Sequence[Candidate], shares: Array) -> Table:
         """Say what a choice was based on.
 
         Returns
@@ -246,7 +238,7 @@ class CrossFits:
             One entry per candidate: ``n_components``, ``floor``, ``shrinkage`` (rows that a
             prior on covariances counts as), ``train`` and ``held_out`` mean log-likelihood,
             ``behind_best`` (held-out difference to the best), its paired standard
-            error ``behind_best_se``, ``entropy``, ``share`` of the average and ``chosen``.
+            error ``behind_best_se``, ``share`` of the average and ``chosen``.
         """
         behind, error = self.behind(candidates)
         return {
@@ -257,7 +249,6 @@ class CrossFits:
             "held_out": np.array([self.mean(each) for each in candidates]),
             "behind_best": behind,
             "behind_best_se": error,
-            "entropy": np.asarray(entropy),
             "share": shares,
             "chosen": shares > 0,
         }

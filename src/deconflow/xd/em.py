@@ -59,8 +59,6 @@ class EMResult:
         Whether the last step gained at most ``tol``.
     n_iter : int
         Number of passes over the rows.
-    averaged : list of GaussianMixture
-        The mixtures that ``mixture`` is the average of, in equal shares; empty for a single fit.
     """
 
     mixture: GaussianMixture
@@ -68,7 +66,6 @@ class EMResult:
     history: list[float] = field(default_factory=list)
     converged: bool = False
     n_iter: int = 0
-    averaged: list[GaussianMixture] = field(default_factory=list)
 
 
 def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:

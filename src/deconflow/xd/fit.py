@@ -1,4 +1,4 @@
-r"""From observations to a mixture: starts, EM, split-and-merge, the best of several."""
+r"""From observations to a mixture: starts, EM, the best of several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import SMALLEST_JOB
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.split_merge import split_and_merge
 from deconflow.xd.starts import Starter, mean_noise
 
 COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
@@ -44,26 +43,22 @@ class FitSettings:
 
     n_components: int
     floor: float = 0.0
-    regularisation: float = 0.0
     shrinkage: float = 0.0
     """Rows that a prior on each covariance counts as: see :meth:`PreparedData.typical`."""
     init: str = "kmeans"
-    split_merge: int = 0
     stopping: Stopping = field(default_factory=Stopping)
     fixed: tuple[NDArray[np.bool_], ...] | None = None
     complete: Callable[[GaussianMixture], GaussianMixture] | None = None
     """Puts what the user gives of a start into one that was made, in the user's units."""
 
     def constraints(self, prepared: PreparedData) -> Constraints:
-        """Turn floor, prior and flags into the units of the rows."""
+        """Turn floor, shrinkage and flags into the units of the rows."""
         rows = prepared.rows
         floor = _smallest_variance(prepared.data, rows) * np.eye(rows.dim)
         if self.floor > 0:
             floor = floor + self.floor * prepared.noise
         prior, prior_rows = None, 1.0
-        if self.regularisation > 0:
-            prior = np.diag(self.regularisation / rows.units.scale.numpy() ** 2)
-        elif self.shrinkage > 0:
+        if self.shrinkage > 0:
             prior, prior_rows = prepared.typical(self.n_components, floor), self.shrinkage
         if self.fixed is None:
             return Constraints.free(self.n_components, floor, prior, prior_rows)
@@ -125,12 +120,9 @@ class PreparedData:
         start: GaussianMixture | None = None,
     ) -> EMResult:
         """Fit once; the answer's mixture is in the user's units."""
-        constraints, stopping = settings.constraints(self), settings.stopping
+        constraints = settings.constraints(self)
         start = self.start(settings, rng) if start is None else start
-        result = em(self.begin(start, constraints), self.rows, constraints, stopping)
-        if settings.split_merge > 0:
-            depth = settings.split_merge
-            result = split_and_merge(result, self.rows, constraints, stopping, depth, rng)
+        result = em(self.begin(start, constraints), self.rows, constraints, settings.stopping)
         result.mixture = self.rows.units.mixture_from_standard(result.mixture)
         return result
 
@@ -147,8 +139,7 @@ class PreparedData:
         threads = cpus(settings.stopping.threads)
         workers = min(threads, len(starts))
         pairs = self.rows.n_rows * settings.n_components
-        draws_later = settings.split_merge > 0  # then starts and fits share the random numbers
-        if workers == 1 or draws_later or pairs >= threads * SMALLEST_JOB:
+        if workers == 1 or pairs >= threads * SMALLEST_JOB:
             return [self.fit(settings, rng, start) for start in starts]
         made = [self.start(settings, rng) if start is None else start for start in starts]
         alone = settings.with_threads(1)

@@ -35,7 +35,7 @@ from deconflow.xd.em import EMResult
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FITTING, FitSettings, n_parameters
 from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
 from deconflow.xd.shared_passes import Job
-from deconflow.xd.shares import SMALLEST_SHARE, even_shares
+from deconflow.xd.shares import even_shares
 
 OF_MANY_ROWS = (128, 192, 256, 384, 512)
 """Numbers of components that are tried beyond the usual ones where rows are many."""
@@ -62,6 +62,9 @@ have no such spikes, and go on until a step gains less than so much for each of 
 MOST_PASSES = 12
 """Passes over rows beyond memory: they start from a fit to a million."""
 
+N_FOLDS = 5
+"""Parts of the rows, each left out by some of the fits."""
+
 CLEARLY = 2.0
 """Standard errors of a paired difference that count as a difference."""
 
@@ -87,7 +90,7 @@ def fit_averaged(
     settings: FitSettings,
     rng: np.random.RandomState,
     *,
-    folds: int | Sequence[Fold] = 5,
+    folds: int | Sequence[Fold] = N_FOLDS,
     starts: int = 2,
     progress: Progress = SILENT,
     everything: Everything | None = None,
@@ -356,8 +359,8 @@ class _Search:
     def shares_of_all(self) -> Array:
         """Share out the average among all that were tried on these rows."""
         if self.n_choosing == self.n_rows:
-            return self.cross.shares(self.tried, SMALLEST_SHARE)
-        return even_shares(held_out_of(self.tried), self.cross.weights, SMALLEST_SHARE)
+            return self.cross.shares(self.tried)
+        return even_shares(held_out_of(self.tried), self.cross.weights)
 
     def averaged(self) -> AveragedFit:
         """Average all that were tried on these rows, each by its share."""

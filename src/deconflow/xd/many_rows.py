@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,39 +28,26 @@ CURVATURE_COST = 5.0
 """Passes over everything that finding the curvature may cost in arithmetic; none of it reads."""
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Who is told how a fit to many rows goes on.
-
-    Attributes
-    ----------
-    sample : callable
-        Told the rows of each sample before it is fitted.
-    kept : callable
-        Told the mixture after every pass over everything, in the user's units, and the passes.
-    """
-
-    sample: Callable[[int], None] = lambda n: None
-    kept: Callable[[GaussianMixture, EMResult], None] = lambda mixture, result: None
-
-
 def fit_samples(
     sample: Observations,
     settings: FitSettings,
     n_init: int,
     rng: np.random.RandomState,
-    watch: Watch,
+    begin: Callable[[int], None] = lambda n_rows: None,
 ) -> GaussianMixture:
-    """Fit samples that grow, each from the last one's answer; the first from several starts."""
+    """Fit samples that grow, each from the last one's result; the first from several starts.
+
+    ``begin`` is called with the number of rows of each sample before it is fitted.
+    """
     tight = replace(settings.stopping, tol=SAMPLE_TOL * settings.stopping.tol)
     start = None
     for size in growing_sizes(len(sample)):
-        watch.sample(size)
+        begin(size)
         prepared = PreparedData(sample[:size])
         if start is None:
             start = prepared.fit_best(settings, n_init, rng).mixture
         else:
-            exact = replace(settings, stopping=tight, split_merge=0)
+            exact = replace(settings, stopping=tight)
             start = prepared.fit(exact, rng, start).mixture
     assert start is not None
     return start
@@ -85,7 +72,7 @@ def fit_everything(
     sample: Observations,
     rows_in: Callable[[Standardiser], DistantRows],
     settings: FitSettings,
-    watch: Watch,
+    passed: Callable[[], None] = lambda: None,
 ) -> EMResult:
     """Pass over everything until the likelihood stands still; the answer is in the user's units.
 
@@ -97,19 +84,17 @@ def fit_everything(
         The rows in memory.
     rows_in
         Gives all rows in some units.
-    settings, watch
-        Of the fit, and who is told.
+    settings
+        How to fit.
+    passed
+        Called after every pass.
     """
     prepared = PreparedData(sample)
     constraints, units = settings.constraints(prepared), prepared.rows.units
     begin, everything = prepared.begin(start, constraints), rows_in(units)
-
-    def keep(result: EMResult) -> None:
-        watch.kept(units.mixture_from_standard(result.mixture), result)
-
     steps = _quasi_newton(begin, sample, units, everything.n_rows, constraints, settings)
     del prepared
-    result = em(begin, everything, constraints, settings.stopping, steps, keep)
+    result = em(begin, everything, constraints, settings.stopping, steps, lambda _: passed())
     return replace(result, mixture=units.mixture_from_standard(result.mixture))
 
 

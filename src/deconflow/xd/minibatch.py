@@ -1,4 +1,4 @@
-r"""Minibatch gradients, for data that do not fit in memory.
+r"""Minibatch gradients.
 
 The E-step's sums are the gradients of the log-likelihood: ``u`` for means, ``G / 2`` for
 covariances, hence ``G L`` for Cholesky factors ``L``, and ``q0 - n pi`` for log weights.
@@ -31,6 +31,15 @@ SMALLEST_GAIN = 1e-4
 """Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""
 
 
+@dataclass(frozen=True)
+class Minibatches:
+    """Size and number of the steps of :func:`fit_minibatch`."""
+
+    batch_size: int = 1000
+    epochs: int = 20
+    learning_rate: float = 0.02
+
+
 @dataclass
 class Adam:
     """Adam for a mixture's log weights, means and log-Cholesky factors.
@@ -43,45 +52,38 @@ class Adam:
         Floor, and what is fixed.
     units : Standardiser
         The change of units that every batch goes through.
-    learning_rate : float
-        Largest change of a coordinate in one step, about.
     """
 
     mixture: GaussianMixture
     constraints: Constraints
     units: Standardiser
-    learning_rate: float = 0.01
     steps: int = 0
     first: list[Array] = field(default_factory=list)
     second: list[Array] = field(default_factory=list)
 
     @classmethod
-    def start(
-        cls,
-        data: Observations,
-        settings: FitSettings,
-        learning_rate: float,
-        rng: np.random.RandomState,
-    ) -> Adam:
+    def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> Adam:
         """Start at a mixture that is made from these rows, or given by the settings."""
         prepared = PreparedData(data)
         constraints = settings.constraints(prepared)
         begin = prepared.begin(prepared.start(settings, rng), constraints)
-        return cls(begin, constraints, prepared.rows.units, learning_rate)
+        return cls(begin, constraints, prepared.rows.units)
 
     @property
     def restored(self) -> GaussianMixture:
         """The mixture in the user's units."""
         return self.units.mixture_from_standard(self.mixture)
 
-    def step(self, sums: Sums, n: float, rate: float | None = None) -> None:
-        """Move along the gradient of the mean log-likelihood of a batch of weight ``n``."""
+    def step(self, sums: Sums, n: float, rate: float) -> None:
+        """Move along the gradient of the mean log-likelihood of a batch of weight ``n``.
+
+        A step changes a coordinate by about ``rate`` at most.
+        """
         gradients = self._gradients(sums, n)
         if not self.first:
             self.first = [np.zeros_like(g) for g in gradients]
             self.second = [np.zeros_like(g) for g in gradients]
         self.steps += 1
-        rate = self.learning_rate if rate is None else rate
         moves = []
         for a, b, g in zip(self.first, self.second, gradients, strict=True):
             a += 0.1 * (g - a)
@@ -129,9 +131,7 @@ def has_settled(history: Sequence[float], tol: float) -> bool:
     return float(np.mean(last) - np.mean(before)) <= max(tol, SMALLEST_GAIN) * quarter
 
 
-def step_on_batch(
-    adam: Adam, data: Observations, rate: float | None = None, threads: int | None = None
-) -> float:
+def step_on_batch(adam: Adam, data: Observations, rate: float, threads: int | None = None) -> float:
     """Take one step on a batch; return its mean log-likelihood before the step."""
     rows = lay_out(data, adam.units)
     sums = expectation(adam.mixture, rows, threads=threads)
@@ -143,9 +143,7 @@ def fit_minibatch(
     adam: Adam,
     data: Observations,
     stopping: Stopping,
-    *,
-    epochs: int,
-    batch_size: int,
+    batches: Minibatches,
     rng: np.random.RandomState,
     progress: Progress = SILENT,
 ) -> EMResult:
@@ -154,17 +152,16 @@ def fit_minibatch(
     The history has the mean log-likelihood of all rows in each epoch, each before the step of its
     batch: it may fall, as the gradients of batches are noisy.
     """
-    progress.begin(FITTING, "epochs", epochs)
+    progress.begin(FITTING, "epochs", batches.epochs)
     history: list[float] = []
-    per_epoch = -(-len(data) // batch_size)
-    for _ in range(epochs):
+    n_steps = batches.epochs * -(-len(data) // batches.batch_size)
+    for _ in range(batches.epochs):
         order = torch.from_numpy(rng.permutation(len(data)))
         total = 0.0
-        for batch in order.split(batch_size):
-            share = adam.steps / (epochs * per_epoch)
-            rate = adam.learning_rate * 0.5 * (1 + np.cos(np.pi * min(share, 1.0)))
+        for batch in order.split(batches.batch_size):
+            rate = batches.learning_rate * 0.5 * (1 + np.cos(np.pi * adam.steps / n_steps))
             total += len(batch) * step_on_batch(adam, data[batch], rate, stopping.threads)
         history.append(total / len(data))
         progress.advance()
     settled = has_settled(history, stopping.tol)
-    return EMResult(adam.restored, history[-1], history, settled, epochs)
+    return EMResult(adam.restored, history[-1], history, settled, batches.epochs)

@@ -92,28 +92,26 @@ def shares_of(
     weights: Array,
     parameters: Array,
     rng: np.random.RandomState,
-    smallest: float,
 ) -> Array:
     """Share out an average: from how often each is the best, some way to the best average.
 
     Where rows cannot tell, those of fewer ``parameters`` ``(C,)`` win more often: what noisy rows
-    do not see of the others' details is mostly chance. Shares below the ``smallest`` are given to
-    the others.
+    do not see of the others' details is mostly chance.
     """
     often = wins(rows_p, weights, PRICE * parameters, rng)
     start = (1 - EVEN_SHARE) * often + EVEN_SHARE / len(often)
-    return _without_small(stacked(rows_p, weights, start), smallest)
+    return _without_small(stacked(rows_p, weights, start))
 
 
-def even_shares(rows_p: Array, weights: Array, smallest: float) -> Array:
+def even_shares(rows_p: Array, weights: Array) -> Array:
     """Share out an average of densities of which any may be the best: evenly, unless rows object.
 
     Where rows are many, sizes that they cannot tell apart err in different places, and an even
     average is nearer to the truth than any of them (moons of 10^6 rows: .006 from .009 to .010).
     """
-    return _without_small(stacked(rows_p, weights, np.ones(len(rows_p))), smallest)
+    return _without_small(stacked(rows_p, weights, np.ones(len(rows_p))))
 
 
-def _without_small(shares: Array, smallest: float) -> Array:
-    shares = np.where(shares >= min(smallest, shares.max()), shares, 0.0)
+def _without_small(shares: Array) -> Array:
+    shares = np.where(shares >= min(SMALLEST_SHARE, shares.max()), shares, 0.0)
     return shares / shares.sum()

@@ -9,10 +9,7 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd.em import EMResult, Stopping, em
-from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.layout import KernelRows
-from deconflow.xd.maximisation import Constraints, with_floor
+from deconflow.xd import Constraints, EMResult, KernelRows, Sums, expectation, with_floor
 
 Fit = Callable[[GaussianMixture, Constraints], EMResult]
 
@@ -21,36 +18,29 @@ def split_and_merge(
     result: EMResult,
     rows: KernelRows,
     constraints: Constraints,
-    stopping: Stopping,
+    tol: float,
     depth: int,
-    rng: np.random.RandomState,
-    fit: Fit | None = None,
+    fit: Fit,
 ) -> EMResult:
-    """Improve a fit as long as one of the ``depth`` best moves raises the likelihood.
+    """Improve a fit as long as one of the ``depth`` best moves raises the likelihood by ``tol``.
 
     References
     ----------
     Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for GaussianMixture Models"
     """
-
-    def plain(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
-        return em(mixture, rows, constraints, stopping)
-
-    fit = plain if fit is None else fit
+    rng = np.random.RandomState(0)
     if result.mixture.n_components < 3:
         return result
     improved = True
     while improved:
         improved = False
-        sums = expectation(
-            result.mixture, rows, moments=False, responsibilities=True, threads=stopping.threads
-        )
+        sums = expectation(result.mixture, rows, moments=False, responsibilities=True)
         for merged, other, split in islice(_moves(result.mixture, sums), depth):
             moved = _move(result.mixture, (merged, other, split), constraints, rng)
             partial = fit(moved, constraints.but_for([merged, other, split]))
             full = fit(partial.mixture, constraints)
             full.n_iter += result.n_iter + partial.n_iter
-            if full.log_likelihood > result.log_likelihood + max(stopping.tol, 1e-12):
+            if full.log_likelihood > result.log_likelihood + max(tol, 1e-12):
                 result, improved = full, True
                 break
     return result

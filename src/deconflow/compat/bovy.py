@@ -1,4 +1,4 @@
-"""Doors for scripts written for other libraries: change one import."""
+"""Extreme Deconvolution with the arguments of Bovy's C library."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_number
+from deconflow.compat.split_merge import split_and_merge
 from deconflow.files import as_path, clear_write_errors
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
@@ -30,7 +31,6 @@ from deconflow.xd import (
     lay_out,
     made_feasible,
     mean_log_likelihood,
-    split_and_merge,
 )
 
 NAMES = {"w": "ydata", "noise": "ycovar", "weights": "weight"}
@@ -186,10 +186,7 @@ class _Run:
             tried.append(em(mixture, self.rows, constraints, self.stopping))
             return tried[-1]
 
-        rng = np.random.RandomState(0)
-        better = split_and_merge(
-            result, self.rows, constraints, self.stopping, self.depth, rng, fit
-        )
+        better = split_and_merge(result, self.rows, constraints, self.stopping.tol, self.depth, fit)
         best = result.log_likelihood
         for partial, full in zip(tried[::2], tried[1::2], strict=True):
             if full.log_likelihood > best:
