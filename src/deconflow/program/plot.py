@@ -81,8 +81,8 @@ class Measured:
         return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
     def by_weight(self, first: list[int], seed: int) -> Measured:
-        """Take some rows, and then all of them as often as they count, by chance."""
-        weights = np.ones(len(self.rows)) if self.rows.weights is None else self.rows.weights
+        """Take some rows, and then all rows by chance, as often as their weights say."""
+        weights = np.asarray(self.rows.weights)
         drawn = np.random.default_rng(seed).choice(
             len(weights), len(weights), p=weights / weights.sum()
         )
