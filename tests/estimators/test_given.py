@@ -135,7 +135,7 @@ def test_fits_after_fits(tmp_path):
         np.testing.assert_array_equal(again.posterior(w, SD, given=x).mean, before)
         np.testing.assert_array_equal(*(m.density_.given(1).sample(5, 0) for m in (again, fitted)))
         assert again.known_ == fitted.known_
-    with pytest.raises(ValueError, match="Expected given with 150 rows"):
+    with pytest.raises(ValueError, match="one row for each of 150; got x0"):
         fitted.fit(w, noise=SD, given=x[1:])
     np.testing.assert_array_equal(fitted.posterior(w, SD, given=x).mean, before)
     fitted.fit(w, noise=SD)

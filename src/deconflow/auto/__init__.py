@@ -4,7 +4,6 @@ from deconflow.auto.candidates import NAMES, Part, Resources
 from deconflow.auto.fit import Fitted, Standing, fit_density
 from deconflow.auto.flows import ensemble_of
 from deconflow.auto.plan import Plan, make_plan
-from deconflow.auto.stacking import stack
 from deconflow.auto.training import Member
 
 __all__ = [
@@ -18,5 +17,4 @@ __all__ = [
     "ensemble_of",
     "fit_density",
     "make_plan",
-    "stack",
 ]

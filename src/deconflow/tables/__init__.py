@@ -7,7 +7,6 @@ from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
 from deconflow.tables.covariates import (
     GivenColumns,
-    GivenValues,
     find_given,
 )
 from deconflow.tables.error_bars import independent_noise
@@ -43,7 +42,6 @@ __all__ = [
     "STANDARD",
     "Columns",
     "GivenColumns",
-    "GivenValues",
     "How",
     "Measurements",
     "RowReader",

@@ -131,9 +131,8 @@ class Covariates:
             got = [f'"{NOISE}"'] * with_errors + ["a table"] * (table is not None)
             raise ValueError(self._expected(" and ".join(got)))
         if with_errors:
-            for column, logs in zip(
-                self.columns, _log_errors(data)[:, self.errors].T, strict=False
-            ):
+            for column, d in zip(self.columns, self.errors, strict=False):
+                logs = _log_errors(data)[:, d]
                 parts.append(column.encode(np.where(np.isnan(logs), column.location, logs)))
         if table is not None:
             parts += self._encoded(own, table, len(data))
@@ -220,23 +219,22 @@ def _by_name(table: Any, n_rows: int) -> dict[str, NDArray[Any]]:
     """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
     if hasattr(table, "to_frame") and not hasattr(table, "columns"):
         table = table.to_frame()
-    if isinstance(table, dict):
-        found = {str(name): np.atleast_1d(_cells(each)) for name, each in table.items()}
-    elif hasattr(table, "columns"):
-        found = {str(column): _cells(table[column]) for column in table.columns}
-    else:
+    names = table if isinstance(table, dict) else getattr(table, "columns", None)
+    if names is None:
         array = _cells(table)
-        if n_rows == 1 and array.ndim < 2:  # a single row
-            array = array.reshape(1, -1)
-        array = array[:, None] if array.ndim == 1 else array
-        if array.ndim != 2:
-            raise ValueError(f"Expected given of shape (N,) or (N, C); got {array.shape}.")
+        if array.ndim < 2:
+            array = array.reshape((1, -1) if n_rows == 1 else (-1, 1))
         found = {f"x{j}": column for j, column in enumerate(array.T)}
+    else:
+        found = {str(name): np.atleast_1d(_cells(table[name])) for name in names}
     if not found:
         raise ValueError("Expected at least one covariate in given; got none.")
-    rows = len(next(iter(found.values())))
-    if rows != n_rows:
-        raise ValueError(f"Expected given with {n_rows} rows, one for each; got {rows}.")
+    for name, column in found.items():
+        if column.shape != (n_rows,):
+            raise ValueError(
+                f"Expected given of shape (N,) or (N, C), with one row for each of {n_rows}; got "
+                f"{name} of shape {column.shape}."
+            )
     return found
 
 
@@ -254,8 +252,10 @@ def _cells(values: Any) -> NDArray[Any]:
             'parts of several lengths. For errors with a table say ("noise", table).'
         ) from error
     if isinstance(array, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(array)
-        array = np.where(masked, None, array.data) if masked.any() else array.data
+        array, masked = array.data, np.ma.getmaskarray(array)
+        if masked.any():
+            array = array.astype(object)
+            array[masked] = None
     if array.dtype.kind == "c":
         raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
     return array

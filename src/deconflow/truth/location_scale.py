@@ -127,7 +127,8 @@ class LocationScale:
             use = seen[:, d]
             rows = w[use, d], variance[use, d], weights[use]
             curves.append(_curve(*rows, design[use], sizes, bends[use], free))
-        return cls(splines, *map(np.stack, zip(*curves, strict=True)), x.min(0), x.max(0))
+        mean, log_variance, smallest = (np.stack(each) for each in zip(*curves, strict=True))
+        return cls(splines, mean, log_variance, smallest, x.min(0), x.max(0))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and widths ``(N, D)`` at covariates ``(N, C)``."""
@@ -162,8 +163,10 @@ class LocationScale:
 
     def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
         """Return the curves of some columns of the truth."""
-        of_columns = (each[columns] for each in (self.mean, self.log_variance, self.smallest))
-        return LocationScale(self.splines, *of_columns, self.low, self.high)
+        return replace(
+            self, mean=self.mean[columns], log_variance=self.log_variance[columns],
+            smallest=self.smallest[columns],
+        )  # fmt: skip
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return what is saved."""
