@@ -199,7 +199,7 @@ class Certificate:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """Take what :meth:`as_dict` gave."""
-        figures = {
+        figures: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values.items()
         }

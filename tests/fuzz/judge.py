@@ -21,6 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from astropy.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 import deconflow
@@ -223,6 +224,8 @@ def _arrays(answer: Any) -> Iterator[np.ndarray]:
         answer = {
             name: answer[name].to_numpy() for name in answer if name != "effective_sample_size"
         }
+    if isinstance(answer, Table):
+        answer = {name: np.asarray(answer[name]) for name in answer.colnames}
     if isinstance(answer, dict):
         answer = list(answer.values())
     if is_dataclass(answer) and not isinstance(answer, type):
