@@ -12,6 +12,8 @@ from benchmarks.record import RESULTS
 
 pytest.importorskip("pyarrow")
 
+pytestmark = pytest.mark.docs
+
 
 def test_tables_are_made_once_and_are_what_was_said(tmp_path):
     made = scale.make_table(tmp_path, 2000)
