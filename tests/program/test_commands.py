@@ -9,7 +9,7 @@ from program.running import XD, read, run, succeed
 from tables.catalogue import N, catalogue, text
 
 import deconflow
-from deconflow import XDGMM, FlowDeconvolver, cli
+from deconflow import XDGMM, cli
 from deconflow.noise import gaussian
 
 
@@ -235,17 +235,6 @@ def test_compare_says_when_it_is_luck():
     assert any(line.startswith(f"{best} is not clearly better than {other}") for line in lines)
 
 
-def test_flow(fitted_flow, tmp_path):
-    out = tmp_path / "out.parquet"
-    flow, stars = fitted_flow / "flow", fitted_flow / "stars.csv"
-    succeed("denoise", flow, stars, "-o", out, "-q", "--quantiles", "0.5")
-    table = read(out)
-    assert (table["effective_sample_size"].to_numpy() > 1).all()
-    assert np.isfinite(table["x_q50"]).all()
-    assert "Effective sample size of posteriors" in succeed("info", flow)
-    assert FlowDeconvolver.load(flow).hidden == 16
-
-
 def assert_same_as_python(model, table, options=()):
     """The program and the library answer alike about a folder: what is exact, and what is drawn."""
     succeed("denoise", model, table, "-o", "denoised.parquet", "-q", *options)
@@ -312,27 +301,6 @@ def test_a_row_that_fails_is_marked_alone(folder, monkeypatch):
     status = read("out.csv")["deconflow_status"].to_pylist()
     assert [i for i, word in enumerate(status) if word == "out of reach"] == [7, 30]
     assert status.count("ok") == 38
-
-
-def test_a_model_that_was_saved_from_python(folder):
-    import pandas as pd
-
-    w, noise = measurements(catalogue())
-    frame = pd.DataFrame(w, columns=["x", "y"])
-    XDGMM(1, random_state=0).fit(frame, noise=noise).save("python")
-    assert "x, y (saved from Python)" in succeed("info", "python")
-    succeed("denoise", "python", "stars.csv", "-o", "out.csv")
-
-
-def test_asymmetric_errors_and_other_laws(folder):
-    rng = np.random.default_rng(0)
-    lines = [f"{rng.normal()},{rng.uniform(0.1, 0.3)},{rng.uniform(0.3, 0.6)}" for _ in range(80)]
-    (folder / "bars.csv").write_text("\n".join(["m,m_err_lo,m_err_hi", *lines]))
-    assert "split-normal" in succeed("fit", "bars.csv", "-c", "m", "-o", "bars", *XD)
-    options = ("--errors", "m=m_err_lo", "--noise", "student-t", "--df", 4)
-    succeed("fit", "bars.csv", "-c", "m", "-o", "t", *XD, *options)
-    assert "student-t" in succeed("info", "t")
-    succeed("denoise", "t", "bars.csv", "-o", "out.csv")
 
 
 EXAMPLES = {

@@ -62,7 +62,8 @@ def _spying(plain, seen):
 
 
 def test_without_resume_it_starts_anew(folder):
-    (folder / ".new.checkpoint").write_bytes(b"of another fit")
+    (folder / ".new.checkpoint").mkdir()
+    (folder / ".new.checkpoint" / "fit").write_bytes(b"of another fit")
     succeed(*FIT, "-o", "new")
     assert "Nothing to resume" in run(*FIT, "-o", "new", "--resume").output
 

@@ -48,12 +48,6 @@ def test_rows_are_called_as_in_the_table(folder):
     assert values[0] == values[1]
 
 
-def test_a_flow_has_effective_sizes(fitted_flow, tmp_path):
-    out = tmp_path / "picture.png"
-    succeed("plot", fitted_flow / "flow", "-k", "diagnostics", "-o", out)
-    assert out.exists()
-
-
 BAD = {
     "kind": (("-k", "pie"), "Expected --kind as one of"),
     "ending": (("-o", "a.doc"), "that ends in .png"),

@@ -287,16 +287,6 @@ def test_exact_values_share_no_covariance(tmp_path):
     assert list(rows.reasons) == ["", "errors and correlations make no covariance", ""]
 
 
-def test_a_table_all_of_whose_covariances_are_impossible(tmp_path):
-    columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
-    path = tmp_path / "t.csv"
-    path.write_text("x,y,vx,vy,c\n1,1,1,1,2\n")
-    reader = RowReader(columns, open_table(path))
-    rows = reader(next(reader.source.chunks(10)), 0)
-    assert rows.noise is None
-    assert not rows.usable.any()
-
-
 def test_gaia(gaia_path):
     source = open_table(gaia_path)
     columns = find_columns(source.names, ["parallax", "pmra", "pmdec"])

@@ -1,9 +1,8 @@
 """Every format gives back what was written, in the order of rows and columns."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from tables.catalogue import N, catalogue, text
+from tables.catalogue import N, catalogue
 
 from deconflow.tables import need, open_table, writing
 from deconflow.tables.io import WRITTEN
@@ -109,19 +108,6 @@ def test_arrays_in_cells(tmp_path):
     assert read(tmp_path / "out.csv")["pair"].to_pylist() == ["[1, 2]", "[3, 4]"]
 
 
-def test_arrays_of_several_lengths_in_cells(tmp_path):
-    from astropy.io import fits
-
-    cells = np.array([np.arange(0.0), np.arange(2.0), np.arange(3.0)], dtype=object)
-    columns = [fits.Column("x", "PD()", array=cells), fits.Column("z", "2C", array=[[1j, 2]] * 3)]
-    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "in.fits")
-    table = read(tmp_path / "in.fits", size=1)
-    assert table["x"].to_pylist() == [[], [0.0, 1.0], [0.0, 1.0, 2.0]]
-    assert table["z"].to_pylist() == ["['1j', '(2+0j)']"] * 3
-    write(tmp_path / "out.fits", table)
-    assert read(tmp_path / "out.fits")["x"].to_pylist() == ["[]", "[0.0, 1.0]", "[0.0, 1.0, 2.0]"]
-
-
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".fits", ".ecsv", ".vot"])
 def test_an_empty_table_has_no_chunks(tmp_path, ending):
     write(tmp_path / f"t{ending}", catalogue().slice(0, 0))
@@ -174,8 +160,3 @@ def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setattr("importlib.import_module", absent)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'deconflow\[tables\]'"):
         need("astropy.table")
-
-
-def test_the_helper_writes_what_pyarrow_reads(tmp_path):
-    (tmp_path / "t.csv").write_text(text(catalogue()))
-    assert np.allclose(read(tmp_path / "t.csv")["x"], catalogue()["x"])

@@ -170,16 +170,10 @@ class PosteriorColumns:
         return found
 
     def _atom_names(self) -> list[str]:
-        """Name columns of atoms, as ``prob_x_at_0``; in all digits if these tell them apart."""
-        for form in ("g", ".17g"):
-            names = [
-                "prob_"
-                + "_".join(f"{n}_at_{v:{form}}" for n, v in zip(self.names, atom, strict=True))
-                for atom in self._atoms
-            ]
-            if len(set(names)) == len(names):
-                break
-        return names
+        """Name columns of atoms, as ``prob_x_at_0``, with as many digits as tell them apart."""
+        written = [[np.format_float_positional(v, trim="-") for v in atom] for atom in self._atoms]
+        pairs = (zip(self.names, atom, strict=True) for atom in written)
+        return ["prob_" + "_".join(f"{name}_at_{v}" for name, v in each) for each in pairs]
 
     def __call__(self, rows: Rows) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""

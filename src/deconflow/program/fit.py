@@ -171,8 +171,6 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
         yield None
         return
     folder = output.parent / f".{output.name}.checkpoint"
-    if folder.is_file():  # of an older version
-        folder.unlink()
     with locked_folder(folder) as ours:
         kept = folder / "fit" if ours else None
         if not resumable:

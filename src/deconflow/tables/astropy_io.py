@@ -196,22 +196,14 @@ def _fits_unit(field: pa.Field) -> str | None:
 
 
 def _refuse_names(names: Sequence[str]) -> None:
-    advice = "Write .parquet, .ecsv or .vot instead, or rename it."
-    for name in names:
-        if not (name.isascii() and name.isprintable()):
+    for number, name in enumerate(names):
+        plain = name.isascii() and name.isprintable() and len(name) <= LONGEST_NAME
+        if number >= MOST_COLUMNS or not plain:
             raise ValueError(
-                f"Expected columns named in ASCII for a FITS file; got {name!r}. {advice}"
+                f"Expected at most {MOST_COLUMNS} columns for a FITS file, with names in ASCII of "
+                f"at most {LONGEST_NAME} characters; got {name!r}. Write .parquet, .ecsv or .vot "
+                "instead."
             )
-        if len(name) > LONGEST_NAME:
-            raise ValueError(
-                f"Expected names of at most {LONGEST_NAME} characters for a FITS file; got "
-                f"{name!r}. {advice}"
-            )
-    if len(names) > MOST_COLUMNS:
-        raise ValueError(
-            f"Expected up to {MOST_COLUMNS} columns for a FITS file; got {len(names)}. Write "
-            ".parquet instead."
-        )
 
 
 def _fits_rows(hdu: Any, start: int, stop: int) -> Any:

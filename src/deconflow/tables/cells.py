@@ -73,10 +73,12 @@ class Cells:
         usable = self.usable
         return values if usable.all() else values[usable]
 
-    def first(self, values: NDArray[Any], bad: Mask) -> str:
-        """Name the first value that is wrong, with its row."""
-        row = int(bad.argmax())
-        return f"{values[row]:g} in {self.row(row)}"
+    def refuse(self, bad: Mask, values: Array, wanted: str, advice: str) -> None:
+        """Raise for the first value that is wrong, with its row."""
+        if bad.any():
+            row = int(bad.argmax())
+            got = "none" if np.isnan(values[row]) else f"{values[row]:g}"
+            raise ValueError(f"Expected {wanted}; got {got} in {self.row(row)}. {advice}")
 
     def row(self, row: int) -> str:
         """Name a row of the chunk by its place in the table."""

@@ -29,7 +29,7 @@ class ErrorBars(Values):
     ) -> None:
         super().__init__(cells, columns)
         self.factors, self.signs = factors, signs
-        self.lower = self.upper = np.ones_like(self.w)  # two arrays once they differ
+        self.lower, self.upper = np.ones_like(self.w), np.ones_like(self.w)
         for d, name in enumerate(columns.names):
             self._read(d, name)
         same = columns.how.replicates_by
@@ -38,11 +38,13 @@ class ErrorBars(Values):
     def law(self) -> tuple[Array, Noise | FreeErrors | None]:
         """Usable values and their noise; rows whose errors make none are marked first."""
         pairs = self._pairs(self.columns.correlations + self.columns.covariances)
-        noise = (
-            self._correlated_noise(self._covariance(~np.isnan(self.w), self.lower))
-            if pairs
-            else self._independent_noise(self.lower, self.upper)
-        )
+        if pairs:
+            noise = self._correlated_noise(self._covariance(~np.isnan(self.w), self.lower))
+        elif self.cells.usable.any():
+            errors = (self.cells.usable_of(each) for each in (self.lower, self.upper))
+            noise = independent_noise(*errors, self.columns.noise, self.columns.df)
+        else:
+            noise = None
         w = self.cells.usable_of(self.w)
         if noise is None or self.columns.noise != MULTIPLYING:
             return w, self._opened(noise)
@@ -55,12 +57,8 @@ class ErrorBars(Values):
         from deconflow.noise import multiplicative
 
         for name, values in zip(self.columns.names, self.w.T, strict=True):
-            bad = values <= 0
-            if bad.any():
-                raise ValueError(
-                    f"Expected values above 0 in column {name!r}, because errors multiply them; "
-                    f"got {self.cells.first(values, bad)}. Correct it, or choose another noise=."
-                )
+            wanted = f"values above 0 in column {name!r}, because errors multiply them"
+            self.cells.refuse(values <= 0, values, wanted, "Correct it, or choose another noise=.")
         locations, law = multiplicative(noise).read(from_numpy(w))
         return locations.numpy(), law
 
@@ -84,24 +82,12 @@ class ErrorBars(Values):
         self.cells.mark(np.isinf(w), f"{name} is infinite")
         measured = ~np.isnan(w)
         lower, upper = self._bars(d, name, measured)
-        known = np.isfinite(lower) if upper is lower else np.isfinite(lower) & np.isfinite(upper)
-        unknown = measured & ~known
-        if unknown.any():
-            self.without_error += int(unknown.sum())
-            w[unknown], limits[unknown], measured = np.nan, 0, measured & known
-        self.w[:, d] = w
-        if limits.any():
-            self.limits[:, d] = limits
-        self._keep(d, lower, upper, measured)
-
-    def _keep(self, d: int, lower: Array, upper: Array, measured: Mask) -> None:
-        """Take the error bars of a column, where there are any."""
-        if upper is not lower and self.upper is self.lower:
-            self.upper = self.lower.copy()
-        for kept, bar in ((self.lower, lower), (self.upper, upper)):
-            kept[:, d] = bar if measured.all() else np.where(measured, bar, 1.0)
-            if self.upper is self.lower:
-                break
+        known = np.isfinite(lower) & np.isfinite(upper)
+        self.without_error += int((measured & ~known).sum())
+        w[~known], limits[~known] = np.nan, 0
+        self.w[:, d], self.limits[:, d] = w, limits
+        self.lower[:, d] = np.where(measured & known, lower, 1.0)
+        self.upper[:, d] = np.where(measured & known, upper, 1.0)
 
     def _bars(self, d: int, name: str, measured: Mask) -> tuple[Array, Array]:
         """Lower and upper errors of a column: the same array where they are the same."""
@@ -136,16 +122,13 @@ class ErrorBars(Values):
                 values, measured, column, known, self.cells.first_row
             )
         positive = law != "gaussian"
-        bad = measured & ((values <= 0) if positive else (values < 0))
-        if bad.any():
-            least = f"above 0, because the noise is {law}," if positive else "of at least 0"
-            raise ValueError(
-                f"Expected errors {least} in column {column!r}; "
-                f"got {self.cells.first(values, bad)}. Correct it, or leave the cell empty if "
-                "the value is missing."
-            )
-        factor = self.factors[column, names]
-        return values if factor == 1.0 else values * factor
+        least = f"above 0, because the noise is {law}," if positive else "of at least 0"
+        self.cells.refuse(
+            measured & ((values <= 0) if positive else (values < 0)), values,
+            f"errors {least} in column {column!r}",
+            "Correct it, or leave the cell empty if the value is missing.",
+        )  # fmt: skip
+        return values * self.factors[column, names]
 
     def _pairs(self, pairs: Pairs) -> list[tuple[int, int, str]]:
         """Numbers of two different columns, with the column they share."""
@@ -170,12 +153,8 @@ class ErrorBars(Values):
 
     def _correlation(self, column: str) -> Array:
         values = self.cells.numbers(column)
-        bad = np.abs(values) > 1
-        if bad.any():
-            raise ValueError(
-                f"Expected correlations between -1 and 1 in column {column!r}; "
-                f"got {self.cells.first(values, bad)}."
-            )
+        wanted = f"correlations between -1 and 1 in column {column!r}"
+        self.cells.refuse(np.abs(values) > 1, values, wanted, "Correct it.")
         return values
 
     def _correlated_noise(self, covariance: Array) -> Noise | None:
@@ -193,14 +172,6 @@ class ErrorBars(Values):
                 raise
             self.cells.mark(bad, NO_COVARIANCE)
             return self._correlated_noise(covariance)
-
-    def _independent_noise(self, lower: Array, upper: Array) -> Noise | None:
-        usable = self.cells.usable
-        if not usable.any():
-            return None
-        below = self.cells.usable_of(lower)
-        above = below if upper is lower else self.cells.usable_of(upper)
-        return independent_noise(below, above, self.columns.noise, self.columns.df)
 
 
 def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0) -> Noise:

@@ -190,7 +190,49 @@ class RowReader:
 
     def __call__(self, chunk: pa.Table, first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
-        return _Chunk(self, chunk, first_row).read()
+        cells, covariates = Cells(chunk, first_row, self.columns.missing), None
+        values = self._values(cells)
+        missing = np.isnan(values.w)
+        if missing.any():
+            cells.mark(missing.sum(1) == values.w.shape[1], "no measured value")
+        groups = None if self.groups is None else cells.labels(self.groups)
+        if self.given is not None:
+            labels = self.given.labels.items()
+            read = {name: _covariate(cells, name, each) for name, each in labels}
+            covariates = GivenValues(read, self.given.errors)
+        w, noise = values.law()
+        self.columns = values.columns
+        usable, weights = cells.usable, self._weights(cells)
+        limits = values.limits[usable]
+        return Measurements(
+            w, noise, usable, cells.reasons, values.without_error,
+            groups=None if groups is None else groups[usable],
+            given=None if covariates is None else covariates.part(usable),
+            limits=limits if limits.any() else None,
+            weights=None if weights is None else cells.usable_of(weights),
+        )  # fmt: skip
+
+    def _values(self, cells: Cells) -> Values:
+        columns = self.columns
+        if columns.how.draws:
+            return Draws(cells, columns)
+        if columns.how.replicates:
+            return Replicates(cells, columns, self.factors)
+        if columns.noise in COUNTS:
+            return Counts(cells, columns)
+        return ErrorBars(cells, columns, self.factors, self.signs)
+
+    def _weights(self, cells: Cells) -> Array | None:
+        """Read how much each row counts; all of them must say so."""
+        if self.weights is None:
+            return None
+        values = cells.numbers(self.weights)
+        cells.refuse(
+            ~(values >= 0) | np.isinf(values), values,
+            f"weights of at least 0 in column {self.weights!r}",
+            "Correct it, or write 0 for rows that do not count.",
+        )  # fmt: skip
+        return values
 
 
 def read_rows(reader: RowReader) -> Measurements:
@@ -228,77 +270,20 @@ def _name_file(reader: RowReader) -> None:
             first += chunk.num_rows
 
 
-class _Chunk:
-    """One chunk while it is read."""
-
-    def __init__(self, reader: RowReader, chunk: pa.Table, first_row: int) -> None:
-        self.reader, self.cells = reader, Cells(chunk, first_row, reader.columns.missing)
-
-    def read(self) -> Measurements:
-        groups, given = self.reader.groups, self.reader.given
-        values = self._values()
-        missing = np.isnan(values.w)
-        if missing.any():
-            self.cells.mark(missing.sum(1) == values.w.shape[1], "no measured value")
-        labels = None if groups is None else self.cells.labels(groups)
-        covariates = None
-        if given is not None:
-            values_of = {name: self._covariate(name, each) for name, each in given.labels.items()}
-            covariates = GivenValues(values_of, given.errors)
-        w, noise = values.law()
-        self.reader.columns = values.columns
-        usable, weights = self.cells.usable, self._weights()
-        limits = values.limits[usable] if values.limits.any() else None
-        return Measurements(
-            w, noise, usable, self.cells.reasons, values.without_error,
-            groups=None if labels is None else labels[usable],
-            given=None if covariates is None else covariates.part(usable),
-            limits=limits if limits is not None and limits.any() else None,
-            weights=None if weights is None else self.cells.usable_of(weights),
-        )  # fmt: skip
-
-    def _values(self) -> Values:
-        columns = self.reader.columns
-        if columns.how.draws:
-            return Draws(self.cells, columns)
-        if columns.how.replicates:
-            return Replicates(self.cells, columns, self.reader.factors)
-        if columns.noise in COUNTS:
-            return Counts(self.cells, columns)
-        return ErrorBars(self.cells, columns, self.reader.factors, self.reader.signs)
-
-    def _weights(self) -> Array | None:
-        """Read how much each row counts; all of them must say so."""
-        name = self.reader.weights
-        if name is None:
-            return None
-        values = self.cells.numbers(name)
-        bad = ~(values >= 0) | np.isinf(values)
-        if bad.any():
-            row = int(bad.argmax())
-            got = "none" if np.isnan(values[row]) else f"{values[row]:g}"
-            raise ValueError(
-                f"Expected weights of at least 0 in column {name!r}; got {got} in "
-                f"{self.cells.row(row)}. Correct it, or write 0 for rows that do not count."
-            )
+def _covariate(cells: Cells, name: str, labels: Collection[str] | None) -> NDArray[Any]:
+    """Read what is known exactly; a row that does not say it cannot be used."""
+    if labels is None:
+        values = cells.numbers(name)
+        cells.mark(np.isnan(values), f"no value in {name}, which is given")
+        cells.mark(np.isinf(values), f"{name} is infinite")
         return values
-
-    def _covariate(self, name: str, labels: Collection[str] | None) -> NDArray[Any]:
-        """Read what is known exactly; a row that does not say it cannot be used."""
-        if labels is None:
-            values = self.cells.numbers(name)
-            self.cells.mark(np.isnan(values), f"no value in {name}, which is given")
-            self.cells.mark(np.isinf(values), f"{name} is infinite")
-            return values
-        words = self.cells.words(name)
-        self.cells.mark(
-            np.array([word is None for word in words]), f"no value in {name}, which is given"
-        )
-        for row in np.flatnonzero(self.cells.usable) if labels else ():
-            if words[row] not in labels:
-                reason = f"{name} is {words[row]!r}, which no row of the fit had"
-                self.cells.reasons.set(int(row), reason)
-        return words
+    words = cells.words(name)
+    cells.mark(np.array([word is None for word in words]), f"no value in {name}, which is given")
+    for row in np.flatnonzero(cells.usable) if labels else ():
+        if words[row] not in labels:
+            reason = f"{name} is {words[row]!r}, which no row of the fit had"
+            cells.reasons.set(int(row), reason)
+    return words
 
 
 def _factors(columns: Columns, source: Source) -> Factors:

@@ -135,21 +135,14 @@ class Counts(Values):
 
     def _refuse_more_than_trials(self) -> None:
         assert self.beside is not None
-        bad = (self.w > self.beside[:, None]).sum(1) > 0
-        if bad.any():
-            raise ValueError(
-                f"Expected no more counts than trials, which are in {self.columns.how.beside!r}; "
-                f"got {self.cells.first(self.beside, bad)}, and more counts. Correct it."
-            )
+        wanted = f"no more counts than trials, which are in {self.columns.how.beside!r}"
+        bad = (self.w > self.beside[:, None]).any(1)
+        self.cells.refuse(bad, self.beside, wanted, "The counts are more: correct them.")
 
     def _counts(self, name: str) -> Array:
         values = self.cells.numbers(name)
-        bad = ~_whole(values)
-        if bad.any():
-            raise ValueError(
-                f"Expected counts in column {name!r}, whole numbers of at least 0; got "
-                f"{self.cells.first(values, bad)}. Correct it, or choose another noise=."
-            )
+        wanted = f"counts in column {name!r}, whole numbers of at least 0"
+        self.cells.refuse(~_whole(values), values, wanted, "Correct it, or choose another noise=.")
         self.cells.mark(np.isinf(values), f"{name} is infinite")
         return values
 
@@ -157,11 +150,8 @@ class Counts(Values):
         values = self.cells.numbers(name)
         whole = self.columns.noise == "binomial"
         bad = (values <= 0) | (~_whole(values) if whole else False)
-        if bad.any():
-            raise ValueError(
-                f"Expected {'whole ' if whole else ''}numbers above 0 in column {name!r}; got "
-                f"{self.cells.first(values, bad)}. Correct it, or leave the cell empty."
-            )
+        wanted = f"{'whole ' if whole else ''}numbers above 0 in column {name!r}"
+        self.cells.refuse(bad, values, wanted, "Correct it, or leave the cell empty.")
         self.cells.mark(~np.isfinite(values), f"no value in {name}")
         return values
 
