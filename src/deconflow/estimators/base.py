@@ -268,7 +268,7 @@ class DensityEstimator(
         With covariates it is that of the mix which the fitted rows have; for one value of them
         there is ``density_.given(x)``.
         """
-        points = true_values(self, v).numpy()  # an error if there is no fit yet
+        points = true_values(self, v)  # an error if there is no fit yet
         return self.density_.log_prob(points)
 
     def score_observations(
@@ -568,10 +568,6 @@ class DensityEstimator(
 
     def _finish(self, data: Observations) -> None:
         """Do what a fit does last, with the rows as they came."""
-
-    def _refuse_covariates(self, what: str) -> None:
-        if self._knowledge is not None and self._knowledge.covariates is not None:
-            raise ValueError(f"Expected a model without covariates for {what}; got one with some.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "parameters_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,6 @@ NOT_SIMULATED = "Nobody has said how limits come about. Use certify, which takes
 
 class FittedRowsQuestions(ObservesRows):
     """What every estimator answers with the help of its rows: is it right, and how far off."""
-
-    @abstractmethod
-    def _refuse_covariates(self, what: str) -> None:
-        """Raise if the model was fitted with covariates."""
 
     def certify(
         self,
@@ -166,6 +161,11 @@ class FittedRowsQuestions(ObservesRows):
             )
         with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
             return regression_of(self, target, on, data, n_refits, random_state)
+
+    def _refuse_covariates(self, what: str) -> None:
+        """Raise if the model was fitted with covariates."""
+        if self._knowledge is not None and self._knowledge.covariates is not None:
+            raise ValueError(f"Expected a model without covariates for {what}; got one with some.")
 
     def _refuse_selection(self, what: str) -> None:
         """Raise where refits would take the rows that were seen for all there are."""

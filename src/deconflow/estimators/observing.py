@@ -23,7 +23,7 @@ from deconflow.measuring import Rule, Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
 from deconflow.streams import RowStream
-from deconflow.truth import Bounds, Covariates, check_rows
+from deconflow.truth import Bounds, Covariates, check_rows, given_parts
 
 
 class ObservesRows(ABC):
@@ -119,7 +119,7 @@ class ObservesRows(ABC):
 
     def _learn_errors(self, free: FreeErrors, data: Observations, given: Any) -> Observations:
         """Learn what is open of the errors, and return the rows with what was learned."""
-        if free.kinds != ("groups",) and _by_noise(given):
+        if free.kinds != ("groups",) and given_parts(given)[0]:
             raise ValueError(
                 f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
                 "are learned from rows whose truth does not depend on its error."
@@ -246,12 +246,6 @@ class ObservesRows(ABC):
             self._knowledge = Knowledge.of(self, None, data)
         data, self._selected = with_unseen_rows(rule, data, truths, bounds, rng, threads)
         return data
-
-
-def _by_noise(given: Any) -> bool:
-    """Whether the truth is to depend on the size of its errors."""
-    first = given[0] if isinstance(given, tuple) and given else given
-    return isinstance(first, str) and first == "noise"
 
 
 def refuse_limits(data: Observations, what: str, fix: str = "Leave those rows out") -> None:

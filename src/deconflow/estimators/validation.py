@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 from torch.distributions import Distribution
 
+from deconflow._types import Array
 from deconflow.checks import as_tensor, first_bad, place, warn_caller
 from deconflow.files import as_path
 from deconflow.frames import (
@@ -200,7 +200,7 @@ def unchanged_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def true_values(estimator: Any, v: ArrayLike) -> Tensor:
+def true_values(estimator: Any, v: ArrayLike) -> Array:
     """Check points ``(N, D)`` of the latent space."""
     check_is_fitted(estimator)
     units, v = column_units(v), plain_table(v, "v")
@@ -218,4 +218,4 @@ def true_values(estimator: Any, v: ArrayLike) -> Tensor:
             f"Expected finite values in v; got NaN or inf at {place(position)}. "
             "A density has no value there."
         )
-    return values
+    return values.numpy()

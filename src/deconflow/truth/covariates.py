@@ -105,7 +105,7 @@ class Covariates:
     @classmethod
     def fit(cls, given: Any, data: Observations, names: list[str]) -> Covariates:
         """Learn what covariates are, from those of the rows that are fitted."""
-        with_errors, table = _parts(given)
+        with_errors, table = given_parts(given)
         columns: list[Column] = []
         errors: list[int] = []
         if with_errors:
@@ -125,7 +125,7 @@ class Covariates:
 
     def encode(self, given: Any, data: Observations) -> torch.Tensor:
         """Return covariates of rows as numbers ``(N, C)``."""
-        with_errors, table = _parts(given)
+        with_errors, table = given_parts(given)
         own, parts = self.columns[len(self.errors) :], []
         if with_errors != bool(self.errors) or (table is None) != (not own):
             got = [f'"{NOISE}"'] * with_errors + ["a table"] * (table is not None)
@@ -181,7 +181,7 @@ class Covariates:
 
 def check_rows(w: Any, given: Any, data: Observations) -> None:
     """Raise if a table of covariates has other rows than ``w``, or these cannot be moved."""
-    table = _parts(given)[1]
+    table = given_parts(given)[1]
     if hasattr(table, "iloc"):
         refuse_other_rows(w, table, "given")
     if not data.noise.additive:
@@ -191,14 +191,14 @@ def check_rows(w: Any, given: Any, data: Observations) -> None:
         )
 
 
-def _parts(given: Any) -> tuple[bool, Any]:
+def given_parts(given: Any) -> tuple[bool, Any]:
     """Tell the word for errors from a table: ``"noise"``, a table, or ``("noise", table)``."""
     if isinstance(given, str):
         if given != NOISE:
             raise ValueError(f'Expected given as a table of covariates, or "noise"; got {given!r}.')
         return True, None
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-        return _parts(given[0])[0], given[1]
+        return given_parts(given[0])[0], given[1]
     return False, given
 
 
