@@ -1,24 +1,9 @@
-import warnings
-
 import classical_toys as toys
 import numpy as np
 import pytest
-import sklearn
 from scipy.stats import kstest, norm
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from deconflow import DeconvolvingKDE, WaveletDeconvolver, noise
-
-
-@pytest.mark.filterwarnings("ignore:noise was not given")
-@pytest.mark.filterwarnings("ignore:The noise hides the density")
-@parametrize_with_checks([DeconvolvingKDE()])
-def test_scikit_learn_contract(estimator, check):
-    with toys.skip_refused("at most 3 columns"):
-        check(estimator)
+from deconflow import DeconvolvingKDE, noise
 
 
 def normal_rows(n, dim, seed=0):
@@ -46,14 +31,6 @@ def test_integrates_to_one(dim, points):
     assert total * volume == pytest.approx(1, abs=2e-3)
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_recovers_the_truth_better_than_without_the_noise(law):
-    w, law = toys.measure(4000, 0, law)
-    model = DeconvolvingKDE().fit(w, noise=law)
-    naive = DeconvolvingKDE().fit(w, noise=0.0)
-    assert toys.squared_error(model) < 0.6 * toys.squared_error(naive)
-
-
 def mean_error(n, law, seeds=4, **settings):
     errors = []
     for seed in range(seeds):
@@ -75,28 +52,6 @@ def test_more_rows_help_and_laplace_noise_is_easier():
     exponent_gaussian = np.log(few_gaussian / many_gaussian) / np.log(large / small)
     assert exponent > 0.35
     assert exponent > exponent_gaussian + 0.05
-
-
-def test_the_wrong_law_is_worse():
-    w, right = toys.measure(30_000, 0, "laplace")
-    error = toys.squared_error(DeconvolvingKDE().fit(w, noise=right))
-    wrong = DeconvolvingKDE().fit(w, noise=[2 * toys.SD])
-    assert toys.squared_error(wrong) > 3 * error
-    too_little = DeconvolvingKDE().fit(w, noise=noise.laplace([toys.SCALE / 3]))
-    assert toys.squared_error(too_little) > 3 * error
-
-
-def test_noise_that_differs_by_row():
-    rng = np.random.default_rng(0)
-    v = toys.draw(6000, 0)
-    sd = np.where(np.arange(6000) % 2, 0.1, 1.0)[:, None]
-    w = v + sd * rng.normal(size=v.shape)
-    model = DeconvolvingKDE().fit(w, noise=sd)
-    error = toys.squared_error(model)
-    average = DeconvolvingKDE().fit(w, noise=[np.sqrt(np.mean(sd**2))])
-    good_rows = DeconvolvingKDE().fit(w[1::2], noise=[0.1])
-    assert error < 0.8 * toys.squared_error(average)
-    assert error < 1.3 * toys.squared_error(good_rows)  # very noisy rows do no harm
 
 
 @pytest.mark.parametrize("dim", [2, 3])
@@ -148,6 +103,14 @@ def test_units_change_the_density_by_their_volume():
     np.testing.assert_allclose(other.bandwidth_, plain.bandwidth_ * scale, rtol=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-40, 1e44])
+def test_units_of_any_size(unit):
+    w, _ = toys.measure(300, 0)
+    plain = DeconvolvingKDE().fit(w, noise=[toys.SD])
+    scaled = DeconvolvingKDE().fit(unit * w, noise=[unit * toys.SD])
+    np.testing.assert_allclose(scaled.bandwidth_ / unit, plain.bandwidth_, rtol=1e-6)
+
+
 def test_order_of_rows_is_nothing_and_weights_are_repetitions():
     w, law = toys.measure(300, 0)
     order = np.random.default_rng(0).permutation(300)
@@ -194,13 +157,6 @@ def test_posterior_of_a_normal_truth():
     assert (answer.effective_sample_size > 10).all()
 
 
-def test_posterior_is_nearer_to_the_truth_than_the_measurement():
-    v, w, S, _ = normal_rows(400, 2)
-    model = DeconvolvingKDE().fit(w, noise=S)
-    answer = model.posterior(w[:100], noise=S[:100])
-    assert np.square(answer.mean - v[:100]).mean() < 0.8 * np.square(w[:100] - v[:100]).mean()
-
-
 def test_score_is_the_density_of_measurements():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(20_000, 1)) + 0.5 * rng.normal(size=(20_000, 1))
@@ -212,51 +168,6 @@ def test_score_is_the_density_of_measurements():
     assert model.score(w[:20], noise=[0.5]) == pytest.approx(each.mean())
     far = model.score_observations([[50.0]], noise=noise.uniform([0.5]))
     assert np.isfinite(far).all()
-
-
-def test_save_and_load(tmp_path):
-    _, w, S, _ = normal_rows(200, 2)
-    model = DeconvolvingKDE().fit(w, noise=S)
-    model.save(tmp_path / "model")
-    again = DeconvolvingKDE.load(tmp_path / "model")
-    np.testing.assert_array_equal(model.score_samples(w), again.score_samples(w))
-    np.testing.assert_array_equal(model.bandwidth_, again.bandwidth_)
-    np.testing.assert_array_equal(
-        model.posterior(w[:5], noise=S[:5]).samples, again.posterior(w[:5], noise=S[:5]).samples
-    )
-
-
-def test_grid_search_routes_noise():
-    w, _ = toys.measure(300, 0)
-    sd = np.full_like(w, toys.SD)
-    with sklearn.config_context(enable_metadata_routing=True):
-        search = GridSearchCV(DeconvolvingKDE(), {"bandwidth": [0.2, 3.0]}, cv=3)
-        search.fit(w, noise=sd)
-    assert search.best_params_ == {"bandwidth": 0.2}
-    assert clone(search.best_estimator_).bandwidth == 0.2
-
-
-HARD = {
-    "noise far larger than the truth": ({}, [100.0]),
-    "noise without measure": ({}, [1e10]),
-    "zeros of the characteristic function": ({"bandwidth": 0.05}, noise.uniform([1.5])),
-    "no variance": ({}, noise.student_t([0.5], df=1.0)),
-}
-
-
-@pytest.mark.parametrize("name", HARD)
-def test_hard_problems_have_finite_answers(name):
-    settings, law = HARD[name]
-    w, _ = toys.measure(500, 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        model = DeconvolvingKDE(**settings).fit(w, noise=law)
-    assert np.isfinite(model.score_samples(w)).all()
-    assert np.isfinite(model.score_samples([[1e6]])).all()
-    assert np.isfinite(model.sample(100, random_state=0)).all()
-    answer = model.posterior(w[:5], noise=law)
-    assert np.isfinite(answer.mean).all()
-    assert np.isfinite(answer.covariance).all()
 
 
 def test_too_little_smoothing_is_said():
@@ -280,28 +191,63 @@ def test_one_hopeless_row_and_one_far_row():
     np.testing.assert_allclose(model.score_samples(x), plain, atol=0.15)
 
 
-ODD_ROWS = {
-    "two rows": np.array([[0.0], [1.0]]),
-    "duplicates": np.r_[np.zeros(50), 1.0][:, None],
-    "far from zero": 1e9 + toys.draw(50, 0),
-    "tiny": 1e-12 * toys.draw(50, 0),
-    "huge": 1e12 * toys.draw(50, 0),
-    "one far row": np.r_[toys.draw(50, 0), [[1e6]]],
+def test_a_far_row_does_not_come_back_in_elsewhere():
+    rng = np.random.default_rng(0)
+    w = np.r_[rng.normal(size=(300, 1)), [[1e4], [1e4]]]
+    with pytest.warns(UserWarning, match="2 of the rows are left out: they lie too far out"):
+        model = DeconvolvingKDE().fit(w, noise=[0.2])
+    x = np.r_[np.linspace(-1000, -10, 20_000), np.linspace(10, 8000, 200_000)]
+    assert np.exp(model.score_samples(x[:, None])).max() < 2e-3  # two rows would have 7e-3
+
+
+def test_heavy_tails_explain_far_rows():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(4000, 1)) + 0.2 * rng.standard_cauchy((4000, 1))
+    model = DeconvolvingKDE().fit(w, noise=noise.student_t([0.2], 1.0))
+    x = np.linspace(-2, 2, 9)
+    found = np.exp(model.score_samples(x[:, None]))
+    np.testing.assert_allclose(found, norm.pdf(x), atol=0.08)
+
+
+def relative_squared_error(model, parts):
+    """Over the truth's integrated square; ``parts`` are (share, mean, sd) of normal laws."""
+    x = np.unique([np.linspace(m - 6 * s, m + 6 * s, 1001) for _, m, s in parts])
+    truth = sum(share * norm.pdf(x, m, s) for share, m, s in parts)
+    error = np.square(np.exp(model.score_samples(x[:, None])) - truth)
+    return np.trapezoid(error, x) / np.trapezoid(np.square(truth), x)
+
+
+def draw_parts(n, parts, rng):
+    shares, means, sds = np.array(parts).T
+    which = rng.choice(len(parts), p=shares, size=n)
+    return (means[which] + sds[which] * rng.normal(size=n))[:, None]
+
+
+TWO_SCALES = {
+    "far peaks": [(0.5, -10.0, 0.1), (0.5, 10.0, 0.1)],
+    "a value that stands for nothing": [(0.98, 0.0, 0.1), (0.02, -99.0, 0.5)],
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*lie too far out")
-@pytest.mark.filterwarnings("ignore:The noise hides the density")
-@pytest.mark.parametrize("share", [0.0, 0.1])
-@pytest.mark.parametrize("name", ODD_ROWS)
-@pytest.mark.parametrize("model", [DeconvolvingKDE(), WaveletDeconvolver()])
-def test_odd_rows_have_finite_answers(model, name, share):
-    w = ODD_ROWS[name]
-    law = [share * np.diff(np.quantile(w, [0.1, 0.9]))[0]]
-    model = clone(model).fit(w, noise=law)
-    assert np.isfinite(model.score_samples(w)).all()
-    assert np.isfinite(model.sample(10, random_state=0)).all()
-    assert np.isfinite(model.posterior(w, noise=law).mean).all()
+@pytest.mark.parametrize("name", TWO_SCALES)
+def test_narrow_features_of_a_wide_density_stay(name):
+    """Measured: at most 0.012; rules in units of the whole width have 0.9 and more here."""
+    rng = np.random.default_rng(0)
+    parts = TWO_SCALES[name]
+    w = draw_parts(3000, parts, rng) + 0.05 * rng.normal(size=(3000, 1))
+    model = DeconvolvingKDE().fit(w, noise=[0.05])
+    assert relative_squared_error(model, parts) < 0.05
+    assert model.relative_error_ < 0.1
+
+
+def test_cross_validation_does_not_follow_the_noise():
+    """Measured for these seeds: at most 0.033; without caution 0.44 and 0.09 among them."""
+    parts = [(0.5, -1.0, 0.4), (0.5, 1.0, 0.4)]
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        w = draw_parts(5000, parts, rng) + 0.3 * rng.normal(size=(5000, 1))
+        model = DeconvolvingKDE().fit(w, noise=[0.3])
+        assert relative_squared_error(model, parts) < 0.06, seed
 
 
 def test_noise_with_a_mean_is_taken_off():
@@ -313,25 +259,31 @@ def test_noise_with_a_mean_is_taken_off():
     assert model.sample(20_000, random_state=0).mean() == pytest.approx(v.mean(), abs=0.1)
 
 
+def test_bandwidths_may_be_numbers_of_numpy():
+    w, law = toys.measure(200, 0)
+    for bandwidth in (np.float64(0.3), np.array(0.3), [0.3]):
+        assert DeconvolvingKDE(bandwidth).fit(w, noise=law).bandwidth_.tolist() == [0.3]
+    with pytest.raises(ValueError, match=r"of at least \[\d\.\d+e-1\d\] and .*; got 1e-18"):
+        DeconvolvingKDE(1e-18).fit(1e-12 * w, noise=[1e-13])
+
+
 W = np.random.default_rng(0).normal(size=(30, 2))
-MISSING = np.where(np.arange(60).reshape(30, 2) == 7, np.nan, W)
 
 
 BAD = {
-    "zero": ({"bandwidth": 0.0}, {}, "bandwidth as a positive number"),
-    "none at all": ({"bandwidth": []}, {}, "bandwidth as a positive number"),
-    "nan": ({"bandwidth": float("nan")}, {}, "bandwidth as a positive number"),
-    "several": ({"bandwidth": [0.1] * 3}, {}, "bandwidth as one number or 2, one for each column"),
-    "tiny": ({"bandwidth": 1e-9}, {}, "a grid can resolve, of at least"),
-    "missing": ({}, {"w": MISSING}, "complete rows.*got NaN.*use XDGMM"),
-    "infinite": ({}, {"w": np.where(np.isnan(MISSING), np.inf, W)}, "got inf at row 3, column 1"),
-    "projection": ({}, {"projection": np.eye(2)}, "no projection.*Use XDGMM"),
-    "many columns": ({}, {"w": np.zeros((9, 4)), "noise": 0.1}, "at most 3 columns.*got 4.*XDGMM"),
-    "one row": ({}, {"w": W[:1]}, "at least 2 rows.*n_samples = 1"),
-    "constant": ({}, {"w": np.c_[W[:, 0], np.ones(30)]}, "differ in every column.*column 1"),
-    "weights": ({}, {"sample_weight": np.zeros(30)}, "at least one positive weight"),
-    "noise": ({}, {"noise": [0.1, -0.1]}, "standard deviations \\(sd\\) of at least zero"),
+    "zero": (0.0, "bandwidth as a positive number"),
+    "none at all": ([], "bandwidth as a positive number"),
+    "nan": (float("nan"), "bandwidth as a positive number"),
+    "several": ([0.1] * 3, "bandwidth as one number or 2, one for each column"),
+    "tiny": (1e-9, "a grid can resolve, of at least"),
 }
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_bandwidths_are_refused(name):
+    bandwidth, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        DeconvolvingKDE(bandwidth).fit(W, noise=0.1)
 
 
 @pytest.mark.parametrize("bandwidth", ["plug_in", True])
@@ -340,32 +292,9 @@ def test_a_bandwidth_is_a_number(bandwidth):
         DeconvolvingKDE(bandwidth).fit(W, noise=0.1)
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_refused(name):
-    settings, arguments, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        DeconvolvingKDE(**settings).fit(**{"w": W, "noise": 0.1} | arguments)
-
-
-def test_bad_questions_are_refused():
-    model = DeconvolvingKDE().fit(W, noise=0.1)
-    with pytest.raises(ValueError, match="no projection"):
-        model.posterior(W, noise=0.1, projection=np.eye(2))
+def test_missing_values_are_refused():
+    holes = np.where(np.arange(60).reshape(30, 2) == 7, np.nan, W)
+    with pytest.raises(ValueError, match=r"complete rows.*got NaN.*use XDGMM"):
+        DeconvolvingKDE().fit(holes, noise=0.1)
     with pytest.raises(ValueError, match="complete rows"):
-        model.score(MISSING, noise=0.1)
-    with pytest.raises(ValueError, match="n_samples"):
-        model.sample(0)
-    with pytest.raises(ValueError, match="Expected noise"):
-        model.posterior(W)
-    with pytest.raises(TypeError, match="noise by its name"):
-        DeconvolvingKDE().fit(W, np.ones_like(W))
-    with pytest.raises(NotFittedError):
-        DeconvolvingKDE().score_samples(W)
-
-
-def test_a_failed_fit_leaves_the_model_as_it_was():
-    model = DeconvolvingKDE().fit(W, noise=0.1)
-    before = model.score_samples(W)
-    with pytest.raises(ValueError, match="at most 3"):
-        model.fit(np.zeros((9, 4)), noise=0.1)
-    np.testing.assert_array_equal(model.score_samples(W), before)
+        DeconvolvingKDE().fit(W, noise=0.1).score(holes, noise=0.1)
