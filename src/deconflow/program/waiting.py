@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from deconflow.program.messages import as_options, note
+from deconflow.program.messages import note
 from deconflow.progress import Progress
 
 
 def waiting(*, quiet: bool) -> Progress:
-    """Return the progress of a command, in the words of the program."""
-    return Progress(shown=not quiet, tell=lambda line: note(as_options(line)))
+    """Return the progress of a command."""
+    return Progress(shown=not quiet, tell=note)
 
 
 @contextmanager
