@@ -179,8 +179,8 @@ def _dependence_caution(finding: Finding) -> str:
     more = "grows" if finding.numbers["z"] > 0 else "falls"
     return (
         f"the {what} of {_listed(finding)} {more} with the size of its error, though the fit takes "
-        'the truth to be independent of it. Fit again with given="noise", so that the truth may '
-        "depend on its error, or fit rows of similar errors by themselves"
+        'the truth to be independent of it. Fit again with given="noise", so that its '
+        "location and spread may depend on its error, or fit rows of similar errors by themselves"
     )
 
 
