@@ -185,10 +185,8 @@ def main() -> None:
     parser.add_argument("--estimator", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(REPLICATIONS)))
-    parser.add_argument("--output", default="bands", help="name in results/")
-    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
     arguments = parser.parse_args()
-    runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
+    runs = Runs(RESULTS / "bands.json", KEYS)
     runs.content |= {"level": LEVEL, "command": "python -m benchmarks.bands"}
     wanted = [
         dict(zip(KEYS, key, strict=True))

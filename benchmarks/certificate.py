@@ -16,7 +16,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -258,9 +257,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--count", type=int, help="seeds of each task")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    runs = Runs(options.results / "certificate.json", KEYS)
+    runs = Runs(RESULTS / "certificate.json", KEYS)
     todo = [key for key in work(options.parts, options.count)
             if not runs.done(dict(zip(KEYS, key, strict=True)))]  # fmt: skip
     for key in tqdm(todo):

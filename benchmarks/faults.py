@@ -34,6 +34,7 @@ import deconflow.evaluation
 import deconflow.plots
 from benchmarks import record
 from deconflow.__main__ import main as run_program
+from deconflow.demo import write_stars
 from deconflow.model_files import DESCRIPTION, TABLE, WEIGHTS, read_folder
 from deconflow.program.info import describe
 from deconflow.program.model_folder import load
@@ -88,7 +89,7 @@ def models(folder):
     for name, model in MODELS.items():
         model.fit(rng.normal(size=(60, 1)), noise=0.3).save(folder / name)
     shutil.copytree(STORED, folder / "average")
-    (folder / "stars.csv").write_text(table())
+    write_stars(folder / "stars.csv")
     words = ("fit", *TABLE_WORDS, "-o", "program", "-m", "xd", "--set", "n_components=2")
     if run(words, folder)[0]:
         raise SystemExit((folder.parent / "log").read_text())
@@ -163,16 +164,6 @@ TURNS = (
 """In which order, again and again; what is slow is killed less often."""
 
 
-def table(rows=150):
-    """A table with errors, as text."""
-    rng = np.random.default_rng(SEED)
-    v = rng.normal(size=(rows, 2)) * [1.0, 0.5] + 4.0 * rng.integers(2, size=(rows, 1))
-    sd = rng.uniform(0.2, 0.6, v.shape)
-    columns = np.concatenate([v + sd * rng.normal(size=v.shape), sd], axis=1)
-    lines = [",".join(f"{cell:.6f}" for cell in row) for row in columns]
-    return "\n".join(["x,y,x_err,y_err", *lines]) + "\n"
-
-
 def run(words, folder, kill_after=None):
     """Run the program in a child that has imported all; return its exit code, and its seconds."""
     start, child = time.perf_counter(), os.fork()
@@ -232,7 +223,7 @@ class Kills:
     def __init__(self, folder, names):
         self.here, self.names = folder / "here", names
         self.here.mkdir()
-        (self.here / "stars.csv").write_text(table())
+        write_stars(self.here / "stars.csv")
         self.succeed(("fit", *TABLE_WORDS, "-o", "model", "-m", "xd", "--set", "n_components=2"))
         self.whole, self.old, self.seconds = {}, {}, {}
         for name in set(names):

@@ -1,6 +1,6 @@
 """How rows were measured: what is promised of posterior samples and of a selection.
 
-    python -m benchmarks.measured [selection samples] [--rows 5000]
+    python -m benchmarks.measured [selection samples]
 
 Every fit is kept in ``results/measured.json`` as soon as it is done; an interrupted run goes on.
 Limits have a file of their own, ``benchmarks/measured_limits.py``.
@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,18 +164,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []])
-    parser.add_argument("--rows", type=int, help="Only tables of so many rows.")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--keep", action="store_true", help="Runs of other code count as done.")
     options = parser.parse_args()
-    runs = Runs(options.results / "measured.json", KEYS, keep=options.keep)
+    runs = Runs(RESULTS / "measured.json", KEYS)
     runs.content |= {
         "command": "python -m benchmarks.measured", "settings": {"n_components": "auto"},
         "test_rows": TEST_ROWS,
     }  # fmt: skip
     for name in options.sections or SECTIONS:
         make, planned = SECTIONS[name]
-        planned = [task for task in planned if options.rows in (None, task["rows"])]
         left = [task for task in planned if not runs.done(task)]
         print(f"{name}: {len(planned)} runs, {len(left)} to make", file=sys.stderr)
         for task in left:

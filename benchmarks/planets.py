@@ -1,6 +1,6 @@
 """Planets of Sun-like stars: how many are like Earth, from those that were detected.
 
-    python -m benchmarks.planets [--seeds 3] [--tables 10] [--keep]
+    python -m benchmarks.planets [--seeds 3] [--tables 10]
 
 The catalogue of Petigura et al. (2013) has 603 planets with their errors, and the share of planets
 that its search finds, on a grid of period and radius. Which planet is seen is taken to depend on
@@ -174,9 +174,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="fits of each estimator")
     parser.add_argument("--tables", type=int, default=10, help="tables drawn with replacement")
-    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
     arguments = parser.parse_args()
-    runs = Runs(RESULTS / "planets.json", KEYS, keep=arguments.keep)
+    runs = Runs(RESULTS / "planets.json", KEYS)
     runs.content |= {
         "command": "python -m benchmarks.planets",
         "stars": STARS,

@@ -189,10 +189,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--runs", type=int, default=None, help="at most so many of each")
-    parser.add_argument("--output", default="regression", help="name in results/")
-    parser.add_argument("--keep", action="store_true", help="runs of other code count as done")
     arguments = parser.parse_args()
-    runs = Runs(RESULTS / f"{arguments.output}.json", KEYS, keep=arguments.keep)
+    runs = Runs(RESULTS / "regression.json", KEYS)
     runs.content |= {
         "command": "python -m benchmarks.regression",
         "rows": ROWS, "level": LEVEL, "n_refits": REFITS,

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -149,8 +149,3 @@ def plain(run: Mapping[str, Any]) -> Run:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else float(value)
-
-
-def codes(runs: Iterable[Run]) -> list[str]:
-    """Return the digests of the code that made some runs."""
-    return sorted({run.get("code", "unknown") for run in runs})

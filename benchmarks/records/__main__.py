@@ -38,23 +38,12 @@ def _run(options: argparse.Namespace) -> None:
     for name in options.sections or SECTIONS:
         section = SECTIONS[name]
         chosen = options.estimator or section.estimators
-        tasks = section.tasks(tuple(chosen), _tuple(options.seeds), shape=_tuple(options.shapes),
-                              rows=_tuple(options.rows), table=_tuple(options.tables))  # fmt: skip
+        tasks = section.tasks(tuple(chosen), options.seeds or section.seeds)
         left = [task for task in tasks if not runs.done(task)]
         print(f"{name}: {len(tasks)} runs, {len(left)} to make", file=sys.stderr)
         for task in left:
             runs.add(section.run(task, options.data))
-            print(json.dumps(_short(runs.runs[-1])), flush=True)
-
-
-def _short(run: dict[str, object]) -> dict[str, object]:
-    """What is worth a line of a run."""
-    left_out = ("density", "candidates", "code", "quantiles", "span")
-    return {key: value for key, value in run.items() if key not in left_out and value is not None}
-
-
-def _tuple(values: list[object] | None) -> tuple[object, ...] | None:
-    return tuple(values) if values else None
+            print(json.dumps(runs.runs[-1]), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,9 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     add("sections", nargs="*", help=f"Of {', '.join(SECTIONS)}; all if none is named.")
     add("--estimator", nargs="+", choices=list(estimators.LABELS), help="Those of the section.")
     add("--seeds", type=int, nargs="+", help="Those of the bars if not given.")
-    add("--shapes", type=int, nargs="+", help="gamma: only these k.")
-    add("--rows", type=int, nargs="+", help="gamma: only these N.")
-    add("--tables", nargs="+", help="real: only these tables.")
     add("--results", type=Path, default=RESULTS, help="Folder of the records.")
     add("--data", type=Path, default=DATA, help="Folder of the tables.")
     add("--keep", action="store_true", help="Runs of other code count as done.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,7 +25,7 @@ class Section:
     name : str
         Its name for the command.
     estimators : tuple of str
-        Which are run by default, of those that this version of the library has.
+        Which are run by default.
     seeds : tuple of int
         Default seeds.
     cells : mapping
@@ -41,20 +41,13 @@ class Section:
     run: Callable[[Task, Path], Run]
 
     def tasks(
-        self,
-        estimators: tuple[str, ...] | None = None,
-        seeds: tuple[int, ...] | None = None,
-        **only: tuple[Any, ...] | None,
+        self, estimators: Sequence[str] | None = None, seeds: Sequence[int] | None = None
     ) -> list[Task]:
-        """Return the runs of this section, or some of them, cheap cells first."""
-        cells = {
-            key: tuple(v for v in values if v in (only.get(key) or values))
-            for key, values in self.cells.items()
-        }
+        """Return the runs of this section, or those of some estimators and seeds."""
         return [
             {"section": self.name, "estimator": estimator, "seed": seed}
-            | dict(zip(cells, cell, strict=True))
-            for cell in product(*cells.values())
+            | dict(zip(self.cells, cell, strict=True))
+            for cell in product(*self.cells.values())
             for estimator in (self.estimators if estimators is None else estimators)
             for seed in (self.seeds if seeds is None else seeds)
         ]

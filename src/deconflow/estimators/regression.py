@@ -342,9 +342,9 @@ def told(value: float, error: float, unit: float | None = None) -> str:
     >>> told(1234.5678, float("nan"), 2.0)
     '1234.57'
     """
-    if not error > 0 and unit is None:
-        return f"{value:.4g}"
     if not error > 0:
+        if unit is None:
+            return f"{value:.4g}"
         digits = 2 - int(np.floor(np.log10(unit))) if unit > 0 else 12
         return f"{round(float(value), digits) + 0.0:.12g}"
     digits = 1 - int(np.floor(np.log10(error)))
