@@ -108,15 +108,16 @@ def _output_of(
     if output is None:
         yield lambda table, values, status: None
         return
-    pa, kept = need("pyarrow"), reader.source.kept
+    arrow: Any = need("pyarrow")
+    kept = reader.source.kept
     schema = _schema(reader.source, new_fields([*columns, STATUS], output, prefix))
     harmless = _harmless if format_of(output).is_text else str
     with writing(output, schema) as sink:
 
         def write(table: pa.Table, values: Array, status: NDArray[Any]) -> None:
-            arrays = [pa.array(column, from_pandas=True) for column in values.T]
-            arrays.append(pa.array(map(harmless, status), pa.string()))
-            sink.write(pa.table([*table.select(kept).columns, *arrays], schema=schema))
+            arrays = [arrow.array(column, from_pandas=True) for column in values.T]
+            arrays.append(arrow.array(map(harmless, status), arrow.string()))
+            sink.write(arrow.table([*table.select(kept).columns, *arrays], schema=schema))
 
         yield write
 

@@ -73,7 +73,7 @@ class Cells:
         usable = self.usable
         return values if usable.all() else values[usable]
 
-    def refuse(self, bad: Mask, values: Array, wanted: str, advice: str) -> None:
+    def refuse(self, bad: Any, values: Array, wanted: str, advice: str) -> None:
         """Raise for the first value that is wrong, with its row."""
         if bad.any():
             row = int(bad.argmax())

@@ -41,8 +41,8 @@ class ErrorBars(Values):
         if pairs:
             noise = self._correlated_noise(self._covariance(~np.isnan(self.w), self.lower))
         elif self.cells.usable.any():
-            errors = (self.cells.usable_of(each) for each in (self.lower, self.upper))
-            noise = independent_noise(*errors, self.columns.noise, self.columns.df)
+            lower, upper = map(self.cells.usable_of, (self.lower, self.upper))
+            noise = independent_noise(lower, upper, self.columns.noise, self.columns.df)
         else:
             noise = None
         w = self.cells.usable_of(self.w)
