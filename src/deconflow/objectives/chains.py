@@ -95,8 +95,6 @@ class Chains(Objective):
         The mixture whose posteriors propose, and in which the chains start.
     mixtures
         The rows' posteriors under it, if they are known already.
-    proposal
-        How fresh values come from these; the usual mixture of narrow, wide and kernel if None.
     n_proposals
         Fresh values ``K`` per visit.
 
@@ -119,12 +117,11 @@ class Chains(Objective):
         mixture: GaussianMixture,
         mixtures: RowMixtures | None = None,
         *,
-        proposal: DefensiveProposal | None = None,
         n_proposals: int = 4,
     ) -> None:
         super().__init__()
         check_integer("n_proposals", n_proposals, 1)
-        self.density, self.proposal = density, proposal or DefensiveProposal()
+        self.density, self.proposal = density, DefensiveProposal()
         self.n_proposals = n_proposals
         self.members = density.members if isinstance(density, Stack) else 1
         self.draws = self.members * (n_proposals + 1 + GRADIENT_DRAWS)

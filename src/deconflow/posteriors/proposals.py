@@ -22,6 +22,8 @@ from deconflow.posteriors.row_mixtures import RowMixtures
 from deconflow.randomness import own_generator
 from deconflow.xd import posterior
 
+SHARES = (0.8, 0.1, 0.1)
+"""Of the mixture, its wide copy and the noise kernel among fresh values."""
 STRETCH = 2.0
 """How much wider the inflated copy is."""
 
@@ -93,17 +95,7 @@ class DefensiveProposal:
 
     The wide copy and the noise kernel bound the weights where the mixture is wrong. The kernel
     needs complete rows of values, none of them a limit; else the wide copy takes its share.
-
-    Parameters
-    ----------
-    shares
-        ``a``, which sum to one.
     """
-
-    def __init__(self, shares: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> None:
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"Expected shares that sum to one; got {shares}.")
-        self.shares = shares
 
     def sample(self, data: RowsWithProposals, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
@@ -138,5 +130,5 @@ class DefensiveProposal:
     def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
         rows = data.observations
         complete = rows.observed is None and rows.projection is None and rows.noise.flags is None
-        narrow, wide, kernel = self.shares
+        narrow, wide, kernel = SHARES
         return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)
