@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from deconflow.standardising import Standardiser
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""
 GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
-SAVED_DETAILS = {"background": float, "relative_error": (float, None), "learned": {str: object}}
+SAVED_DETAILS = {"background": float, "learned": {str: object}}
 
 
 class GridEstimator(DensityEstimator):
@@ -44,30 +43,25 @@ class GridEstimator(DensityEstimator):
     _takes_projections = False
     _takes_limits = False
 
-    @abstractmethod
-    def _learned(self) -> dict[str, Any]:
-        """Return what is saved beside the density."""
-
-    @abstractmethod
-    def _learn(self, learned: dict[str, Any]) -> None:
-        """Take what :meth:`_learned` gave."""
+    _learned: ClassVar[dict[str, Any]]
+    """Forms of what is saved with the density, by the names of the attributes without their last
+    underscore."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         grid = self._own_density.grid
         arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
-        error = getattr(self, "relative_error_", None)
-        details = {"background": grid.background, "relative_error": error}
-        return {**details, "learned": self._learned()}, arrays
+        learned = {name: np.asarray(getattr(self, f"{name}_")).tolist() for name in self._learned}
+        return {"background": grid.background, "learned": learned}, arrays
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         check_form(details, SAVED_DETAILS, "details")
+        check_form(details["learned"], self._learned, "learned")
         values = dict(zip(GRID_ARRAYS, saved_arrays(arrays, GRID_ARRAYS), strict=True))
         grid = GridDensity(background=details["background"], **values)
         check_grid(grid, self.n_latent_)
         self._own_density = GridFit(grid, self._names)
-        if details["relative_error"] is not None:
-            self.relative_error_ = details["relative_error"]
-        self._learn(details["learned"])
+        for name, value in details["learned"].items():
+            setattr(self, f"{name}_", value)
 
     def _take(self, fit: FourierFit, problem: FourierProblem) -> None:
         """Take the density of a fit, and warn if it is mostly noise."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.classical import MOST_ORDERS, fit_kde
 from deconflow.estimators.grid import FourierProblem, GridEstimator
 from deconflow.estimators.saved_values import refuse
-from deconflow.model_files import check_form
 from deconflow.observations import Observations
 
 WIDEST = 1e6
@@ -65,6 +65,10 @@ class DeconvolvingKDE(GridEstimator):
     array([0.7, 0. , 0.7])
     """
 
+    _learned: ClassVar = {"bandwidth": [float], "relative_error": float}
+
+    bandwidth_: Array
+
     def __init__(self, bandwidth: ArrayLike | None = None) -> None:
         self.bandwidth = bandwidth
 
@@ -112,11 +116,8 @@ class DeconvolvingKDE(GridEstimator):
             )
         return values
 
-    def _learned(self) -> dict[str, Any]:
-        return {"bandwidth": self.bandwidth_.tolist()}
-
-    def _learn(self, learned: dict[str, Any]) -> None:
-        check_form(learned, {"bandwidth": [float]}, "learned")
-        self.bandwidth_ = np.array(learned["bandwidth"])
+    def _restore(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
+        super()._restore(details, arrays)
+        self.bandwidth_ = np.array(self.bandwidth_)
         fits = self.bandwidth_.shape == (self.n_latent_,) and (self.bandwidth_ > 0).all()
         refuse("bandwidth", not fits, "a positive number for each column")

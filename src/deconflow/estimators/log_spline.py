@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_arrays
 from deconflow.estimators.validation import refuse_unseen
-from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.splines import LogSplineFit, fit_log_spline
 from deconflow.truth import as_bounds
@@ -28,7 +27,6 @@ DRAWS = 30
 LEAST_LOST = 1e-6
 """A share of rows that cannot be explained is told from here on; less is rounding."""
 SAVED_DRAWS = ("draws.low", "draws.step", "draws.shape", "draws.values")
-LEARNED = {"n_rows": int, "n_bins": int, "used": float}
 
 
 class LogSplineDeconvolver(GridEstimator):
@@ -97,6 +95,8 @@ class LogSplineDeconvolver(GridEstimator):
 
     _takes_missing_values = True
     _bounds_itself = True
+
+    _learned: ClassVar = {"n_rows": int, "n_bins": int, "used": float}
 
     fit_: LogSplineFit
     n_rows_: int
@@ -170,6 +170,7 @@ class LogSplineDeconvolver(GridEstimator):
 
     def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
         super()._restore(details, arrays)
+        refuse("n_rows", self.n_rows_ < 1 or self.n_bins_ < 1, "counts of rows")
         bounds = as_bounds(self.bounds, self._names)
         limits = None if bounds is None else np.stack([bounds.lower, bounds.upper])
         self._own_density = GridFit(replace(self._own_density.grid, bounds=limits), self._names)
@@ -185,15 +186,6 @@ class LogSplineDeconvolver(GridEstimator):
         for draw in draws:
             check_grid(draw, dim)
         self._draw(draws)
-
-    def _learned(self) -> dict[str, Any]:
-        return {"n_rows": self.n_rows_, "n_bins": self.n_bins_, "used": self.used_}
-
-    def _learn(self, learned: dict[str, Any]) -> None:
-        check_form(learned, LEARNED, "learned")
-        self.n_rows_, self.n_bins_ = learned["n_rows"], learned["n_bins"]
-        self.used_ = learned["used"]
-        refuse("n_rows", self.n_rows_ < 1 or self.n_bins_ < 1, "counts of rows")
 
 
 def _warn_of(fit: LogSplineFit) -> None:

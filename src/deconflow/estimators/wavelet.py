@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from deconflow.checks import check_integer
 from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
 from deconflow.estimators.grid import FourierProblem, GridEstimator
-from deconflow.model_files import check_form
 from deconflow.observations import Observations
 
 LONGEST = 128.0
@@ -63,6 +62,8 @@ class WaveletDeconvolver(GridEstimator):
     array([0.7, 0. , 0.6])
     """
 
+    _learned: ClassVar = {"level": int, "n_wavelets": int, "relative_error": float}
+
     def __init__(self, level: int | None = None) -> None:
         self.level = level
 
@@ -84,10 +85,3 @@ class WaveletDeconvolver(GridEstimator):
         self.level_ = linear.level
         self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
         self._take(fit, problem)
-
-    def _learned(self) -> dict[str, Any]:
-        return {"level": self.level_, "n_wavelets": self.n_wavelets_}
-
-    def _learn(self, learned: dict[str, Any]) -> None:
-        check_form(learned, {"level": int, "n_wavelets": int}, "learned")
-        self.level_, self.n_wavelets_ = learned["level"], learned["n_wavelets"]
