@@ -520,7 +520,9 @@ def edit(**changes):
     def damage(path):
         file = path / "model.json"
         description = json.loads(file.read_text()) | changes
-        file.write_text(json.dumps({k: v for k, v in description.items() if v is not None}))
+        for name in [key for key, value in changes.items() if value is None]:
+            del description[name]
+        file.write_text(json.dumps(description))
         sign(path)
 
     return damage
@@ -543,7 +545,7 @@ DAMAGED = {
     "truncated weights": (truncate, ValueError, r"whole model.*damaged"),
     "empty weights": (lambda p: (p / "weights.safetensors").write_bytes(b""), ValueError,
         r"whole model.*damaged"),
-    "of the future": (edit(format=99), ValueError, r"format 3.*got format 99, written by "
+    "of the future": (edit(format=99), ValueError, r"format 4.*got format 99, written by "
         r"deconflow \d.*Load it with that version"),
     "of no format": (edit(format=None), ValueError, r"its format is None"),
     "another class": (edit(**{"class": "Other"}),
