@@ -19,20 +19,23 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd.em import Stopping, em
+from deconflow.xd.em_statistics import EMStatistics
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import KernelRows
 
 FIRST_SHARE, FLOOR = 0.5, 0.1
 """What known parts start with, together; and the floor of the components beside them."""
-ROUNDS, STEPS, PRECISE = 200, 3, 1e-5
-"""Most rounds of shares and EM, steps of EM in each, and the mean gain that ends them."""
-FEWEST_ROUNDS = 6
+STEPS, PRECISE = 100, 1e-5
+"""Most steps of EM where numbers of components are compared, and the mean gain that ends them."""
+LAST_STEPS, MOST_PRECISE = 1000, 1e-9
+"""The same for the number that was chosen."""
 PATIENCE, ROWS_PER_COMPONENT = 2, 20
 MOST_ROWS = 20_000
 """Rows that choose the number of components."""
-LEAST_WEIGHT = 1e-12
-SHARE_STEPS, SHARE_PRECISE = 500, 1e-7
+LEAST_WEIGHT, LEAST_SHARE = 1e-12, 1e-6
+"""Of a row in the rest; and that a part starts with, as one without a share never gets any."""
+SHARE_STEPS, SHARE_PRECISE = 500, 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,37 @@ def memberships(shares: Array, known: Array, rest: Array) -> tuple[Array, Array]
 
 
 def shares_of_parts(shares: Array, known: Array, rest: Array, weights: Array) -> Array:
-    """Return the most likely shares ``(J,)`` for a rest that is fitted; from some to start with."""
+    """Return the most likely shares ``(J,)`` for a rest that is fitted; from some to start with.
+
+    The log-likelihood is concave in them: steps are Newton's where these lead upwards, else EM's.
+    """
+    q, log_p = memberships(shares, known, rest)
     for _ in range(SHARE_STEPS):
-        before = shares
-        shares = np.average(memberships(shares, known, rest)[0][:-1], axis=1, weights=weights)
-        if np.abs(shares - before).max() < SHARE_PRECISE:
+        after_em = np.average(q[:-1], axis=1, weights=weights)
+        if np.abs(after_em - shares).max() < SHARE_PRECISE:
             break
+        newton = _newton(shares, known, rest, log_p, weights)
+        if newton is not None:
+            if np.abs(newton - shares).max() < SHARE_PRECISE:
+                return newton
+            found = memberships(newton, known, rest)
+            if weights @ found[1] > weights @ log_p:
+                shares, (q, log_p) = newton, found
+                continue
+        shares = after_em
+        q, log_p = memberships(shares, known, rest)
     return shares
+
+
+def _newton(shares: Array, known: Array, rest: Array, log_p: Array, weights: Array) -> Array | None:
+    """Take a step of Newton; None where it leads to shares that are none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        slopes = np.exp(known - log_p) - np.exp(rest - log_p)
+        curvature = (weights * slopes) @ slopes.T
+    if not np.isfinite(curvature).all():
+        return None
+    new = shares + np.linalg.lstsq(curvature, slopes @ weights, rcond=None)[0]
+    return new if (new > 0).all() and new.sum() < 1 else None
 
 
 def fit_with_known_parts(
@@ -104,6 +131,8 @@ def fit_with_known_parts(
         best = max(best, found, key=search.worth)
         if behind == PATIENCE:
             break
+    search.stopping = replace(search.stopping, tol=MOST_PRECISE, max_iter=LAST_STEPS)
+    best = search.fit(best.mixture.n_components, best)
     return replace(best, mixture=search.prepared.rows.units.mixture_from_standard(best.mixture))
 
 
@@ -118,7 +147,7 @@ class _Search:
         threads: int | None,
     ) -> None:
         self.prepared, self.known, self.rng = PreparedData(data), known, rng
-        self.stopping = Stopping(tol=0.0, max_iter=STEPS, accelerate=True, threads=threads)
+        self.stopping = Stopping(tol=PRECISE, max_iter=STEPS, accelerate=True, threads=threads)
         rows = self.prepared.rows
         self.weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
 
@@ -128,27 +157,17 @@ class _Search:
         return fit.log_likelihood - 0.5 * count * float(np.log(len(self.weights)))
 
     def fit(self, count: int, start: KnownPartsFit | None = None) -> KnownPartsFit:
-        """Take shares and steps of EM in turns."""
+        """Climb to the maximum of the likelihood, from a start or from one that is made."""
         settings = FitSettings(count, floor=FLOOR, stopping=self.stopping)
         constraints = settings.constraints(self.prepared)
         if start is None:
             made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
-        fit, last = start, -np.inf
-        for step in range(ROUNDS):
-            rest = self._log_p(fit.mixture)
-            q, log_p = memberships(fit.shares, self.known, rest)
-            value = float(self.weights @ log_p)
-            if step >= FEWEST_ROUNDS and value - last < PRECISE * len(rest):
-                break
-            last = value
-            shares = np.average(q[:-1], axis=1, weights=self.weights)
-            rows = weighted(self.prepared.rows, np.maximum(self.weights * q[-1], LEAST_WEIGHT))
-            fit = KnownPartsFit(
-                em(fit.mixture, rows, constraints, self.stopping).mixture, shares, value
-            )
-        return fit
+        rows = _RowsOfRest(self.prepared.rows, self.known, self.weights, start.shares)
+        mixture = em(start.mixture, rows, constraints, self.stopping).mixture
+        _, log_p = rows.parted(mixture, self.stopping.threads)
+        return KnownPartsFit(mixture, rows.shares, float(self.weights @ log_p))
 
     def thinned(self, fit: KnownPartsFit) -> KnownPartsFit:
         """Take out components for as long as BIC gains: known parts take over their rows."""
@@ -174,9 +193,27 @@ class _Search:
             values.append(self.weights @ memberships(shares, self.known, rest)[1])
         return int(np.argmax(values))
 
-    def _log_p(self, mixture: GaussianMixture) -> Array:
-        threads = self.stopping.threads
-        return expectation(mixture, self.prepared.rows, moments=False, threads=threads).log_p
+
+class _RowsOfRest:
+    """Rows as EM sees them for the rest, beside the most likely shares of the known parts."""
+
+    def __init__(self, rows: KernelRows, known: Array, weights: Array, shares: Array) -> None:
+        self.rows, self.known, self.weights, self.shares = rows, known, weights, shares
+        self.n_rows, self.dim, self.total_weight = rows.n_rows, rows.dim, rows.total_weight
+
+    def parted(self, mixture: GaussianMixture, threads: int | None) -> tuple[Array, Array]:
+        """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
+        rest = expectation(mixture, self.rows, moments=False, threads=threads).log_p
+        start = (1 - LEAST_SHARE) * np.maximum(self.shares, LEAST_SHARE / len(self.shares))
+        self.shares = shares_of_parts(start, self.known, rest, self.weights)
+        return memberships(self.shares, self.known, rest)
+
+    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
+        """Add up over the rows, by their membership in the rest."""
+        q, log_p = self.parted(mixture, threads)
+        rows = weighted(self.rows, np.maximum(self.weights * q[-1], LEAST_WEIGHT))
+        sums = EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
+        return replace(sums, log_likelihood=float(self.weights @ log_p))
 
 
 def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
