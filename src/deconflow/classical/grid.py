@@ -122,6 +122,26 @@ class GridDensity:
             None if self.bounds is None else self.bounds[:, dimensions],
         )
 
+    def in_units(self, scale: Array, location: Array | float = 0.0) -> GridDensity:
+        """Return the density of ``location + scale * v``."""
+        factor = self.factor * scale[:, None]
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            values = self.values / scale.prod()
+        if not 1e-302 < values.max() < 1e302:
+            raise ValueError(
+                f"Expected units in which densities of {self.dim} columns are between 1e-302 and "
+                f"1e302; got values of w that scatter by about {scale.max():.1g}. Change the units."
+            )
+        return GridDensity(
+            location + self.low * scale,
+            self.step * scale,
+            values,
+            self.background,
+            location + self.mean * scale,
+            factor,
+            None if self.bounds is None else location + self.bounds * scale,
+        )
+
     @property
     def mass(self) -> Array:
         """Integral of the hat around each point, times the density there; they sum to one."""

@@ -124,22 +124,12 @@ class FourierFit:
     relative_error: float
     n_far: int
 
-    def on_grid(self, location: Array, spread: Array, units: Array) -> GridDensity:
-        """Return the density of ``units`` times what was fitted.
-
-        Behind it is a normal distribution of this location and spread.
-        """
+    def on_grid(self, location: Array, spread: Array) -> GridDensity:
+        """Return the density, with a normal distribution of this location and spread behind it."""
         values = self.lattice.density(self.characteristic)
         step = self.lattice.length / np.array(values.shape)
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            values = clip_and_normalise(values, float(step.prod())) / units.prod()
-        if not 1e-302 < values.max() < 1e302:
-            raise ValueError(
-                f"Expected units in which densities of {len(units)} columns are between 1e-302 and "
-                f"1e302; got values of w that scatter by about {units.max():.1g}. Change the units."
-            )
-        low, factor = self.lattice.low * units, np.diag(spread * units)
-        return GridDensity(low, step * units, values, BACKGROUND, location * units, factor)
+        values = clip_and_normalise(values, float(step.prod()))
+        return GridDensity(self.lattice.low, step, values, BACKGROUND, location, np.diag(spread))
 
 
 def enclose(w: Array, pad: Array, longest: Array) -> tuple[Array, Array]:

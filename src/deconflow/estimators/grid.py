@@ -65,8 +65,8 @@ class GridEstimator(DensityEstimator):
 
     def _take(self, fit: FourierFit, problem: FourierProblem) -> None:
         """Take the density of a fit, and warn if it is mostly noise."""
-        grid = fit.on_grid(problem.location, problem.spread, problem.units)
-        self._own_density = GridFit(grid, self._names)
+        grid = fit.on_grid(problem.location, problem.spread)
+        self._own_density = GridFit(grid.in_units(problem.units), self._names)
         self.relative_error_ = fit.relative_error
         _warn_of(fit, problem.units)
 
