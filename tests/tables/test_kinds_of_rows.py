@@ -198,7 +198,7 @@ def test_counts_are_read_as_likelihoods(tmp_path):
     np.testing.assert_allclose(rows.w, [[4 / 7], [5 / 7], [1 / 7]], rtol=1e-5)
     assert len(rows.rows[1:].w) == rows.rows[1:].noise.n_rows == 2
     with pytest.raises(
-        ValueError, match=r"more counts than trials, which are in 't'; got 2 in row 0"
+        ValueError, match=r"more counts than trials, which are in column 't'; got 3 in row 0"
     ):
         read_rows(source, "n", noise="binomial", trials="t")
 

@@ -135,9 +135,9 @@ class Counts(Values):
 
     def _refuse_more_than_trials(self) -> None:
         assert self.beside is not None
-        wanted = f"no more counts than trials, which are in {self.columns.how.beside!r}"
-        bad = (self.w > self.beside[:, None]).any(1)
-        self.cells.refuse(bad, self.beside, wanted, "The counts are more: correct them.")
+        wanted = f"no more counts than trials, which are in column {self.columns.how.beside!r}"
+        most = np.fmax.reduce(self.w, axis=1)
+        self.cells.refuse(most > self.beside, most, wanted, "Correct the count or the trials.")
 
     def _counts(self, name: str) -> Array:
         values = self.cells.numbers(name)
