@@ -194,20 +194,6 @@ def test_bic_knows_the_selection():
     assert found is None or found == pytest.approx(criterion(model, log_p, 2), rel=0.1)
 
 
-# -- D8: parameters of now ------------------------------------------------------------------------
-
-
-@defect("D8", "parameters of now say what was fitted")
-def test_new_parameters_do_not_change_a_fitted_model():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(120, 1))
-    model = XDGMM("auto", random_state=0).fit(w, noise=[SD])
-    words, band = model.describe(), model.band([[0.0]])
-    model.set_params(n_components=3)
-    assert model.describe() == words
-    np.testing.assert_array_equal(model.band([[0.0]]).density, band.density)
-
-
 # -- D9: how many draws ---------------------------------------------------------------------------
 
 

@@ -349,3 +349,12 @@ def test_laplace_noise_in_six_columns():
     found = np.sqrt(np.diag(model.covariances_[0]))
     np.testing.assert_allclose(found, sd, rtol=0.08)  # four errors of 4,000 rows
     assert (w.std(0) > 1.2 * sd).all()
+
+
+def test_new_parameters_do_not_change_a_fitted_model():
+    w = np.random.default_rng(0).normal(size=(120, 1))
+    model = XDGMM("auto", random_state=0).fit(w, noise=[0.4])
+    words, band = model.describe(), model.band([[0.0]])
+    model.set_params(n_components=3)
+    assert model.describe() == words
+    np.testing.assert_array_equal(model.band([[0.0]]).lower, band.lower)
