@@ -381,6 +381,7 @@ def _xd_by_gradients(job: Job, w: Array, noise: Array) -> tuple[XDGMM, int]:
         epoch, score = epoch + 1, log_p(adam.restored, held_out, threads=1).mean()
         if score > best_score:
             best, best_score, best_epoch = adam.restored, score, epoch
+    assert best is not None
     model = XDGMM(count, init=best, fixed=KEPT, max_iter=1, tol=0.0, n_jobs=1)
     return model.fit(train, noise=noise), epoch
 

@@ -40,8 +40,8 @@ spread = model.covariances_[0, 0, 0] ** 0.5
 print(f"{100 * share:.1f} % of the effects are zero, the others scatter by {spread:.2f}")
 
 # %%
-# About **84.7** % of the genes have no effect, or one too small to be distinguished from zero. The
-# effects of the others have a standard deviation of **1.39**.
+# About **82.6** % of the genes have no effect, or one too small to be distinguished from zero. The
+# effects of the others have a standard deviation of **1.29**.
 #
 # To name a gene is to claim that it is more active in cancer, or less. That is wrong if the true
 # effect has the other sign, or is zero. ``sign_q_values`` is the expected fraction of wrong signs
@@ -60,7 +60,7 @@ print("90 % interval {:.1f} to {:.1f}".format(*(end[top, 0] for end in answer.in
 # cancer. The usual way to obtain such a list is the Benjamini-Hochberg procedure; with one-sided
 # tests it names 28 as more active (Efron and Hastie, chapter 15). But only the density of the
 # effects tells how large they are: gene **610** has the largest z-value, **5.29**, and an effect
-# of about **3.50**. The rest was luck.
+# of about **3.32**. The rest was luck.
 #
 # The picture
 # -----------

@@ -214,10 +214,6 @@ class GaussianMixture:
         weights = np.bincount(owner.ravel(), self.weights).astype(np.float64)
         return GaussianMixture(weights, self.means[first], self.covariances[first])
 
-    def entropy(self, n: int = 20_000, seed: int = 0) -> float:
-        """Entropy in nats, from ``n`` draws."""
-        return -float(self.log_prob(self.sample(n, seed)).mean())
-
     def _points(self, v: ArrayLike) -> Array:
         """Check points ``(..., *B, D)``."""
         points = as_floats(v, "v")

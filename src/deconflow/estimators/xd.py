@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -168,13 +168,13 @@ class XDGMM(DensityEstimator):
         self,
         n_components: int | str = 1,
         *,
-        method: str | dict[str, dict[str, float]] = "anderson",
-        init: str | GaussianMixture | dict[str, ArrayLike] = "kmeans",
+        method: str | Mapping[str, Mapping[str, float]] = "anderson",
+        init: str | GaussianMixture | Mapping[str, ArrayLike] = "kmeans",
         n_init: int = 1,
         tol: float = 1e-6,
         max_iter: int = 1000,
         floor: float = 0.0,
-        fixed: dict[str, ArrayLike | bool] | None = None,
+        fixed: Mapping[str, ArrayLike | bool] | None = None,
         bounds: Any = None,
         atoms: ArrayLike | None = None,
         background: Any = None,

@@ -46,7 +46,6 @@ from deconflow.xd.known_parts import (
     shares_of_parts,
 )
 from deconflow.xd.ladder import (
-    CLEARLY,
     N_FOLDS,
     Everything,
     fit_averaged,
@@ -63,7 +62,6 @@ from deconflow.xd.starts import STARTS
 from deconflow.xd.streamed_rows import StreamedRows
 
 __all__ = [
-    "CLEARLY",
     "COMPONENTS_TO_TRY",
     "FITTING",
     "FLOORS",
