@@ -163,7 +163,7 @@ def test_short_fits_start_again(folder, monkeypatch, method):
     assert "--resume" not in result.output
     assert sorted(p.name for p in folder.iterdir()) == ["model", "stars.csv"]
     monkeypatch.setattr(cls, "fit", plain)
-    assert f"Fits of --method {method} are short" in succeed(*fit, "--resume")
+    assert f"Fits of --method {method} are not kept half done" in succeed(*fit, "--resume")
     assert "Fits of" not in succeed(*fit)
 
 

@@ -73,7 +73,7 @@ CALLS = {
     ),
     "value of a table that is not there": (
         ("fit", "no.csv", "-c", "x", "-o", "m", "-m", "xd", "--set", "tol=-1"),
-        "Expected tol of at least 0; got -1",
+        "Expected tol in [0, inf); got -1",
     ),
     "quick": (
         ("fit", "stars.csv", "-c", "x", "-o", "m", "-m", "xd", "--quick"),
