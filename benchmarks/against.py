@@ -67,13 +67,26 @@ def posterior(components):
 
 
 def flow_step():
-    """An epoch of a deep flow: five layers, networks of width 128, fifty draws."""
-    from deconflow import FlowDeconvolver
+    """An epoch of the paper's networks: five layers, two blocks of 128, fifty draws."""
+    import torch
 
-    w, noise = rows(2048, 2, 3, "shared")
-    size = {"flow": "maf", "n_layers": 5, "hidden": 128, "n_draws": 50}
-    settings = {"batch_size": 512, "epochs": 1, "random_state": 0}
-    return lambda: FlowDeconvolver(**size, **settings).fit(w, noise=noise)
+    from deconflow.densities import ARCHITECTURES, Architecture
+    from deconflow.fitting import Training, fit
+    from deconflow.objectives import ImportanceWeighted
+    from deconflow.observations import Observations
+    from deconflow.posteriors import RecognitionFlow
+
+    data = Observations.from_arrays(*rows(2048, 2, 3, "shared")).to(dtype=torch.float32)
+    size = Architecture(layers=5, hidden=128, blocks=2, dropout=0.2)
+    training = Training(epochs=1, batch_size=512)
+
+    def epoch():
+        torch.manual_seed(0)
+        posterior = RecognitionFlow(2, data.features().shape[1], size, anchored=False)
+        objective = ImportanceWeighted(ARCHITECTURES["maf"](2, size), posterior, 50)
+        return fit(objective, data, None, training)
+
+    return epoch
 
 
 def deconvolver(task):

@@ -30,7 +30,7 @@ DRAWS = 399
 """Of each posterior: ranks from 0 to 399 fill the bins evenly."""
 KNOWN = 0.01
 """A value with less noise than this share of the truth's spread has nothing to be tested."""
-OTHERWISE = {"checkpoint": None, "verbose": False, "warm_start": False}
+OTHERWISE = {"checkpoint": None, "verbose": False}
 """Parameters that a refit has otherwise."""
 
 
