@@ -1,13 +1,12 @@
 """What users do to a model that a test of its features would not."""
 
-from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from torch.distributions import Beta, Exponential
 
 from deconflow import FlowDeconvolver
 from deconflow.fitting import NonFiniteError
@@ -27,13 +26,16 @@ def w(rng):
 SD = np.array([0.3, 0.5])
 
 
-@pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e7), (1e-30, 0.0), (1e30, 0.0), (1e-3, 5e4)])
+@pytest.mark.parametrize(
+    ("unit", "offset"),
+    [(1.0, 1e7), (1e-30, 0.0), (1e30, 0.0), (1e-3, 5e4), (np.array([100.0, 1e-3]), [5.0, -7.0])],
+)
 def test_units_and_offsets_cost_no_precision(unit, offset, w):
     plain = tiny().fit(w, noise=SD)
     moved = tiny().fit(unit * w + offset, noise=unit * SD)
     samples = (moved.sample(500, random_state=1) - offset) / unit
     np.testing.assert_allclose(samples, plain.sample(500, random_state=1), atol=1e-4, rtol=1e-4)
-    scores = moved.score_samples(unit * w + offset) + 2 * np.log(unit)
+    scores = moved.score_samples(unit * w + offset) + np.log(unit * np.ones(2)).sum()
     np.testing.assert_allclose(scores, plain.score_samples(w), atol=1e-3)
     one = plain.posterior(w, SD, n_proposals=50)
     two = moved.posterior(unit * w + offset, unit * SD, n_proposals=50)
@@ -50,34 +52,29 @@ def test_a_hopeless_row_does_not_blur_the_others(size, w):
     np.testing.assert_allclose(found, clean, rtol=0.1)
 
 
-def exponential(rate):
-    return torch.distributions.Exponential(rate)
-
-
-def beta(a):
-    return torch.distributions.Beta(a, a)
-
-
 @pytest.mark.parametrize("objective", ["elbo", "iw"])
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_noise_on_a_half_line_knows_no_units(unit, objective, w, rng):
     noisy = unit * (w + rng.exponential(0.3, size=w.shape))
-    noise = from_law(exponential, rate=np.full(w.shape, 1 / (0.3 * unit)))
+    noise = from_law(Exponential, rate=np.full(w.shape, 1 / (0.3 * unit)))
     model = tiny(objective=objective).fit(noisy, noise=noise)
     score = model.score(noisy, noise=noise) + 2 * np.log(unit)
     assert -4 < score < -2.5  # a standard normal truth has about -3.1
 
 
-@pytest.mark.parametrize("width", [1e-7, 1e-3, 1.0])
-def test_uniform_noise_of_any_width(width, w):
-    noise = uniform(np.full(w.shape, width))
+WIDE = np.ones((150, 2))
+BOUNDED = {
+    "narrow": uniform(1e-7 * WIDE),
+    "usual": uniform(1e-3 * WIDE),
+    "wide": uniform(WIDE),
+    "beta": from_law(Beta, concentration1=2 * WIDE, concentration0=2 * WIDE),
+}
+
+
+@pytest.mark.parametrize("noise", BOUNDED.values(), ids=BOUNDED)
+def test_noise_on_an_interval(noise, w):
     model = tiny(objective="elbo").fit(w, noise=noise)
     assert np.isfinite(model.score(w, noise=noise))
-
-
-def test_laws_on_fixed_intervals(w):
-    noise = from_law(beta, a=np.full(w.shape, 2.0))
-    assert np.isfinite(tiny().fit(w, noise=noise).score(w, noise=noise))
 
 
 def test_broken_settings_end_in_an_error_and_no_model(w):
@@ -95,15 +92,10 @@ def test_a_failed_refit_leaves_the_model_as_it_was(w, monkeypatch):
         model.set_params(base_components=2).fit(100 * w, noise=SD)
     assert model.score(w, noise=SD) == before
 
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("deconflow.estimators.flow.fit", interrupted)
+    monkeypatch.setattr("deconflow.estimators.flow.fit", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         model.set_params(base_components=1).fit(w[:, :1], noise=0.1)
     assert model.score(w, noise=SD) == before
-    with pytest.raises(KeyboardInterrupt):
-        tiny().fit(w, noise=SD)
 
 
 def test_complete_rows_and_rows_with_holes_go_together(w):
@@ -111,23 +103,6 @@ def test_complete_rows_and_rows_with_holes_go_together(w):
     holes[0, 0] = np.nan
     assert np.isfinite(tiny().fit(holes, noise=SD).score(w, noise=SD))
     assert np.isfinite(tiny().fit(w, noise=SD).score(holes, noise=SD))
-    import sklearn
-
-    with sklearn.config_context(enable_metadata_routing=True):
-        noise = np.tile(SD, (150, 1))
-        assert np.isfinite(cross_val_score(tiny(), holes, cv=3, params={"noise": noise})).all()
-
-
-def test_noise_in_the_place_of_y_is_caught(w):
-    sd = np.tile(SD, (150, 1))
-    with pytest.raises(TypeError, match="by its name"):
-        tiny().fit(w, sd)
-    model = tiny().fit(w, noise=sd)
-    with pytest.raises(TypeError, match="by its name"):
-        model.score(w, sd)
-    assert np.isfinite(model.posterior(w, sd, n_proposals=10).mean).all()
-    with pytest.raises(ValueError, match="fitted with noise"):
-        model.posterior(w)
 
 
 def test_rows_without_weight_are_left_out(w):
@@ -143,13 +118,6 @@ def test_checkpoint_wants_a_seed(w, tmp_path):
         tiny(random_state=None, checkpoint=tmp_path / "fit.ckpt").fit(w, noise=SD)
 
 
-def test_threads_take_turns(w):
-    alone = tiny().fit(w, noise=SD).score(w, noise=SD)
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(lambda _: tiny().fit(w, noise=SD).score(w, noise=SD), range(3)))
-    assert together == [alone] * 3
-
-
 def test_loading_draws_no_random_numbers_and_knows_the_fitted_sizes(w, tmp_path):
     model = tiny().fit(w, noise=SD)
     model.set_params(hidden=32).save(tmp_path / "model")
@@ -158,18 +126,3 @@ def test_loading_draws_no_random_numbers_and_knows_the_fitted_sizes(w, tmp_path)
     assert torch.equal(before, torch.get_rng_state())
     assert loaded.hidden == 8
     np.testing.assert_array_equal(loaded.score_samples(w), model.score_samples(w))
-
-
-def test_named_columns_of_noise_follow_those_of_w(w):
-    frame = pd.DataFrame(w, columns=["a", "b"])
-    errors = pd.DataFrame(np.tile(SD, (150, 1)), columns=["a", "b"])
-    one = tiny().fit(frame, noise=errors).score_samples(frame)
-    two = tiny().fit(frame, noise=errors[["b", "a"]]).score_samples(frame)
-    np.testing.assert_array_equal(one, two)
-
-
-def test_a_row_out_of_reach_is_named(w):
-    model = tiny().fit(w, noise=SD)
-    w[7] = 1e30
-    with pytest.raises(ValueError, match="row 7 of w"):
-        model.posterior(w, SD)
