@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.utils.validation import _check_method_params
 from torch.distributions import (
     Categorical,
     Exponential,
@@ -162,36 +161,4 @@ def test_a_torch_distribution_holds_for_all_rows(name):
     torch.testing.assert_close(noise.covariance()[0], flat.T.cov(), rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_a_torch_distribution_changes_its_precision(name):
-    noise = as_noise(DISTRIBUTIONS[name](), N, D).to(dtype=torch.float32)
-    assert {x.dtype for x in (noise.features(), noise.sample(1), noise.mean())} == {torch.float32}
-    assert noise.log_prob(noise.sample(1)).dtype == torch.float32
-
-
-@pytest.mark.parametrize("name", ["uniform", "exponential"])
-def test_outside_the_support_the_density_is_zero(name):
-    noise = as_noise(DISTRIBUTIONS[name](), N, D)
-    outside = torch.full((N, D), -5.0, dtype=torch.float64)
-    assert (noise.log_prob(outside) == -torch.inf).all()
-
-
 # -- scikit-learn's splitters -------------------------------------------------------------------
-
-SPLIT = {
-    "per-row sd": (gaussian(sd=SD), 3),
-    "per-row covariance": (gaussian(covariance=COVARIANCE), 3),
-    "per-row law": (laplace(SD), 3),
-    "bound": (gaussian(sd=SD[0]).bind(N), 3),
-    "for any number of rows": (gaussian(sd=SD[0]), None),
-    "law for any number of rows": (laplace(SD[0]), None),
-}
-
-
-@pytest.mark.parametrize("name", SPLIT)
-def test_scikit_learn_splits_a_noise_as_it_splits_arrays(name):
-    noise, n_rows = SPLIT[name]
-    part = _check_method_params(np.zeros((N, D)), {"noise": noise}, np.array([4, 0, 2]))["noise"]
-    assert part.n_rows == n_rows
-    if n_rows is not None and not noise.shared:
-        torch.testing.assert_close(part.covariance(), noise.covariance()[[4, 0, 2]])

@@ -56,13 +56,6 @@ def test_few_draws_cost_little_and_their_moments_much(measured, exact):
     assert excess(w, gaussian(covariance=scatter(draws) / 7)) > exact + 0.1
 
 
-def test_caution_at_five_draws_a_row(measured):
-    with pytest.warns(FewDrawsWarning, match="5 of 5.*Draw more") as told:
-        from_samples(gaussian_draws(measured[:50], NOISE_SD, 5, 2))
-    assert len(told) == 1
-    assert "\n" not in str(told[0].message)
-
-
 def test_covariances_that_differ_keep_their_own():
     rng = np.random.default_rng(0)
     sd = np.exp(rng.normal(size=(3000, 1, 1)))
@@ -84,41 +77,6 @@ def test_covariances_of_equal_size_and_other_orientation_are_not_alike():
     draws = sd[:, None] * np.random.default_rng(0).normal(size=(1000, 20, 2))
     found = np.diagonal(predictive_covariance(scatter(draws), np.full(1000, 20.0)), 0, 1, 2)
     assert np.abs(np.log(found / sd**2).mean(0)).max() < 0.3
-
-
-def skewed(n, n_draws, seed):
-    """Truths with two humps, errors in their logarithm, and draws under a prior flat in that."""
-    rng = np.random.default_rng(seed)
-    v = rng.choice([2.0, 4.0], n) + 0.3 * rng.normal(size=n)
-    x = np.log(v) + 0.25 * rng.normal(size=n)
-    return v, np.exp(x[:, None] + 0.25 * rng.normal(size=(n, n_draws)))[..., None]
-
-
-@pytest.fixture(scope="module")
-def two_humps():
-    return skewed(2000, 200, 0)
-
-
-def humps_excess(w, noise):
-    test = skewed(20_000, 1, 5)[0]
-    law = [stats.norm(m, 0.3).pdf(test) / 2 for m in (2.0, 4.0)]
-    model = XDGMM(2, random_state=0, n_jobs=1).fit(w, noise=noise)
-    return np.log(np.sum(law, 0)).mean() - model.score_samples(test[:, None]).mean()
-
-
-@pytest.mark.slow
-def test_skewed_posteriors_are_more_than_their_moments(two_humps):
-    """The prior has density 1 / v: forgetting it is wrong, too."""
-    draws = two_humps[1]
-    w, noise = from_samples(draws, lambda v: -np.log(v[:, 0]))
-    weight = draws / draws.sum(1, keepdims=True)
-    mean = (weight * draws).sum(1)
-    np.testing.assert_allclose(w, mean)
-    sd = np.sqrt((weight * (draws - mean[:, None]) ** 2).sum(1))
-    found = humps_excess(w, noise)
-    assert found < 0.15
-    assert humps_excess(mean, gaussian(sd=sd)) > found + 0.2
-    assert humps_excess(*from_samples(draws)) > found + 0.05
 
 
 def test_two_humps_of_a_posterior_are_kept():

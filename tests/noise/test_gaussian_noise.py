@@ -101,52 +101,6 @@ def test_missing_values_leave_the_true_marginal(kind, dim):
     assert (np.abs(full - expected) > 1e-3)[:, ~observed.all(1)].all()  # negative twin
 
 
-@all_kinds
-@pytest.mark.parametrize("dim", [1, 3])
-def test_restricting_to_everything_changes_nothing(kind, dim):
-    noise, _ = make(kind, dim)
-    r = torch.tensor(residuals(dim))
-    part = noise.restrict(torch.ones(N, dim, dtype=torch.bool))
-    torch.testing.assert_close(part.log_prob(r), noise.log_prob(r))
-
-
-@all_kinds
-@pytest.mark.parametrize("dim", [1, 3])
-def test_samples_have_the_stated_covariance(kind, dim):
-    noise, dense = make(kind, dim)
-    torch.manual_seed(0)
-    n = 20_000
-    drawn = noise.sample(n).numpy()
-    assert drawn.shape == (n, N, dim)
-
-    def deviations(covariances):
-        """Largest standardised deviation of a second moment, over rows and entries."""
-        moment = np.einsum("kni,knj->nij", drawn, drawn) / n
-        v = np.diagonal(covariances, axis1=1, axis2=2)
-        se = np.sqrt((v[:, :, None] * v[:, None, :] + covariances**2) / n)
-        return np.abs((moment - covariances) / se).max()
-
-    assert deviations(dense) < 4.5
-    assert deviations(1.2 * dense) > 4.5  # negative twin
-
-
-@all_kinds
-@pytest.mark.parametrize("dim", [1, 3])
-@pytest.mark.parametrize("missing", [False, True])
-def test_divide_changes_the_density_by_its_jacobian_only(kind, dim, missing):
-    noise, _ = make(kind, dim)
-    observed = torch.ones(N, dim, dtype=torch.bool)
-    if missing:
-        observed = torch.tensor(some_missing(dim))
-        noise = noise.restrict(observed)
-    scale = torch.tensor([0.01, 3.0, 200.0], dtype=torch.float64)[:dim]
-    r = torch.tensor(residuals(dim))
-    jacobian = (observed * scale.log()).sum(-1)
-    torch.testing.assert_close(
-        noise.divide(scale).log_prob(r / scale), noise.log_prob(r) + jacobian
-    )
-
-
 def test_divide_keeps_the_idle_values_of_missing_ones_at_one():
     for kind in KINDS:
         noise, _ = make(kind, 3)
@@ -155,22 +109,6 @@ def test_divide_keeps_the_idle_values_of_missing_ones_at_one():
         torch.testing.assert_close(
             divided.variance()[~observed], torch.ones(int((~observed).sum()), dtype=torch.float64)
         )
-
-
-@pytest.mark.parametrize("form", ["sd", "covariance"])
-def test_shared_equals_the_same_law_for_every_row(form):
-    values = [0.5, 2.0] if form == "sd" else [[1.0, 0.3], [0.3, 0.5]]
-    shared = gaussian(**{form: values}).bind(N)
-    repeated = gaussian(**{form: np.stack([values] * N)})
-    assert shared.shared
-    assert not repeated.shared
-    r = torch.tensor(residuals(2))
-    torch.testing.assert_close(shared.log_prob(r), repeated.log_prob(r))
-    torch.testing.assert_close(shared.covariance().expand(N, -1, -1), repeated.covariance())
-    observed = torch.tensor(some_missing(2))
-    torch.testing.assert_close(
-        shared.restrict(observed).log_prob(r), repeated.restrict(observed).log_prob(r)
-    )
 
 
 def test_diagonal_equals_its_dense_twin_through_every_operation():
@@ -287,12 +225,6 @@ def test_floor_bounds_the_standard_deviation_in_every_direction(name):
     assert (after - before).abs().max() <= 0.25 * (1 + 1e-9)
 
 
-def test_floor_is_the_same_for_diagonal_and_full():
-    full = gaussian(covariance=np.diag([1.0, 4.0])).floor(0.5).covariance()
-    torch.testing.assert_close(full, gaussian(sd=[1.0, 2.0]).floor(0.5).covariance())
-    torch.testing.assert_close(full[0], torch.diag(torch.tensor([1.25, 4.25])).double())
-
-
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e20])
 def test_floor_of_huge_singular_noise_is_finite(size):
     floored = gaussian(covariance=size * np.ones((3, 3))).bind(2).floor(1e-3)
@@ -310,31 +242,6 @@ def test_floor_keeps_what_is_observed():
 
 
 # -- precision, dimension one, memory -----------------------------------------------------------
-
-
-@all_kinds
-@all_dims
-def test_float32_is_float64_rounded(kind, dim):
-    noise, dense = make(kind, dim)
-    single = noise.to(dtype=torch.float32)
-    r = residuals(dim)
-    answer = single.log_prob(torch.tensor(r, dtype=torch.float32))
-    assert answer.dtype == torch.float32
-    np.testing.assert_allclose(answer, dense_log_prob(r, dense), rtol=1e-3, atol=1e-3)
-    for thing in (single.sample(2), single.mean(), single.covariance(), single.features()):
-        assert thing.dtype == torch.float32
-    part = single.restrict(torch.tensor(some_missing(dim)))
-    assert part.divide(torch.ones(dim, dtype=torch.float64)).factor.dtype == torch.float32
-    assert part.floor(1e-3).factor.dtype == torch.float32
-    assert part.log_prob(torch.zeros(N, dim)).dtype == torch.float32
-
-
-def test_one_dimension_is_the_univariate_normal():
-    sd = np.array([0.1, 1.0, 10.0])
-    r = np.array([0.3, -2.0, 5.0])
-    for noise in (gaussian(sd=sd[:, None]), gaussian(covariance=sd[:, None, None] ** 2)):
-        answer = noise.log_prob(torch.tensor(r)[:, None])
-        np.testing.assert_allclose(answer, stats.norm(scale=sd).logpdf(r))
 
 
 def test_log_prob_has_the_right_gradient():
@@ -355,17 +262,6 @@ def test_sd_is_a_copy_of_the_users_array():
     noise.restrict(torch.tensor([[True, False]] * 3)).divide(torch.tensor([2.0, 2.0]))
     assert sd[0, 0] == 0.0
     assert (sd.ravel()[1:] == 1.0).all()
-
-
-def test_a_covariance_is_multiplied_out_once():
-    noise, dense = make("per-row covariance", 3)
-    assert noise.covariance() is noise.covariance()
-    some = noise[1:4]
-    assert some.covariance().untyped_storage().data_ptr() == (
-        noise.covariance().untyped_storage().data_ptr()
-    )
-    np.testing.assert_allclose(some.covariance(), dense[1:4], atol=1e-12)
-    np.testing.assert_allclose(noise.divide(torch.full((3,), 2.0)).covariance(), dense / 4)
 
 
 def test_what_it_is_called():

@@ -8,8 +8,6 @@ from torch.distributions import Gamma, Gumbel, Laplace, MultivariateNormal, Stud
 
 from deconflow import XDGMM, noise
 from deconflow.noise import law_fits
-from deconflow.observations import Observations
-from deconflow.xd import fit as xd_fit
 
 X = np.linspace(-40, 40, 40_001)
 
@@ -45,18 +43,6 @@ def test_one_dimensional_laws_are_close(name):
     assert near < bar
     gaussian = stats.norm.pdf(X, truth.median(), np.diff(truth.ppf([0.16, 0.84]))[0] / 2)
     assert divergence(p, gaussian) > 3 * near  # the negative twin
-
-
-def test_asymmetric_error_bars_by_row():
-    lower, upper = np.array([[0.5], [1.0]]), np.array([[1.5], [1.0]])
-    law = noise.split_normal(lower=lower, upper=upper)
-    parts = law.as_mixture().take()
-    means = (parts.weights[..., None] * parts.means).sum(1)
-    np.testing.assert_allclose(means, law.mean().numpy(), atol=0.02)
-    scale = np.where(X < 0, 1.5, 0.5)  # w + 1.5 - 0.5: the noise is wide on its negative side
-    p = np.exp(-0.5 * (X / scale) ** 2) * np.sqrt(2 / np.pi) / 2.0
-    assert divergence(p, density(law.as_mixture())) < 1e-3
-    assert divergence(p, density(law.as_mixture())[::-1]) > 0.1  # the other way round is wrong
 
 
 def test_asymmetric_error_bars_of_very_many_rows():
@@ -211,27 +197,6 @@ def test_the_density_of_student_t_noise_in_many_columns(dim, bar):
     assert loss(np.ones(1), 3 * scale[None] ** 2) > 0.1 * dim  # one Gaussian of the same covariance
 
 
-@pytest.mark.slow
-def test_xd_in_more_than_five_columns_of_student_t_noise():
-    rng = np.random.default_rng(0)
-    scale = rng.uniform(0.3, 0.6, (150, 6))
-    w = rng.normal(size=(150, 6)) + scale * rng.standard_t(3, size=(150, 6))
-    law = noise.student_t(scale, df=3.0)
-    model = XDGMM(1, random_state=0).fit(w, noise=law)
-    assert np.abs(model.covariances_[0] - np.eye(6)).mean() < 0.2
-    # log p(w) against an average over draws of the noise
-    draws = law[:20].sample(20_000).numpy()
-    offset = w[:20] - draws - model.means_[0]
-    white = np.linalg.solve(np.linalg.cholesky(model.covariances_[0]), offset[..., None])[..., 0]
-    log_p = -0.5 * np.square(white).sum(-1)
-    log_p = np.logaddexp.reduce(log_p, axis=0) - np.log(20_000)
-    log_p -= 3 * np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(model.covariances_[0])[1]
-    near = np.abs(w[:20]).max(1) < 3  # where the draws are enough
-    exact = model.score_observations(w[:20], noise=law[:20])
-    np.testing.assert_allclose(exact[near], log_p[near], atol=0.2)
-    assert np.isfinite(model.posterior(w[:20], noise=law[:20]).mean).all()
-
-
 def test_chunks_of_rows_are_written_out_alone():
     scale = np.random.default_rng(0).uniform(0.5, 2.0, (50, 3))
     mixture = noise.split_normal(scale, 1.0).as_mixture()
@@ -273,17 +238,9 @@ def test_located_laws_are_shifted():
     np.testing.assert_array_equal(variances, here.as_mixture().by_value()[2])
 
 
-def test_fits_are_shared_by_all_units_of_a_law(monkeypatch):
-    law = noise.same_for_all(Gumbel(torch.zeros(1), torch.ones(1))).bind(5)
-    first = law.as_mixture()
-    monkeypatch.setattr(law_fits, "fit_tables", None)
-    halved = law[1:3].divide(torch.tensor([2.0])).as_mixture()
-    np.testing.assert_allclose(halved.take().covariances, first.take().covariances / 4)
-
-
-def test_core_of_a_gaussian_is_its_covariance():
-    given = noise.gaussian(sd=torch.tensor([1.0, 2.0]))
-    np.testing.assert_allclose(given.core_covariance(), [[[1.0, 0.0], [0.0, 4.0]]])
+def test_core_of_most_laws_is_their_covariance():
+    for law in (noise.gaussian(sd=[1.0, 2.0]), noise.uniform([3**0.5, 12**0.5])):
+        np.testing.assert_allclose(law.core_covariance(), [np.diag([1.0, 4.0])], rtol=1e-6)
 
 
 def test_core_of_student_t_is_its_scale_for_any_tail():
@@ -300,25 +257,8 @@ def test_core_of_a_zero_mean_mixture_has_its_mean_precision():
     np.testing.assert_allclose(law.core_covariance()[0], np.linalg.inv(precision), rtol=1e-5)
 
 
-def test_core_of_other_laws_is_their_covariance():
-    law = noise.uniform([1.0, 3.0])
-    np.testing.assert_allclose(law.core_covariance()[0].diagonal(), [1 / 3, 3.0], rtol=1e-6)
-
-
 def test_floor_is_in_units_of_the_core():
     rng = np.random.default_rng(0)
     w = 0.01 * rng.standard_t(3, size=(2000, 1))  # noise alone: the floor is what is left
     model = XDGMM(1, floor=0.2, random_state=0).fit(w, noise=noise.student_t([0.01], 3.0))
     assert model.covariances_[0, 0, 0] == pytest.approx(0.2 * 0.01**2, rel=0.2)
-
-
-def test_a_law_is_fitted_once_for_all_floors_and_starts(monkeypatch):
-    calls = []
-    plain = xd_fit.mean_noise
-    monkeypatch.setattr(xd_fit, "mean_noise", lambda *a: calls.append(1) or plain(*a))
-    w = np.random.default_rng(0).normal(size=(200, 1))
-    prepared = xd_fit.PreparedData(Observations.from_arrays(w, noise.laplace([0.1])))
-    for floor in (0.1, 0.2):
-        settings = xd_fit.FitSettings(2, floor=floor)
-        prepared.fit_best(settings, 2, np.random.RandomState(0))
-    assert len(calls) == 1

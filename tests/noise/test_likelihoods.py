@@ -10,7 +10,6 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from deconflow import Observations, noise
-from deconflow.noise import value_likelihoods
 from deconflow.noise.folded_fits import images
 from deconflow.randomness import isolated_rng
 
@@ -240,12 +239,3 @@ def test_bad_likelihoods(make, message):
 def test_a_projection_of_counts_is_refused():
     with pytest.raises(ValueError, match="no projection with noise whose truth has ends"):
         Observations.from_arrays([[1.0]], noise.poisson(), projection=[[1.0, 1.0]])
-
-
-def test_laws_are_looked_for_in_pieces(monkeypatch):
-    whole = Observations.from_arrays(COUNTS, noise.poisson())
-    monkeypatch.setattr(value_likelihoods, "AT_ONCE", 2)
-    pieces = Observations.from_arrays(COUNTS, noise.poisson())
-    assert torch.equal(whole.w, pieces.w)
-    share = np.full((1, 5, 1), 0.3)
-    np.testing.assert_array_equal(whole.noise.from_uniform(share), pieces.noise.from_uniform(share))

@@ -65,17 +65,6 @@ def test_folds_are_balanced_beside_a_large_group():
     assert set(np.bincount(number)) == {100}
 
 
-def test_folds_are_by_chance():
-    groups = np.repeat(np.arange(100), 3)
-    one, two = (
-        numbers(make_folds(observe(300, groups), 5, np.random.RandomState(seed)), 300)
-        for seed in (0, 1)
-    )
-    assert set(np.bincount(one)) == {60}
-    together = [(number[:, None] == number)[np.triu_indices(300, 3)] for number in (one, two)]
-    assert 0.02 < (together[0] & together[1]).mean() < 0.06  # a fifth of a fifth
-
-
 @pytest.mark.parametrize("groups", [None, np.arange(103), [f"row {i}" for i in range(103)]])
 def test_without_groups_folds_are_those_of_before(groups):
     data = observe(103, groups)

@@ -202,18 +202,6 @@ def test_a_stream_is_fitted_as_rows_in_memory_are(model, path, monkeypatch):
 
 
 @pytest.mark.usefixtures("few_are_many")
-def test_a_stream_that_fits_in_memory_is_a_table(path):
-    w, sd = clumps()
-    stream = XDGMM("auto", random_state=0).fit(open_rows(path, ["x"]))
-    table = XDGMM("auto", random_state=0).fit(w, noise=sd)
-    at = np.linspace(-3, 9, 20)[:, None]
-    # The rows come in another order, and so other starts and folds.
-    np.testing.assert_allclose(
-        np.exp(stream.score_samples(at)), np.exp(table.score_samples(at)), atol=0.02
-    )
-
-
-@pytest.mark.usefixtures("few_are_many")
 def test_many_rows_may_have_more_components(monkeypatch):
     monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (1,))
     monkeypatch.setattr(ladder, "OF_MANY_ROWS", (2,))
