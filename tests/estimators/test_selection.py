@@ -231,48 +231,6 @@ def test_the_certificate_sees_rows_as_selected():
     assert "edges" in {each.check for each in plain.certify(w, noise=sd).cautions}
 
 
-BAD = {
-    "zero everywhere": (lambda w: np.zeros(len(w)), "probability zero at all of them"),
-    "more than one": (lambda w: np.full(len(w), 1.5), "between 0 and 1; got 1.5"),
-    "not a number": (lambda w: np.full(len(w), np.nan), "between 0 and 1; got nan"),
-    "of another shape": (lambda w: np.ones((len(w), 2)), "Expected selection to return shape"),
-    "unknown column": ("g < 18", "with one of the columns w0"),
-    "no condition": ("w0", "Expected selection as"),
-    "no function": (3.0, "Expected selection as a function of points"),
-    "rows outside": ("w0 > 1", "probability zero to be seen"),
-    "columns not given": (
-        lambda w, columns: np.ones(len(w)), "Expected columns for a selection that looks at them"
-    ),
-    "columns of other rows": (
-        Selection(lambda w, columns: np.ones(len(w)), columns=np.ones(3)), "as w has; got 3"
-    ),
-    "another grid": (Efficiency([[0, 1], [0, 1]], [[1.0]]), "Expected an efficiency of 1 columns"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", BAD)
-def test_bad_selections_are_refused(what):
-    selection, message = BAD[what]
-    w, sd, _ = table(10, 100)
-    with pytest.raises((ValueError, TypeError), match=message):
-        XDGMM(1).fit(w, noise=sd, selection=selection)
-
-
-def test_what_does_not_go_with_a_selection():
-    w, sd, _ = table(11, 100)
-    with pytest.raises(ValueError, match='Expected selection_of="measured" or "truth"'):
-        XDGMM(1).fit(w, noise=sd, selection="w0 > 0", selection_of="both")
-    with pytest.raises(ValueError, match="Expected a selection beside selection_of"):
-        XDGMM(1).fit(w, noise=sd, selection_of="truth")
-    with pytest.raises(ValueError, match="Expected no covariates, atoms or background"):
-        XDGMM(1, atoms=[0.0]).fit(w, noise=sd, selection="w0 > 0")
-    with pytest.raises(ValueError, match="Expected no covariates, atoms or background"):
-        XDGMM(1).fit(w, noise=sd, selection="w0 > 0", given=w)
-    holes = np.column_stack([w[:, 0], np.where(np.arange(len(w)) < 5, np.nan, 1.0)])
-    with pytest.raises(ValueError, match="Expected whole rows for a selection; got missing"):
-        XDGMM(1).fit(holes, noise=[0.5, 0.5], selection="w0 > 0")
-
-
 @pytest.mark.parametrize(
     ("edges", "values", "message"),
     [

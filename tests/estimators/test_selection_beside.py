@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deconflow import XDGMM, Observations, Selection, noise
+from deconflow import XDGMM, Efficiency, Observations, Selection, noise
 from deconflow.measuring import as_rule, seen_rows
 from deconflow.measuring.chances import Chances
 
@@ -21,6 +21,25 @@ DATA = Observations.from_arrays(W, SD)
 def rule(selection, data=DATA):
     return as_rule(selection, "measured", ["x", "y"], data)
 
+
+HOLES = np.where(np.arange(2 * N).reshape(N, 2) % 20 == 0, np.nan, W)
+BAD = {
+    "zero everywhere": (lambda w: np.zeros(len(w)), "probability zero at all of them"),
+    "more than one": (lambda w: np.full(len(w), 1.5), "between 0 and 1; got 1.5"),
+    "not a number": (lambda w: np.full(len(w), np.nan), "between 0 and 1; got nan"),
+    "of another shape": (lambda w: np.ones((len(w), 2)), "Expected selection to return shape"),
+    "unknown column": ("g < 18", "with one of the columns w0"),
+    "no condition": ("w0", "Expected selection as"),
+    "no function": (3.0, "Expected selection as a function of points"),
+    "rows outside": ("w0 > 1", "probability zero to be seen"),
+    "columns not given": (
+        lambda w, columns: np.ones(len(w)), "Expected columns for a selection that looks at them"
+    ),
+    "columns of other rows": (
+        Selection(lambda w, columns: np.ones(len(w)), columns=np.ones(3)), "as w has; got 3"
+    ),
+    "another grid": (Efficiency([[0, 1]], [1.0]), "Expected an efficiency of 2 columns"),
+}  # fmt: skip
 
 FLAGS = np.where(np.arange(N)[:, None] % 5 == 0, [0, -1], 0)
 
@@ -39,13 +58,24 @@ FLAGS = np.where(np.arange(N)[:, None] % 5 == 0, [0, -1], 0)
             "Expected a function of points alone for a selection by the truth; got .* errors",
         ),
         ({"selection": Selection("w1 > 0", of="true")}, "Expected selection_of=.*; got 'true'"),
+        ({"selection_of": "both"}, 'Expected selection_of="measured" or "truth"'),
+        ({"selection": None, "selection_of": "truth"}, "Expected a selection beside selection_of"),
+        ({"given": W}, "Expected no covariates, atoms or background"),
+        ({"w": HOLES}, "Expected whole rows for a selection; got missing"),
         ({"selection": "w1 > 0 and w1 < 2 and w1 > 3"}, "lets some w1 through; got 'w1 > 0 and"),
         ({"selection": lambda w: ["seen"] * len(w)}, "Expected numbers in what selection returns"),
+        *[({"selection": selection}, message) for selection, message in BAD.values()],
     ],
 )
 def test_refused_by_one_line(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        XDGMM(1).fit(W, **{"noise": SD, "selection": "w1 > 0"} | arguments)
+    with pytest.raises((ValueError, TypeError), match=message):
+        XDGMM(1).fit(**{"w": W, "noise": SD, "selection": "w1 > 0"} | arguments)
+
+
+@pytest.mark.parametrize("known", [{"atoms": [[0.0, 0.0]]}, {"background": "uniform"}], ids=str)
+def test_atoms_and_backgrounds_are_refused(known):
+    with pytest.raises(ValueError, match="Expected no covariates, atoms or background"):
+        XDGMM(1, **known).fit(W, noise=SD, selection="w1 > 0")
 
 
 def test_columns_of_other_rows_are_refused():

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
+from sklearn.exceptions import NotFittedError
 
 from deconflow import XDGMM, DeconvolvingKDE
 from deconflow.estimators import Refit, SelfTest, refits
 from deconflow.estimators.self_test import BINS
-from deconflow.noise import student_t
+from deconflow.noise import gaussian, student_t
 
 N = 600
 
@@ -23,9 +25,23 @@ class Overconfident(XDGMM):
 
 
 def halved(noise):
-    from torch import full
+    return noise.divide(torch.full((noise.dim,), 2.0))
 
-    return noise.divide(full((noise.dim,), 2.0))
+
+class Watched(XDGMM):
+    """It keeps the rows and settings of each of its fits, and of refits by the same class."""
+
+    seen = []
+
+    def _fit(self, data):
+        self.seen.append((data, self.get_params()))
+        super()._fit(data)
+
+
+@pytest.fixture
+def seen():
+    Watched.seen.clear()
+    return Watched.seen
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +50,12 @@ def rows():
     v = np.concatenate([rng.normal(-2, 0.4, (N // 2, 2)), rng.normal(1, 0.7, (N // 2, 2))])
     sd = rng.uniform(0.3, 1.0, (N, 2))
     return v + sd * rng.normal(size=v.shape), sd
+
+
+@pytest.fixture(scope="module")
+def simple(rows):
+    w, sd = rows
+    return XDGMM(1, random_state=0).fit(w, noise=sd)
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +79,8 @@ def test_a_right_model_is_recovered(found):
 
 
 def test_errors_believed_half_as_large_are_found_out(rows):
-    w, sd = rows
-    from deconflow.noise import gaussian
-
-    model = Overconfident(2, random_state=0).fit(w, noise=gaussian(sd=sd))
-    found = model.self_test(w, noise=gaussian(sd=sd), n_tables=2)
+    w, law = rows[0], gaussian(sd=rows[1])
+    found = Overconfident(2, random_state=0).fit(w, noise=law).self_test(w, noise=law, n_tables=2)
     assert not found.passed
     assert (found.coverage("90 %")[0] < 0.85).all()
     assert (found.rank_p_values < 1e-6).all()
@@ -75,22 +94,15 @@ def test_bands_are_counted(rows):
     assert 0.7 < share <= 1
 
 
-def test_rows_keep_noise_missing_values_projections_and_weights(rows):
+def test_rows_keep_noise_missing_values_projections_and_weights(rows, seen):
     w, sd = rows
-    seen = []
-
-    class Watched(XDGMM):
-        def _fit(self, data):
-            seen.append(data)
-            super()._fit(data)
-
     holes = w.copy()
     holes[::3, 0] = np.nan
     weights = np.r_[0.0, np.linspace(1, 2, N - 1)]
     law = student_t(sd, df=4)
     model = Watched(1, random_state=0).fit(holes, noise=law, sample_weight=weights)
     model.self_test(holes, noise=law, sample_weight=weights, n_tables=1)
-    real, simulated = seen
+    (real, _), (simulated, _) = seen
     assert (real.observed == simulated.observed).all()
     assert np.allclose(real.weights, simulated.weights)
     assert (real.noise.variance() == simulated.noise.variance()).all()
@@ -99,7 +111,8 @@ def test_rows_keep_noise_missing_values_projections_and_weights(rows):
     seen.clear()
     model = Watched(1, random_state=0).fit(w @ R.T, noise=[0.5] * 3, projection=R)
     found = model.self_test(w @ R.T, noise=[0.5] * 3, projection=R, n_tables=1)
-    assert (seen[0].projection == seen[1].projection).all()
+    (real, _), (simulated, _) = seen
+    assert (real.projection == simulated.projection).all()
     assert len(found.names) == 2
 
 
@@ -113,19 +126,12 @@ def test_values_that_are_known_are_not_tested(rows):
     assert found.passed
 
 
-def test_refits_have_the_settings_but_not_the_seed(rows):
+def test_refits_have_the_settings_but_not_the_seed(rows, seen):
     w, sd = rows
-    seen = []
-
-    class Watched(XDGMM):
-        def _fit(self, data):
-            seen.append(self.get_params())
-            super()._fit(data)
-
     model = Watched(2, floor=0.2, random_state=7, verbose=True)
     model.fit(w, noise=sd).set_params(floor=0.5)
     model.self_test(w, noise=sd, n_tables=2)
-    _, first, second = seen
+    first, second = (settings for _, settings in seen[1:])
     assert first["floor"] == 0.2
     assert first["random_state"] != second["random_state"] != 7
     assert not first["verbose"]
@@ -145,47 +151,39 @@ def test_a_density_with_gaps(rows):
     assert np.isfinite(found.excess[0])
 
 
-def test_interrupted(rows, monkeypatch):
+def test_interrupted(rows, simple, monkeypatch):
     w, sd = rows
-    model = XDGMM(1, random_state=0).fit(w, noise=sd)
-    real, done = refits._one_table, []
+    real, left = refits._one_table, iter(range(2))
 
     def one_table(*arguments):
-        if len(done) == allowed:
+        if next(left, None) is None:
             raise KeyboardInterrupt
-        done.append(1)
         return real(*arguments)
 
     monkeypatch.setattr(refits, "_one_table", one_table)
-    allowed = 2
-    found = model.self_test(w, noise=sd)
+    found = simple.self_test(w, noise=sd)
     assert (found.n_tables, found.asked) == (2, 5)
     assert "2 (of 5, interrupted) of 600 simulated rows" in found.in_words()
-    allowed = 2  # none more
-    with pytest.raises(KeyboardInterrupt):
-        model.self_test(w, noise=sd)
+    with pytest.raises(KeyboardInterrupt):  # before the first table
+        simple.self_test(w, noise=sd)
 
 
-def test_progress_is_shown_on_request_only(rows, capsys):
+def test_progress_is_shown_on_request_only(rows, simple, capsys):
     w, sd = rows
-    model = XDGMM(1, random_state=0).fit(w, noise=sd)
-    model.self_test(w, noise=sd, n_tables=3, verbose=True)
-    assert "self-test: 100%" in capsys.readouterr().err
-    model.self_test(w, noise=sd, n_tables=1)
+    simple.self_test(w, noise=sd, n_tables=1)
     assert capsys.readouterr().err == ""
+    simple.self_test(w, noise=sd, n_tables=2, verbose=True)
+    assert "self-test: 100%" in capsys.readouterr().err
 
 
-def test_bad_input(rows):
+def test_bad_input(rows, simple):
     w, sd = rows
-    with pytest.raises(Exception, match="not fitted"):
+    with pytest.raises(NotFittedError):
         XDGMM(1).self_test(w, noise=sd)
-    model = XDGMM(1, random_state=0).fit(w, noise=sd)
     with pytest.raises(ValueError, match="Expected n_tables"):
-        model.self_test(w, noise=sd, n_tables=0)
-    with pytest.raises(ValueError, match="Expected noise"):
-        model.self_test(w)
+        simple.self_test(w, noise=sd, n_tables=0)
     with pytest.raises(ValueError, match="Expected w with the columns of the fit"):
-        model.self_test(w[:, :1], noise=sd[:, :1])
+        simple.self_test(w[:, :1], noise=sd[:, :1])
 
 
 def made(counts, **other):

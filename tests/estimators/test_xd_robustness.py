@@ -36,26 +36,14 @@ def test_far_clusters_keep_their_width(rng):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("method", ["anderson", "em", "minibatch"])
-def test_given_means_stay_given(method, data):
+def test_given_parameters_stay_given(method, data):
     w, sd = data
-    means = np.array([[-1.0, 0.0], [1.0, 0.5]])
-    given = {"init": {"means": means}, "fixed": {"means": True}}
-    found = XDGMM(2, method=method, **given, random_state=0).fit(w, noise=sd).means_
-    np.testing.assert_allclose(found, means, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "minibatch", "n_init": 3}, "n_init=1 with method"),
-        ({"n_jobs": 0}, "n_jobs"),
-        ({"n_jobs": "a"}, "n_jobs"),
-    ],
-)
-def test_settings_that_would_be_ignored_are_refused(settings, message, data):
-    w, sd = data
-    with pytest.raises(ValueError, match=message):
-        XDGMM(**{"n_components": 1, **settings}).fit(w, noise=sd)
+    start = {"means": np.array([[-1.0, 0.0], [1.0, 0.5], [0.0, 1.0]]), "weights": [0.5, 0.25, 0.25]}
+    fixed = {"means": True, "weights": [True, False, False]}
+    model = XDGMM(3, method=method, init=start, fixed=fixed, random_state=0).fit(w, noise=sd)
+    np.testing.assert_allclose(model.means_, start["means"], atol=1e-9)
+    assert model.weights_[0] == pytest.approx(0.5)
+    assert model.weights_.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("accelerate", [False, True])
@@ -91,6 +79,7 @@ def test_a_given_start_is_saved(data, tmp_path, as_dict):
     loaded = XDGMM.load(tmp_path / "model")
     assert loaded.fixed == {"means": [True, False]}
     np.testing.assert_array_equal(loaded.init["means"], model.means_)
+    assert loaded.lower_bound_ == again.lower_bound_
     np.testing.assert_array_equal(loaded.fit(w, noise=sd).means_, again.means_)
 
 
@@ -140,8 +129,6 @@ def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
     kept = (tmp_path / "fit_loglike.log").read_text()
     extreme_deconvolution(w, sd**2, *arrays, logfile=log, likeonly=True)
     assert (tmp_path / "fit_loglike.log").read_text() == kept
-    with pytest.raises(OSError, match="No such file"):
-        extreme_deconvolution(w, sd**2, *start(), logfile=str(tmp_path / "no" / "fit"))
 
 
 def test_very_uneven_error_bars_are_refused_not_cut(data):
@@ -158,41 +145,30 @@ def two_clumps(rng, huge, honest=True):
     sd[::7] = huge
     sd[1::7, 0] = huge
     w = v + sd * rng.normal(size=v.shape)
-    return v, w, sd if honest else np.minimum(sd, 0.6)
-
-
-@pytest.mark.parametrize("settings", [{}, {"init": "random"}])
-@pytest.mark.parametrize("huge", [30, 300, 1e6])
-def test_rows_of_huge_noise_change_nothing(rng, huge, settings):
-    v, w, sd = two_clumps(rng, huge)
-    good = (sd < 1).all(1)
-    without = XDGMM(2, random_state=0, **settings).fit(w[good], noise=sd[good])
-    model = XDGMM(2, random_state=0, **settings).fit(w, noise=sd)
-    # the other cells of rows with one huge one do say something
-    assert abs(model.score(v, noise=0.0) - without.score(v, noise=0.0)) < 0.02
+    return w, sd if honest else np.minimum(sd, 0.6)
 
 
 @pytest.mark.parametrize("cells", [slice(None), slice(0, 1)], ids=["rows", "one column"])
 @pytest.mark.parametrize("huge", [30, 1e6, 1e100])
-@pytest.mark.parametrize("floor", [0.0, 0.1])
-def test_huge_noise_in_nine_of_ten_rows_changes_nothing(rng, huge, cells, floor):
+@pytest.mark.parametrize("settings", [{}, {"floor": 0.1}, {"init": "random"}], ids=str)
+def test_huge_noise_in_nine_of_ten_rows_changes_nothing(rng, huge, cells, settings):
     v = rng.normal(size=(1500, 2)) * [1, 0.5] + 4 * rng.integers(2, size=(1500, 1))
     sd = rng.uniform(0.2, 0.6, size=v.shape)
     good = np.arange(len(v)) % 10 == 0
     sd[~good, cells] = huge
     w = v + sd * rng.normal(size=v.shape)
-    without = XDGMM(2, floor=floor, random_state=0).fit(w[good], noise=sd[good])
-    model = XDGMM(2, floor=floor, random_state=0).fit(w, noise=sd)
+    without = XDGMM(2, random_state=0, **settings).fit(w[good], noise=sd[good])
+    model = XDGMM(2, random_state=0, **settings).fit(w, noise=sd)
     assert model.score(v, noise=0.0) > without.score(v, noise=0.0) - 0.02
 
 
 def test_rows_of_huge_noise_change_nothing_where_values_are_missing(rng):
-    _, w, sd = two_clumps(rng, 300)
+    w, sd = two_clumps(rng, 300)
     w[rng.random(w.shape) < 0.1] = np.nan
     w, sd = w[~np.isnan(w).all(1)], sd[~np.isnan(w).all(1)]
     assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() > 0.4
 
 
 def test_rows_of_huge_noise_that_nobody_told_of_do_change_the_fit(rng):
-    _, w, sd = two_clumps(rng, 300, honest=False)
+    w, sd = two_clumps(rng, 300, honest=False)
     assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() < 0.3
