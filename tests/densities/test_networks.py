@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from deconflow.densities.dropout import Dropout
-from deconflow.densities.networks import MaskedNetwork
-from deconflow.densities.residual import residual_block
+from deconflow.densities.networks import MaskedNetwork, residual_block
 
 
 @pytest.mark.parametrize("residual", [True, False])

@@ -7,7 +7,7 @@ from deconflow.densities.architectures import (
     autoregressive_layer,
     interleave_lu,
 )
-from deconflow.densities.base import Density
+from deconflow.densities.base import Density, simulate
 from deconflow.densities.conditional_mixture import ConditionalMixture
 from deconflow.densities.dropout import Dropout, without_dropout
 from deconflow.densities.ensemble import Ensemble
@@ -16,7 +16,6 @@ from deconflow.densities.flow import Flow, StandardNormal
 from deconflow.densities.folded import Folded
 from deconflow.densities.mixture_density import MixtureDensity
 from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
-from deconflow.densities.simulation import simulate
 from deconflow.densities.stack import Stack
 from deconflow.densities.transforms import AutoregressiveLayer, compose
 

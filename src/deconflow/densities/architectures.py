@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -28,8 +27,6 @@ MIXING = 0.42
 """How much the linear layers of a flow with plain networks mix the dimensions at the start. After
 some mixing every layer can change every dimension, whatever the order of the layers; where the
 dimensions are only permuted, such networks may stay at a poor fit."""
-
-Made_co = TypeVar("Made_co", bound=Density, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -67,20 +64,12 @@ def maf(dim: int, size: Architecture = Architecture()) -> Flow:
     ----------
     Papamakarios et al. (2017), https://arxiv.org/abs/1705.07057
     """
-
-    def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, residual=True)
-
-    return _with_lu(dim, size, layer)
+    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size))
 
 
 def made(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make the paper's prior for the UCI data: as :func:`maf`, with plain MADE networks."""
-
-    def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, residual=False)
-
-    return _with_lu(dim, size, layer, MIXING)
+    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, residual=False), MIXING)
 
 
 def spline(dim: int, size: Architecture = Architecture()) -> Flow:
@@ -90,11 +79,7 @@ def spline(dim: int, size: Architecture = Architecture()) -> Flow:
     ----------
     Durkan et al. (2019), https://arxiv.org/abs/1906.04032
     """
-
-    def layer() -> nn.Module:
-        return autoregressive_layer(dim, size, univariate=Spline())
-
-    return _with_lu(dim, size, layer)
+    return _with_lu(dim, size, lambda: autoregressive_layer(dim, size, univariate=Spline()))
 
 
 def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
@@ -104,18 +89,9 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
     ----------
     Dinh et al. (2017), https://arxiv.org/abs/1605.08803
     """
-
-    def layer() -> nn.Module:
-        kept = torch.arange(dim) < dim // 2
-        return CouplingLayer(
-            kept,
-            Spline(),
-            hidden=size.hidden,
-            blocks=size.blocks,
-            dropout=size.dropout,
-        )
-
-    return _with_lu(dim, size, layer)
+    first = torch.arange(dim) < dim // 2
+    shape = size.hidden, size.blocks, size.dropout
+    return _with_lu(dim, size, lambda: CouplingLayer(first, Spline(), *shape))
 
 
 def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
@@ -141,14 +117,7 @@ def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
     return Flow(layers, base)
 
 
-class Making(Protocol[Made_co]):
-    """Makes a density of ``dim`` values."""
-
-    def __call__(self, dim: int, size: Architecture = Architecture()) -> Made_co:
-        """Make it, with fresh weights."""
-
-
-ARCHITECTURES: dict[str, Making[Flow]] = {
+ARCHITECTURES: dict[str, Callable[..., Flow]] = {
     "maf": maf,
     "made": made,
     "spline": spline,
@@ -162,7 +131,7 @@ def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> MixtureDe
     return MixtureDensity.spread(dim, size.base_components)
 
 
-DENSITIES: dict[str, Making[Density]] = {
+DENSITIES: dict[str, Callable[..., Density]] = {
     **ARCHITECTURES,
     "gaussian_mixture": gaussian_mixture,
 }
@@ -203,9 +172,5 @@ def interleave_lu(
 def _with_lu(
     dim: int, size: Architecture, layer: Callable[[], nn.Module], mixing: float = 0.0
 ) -> Flow:
-    layers = interleave_lu(dim, size.layers, layer, mixing)
-    return Flow(layers, _base(dim, size.base_components))
-
-
-def _base(dim: int, components: int) -> Density:
-    return StandardNormal(dim) if components == 1 else MixtureDensity.spread(dim, components)
+    layers, plain = interleave_lu(dim, size.layers, layer, mixing), size.base_components == 1
+    return Flow(layers, StandardNormal(dim) if plain else gaussian_mixture(dim, size))

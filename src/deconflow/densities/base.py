@@ -1,10 +1,13 @@
-"""The one abstraction for densities ``p(v)``."""
+"""The one abstraction for densities ``p(v)``, and measurements as a density would have them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
+
+from deconflow.densities.dropout import without_dropout
+from deconflow.observations import Observations, Pairs
 
 
 class Density(nn.Module, ABC):
@@ -25,3 +28,10 @@ class Density(nn.Module, ABC):
     @abstractmethod
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
+
+
+def simulate(density: Density, data: Observations) -> Pairs:
+    r"""Draw :math:`v \sim p(v)` for each row, and measure it with the row's own noise."""
+    with without_dropout(density):
+        v = density.sample(len(data)).to(data.w)
+    return Pairs(data.remeasure(v), v)

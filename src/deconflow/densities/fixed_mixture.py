@@ -36,33 +36,21 @@ class FixedMixture(Density):
     tensor(-1.8379, dtype=torch.float64)
     """
 
-    whiteners: Tensor
-    centres: Tensor
-    offsets: Tensor
-    weights: Tensor
-    means: Tensor
-    factors: Tensor
-
     def __init__(self, mixture: GaussianMixture, dtype: torch.dtype) -> None:
         super().__init__()
         self.dim = mixture.dim
-        covariances, means = torch.tensor(mixture.covariances), torch.tensor(mixture.means)
-        factors = torch.linalg.cholesky(covariances)
+        means, factors = torch.tensor(mixture.means), torch.tensor(mixture.covariances)
+        factors = torch.linalg.cholesky(factors)
         eye = torch.eye(self.dim, dtype=factors.dtype).expand_as(factors)
         whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
-        centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
         log_dets = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         log_weights = torch.tensor(mixture.weights).log()
-        arrays = {
-            "whiteners": whiteners.flatten(0, 1),
-            "centres": centres.flatten(),
-            "offsets": log_weights - log_dets - 0.5 * self.dim * math.log(2 * math.pi),
-            "weights": log_weights.exp(),
-            "means": means,
-            "factors": factors,
-        }
-        for name, array in arrays.items():
-            setattr(self, name, nn.Parameter(array.to(dtype), requires_grad=False))
+        offsets = log_weights - log_dets - 0.5 * self.dim * math.log(2 * math.pi)
+        self.whiteners = nn.Parameter(whiteners.flatten(0, 1))
+        self.centres = nn.Parameter((whiteners @ means.unsqueeze(-1)).flatten())
+        self.offsets, self.weights = nn.Parameter(offsets), nn.Parameter(log_weights.exp())
+        self.means, self.factors = nn.Parameter(means), nn.Parameter(factors)
+        self.to(dtype=dtype).requires_grad_(False)
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""

@@ -2,12 +2,15 @@ r"""Masked networks: outputs for dimension ``d`` see only the dimensions before 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from deconflow.densities.dropout import Dropout
-from deconflow.densities.residual import residual_block
 from deconflow.randomness import lend_generator
 
 START = 0.3
@@ -57,7 +60,7 @@ class ResidualBlock(nn.Module):
     def forward(self, h: Tensor, context: Tensor | None) -> Tensor:
         """Add the block's answer to ``h``."""
         bias = self.first.bias
-        if self.context is not None and context is not None:
+        if self.context is not None:
             bias = bias + self.context(context)
         weights = self.first.masked_weight(), self.second.masked_weight()
         return residual_block(
@@ -134,10 +137,6 @@ class MaskedNetwork(nn.Module):
         """Map ``(..., dim)`` and a context ``(..., context_dim)`` to ``(..., dim, outputs)``."""
         h = self.input(x)
         if self.context is not None:
-            if context is None:  # without this it would be another network, and nobody the wiser
-                raise ValueError(
-                    "Expected a context for a network that was made for one; got none."
-                )
             h = h + self.context(context)
         for block in self.blocks:
             h = block(h, context)
@@ -184,3 +183,71 @@ def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     """
     lowest = 0 if with_context or dim == 1 else 1
     return torch.arange(hidden) % max(dim - lowest, 1) + lowest
+
+
+def residual_block(
+    h: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, keep: Tensor | None = None
+) -> Tensor:
+    r"""Return :math:`h + W_2 (k \odot r(W_1 r(h) + b_1)) + b_2` with ReLU :math:`r`.
+
+    Parameters
+    ----------
+    h
+        ``(..., H)``.
+    W1, W2
+        ``(H, H)``.
+    b1
+        ``(H,)``, or ``(N, H)`` for ``h`` of shape ``(..., N, H)``.
+    b2
+        ``(H,)``.
+    keep
+        Factors of dropout, ``(..., H)``, or None.
+    """
+    return _ResidualBlock.apply(h, W1, b1, W2, b2, keep)
+
+
+class _ResidualBlock(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        W1: Tensor,
+        b1: Tensor,
+        W2: Tensor,
+        b2: Tensor,
+        keep: Tensor | None,
+    ) -> Tensor:
+        active = F.relu(h)
+        inner = torch.matmul(active, W1.mT).add_(b1).relu_()
+        if keep is not None:
+            inner.mul_(keep)
+        ctx.save_for_backward(active, inner, W1, W2, keep)
+        ctx.bias_shape = b1.shape
+        flat = torch.addmm(_rows(h), _rows(inner), W2.mT)
+        return flat.add_(b2).view(h.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        active, inner, W1, W2, keep = ctx.saved_tensors
+        grad_W2, grad_b2 = _outer(grad, inner), grad.sum_to_size(W2.shape[:1])
+        grad_inner = _mask_(torch.matmul(grad, W2), inner)
+        if keep is not None:
+            grad_inner.mul_(keep)
+        grad_W1, grad_b1 = _outer(grad_inner, active), grad_inner.sum_to_size(ctx.bias_shape)
+        grad_h = _mask_(torch.matmul(grad_inner, W1), active).add_(grad)
+        return grad_h, grad_W1, grad_b1, grad_W2, grad_b2, None
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    """Sum of the outer products of all rows."""
+    return _rows(left).mT @ _rows(right)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _mask_(grad: Tensor, activated: Tensor) -> Tensor:
+    """Set the gradient to zero where a ReLU was off, in place."""
+    return torch.ops.aten.threshold_backward.grad_input(grad, activated, 0, grad_input=grad)

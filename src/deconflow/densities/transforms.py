@@ -113,11 +113,9 @@ class AutoregressiveLayer(Layer):
 
     def transform(self, context: Tensor | None = None) -> Transform:
         """Return the map for a context."""
-
-        def conditional(x: Tensor) -> Transform:
-            return self.univariate(self.network(x, context))
-
-        return AutoregressiveTransform(conditional, passes=self.network.dim)
+        return AutoregressiveTransform(
+            lambda x: self.univariate(self.network(x, context)), passes=self.network.dim
+        )
 
 
 class CouplingLayer(Layer):
@@ -129,7 +127,6 @@ class CouplingLayer(Layer):
         self,
         kept: Tensor,
         univariate: Univariate,
-        *,
         hidden: int,
         blocks: int,
         dropout: float,
