@@ -34,11 +34,6 @@ def test_shares_of_laws_are_found(share):
     np.testing.assert_allclose(turned[::-1], found, atol=1e-6)
 
 
-def test_who_cannot_be_told_apart_gets_the_same():
-    log_p = rng().normal(size=1000)
-    np.testing.assert_allclose(stack(np.stack([log_p] * 3), np.ones(1000), rng()), 1 / 3)
-
-
 def test_the_weaker_the_signal_the_nearer_to_even():
     """Two candidates that differ by noise of .05 per row and by a small mean."""
     noise = 0.05 * rng().normal(size=(2, 400))
@@ -58,11 +53,6 @@ def test_the_prior_speaks_where_rows_cannot():
         np.array([[0.0], [-1.0]]) + np.zeros((2, 1000)), np.ones(1000), prior, rng()
     )
     np.testing.assert_array_equal(told, [1, 0])
-
-
-def test_who_is_clearly_worse_is_not_carried():
-    log_p = rng().normal(size=500)
-    np.testing.assert_array_equal(stack(np.stack([log_p, log_p - 1]), np.ones(500), rng()), [1, 0])
 
 
 def test_rows_count_by_their_weights():
