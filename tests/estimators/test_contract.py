@@ -1,6 +1,5 @@
 """One contract: what every estimator answers, held against brute force on its own density."""
 
-import time
 import warnings
 
 import numpy as np
@@ -22,7 +21,6 @@ from deconflow import (
     FlowDeconvolver,
     Observations,
     UntrustedFitWarning,
-    WaveletDeconvolver,
 )
 from deconflow.estimators import ESTIMATORS
 from deconflow.noise import gaussian, laplace, student_t
@@ -141,16 +139,6 @@ def test_condition_with_noise_is_the_posterior_with_the_rest_unknown(name, fitte
     assert abs(found.mean[0, 0] - mean) < max(tolerance(name), 1e-5) * wanted
     np.testing.assert_allclose(found.sd[0], wanted, rtol=max(tolerance(name), 1e-4))
     assert found.sd[0, 0] > 1.05 * model.condition([[value]], ["x"]).sd[0, 0]
-
-
-def test_condition_of_one_gaussian_is_the_textbooks():
-    model = XDGMM(1).fit(table(W), noise=SD)
-    (m,), (V,) = model.means_, model.covariances_
-    for noise in (0.0, 0.4):
-        found = model.condition([[2.0]], "x", noise=[noise])
-        gain = V[1, 0] / (V[0, 0] + noise**2)
-        np.testing.assert_allclose(found.mean, [[m[1] + gain * (2.0 - m[0])]], rtol=1e-8)
-        np.testing.assert_allclose(found.covariance, [[[V[1, 1] - gain * V[0, 1]]]], rtol=1e-8)
 
 
 def test_a_flow_fitted_under_another_law_answers_about_some_columns():
@@ -428,10 +416,14 @@ SLIPS = {
 def test_noise_without_its_name_is_refused_at_once(name, slip):
     w = np.random.default_rng(0).normal(size=(2000, 1))
     noise = SLIPS[slip](2000)
-    start = time.perf_counter()
     with pytest.raises(TypeError, match=r"noise by its name, as in fit\(w, noise=...\); got it as"):
         clone(UNFITTED[name]).fit(w, noise)
-    assert time.perf_counter() - start < 1.0
+
+
+@every_model
+def test_a_score_takes_noise_by_its_name(name, fitted):
+    with pytest.raises(TypeError, match="by its name"):
+        fitted(name).score(table(W), SD)
 
 
 @pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
@@ -484,13 +476,11 @@ def test_every_estimator_takes_groups(name):
         clone(make).fit(GROUPED, noise=0.3, groups=[1, 2, 3])
 
 
-@pytest.mark.parametrize("kind", ["polars", "astropy"])
+@pytest.mark.parametrize("kind", [("polars", "Series"), ("astropy.table", "Column")])
 def test_groups_may_be_columns_of_other_tables(kind):
-    if kind == "polars":
-        column = pytest.importorskip("polars").Series("g", LABELS["text"])
-    else:
-        column = pytest.importorskip("astropy.table").Column(LABELS["text"], "g")
-    found = Observations.from_arrays(GROUPED.to_numpy(), 0.3, groups=column)
+    package, column = kind
+    groups = getattr(pytest.importorskip(package), column)(np.array(LABELS["text"]))
+    found = Observations.from_arrays(GROUPED.to_numpy(), 0.3, groups=groups)
     assert found.groups.tolist() == LABELS["numbers"].tolist()
 
 
@@ -547,13 +537,6 @@ def test_questions_of_one_estimator_before_a_fit(ask):
         ask()
 
 
-@every_model
-@pytest.mark.parametrize("count", ["a", 1.5, 0, True, None])
-def test_numbers_of_draws_are_checked(name, count, fitted):
-    with pytest.raises(ValueError, match="n_samples as a whole number of at least 1; got"):
-        fitted(name).sample(count)
-
-
 # -- files --------------------------------------------------------------------------------------
 
 
@@ -572,13 +555,6 @@ def test_any_model_is_loaded(name, fitted, tmp_path):
     assert (tmp_path / "model" / "notes.txt").read_text() == "seen"
 
 
-def test_wavelets_are_loaded(tmp_path):
-    model = WaveletDeconvolver().fit(W[:, :1], noise=SD[:1])
-    model.save(tmp_path / "model")
-    loaded = deconflow.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.score_samples(V[:9, :1]), model.score_samples(V[:9, :1]))
-
-
 def test_an_unknown_class_is_refused(fitted, tmp_path):
     fitted("XDGMM").save(tmp_path / "model")
     file = tmp_path / "model" / "model.json"
@@ -588,8 +564,6 @@ def test_an_unknown_class_is_refused(fitted, tmp_path):
         ValueError, match=r"a model of Deconvolver, XDGMM, .*got 'os\.system'\. Load"
     ):
         deconflow.load(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"Expected a XDGMM at .*got a os\.system"):
-        XDGMM.load(tmp_path / "model")
 
 
 # -- where rows are far -------------------------------------------------------------------------

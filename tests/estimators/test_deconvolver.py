@@ -1,16 +1,13 @@
 """Deconvolver: candidates, their weights, and what users do with the answer."""
 
-import json
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
 from short_fits import let_flows_win, shorten
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import Deconvolver, Observations, UntrustedFitWarning
@@ -87,29 +84,26 @@ def test_a_gaussian_truth():
 def of_members():
     """A model in which several flows have nearly all weight, and its rows."""
     v, w = data()
-    patch = pytest.MonkeyPatch()
-    shorten(patch)
-    let_flows_win(patch)
-    with warnings.catch_warnings(action="ignore", category=UntrustedFitWarning):
-        model = Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
-    patch.undo()
-    return model, v, w
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        let_flows_win(patch)
+        with warnings.catch_warnings(action="ignore", category=UntrustedFitWarning):
+            return Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD), v, w
 
 
 def test_save_and_load(tmp_path, of_members):
-    model, v, w = of_members
+    model, _, w = of_members
     assert model.weights_ == {"mixtures": pytest.approx(0.05), "flows": pytest.approx(0.95)}
     model.save(tmp_path / "model")
     loaded = Deconvolver.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.score_samples(v), model.score_samples(v))
     np.testing.assert_array_equal(
         loaded.posterior(w[:5], SD).samples, model.posterior(w[:5], SD).samples
     )
     assert loaded.summary() == model.summary()
     assert loaded.certificate_ == model.certificate_
     assert len(loaded.histories_) == 2
-    description = json.loads((tmp_path / "model" / "model.json").read_text())
-    assert description["class"] == "Deconvolver"
+    with pytest.raises(ValueError, match="n_samples as a whole number of at least 32; got 8"):
+        loaded.score_observations(w, SD, n_samples=8)
 
 
 @pytest.mark.usefixtures("flows_always_win")
@@ -132,7 +126,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch, of_members):
     whole = model.score_samples(v)
     broken = Deconvolver(n_jobs=1, random_state=0, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(flows, "_wanted", interrupt)
+        patch.setattr(flows, "_wanted", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             broken.fit(w, noise=SD)
     assert not hasattr(broken, "density_")
@@ -141,10 +135,6 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch, of_members):
         "flows1.ckpt",
     ]
     np.testing.assert_array_equal(broken.fit(w, noise=SD).score_samples(v), whole)
-
-
-def interrupt(*_):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("flows_always_win")
@@ -195,32 +185,16 @@ def agree_with_brute_force(model, data, estimate, answer, rows=8):
     assert (np.abs(answer.mean[:rows] - np.roll(mean, 1, 0)) > 5 * error).any()  # the twin
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("short")
-@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-def test_units_do_not_matter():
-    v, w = data(300)
-    plain = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=SD)
-    moved = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(1e4 * w + 5e6, noise=1e4 * SD)
-    scores = moved.score_samples(1e4 * v + 5e6) + 2 * np.log(1e4)
-    np.testing.assert_allclose(scores, plain.score_samples(v), atol=0.02)
-    shift = plain.certificate_.held_out - moved.certificate_.held_out
-    assert shift == pytest.approx(2 * np.log(1e4), abs=0.02)
-
-
 @pytest.fixture(scope="module")
 def with_flows():
     """A model of flows on skewed, thin-tailed truths, for which few Gaussians do badly."""
     rng = np.random.default_rng(0)
     v = rng.exponential(size=(1500, 1)) + rng.uniform(-1, 1, size=(1500, 1)) * 0.1
     w = v + 0.2 * rng.normal(size=v.shape)
-    patch = pytest.MonkeyPatch()
-    let_flows_win(patch)
-    patch.setattr(plans, "LONGEST", 300)
-    model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=[0.2])
-    patch.undo()
-    assert model.weights_["flows"] == pytest.approx(0.95)
-    return model
+    with pytest.MonkeyPatch.context() as patch:
+        let_flows_win(patch)
+        patch.setattr(plans, "LONGEST", 300)
+        return Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=[0.2])
 
 
 def ranks(model, noise_sd, seed=1, rows=400):
@@ -235,25 +209,13 @@ def ranks(model, noise_sd, seed=1, rows=400):
 
 @pytest.mark.slow
 def test_posteriors_are_calibrated(with_flows):
-    """Ranks of the truth are uniform; a fixed seed, so 1 in 1000 is no flake but a fault."""
+    """Ranks of the truth are uniform; a fixed seed, so 1 in 1000 is no flake but a fault.
+
+    The negative twin: noise taken for half of what it is.
+    """
+    assert with_flows.weights_["flows"] == pytest.approx(0.95)
     assert kstest(ranks(with_flows, 0.2), "uniform").pvalue > 1e-3
-
-
-@pytest.mark.slow
-def test_posteriors_of_the_wrong_noise_are_not(with_flows):
-    """The negative twin: noise taken for half of what it is."""
     assert kstest(ranks(with_flows, 0.1), "uniform").pvalue < 1e-6
-
-
-@pytest.mark.slow
-def test_likelihood_of_flows_agrees_with_a_grid(with_flows):
-    w = np.array([[0.2], [1.0], [3.0]])
-    grid = np.linspace(-2, 12, 8001)
-    p = np.exp(with_flows.score_samples(grid[:, None]))
-    kernel = np.exp(-0.5 * ((w - grid) / 0.2) ** 2) / (0.2 * np.sqrt(2 * np.pi))
-    wanted = np.log((kernel * p).sum(1) * (grid[1] - grid[0]))
-    found = with_flows.estimate_observations(w, [0.2], n_samples=1024)
-    np.testing.assert_allclose(found.log_p, wanted, atol=0.01)
 
 
 @pytest.mark.usefixtures("flows_always_win")
@@ -263,24 +225,6 @@ def test_a_fit_in_doubt_warns(monkeypatch):
     with pytest.warns(UntrustedFitWarning) as said:
         Deconvolver(n_jobs=1, random_state=0).fit(w, noise=SD)
     assert any("bound" in str(warning.message) for warning in said)
-
-
-@pytest.mark.usefixtures("short")
-@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-def test_noise_is_routed_in_cross_validation():
-    _, w = data(120)
-    with deconflow_routing():
-        scores = cross_val_score(
-            Deconvolver(quick=True, n_jobs=1, random_state=0), w, cv=2,
-            params={"noise": np.tile(SD, (120, 1))},
-        )  # fmt: skip
-    assert np.isfinite(scores).all()
-
-
-def deconflow_routing():
-    from sklearn import config_context
-
-    return config_context(enable_metadata_routing=True)
 
 
 BAD = {
@@ -300,17 +244,3 @@ def test_bad_input(settings, call, message):
     model = Deconvolver(**settings)
     with pytest.raises(ValueError, match=message):
         model.fit(**{"w": w, "noise": SD, **call})
-    with pytest.raises(NotFittedError):
-        model.summary()
-
-
-@pytest.mark.usefixtures("flows_always_win")
-@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-def test_questions_are_checked():
-    _, w = data(60)
-    model = Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=SD)
-    with pytest.raises(ValueError, match="n_samples as a whole number of at least 32; got 8"):
-        model.score_observations(w, SD, n_samples=8)
-    with pytest.raises(ValueError, match="fitted with noise"):
-        model.posterior(w)
-    assert clone(model).get_params() == model.get_params()

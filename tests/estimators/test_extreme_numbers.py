@@ -1,10 +1,10 @@
 """Scale and origin of the data change no answer; what is beyond double precision is refused."""
 
-import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
+from short_fits import shorten
 
 from deconflow import (
     XDGMM,
@@ -14,10 +14,7 @@ from deconflow import (
     FlowDeconvolver,
     Observations,
     WaveletDeconvolver,
-    _limits,
 )
-from deconflow.auto import plan as plans
-from deconflow.auto import training
 from deconflow.compat import extreme_deconvolution
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import laplace
@@ -106,10 +103,7 @@ def test_the_origin_changes_nothing(name):
 
 @pytest.mark.slow
 def test_units_change_nothing_in_the_choice_of_densities(monkeypatch):
-    for name in ("SHORTEST", "LONGEST"):
-        monkeypatch.setattr(plans, name, 2)
-    monkeypatch.setattr(training, "ROWS_TO_START", 64)
-    monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
+    shorten(monkeypatch, steps=2, rows=64)
     found = []
     for scale in (1.0, SCALES[-1]):
         with warnings.catch_warnings():
@@ -226,11 +220,6 @@ def test_steps_that_are_too_long_are_an_error_not_nan():
             model.fit(W, noise=SD)
 
 
-def test_a_bandwidth_wider_than_everything_is_refused():
-    with pytest.raises(ValueError, match="Expected a bandwidth that a grid can resolve"):
-        DeconvolvingKDE(bandwidth=1e300).fit(W, noise=SD)
-
-
 def test_a_grid_answers_under_singular_noise():
     model = DeconvolvingKDE().fit(W, noise=SD)
     line = np.ones((2, 2))
@@ -263,23 +252,3 @@ def test_conditions_on_a_grid_count_the_width_of_its_cells():
     assert answer.sd[0, 0] == pytest.approx(answer.samples[0].std(), rel=0.02)
     step = model.density_.grid.step[1]
     assert (answer.covariance >= step**2 / 6).all()
-
-
-def test_answers_need_little_more_memory_than_themselves(monkeypatch):
-    monkeypatch.setattr(_limits, "NUMBERS_AT_ONCE", 50_000)
-    model = XDGMM(1, random_state=0).fit(W, noise=SD)
-    w, sd = np.tile(W, (300, 1)), np.tile(SD, (300, 1))
-    model.posterior(W, noise=SD)
-    answer, peak = _traced(lambda: model.posterior(w, noise=sd))
-    assert peak < 2.5 * (answer.mean.nbytes + answer.covariance.nbytes)
-    monkeypatch.undo()
-    _, peak = _traced(lambda: model.score_samples(np.tile(w, (10, 1))))
-    assert peak < 150 * 2**20  # the table of values, and 32 MB of work; it grew by 200 bytes a row
-
-
-def _traced(question):
-    tracemalloc.start()
-    try:
-        return question(), tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
