@@ -160,8 +160,3 @@ def test_units_change_the_density_by_the_jacobian_only():
     location, scale = np.array([5.0, -7.0]), np.array([100.0, 1e-3])
     moved = ONE.in_units(location, scale).log_prob(location + scale * V)
     np.testing.assert_allclose(moved, ONE.log_prob(V) - np.log(scale).sum(), rtol=1e-9)
-
-
-def test_a_single_mixture_has_no_rows():
-    with pytest.raises(TypeError, match="mixture per row to take rows of; got a single"):
-        ONE[0]

@@ -115,36 +115,6 @@ def test_folded_densities_integrate_to_one(box):
         assert torch.isneginf(outside).all()
 
 
-def means_and_covariances(data):
-    w = data.measured()
-    return w, data.noise.covariance().expand(len(data), -1, -1).numpy()
-
-
-def test_mirrors_of_full_covariances(rng):
-    """At zero in the first column: its sign changes, and that of the correlation."""
-    roots = rng.normal(size=(50, 2, 2))
-    S = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(2)
-    w = rng.normal(size=(50, 2))
-    box = as_bounds({"x": (0.5, None)}, ["x", "y"])
-    both = box.mirrored(Observations.from_arrays(w, S), 0)
-    found, covariances = means_and_covariances(both)
-    np.testing.assert_allclose(found[:50], w)
-    np.testing.assert_allclose(found[50:], np.c_[1 - w[:, 0], w[:, 1]])
-    np.testing.assert_allclose(covariances[50:, 0, 1], -S[:, 0, 1], atol=1e-12)
-    np.testing.assert_allclose(covariances[50:, 0, 0], S[:, 0, 0])
-    np.testing.assert_array_equal(both.groups[:50], both.groups[50:])
-
-
-def test_mirrors_of_a_shared_covariance(rng):
-    S = np.array([[1.0, 0.6], [0.6, 2.0]])
-    box = as_bounds([(0, None), (0, None)], ["x", "y"])
-    _, covariances = means_and_covariances(
-        box.mirrored(Observations.from_arrays(rng.normal(size=(9, 2)), S), 0)
-    )
-    signs = sorted(np.sign(covariances[::9, 0, 1]).tolist())
-    assert signs == [-1, -1, 1, 1]
-
-
 def test_mirrors_keep_missing_values_weights_and_groups(rng):
     w = rng.normal(size=(40, 2))
     w[::3, 0] = np.nan
@@ -159,11 +129,14 @@ def test_mirrors_keep_missing_values_weights_and_groups(rng):
     assert (both.w[both.observed.logical_not()] == 0).all()
 
 
+ROOTS = np.random.default_rng(1).normal(size=(30, 2, 2))
 NOISES = {
     "gaussian": gaussian(sd=[0.4]),
     "laplace": laplace([0.3]),
     "student": student_t([0.3], 4.0),
     "skewed": split_normal([0.2], [0.9]),
+    "shared covariance": gaussian(covariance=[[1.0, 0.6], [0.6, 2.0]]),
+    "covariances": gaussian(covariance=ROOTS @ ROOTS.transpose(0, 2, 1) + 0.1 * np.eye(2)),
 }
 
 
@@ -171,17 +144,21 @@ NOISES = {
 @pytest.mark.parametrize("projected", [False, True])
 def test_a_mirrored_row_is_as_likely_for_the_mirrored_truth(kind, projected, rng):
     """Whatever the law: p(w' | v') of the images is p(w | v) of the row."""
-    w, v = rng.normal(size=(30, 1)), torch.from_numpy(rng.normal(size=(1, 30, 1)))
-    options = {"projection": rng.normal(size=(30, 1, 1))} if projected else {}
+    dim = 2 if "covariance" in kind else 1
+    w, v = rng.normal(size=(30, dim)), torch.from_numpy(rng.normal(size=(1, 30, dim)))
+    options = {"projection": rng.normal(size=(30, dim, dim))} if projected else {}
     data = Observations.from_arrays(w, NOISES[kind], **options)
-    box = as_bounds((-1, 2), ["x"])
+    box = as_bounds([(-1, 2), None][:dim], ["x", "y"][:dim])
     both = box.mirrored(data, 0)
     expected = data.log_likelihood(v)[0]
     images = [shift + sign * v.numpy()[0] for sign, shift in box.mirrors()]
     found = both.log_likelihood(torch.from_numpy(np.concatenate(images))[None])[0]
     np.testing.assert_allclose(found.numpy(), np.tile(expected, 3), rtol=1e-9, atol=1e-9)
-    if kind == "skewed":  # the twin: an image with the noise as it was is another row
-        wrong = Observations.from_arrays(-w, NOISES[kind]).log_likelihood(-v)[0]
+    if kind in ("skewed", "covariances"):  # the twin: with the noise as it was, another row
+        flip = np.where(np.arange(dim) == 0, -1.0, 1.0)
+        wrong = Observations.from_arrays(flip * w, NOISES[kind]).log_likelihood(
+            v * torch.from_numpy(flip)
+        )[0]
         plain = Observations.from_arrays(w, NOISES[kind]).log_likelihood(v)[0]
         assert (wrong - plain).abs().max() > 0.1
 
@@ -194,47 +171,43 @@ def test_many_bounded_columns_get_a_few_images_each(rng):
     assert abs(both.w.mean(0) - 0.5).max() < 0.1
 
 
+def check(w, sd, bounds=(0, None), **options):
+    names = ["x", "y"][: w.shape[1]]
+    as_bounds(bounds, names).check_rows(Observations.from_arrays(w, sd), names, **options)
+
+
 def test_rows_that_contradict_bounds(rng):
-    box = as_bounds((0, None), ["x"])
     w = rng.exponential(size=(100, 1))
-    box.check_rows(Observations.from_arrays(w, 0.0), ["x"])
-    w[7] = 0.0
-    box.check_rows(Observations.from_arrays(w, 0.0), ["x"])
-    w[7] = -0.79
-    box.check_rows(Observations.from_arrays(w, 0.1), ["x"])
+    for low, sd in ((w[7, 0], 0.0), (0.0, 0.0), (-0.79, 0.1)):
+        w[7] = low
+        check(w, sd)
     w[7] = -0.81
     with pytest.raises(ValueError, match=r"x = -0.81 \+- 0.1 in row 7, beyond 0 \(1 such rows\)"):
-        box.check_rows(Observations.from_arrays(w, 0.1), ["x"])
-    box.check_rows(Observations.from_arrays(w, 0.1), ["x"], background=True)
+        check(w, 0.1)
+    check(w, 0.1, background=True)
     with pytest.raises(ValueError, match="hold most of the truth"):
-        box.check_rows(Observations.from_arrays(w - 4, 3.0), ["x"])
+        check(w - 4, 3.0)
     missing = np.c_[w, w]
-    missing[:, 0] = np.nan
-    missing[0, 0] = 1.0
-    as_bounds({"y": (-1, None)}, ["x", "y"]).check_rows(
-        Observations.from_arrays(missing, 0.1), ["x", "y"]
-    )
+    missing[1:, 0] = np.nan
+    check(missing, 0.1, {"y": (-1, None)})
 
 
 def test_a_truth_near_its_bound_is_no_contradiction(rng):
     """Half of such tables have a median below zero; and long tails go far beyond."""
-    box, v = as_bounds((0, None), ["x"]), rng.exponential(0.01, size=(400, 1))
+    v = rng.exponential(0.01, size=(400, 1))
     for seed in range(4):
-        w = v + np.random.default_rng(seed).normal(size=(400, 1))
-        box.check_rows(Observations.from_arrays(w, 1.0), ["x"])
+        check(v + np.random.default_rng(seed).normal(size=(400, 1)), 1.0)
     tailed = v + rng.standard_t(2.5, size=(400, 1))
     tailed[0] = -20.0
-    box.check_rows(Observations.from_arrays(tailed, student_t([1.0], 2.5)), ["x"])
+    check(tailed, student_t([1.0], 2.5))
     with pytest.raises(ValueError, match="within 8 errors"):
-        box.check_rows(Observations.from_arrays(tailed, 1.0), ["x"])
+        check(tailed, 1.0)
 
 
 def test_the_mean_of_skewed_noise_counts(rng):
     """Rows with noise of mean 5 lie there, though the truth is below 1."""
     law = stats.expon(scale=5.0)
     w = rng.uniform(size=(200, 1)) + law.rvs(size=(200, 1), random_state=0)
-    skewed = split_normal([5.0], [0.01])
-    box = as_bounds((0, 1), ["x"])
-    box.check_rows(Observations.from_arrays(w, skewed), ["x"])
+    check(w, split_normal([5.0], [0.01]), (0, 1))
     with pytest.raises(ValueError, match="Expected "):
-        box.check_rows(Observations.from_arrays(w, 0.1), ["x"])
+        check(w, 0.1, (0, 1))

@@ -13,6 +13,7 @@ from deconflow.truth import Covariates
 N = 60
 X = np.random.default_rng(0).normal(5.0, 3.0, size=N)
 KIND = np.array(["star", "galaxy", "star"] * 20)
+SD = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
 
 
 def rows(n=N, noise=0.3, missing=()):
@@ -77,8 +78,7 @@ def test_many_categories_are_indicators_less_one():
 
 
 def test_errors_are_covariates_by_their_logarithm():
-    sd = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
-    sd[:, 1] = 0.5
+    sd = np.c_[SD[:, 0], np.full(N, 0.5)]
     learned = fit("noise", rows(noise=sd))
     assert learned.names == ["log error of a"]  # the other is the same for all
     logs = np.log(sd[:, 0])
@@ -95,8 +95,7 @@ def test_errors_are_covariates_by_their_logarithm():
 
 
 def test_a_row_without_a_value_has_a_usual_error_whatever_rows_are_beside_it():
-    sd = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
-    data = rows(noise=sd, missing=[(0, 1), (7, 0)])
+    data = rows(noise=SD, missing=[(0, 1), (7, 0)])
     learned = fit("noise", data)
     whole = learned.encode("noise", data).numpy()
     assert np.isfinite(whole).all()
@@ -118,8 +117,7 @@ def test_one_value():
     for wrong in ([1.0], [[1.0, 2.0], [1.0, 2.0]], [1.0, 2.0, 3.0], "noise", {"x": 1.0}, []):
         with pytest.raises(ValueError, match="Expected "):
             learned.encode_one(wrong)
-    sd = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
-    with_errors = fit(("noise", X), rows(noise=sd))
+    with_errors = fit(("noise", X), rows(noise=SD))
     mapping = {"x0": 1.0, "log error of b": -1.0, "log error of a": 0.5}
     np.testing.assert_array_equal(
         with_errors.encode_one(mapping), with_errors.encode_one([0.5, -1.0, 1.0])
@@ -140,7 +138,6 @@ def test_one_value():
         (pl.DataFrame({"k": [None, *X[1:]]}), "none for k in row 0"),
         (np.full(N, 0.1), "differ by row; got one value in x0"),
         (np.full(N, "a"), "2 to 100 categories in x0; got 1"),
-        (np.arange(N).astype(str).astype("U4") + np.array("z"), None),
         (X[1:], r"one row for each of 60; got x0 of shape \(59,\)"),
         (X[None, :, None], r"shape \(N,\) or \(N, C\)"),
         ({"x": X, "y": X[1:]}, r"got y of shape \(59,\)"),
@@ -155,9 +152,6 @@ def test_one_value():
     ],
 )
 def test_covariates_that_make_no_sense(given, message):
-    if message is None:  # as many labels as rows, but no more than are allowed
-        assert len(fit(given).columns[0].categories) == N
-        return
     with pytest.raises(ValueError, match=message) as caught:
         fit(given)
     assert str(caught.value).startswith("Expected ")
@@ -183,7 +177,6 @@ def test_no_errors_have_no_logarithm():
 
 
 def test_round_trip():
-    sd = np.exp(np.random.default_rng(2).normal(size=(N, 2)))
-    learned = fit(("noise", pd.DataFrame({"x": X, "kind": KIND})), rows(noise=sd))
+    learned = fit(("noise", pd.DataFrame({"x": X, "kind": KIND})), rows(noise=SD))
     again = Covariates.from_dict(json.loads(json.dumps(learned.as_dict())))
     assert again == learned
