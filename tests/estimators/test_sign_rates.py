@@ -70,13 +70,6 @@ def test_every_row_and_column_has_its_own(rows):
     assert posterior[:0].probability(0.2).shape == posterior[:0].sign_q_values.shape == (0, 2)
 
 
-def test_without_bounds_it_is_one_and_parts_add_up(rows):
-    posterior = rows[-1]
-    np.testing.assert_allclose(posterior.probability(), 1.0)
-    parts = posterior.probability(upper=0.3), posterior.probability(lower=0.3)
-    np.testing.assert_allclose(parts[0] + parts[1], 1.0)
-
-
 def test_small_probabilities_keep_their_digits():
     posterior = XDGMM(1).fit(simulated(500)[1], noise=0.5).posterior([[20.0, -20.0]], noise=0.5)
     mean, sd = posterior.mean[0], posterior.sd[0]

@@ -56,17 +56,6 @@ def test_the_penalised_objective_never_falls(accelerate, data):
     assert np.diff(result.history).min() > -1e-12
 
 
-def test_what_was_tried_is_saved_and_forgotten_by_the_next_fit(data, tmp_path):
-    w, sd = data
-    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
-    model.save(tmp_path / "model")
-    loaded = XDGMM.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.selection_["chosen"], model.selection_["chosen"])
-    model.set_params(n_components=2, init={"means": [w[0], w[1]]}).fit(w, noise=sd)
-    assert not hasattr(model, "selection_")
-    model.save(tmp_path / "model")
-
-
 @pytest.mark.parametrize("as_dict", [False, True])
 def test_a_given_start_is_saved(data, tmp_path, as_dict):
     w, sd = data
