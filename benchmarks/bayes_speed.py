@@ -42,8 +42,7 @@ def rows_of(n, dim, kind, seed=0):
     noise = factor @ np.swapaxes(factor, 1, 2) + 0.05 * np.eye(dim)
     w = v + (np.linalg.cholesky(noise) @ rng.normal(size=(n, dim, 1)))[..., 0]
     if kind == "missing":
-        some = rng.uniform(size=n) < 0.3
-        w[some, :2] = np.nan
+        w[rng.uniform(size=n) < 0.3, :2] = np.nan
     return w, noise
 
 
@@ -82,8 +81,8 @@ def main() -> None:
     for name, case in CASES.items():
         found[name] = measure(*case)
         print(name, {key: round(value, 5) for key, value in found[name].items()}, flush=True)
-    worst = max(each["ratio"] for each in found.values())
-    write("bayes_speed", bar=BAR, worst=worst, cases=found)
+    ratios = [each["ratio"] for each in found.values()]
+    write("bayes_speed", bar=BAR, worst=max(ratios), cases=found)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import candidates
 from benchmarks.laws import explog, explog_log_p, ring, ring_log_p
 from benchmarks.planes import NOISE, moons, noises, toy, true_log_p
 from benchmarks.record import RESULTS
+from benchmarks.records import estimators
 from benchmarks.runs import DATA, Runs
 
 BARS = {"white": 8.30, "red": 7.74, "toy": 0.005, "moons": 0.036, "hetero": 0.027, "toy_t": 0.006,
@@ -106,13 +106,13 @@ def run(name, seed, folder, *, quick):
     begin = time.perf_counter()
     model = Deconvolver(random_state=seed, quick=quick).fit(w, noise=noise)
     seconds = time.perf_counter() - begin
-    scores = {"ours": model.score_samples(test)} | candidates.log_densities(model, test)
+    scores = {"ours": model.score_samples(test)} | estimators.log_densities(model, test)
     means = {label: -score.mean() for label, score in scores.items()}
     ours = means.pop("ours")
     answer = {
         "task": name, "seed": seed, "quick": quick, "bar": BARS[name], "seconds": seconds,
         "ours": ours, "truth": truth, "figure": ours - (truth or 0.0),
-        "candidates": means, "weights": candidates.shares(model),
+        "candidates": means, "weights": estimators.shares(model),
         "loss": ours - min(means.values()) if means else None,
         "selection": dict(model.selection_), "certificate": model.certificate_.as_dict(),
     }  # fmt: skip

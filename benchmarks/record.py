@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-PACKAGES = ("deconflow", "torch", "zuko", "scikit-learn", "numpy")
+PACKAGES = ("deconflow", "torch", "zuko", "scikit-learn", "numpy", "numba")
 
 
 def write(name, *, show=True, folder=None, **content):

@@ -13,16 +13,12 @@ import time
 
 import torch
 
+from benchmarks.flow_evaluation import MIXTURE, SEED, ready
 from benchmarks.record import write
-from deconflow.densities import ARCHITECTURES, Architecture, MaskedLinear
-from deconflow.fitting import Training
-from deconflow.fitting.loop import _Fit, _settle_allocator
-from deconflow.objectives import ImportanceWeighted
-from deconflow.observations import Observations
-from deconflow.posteriors import RecognitionFlow
-from deconflow.randomness import Draws
+from deconflow.densities import MaskedLinear
+from deconflow.fitting.loop import _settle_allocator
 
-BATCH, DRAWS, ROUNDS, SEED = 512, 50, 7, 0
+BATCH, DRAWS, ROUNDS = MIXTURE["batch"], 50, 7
 
 
 def timed(function):
@@ -39,20 +35,6 @@ def raw_rate(rows, inner, columns, repeats=4):
     return 2 * rows * inner * columns / seconds
 
 
-def paper_fit(dropout):
-    """The fit of the paper's mixture experiment, ready to step."""
-    torch.manual_seed(SEED)
-    size = Architecture(layers=5, hidden=128, blocks=2, dropout=dropout)
-    w = torch.randn(BATCH, 2, dtype=torch.float64)
-    data = Observations.from_arrays(w, torch.diag(torch.tensor([0.1, 1.0])))
-    posterior = RecognitionFlow(2, data.features().shape[1], size, anchored=False)
-    objective = ImportanceWeighted(ARCHITECTURES["maf"](2, size), posterior, DRAWS)
-    objective.train()
-    _settle_allocator()
-    training = Training(batch_size=BATCH, learning_rate=1e-4)
-    return _Fit(objective, data, None, training, None, Draws(SEED))
-
-
 def dense_work(objective):
     """Operations of one step in the masked networks of the layers."""
     networks = [objective.density, objective.posterior.layers]
@@ -66,7 +48,8 @@ def dense_work(objective):
 
 
 def measure(dropout):
-    run = paper_fit(dropout)
+    run = ready({**MIXTURE, "hidden": 128, "dropout": dropout}, DRAWS)
+    _settle_allocator()
     rows, work = torch.arange(BATCH), dense_work(run.objective)
     run._step(rows, len(rows))
     rates = {"step": [], "square": [], "layer": []}

@@ -46,6 +46,7 @@ def astro_ml(w, S, start):
         model.alpha, model.mu, model.V = (part.copy() for part in start)
         for _ in range(steps):
             model._EMstep(w, S)
+        return model
 
     return run
 
@@ -66,13 +67,7 @@ def pygmmis_fit(w, S, start):
 
 def log_p_after_2_steps(w, S, start) -> float:
     """Mean log-likelihood, to compare with ours on the same rows from the same start."""
-    from astroML.density_estimation import XDGMM
-
-    model = XDGMM(n_components=len(start[0]))
-    model.alpha, model.mu, model.V = (part.copy() for part in start)
-    for _ in range(2):
-        model._EMstep(w, S)
-    return float(model.logL(w, S) / len(w))
+    return float(astro_ml(w, S, start)(2).logL(w, S) / len(w))
 
 
 def main() -> None:

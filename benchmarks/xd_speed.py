@@ -16,7 +16,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import record
 
 WORKLOADS = {
     "a": (50_000, 2, 3, "shared"),
@@ -35,7 +35,6 @@ WORKLOADS = {
 }
 BARS = {"a": 0.20, "b": 0.15, "c": 0.30, "d": 0.90, "e": 0.20, "f": 1.5}
 PEERS = Path(__file__).parent / "xd_peers.py"
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 def make(name: str, seed: int = 0):
@@ -182,24 +181,12 @@ def main() -> None:
 
 
 def write(table: dict) -> None:
-    import numba
-    import sklearn
-
-    file = RESULTS / "xd_speed.json"
+    file = record.RESULTS / "xd_speed.json"
     if file.exists():
         old = json.loads(file.read_text())["seconds_per_em_step"]
         table = old | {name: old.get(name, {}) | row for name, row in table.items()}
-    record = {
-        "command": " ".join(["python", *sys.argv]),
-        "seconds_per_em_step": table,
-        "versions": {"numpy": np.__version__, "numba": numba.__version__,
-                     "scikit-learn": sklearn.__version__, "python": platform.python_version()},
-        "machine": {"processor": platform.processor() or platform.machine(),
-                    "cpus": os.cpu_count(), "load": os.getloadavg()},
-        "seed": 0,
-    }  # fmt: skip
-    RESULTS.mkdir(exist_ok=True)
-    file.write_text(json.dumps(record, indent=1) + "\n")
+    command = " ".join(["python", *sys.argv])
+    record.write("xd_speed", show=False, command=command, seconds_per_em_step=table, seed=0)
 
 
 if __name__ == "__main__":

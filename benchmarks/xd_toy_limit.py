@@ -36,8 +36,7 @@ def run(seed):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    seeds = [*range(5), *range(30, 35)]
-    parser.add_argument("--seeds", type=int, nargs="+", default=seeds)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[*range(5), *range(30, 35)])
     warnings.simplefilter("ignore")
     write("xd_toy_limit", runs=[run(seed) for seed in parser.parse_args().seeds])
 

@@ -47,23 +47,11 @@ def assert_same_text(found, recorded, *, by_word=False):
 
     ``by_word`` leaves the breaking of lines out, which is not ours in ``--help``.
     """
-    lines = text_differences(found, recorded, by_word=by_word)
-    assert not lines, "\n".join(["A text has changed:", *lines])
-
-
-def text_differences(found, recorded, *, by_word=False):
-    """Pairs of lines, or of words, that differ."""
     parts = [text.split() if by_word else text.splitlines() for text in (found, recorded)]
     width = max(map(len, parts))
     pairs = zip(*(part + [""] * (width - len(part)) for part in parts), strict=True)
-    return [f"- {old}\n+ {new}" for new, old in pairs if not _same_line(new, old)]
-
-
-def assert_same_figures(found, recorded):
-    """Raise unless two texts give the same numbers in the same order, in whatever words."""
-    numbers = [NUMBER.findall(text) for text in (found, recorded)]
-    same = len(numbers[0]) == len(numbers[1]) and all(map(_same_number, *numbers))
-    assert same, f"Expected the figures {numbers[1]}; got {numbers[0]}"
+    lines = [f"- {old}\n+ {new}" for new, old in pairs if not _same_line(new, old)]
+    assert not lines, "\n".join(["A text has changed:", *lines])
 
 
 def _same_line(found, recorded):

@@ -37,20 +37,20 @@ def rng():
     return np.random.default_rng(0)
 
 
+def shared(name):
+    if not (SHARED_DATA / name).exists():
+        pytest.skip(f"needs {name}, which is not part of the repository")
+    return SHARED_DATA / name
+
+
 @pytest.fixture(scope="session")
 def white_wine():
-    path = SHARED_DATA / "wine_white.npy"
-    if not path.exists():
-        pytest.skip(f"needs {path.name}, which is not part of the repository")
-    return np.load(path)
+    return np.load(shared("wine_white.npy"))
 
 
 @pytest.fixture(scope="session")
 def gaia_path():
-    path = SHARED_DATA / "gaia_dr3_sample.fits"
-    if not path.exists():
-        pytest.skip(f"needs {path.name}, which is not part of the repository")
-    return path
+    return shared("gaia_dr3_sample.fits")
 
 
 @pytest.fixture(scope="session")

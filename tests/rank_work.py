@@ -43,15 +43,13 @@ SEEN, UNSEEN = 1000, 200
 TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
 
 
-class InterruptError(Exception):
+class StoppedCheckpoint(SharedCheckpoint):
     """Stops a fit after its second epoch, on all processes."""
 
-
-class StoppedCheckpoint(SharedCheckpoint):
     def save(self, epoch, state):
         super().save(epoch, state)
         if epoch == 1:
-            raise InterruptError
+            raise KeyboardInterrupt
 
 
 def weights_of(model):
@@ -106,16 +104,12 @@ def go_on(path):
     """The same, stopped after two epochs, gone on with; and what one process alone is told."""
     whole = fit_chains()
     loop.SharedCheckpoint = StoppedCheckpoint
-    with suppress(InterruptError):
+    with suppress(KeyboardInterrupt):
         fit_chains(path)
     loop.SharedCheckpoint = SharedCheckpoint
-    refusal = ""
-    try:
-        with ranks.alone():
-            fit_chains(path)
-    except ValueError as error:
-        refusal = str(error)
-    return {"whole": whole, "resumed": fit_chains(path), "refusal": refusal}
+    with pytest.raises(ValueError, match="Expected") as refusal, ranks.alone():
+        fit_chains(path)
+    return {"whole": whole, "resumed": fit_chains(path), "refusal": str(refusal.value)}
 
 
 def fit_an_ensemble(monkeypatch):
@@ -160,10 +154,9 @@ def fit_other_rows():
     """What processes are told that have rows of their own."""
     w, told = draw(50, ranks.rank())[1], []
     for model in (FlowDeconvolver(), Deconvolver()):
-        try:
+        with pytest.raises(ValueError, match="Expected") as refusal:
             model.fit(w, noise=0.5)
-        except ValueError as error:
-            told.append(str(error))
+        told.append(str(refusal.value))
     return told
 
 
@@ -181,10 +174,9 @@ def fail():
         return backward(self, *arguments)
 
     loop._Fit._backward, start = backward_or_fail, time.monotonic()
-    try:
+    with pytest.raises((RuntimeError, MemoryError)) as end:
         model.fit(draw(SEEN, 0)[1], noise=np.sqrt([0.1, 1.0]))
-    except (RuntimeError, MemoryError) as error:
-        told = f"{type(error).__name__}: {error}"
+    told = f"{end.typename}: {end.value}"
     return {"told": told, "seconds": time.monotonic() - start, "left": sorted(vars(model))}
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,11 @@ def test_imports_across_packages_are_from_the_front():
 
 
 def test_no_cycles():
+    """A file may import the front of a lower package; a package's own files never its front."""
     graph = {}
     for module, target in edges():
         graph.setdefault(module, set()).add(target.removesuffix(".__init__"))
-    assert find_cycle(graph) is None
+    TopologicalSorter(graph).prepare()  # a CycleError has the modules that import each other
 
 
 def test_one_call_goes_up_by_name():
@@ -143,36 +145,6 @@ def test_one_call_goes_up_by_name():
 
 def named_modules():
     return {module.removesuffix(".__init__") for module in modules()} - {"deconflow"}
-
-
-def test_a_cycle_would_be_found():
-    """The negative twin."""
-    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) is not None
-    assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) is None
-
-
-def find_cycle(graph):
-    """Return modules that import each other in a circle; a front and its own files are one.
-
-    A file may import the front of a lower package, whose front imports its files; a package's own
-    files never import its front.
-    """
-    state = {}
-
-    def visit(node, path):
-        state[node] = "open"
-        for target in sorted(graph.get(node, ())):
-            if state.get(target) == "open":
-                return [*path, node, target]
-            if target not in state and (found := visit(target, [*path, node])):
-                return found
-        state[node] = "done"
-        return None
-
-    for node in sorted(graph):
-        if node not in state and (found := visit(node, [])):
-            return found
-    return None
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -219,7 +191,6 @@ def test_info_starts_at_once(tmp_path):
     table.write_text("x,x_err\n" + "\n".join(f"{0.1 * i},0.5" for i in range(30)) + "\n")
     succeed("fit", table, "-c", "x", "-o", tmp_path / "model", *XD)
     said = _without_heavy_imports(["info", str(tmp_path / "model")]).stdout
-    assert "setting    n_components = 2" in said
     assert "number of rows          30" in said
 
 

@@ -136,10 +136,3 @@ def test_distributions_fit_as_draws_of_posteriors():
     found = answer.to_frame()
     assert isinstance(found, QTable)
     assert (found["x_mean"].unit, found["y_sd"].unit) == (u.km, u.s)
-
-
-def test_from_samples_takes_a_distribution():
-    w, law = from_samples(Distribution(samples()))
-    other, same = from_samples(np.moveaxis(samples(), -1, 1))
-    np.testing.assert_array_equal(w, other)
-    np.testing.assert_array_equal(law.covariance(), same.covariance())

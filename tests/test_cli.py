@@ -32,9 +32,7 @@ def run(*arguments):
     return CliRunner().invoke(cli.app, arguments)
 
 
-def test_help_and_version():
-    assert "demo" in run("--help").output
-    assert "Example: deconflow demo" in run("demo", "--help").output
+def test_version():
     assert deconflow.__version__ in run("--version").output
 
 
@@ -60,18 +58,6 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
     assert message.startswith("deconflow: ")
     assert "\n" not in message
     assert "Traceback" not in message
-
-
-def test_interrupt_is_one_line(monkeypatch, capsys):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("deconflow.demo.run", interrupted)
-    monkeypatch.setattr("sys.argv", ["deconflow", "demo"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 130
-    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.docs

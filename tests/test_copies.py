@@ -96,15 +96,11 @@ def test_copies_are_found(name):
     copies = find_copies(data)
     assert copies.surprising
     assert copies.share > 0.15
-    rows = np.column_stack([w, data.noise.numbers().expand(len(w), -1)])
+    rows = np.column_stack([w, data.noise.variance().expand(len(w), -1)])
     assert len(np.unique(copies.groups)) == len(np.unique(rows, axis=0))
     for group in np.unique(copies.groups)[:50]:
         assert len(np.unique(rows[copies.groups == group], axis=0)) == 1
     assert keep_copies_together(data).groups.tolist() == copies.groups.tolist()
-
-
-def with_round(w, to):
-    return w if to is None else np.round(w, to)
 
 
 @pytest.mark.parametrize(("dim", "to"), [(1, 1), (1, 2), (1, 3), (2, 2), (3, 2)])
@@ -122,7 +118,7 @@ def test_pairs_by_chance_are_as_many_as_expected(dim, to):
 
 @pytest.mark.parametrize("to", [None, 2])
 def test_equal_values_with_other_noise_are_no_copies(to):
-    w = five(with_round(normal(400, 3), to))
+    w = five(normal(400, 3) if to is None else np.round(normal(400, 3), to))
     assert not found(w, RNG.uniform(0.1, 0.2, w.shape)).surprising
     assert found(w, RNG.uniform(0.1, 0.2, w.shape)).share == 0
     shapes = five(np.ones((400, 3)))

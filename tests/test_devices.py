@@ -1,13 +1,11 @@
 """Devices other than the processor: a pretended one, and a GPU where there is one."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from pretend_device import DEVICE, pretended
 from short_fits import let_flows_win, shorten
-from signing import sign
+from signing import edit_json
 from toy import draw
 
 from deconflow import Deconvolver, FlowDeconvolver, devices, noise
@@ -60,8 +58,6 @@ def same_on_the_device(known, fitted):
 
 CHOICES = {
     "iw": {},
-}
-MORE_CHOICES = {
     "roulette": {"objective": "roulette"},
     "coupled": {"objective": "coupled"},
     "exact": {"flow": "gaussian_mixture", "posterior_family": "exact"},
@@ -70,14 +66,14 @@ MORE_CHOICES = {
 }
 
 
-def cases(usual, more):
-    """Cases by their names, those beyond the usual ones marked as slow."""
-    first = [pytest.param(case, id=name) for name, case in usual.items()]
-    slow = [pytest.param(case, id=name, marks=pytest.mark.slow) for name, case in more.items()]
-    return first + slow
+def cases(known):
+    """Cases by their names, those beyond the first marked as slow."""
+    first, *_ = known
+    marks = {name: [pytest.mark.slow] * (name != first) for name in known}
+    return [pytest.param(case, id=name, marks=marks[name]) for name, case in known.items()]
 
 
-@pytest.mark.parametrize("choice", cases(CHOICES, MORE_CHOICES))
+@pytest.mark.parametrize("choice", cases(CHOICES))
 def test_networks_keep_to_their_device(choice, known):
     w, sd = values(), [0.3, 0.6]
 
@@ -89,15 +85,15 @@ def test_networks_keep_to_their_device(choice, known):
     same_on_the_device(known, fitted)
 
 
-LAWS = {"poisson": noise.poisson()}
-MORE_LAWS = {
+LAWS = {
+    "poisson": noise.poisson(),
     "covariances": np.tile([[0.2, 0.1], [0.1, 0.3]], (ROWS, 1, 1)),
     "student_t": noise.student_t([0.3, 0.4], 4.0),
     "split_normal": noise.split_normal([0.2, 0.3], [0.4, 0.5]),
 }
 
 
-@pytest.mark.parametrize("law", cases(LAWS, MORE_LAWS))
+@pytest.mark.parametrize("law", cases(LAWS))
 def test_laws_of_noise_follow_the_rows(law, known):
     w = np.abs(values()).round()
     own = law[:3] if isinstance(law, np.ndarray) else law
@@ -111,11 +107,13 @@ def test_laws_of_noise_follow_the_rows(law, known):
 
 LIMITS = np.zeros((ROWS, 2))
 LIMITS[::5, 1] = 1
-BESIDE = {"given": {"given": np.arange(ROWS)[:, None] / ROWS}}
-MORE_BESIDE = {"limits": {"limits": LIMITS}}
+BESIDE = {
+    "given": {"given": np.arange(ROWS)[:, None] / ROWS},
+    "limits": {"limits": LIMITS},
+}
 
 
-@pytest.mark.parametrize("beside", cases(BESIDE, MORE_BESIDE))
+@pytest.mark.parametrize("beside", cases(BESIDE))
 def test_covariates_limits_and_missing_values_follow_the_rows(beside, known):
     w = values()
     w[::7, 0] = np.nan
@@ -201,11 +199,7 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
     name = "cuda:1"
     model = FlowDeconvolver(**TINY).fit(values(), noise=0.3)
     model.save(tmp_path / "model")
-    file = tmp_path / "model" / "model.json"
-    said = json.loads(file.read_text())
-    said["parameters"]["device"] = name
-    file.write_text(json.dumps(said))
-    sign(tmp_path / "model")
+    edit_json(tmp_path / "model", "parameters.device", name)
     loaded = FlowDeconvolver.load(tmp_path / "model")
     assert loaded.device == devices.device_here(name) == "cpu"
     np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))

@@ -37,8 +37,6 @@ def test_permissions_follow_the_umask(tmp_path, umask):
     modes = {path.name: mode(path) for path in (tmp_path / "model").iterdir()}
     wanted = ["SHA256SUMS", "model.json", "more.txt", "weights.safetensors"]
     assert modes == dict.fromkeys(wanted, 0o640)
-    assert (tmp_path / "model" / "more.txt").read_text() == "more"
-    assert np.array_equal(XDGMM.load(tmp_path / "model").n_features_in_, 1)
 
 
 class StopError(Exception):
@@ -71,8 +69,8 @@ def no_exchange(monkeypatch):
     monkeypatch.setattr("deconflow.files._exchange", lambda one, other: errno.EINVAL)
 
 
-@pytest.mark.parametrize("disk", ["plain", "no_exchange"])
-def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch, disk, request):
+@pytest.mark.parametrize("move", ["deconflow.files._exchange", "os.rename"])
+def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch, move, no_exchange):
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").write_text("old")
@@ -80,11 +78,7 @@ def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch,
     def fail(new, path):
         raise OSError(5, "Input/output error")
 
-    if disk == "plain":
-        monkeypatch.setattr("deconflow.files._exchange", fail)
-    else:
-        request.getfixturevalue(disk)
-        monkeypatch.setattr("os.rename", fail)
+    monkeypatch.setattr(move, fail)
     message = r"Expected to write .*folder; got: Input/output error"
     with pytest.raises(OSError, match=message), replacing_folder(path) as new:
         (new / "new").write_text("new")

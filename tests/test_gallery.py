@@ -1,11 +1,11 @@
 """Every page of the gallery runs as a reader would run it, and prints what its text says."""
 
 import ast
-import importlib.util
 import re
 import runpy
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,14 +17,7 @@ NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
 BOLD = re.compile(rf"\*\*({NUMBER})(?: %)?\*\*")
 
 
-def module(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-mirror = module(DOCS / "mirror.py")
+mirror = SimpleNamespace(**runpy.run_path(str(DOCS / "mirror.py")))
 
 
 def addresses(text):

@@ -62,11 +62,11 @@ def test_extras(name):
 def test_facts(name):
     """Limits, selections, bounds and the like; on other processors as far as rounding allows."""
     case, wanted = FACT_CASES[name], recorded("facts")
-    tolerance = case.tolerance
-    if wanted["machine"] != machine():
-        tolerance = wanted[name]["elsewhere"]
-        if tolerance is None:
-            pytest.skip("needs the processor it was recorded on: draws change with the last bit")
+    elsewhere = wanted[name]["elsewhere"]
+    if elsewhere is None and wanted["machine"] != machine():
+        pytest.skip("needs the processor it was recorded on: draws change with the last bit")
+    # processors of one capability round differently, too
+    tolerance = max(case.tolerance, elsewhere or 0.0)
     assert_same(case.answers(), wanted[name]["answers"], tolerance)
 
 

@@ -5,13 +5,6 @@ import numpy as np
 from deconflow import ranks
 
 
-def test_one_process_is_a_world():
-    assert (ranks.world(), ranks.rank(), ranks.is_first()) == (1, 0, True)
-    assert ranks.total(np.ones(2), np.zeros(()))[0].tolist() == [1.0, 1.0]
-    assert ranks.from_first("x") == "x"
-    assert ranks.gathered(3) == [3]
-
-
 def test_work_is_shared_out_evenly():
     sizes = np.random.default_rng(0).integers(0, 1000, 200)
     mine = ranks.shared_out(sizes.tolist(), 3)

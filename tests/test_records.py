@@ -7,7 +7,6 @@ import pytest
 
 import deconflow
 from benchmarks import deconvolver, runs
-from benchmarks.records import estimators
 from benchmarks.records.__main__ import main
 from benchmarks.records.sections import SECTIONS, open_runs
 from deconflow.certificate import Certificate
@@ -61,27 +60,6 @@ def test_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch, data_fo
     second = capsys.readouterr()
     assert second.out == ""
     assert "2 runs, 0 to make" in second.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["gama"], "Expected sections of gamma, batting"),
-        (["batting", "--estimator", "xd-1", "--data", "nowhere"], "woba.csv"),
-    ],
-)
-def test_command_refuses(words, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["x", *words, "--results", str(tmp_path)])
-    assert main() == 2
-    assert message in capsys.readouterr().err
-
-
-def test_estimators():
-    with pytest.raises(ValueError, match="Expected --estimator of deconvolver"):
-        estimators.make("nothing", 100, 0)
-    for name in estimators.LABELS:
-        model = estimators.make(name, 100, 3)
-        assert model.get_params().get("random_state", 3) == 3
 
 
 def test_digest_sees_statements_only():

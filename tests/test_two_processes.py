@@ -57,9 +57,8 @@ def test_without_draws_the_fit_is_that_of_one_process(both, one_thread):
     for found, told in (each["without draws"] for each in both):
         # sums of double precision in another order, through 30 steps
         assert torch.allclose(found, weights, rtol=1e-9, atol=1e-9)
-        assert told["best_epoch"] == history["best_epoch"]
-        assert told["stopped_early"] == history["stopped_early"]
-        assert told["learning_rate"] == history["learning_rate"]
+        for name in ("best_epoch", "stopped_early", "learning_rate"):
+            assert told[name] == history[name]
         assert np.allclose(told["validation"], history["validation"], rtol=1e-9)
 
 

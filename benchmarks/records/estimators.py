@@ -1,4 +1,4 @@
-"""The estimators that the records compare, by their names."""
+"""The estimators that the records compare, by their names; their candidates, each alone."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ def fit(name: str, seed: int, w: Array, noise: Any) -> tuple[Any, float]:
         begin = time.perf_counter()
         model.fit(w, noise=noise)
         return model, time.perf_counter() - begin
+
+
+def log_densities(model: Any, v: Array) -> dict[str, Array]:
+    """Return ``log p(v)`` of every candidate of a fitted model by its name; empty without any."""
+    candidates = getattr(model, "candidates_", {})
+    return {name: density.log_prob(v) for name, density in candidates.items()}
+
+
+def shares(model: Any) -> dict[str, float] | None:
+    """Return the weight of every candidate; None where a model has none."""
+    weights = getattr(model, "weights_", None)
+    return {k: float(w) for k, w in weights.items()} if isinstance(weights, dict) else None
 
 
 def _by_class(name: str, *args: Any, **settings: Any) -> Callable[[int, int], Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import candidates
 from benchmarks.laws import Array, gamma_log_p
 from benchmarks.records import estimators
 from benchmarks.records.section import Section, Task
@@ -55,11 +54,11 @@ def run(task: Task, folder: Path) -> Run:
     w = rows_of(task["shape"], task["rows"], task["seed"])
     grid = grid_of(w)
     model, seconds = estimators.fit(task["estimator"], task["seed"], w - SHIFT, [SD])
-    alone = candidates.log_densities(model, grid)
+    alone = estimators.log_densities(model, grid)
     each = {name: divergence(task["shape"], grid, log_q) for name, log_q in alone.items()}
     kl = divergence(task["shape"], grid, model.score_samples(grid))
     loss = kl - min(each.values()) if each else None
-    weights = candidates.shares(model)
+    weights = estimators.shares(model)
     return {**task, "kl": kl, "seconds": seconds, "candidates": each, "weights": weights,
             "loss": loss}  # fmt: skip
 

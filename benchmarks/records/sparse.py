@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import candidates
 from benchmarks.laws import Array, slab_density, sparse
 from benchmarks.records import estimators
 from benchmarks.records.section import Section, Task
@@ -32,11 +31,11 @@ def run(task: Task, folder: Path) -> Run:
     model, seconds = estimators.fit(task["estimator"], task["seed"], w, sd)
     truth = [slab_density(place) for place in PLACES]
     ratios = np.exp(model.score_samples(PLACES[:, None])) / truth
-    each = candidates.log_densities(model, PLACES[:, None])
+    each = estimators.log_densities(model, PLACES[:, None])
     return {
         **task, "ratio": ratios[0], "ratio_left": ratios[1], "seconds": seconds,
         "candidates": {name: np.exp(log_p[0]) / truth[0] for name, log_p in each.items()},
-        "weights": candidates.shares(model),
+        "weights": estimators.shares(model),
     }  # fmt: skip
 
 

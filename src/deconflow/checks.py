@@ -31,7 +31,7 @@ def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
     if values is None or isinstance(values, str | bool):
         raise TypeError(f"Expected numbers as {name}; got {values!r}.")
     refuse_odd_cells(values, name)
-    if _is_complex(values):
+    if any(array.dtype.kind == "c" for _, array in _parts(values)):
         raise ValueError(f"Complex data not supported: expected real numbers in {name}.")
     try:
         return np.asarray(_without_na(values), dtype=np.float64)
@@ -112,7 +112,10 @@ def _refuse_odd_cell(cell: Any, position: tuple[int, ...], name: str) -> None:
             f"Expected a rectangular array of numbers as {name}; got {len(cell)} values{where}."
         )
     elif isinstance(cell, bool | np.bool_ | np.datetime64 | np.timedelta64 | datetime.date) or not (
-        cell is None or hasattr(cell, "__float__") or hasattr(cell, "__index__") or _is_na(cell)
+        cell is None
+        or hasattr(cell, "__float__")
+        or hasattr(cell, "__index__")
+        or type(cell).__name__ == "NAType"
     ):
         raise TypeError(  # the words in brackets are those of float(), by which others know it
             f"Expected numbers in {name}; got {type(cell).__name__}{where} (argument must be a "
@@ -220,20 +223,12 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
         raise ValueError(f"Expected {name} to be one of {sorted(known)}; got {value!r}.")
 
 
-def _is_complex(values: Any) -> bool:
-    return any(array.dtype.kind == "c" for _, array in _parts(values))
-
-
 def _without_na(values: Any) -> Any:
     """Turn pandas' NA among numbers into NaN."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if hasattr(values, "isna") and (kind in [*"iuf"] or hasattr(values, "columns")):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
-
-
-def _is_na(cell: Any) -> bool:
-    return type(cell).__name__ == "NAType"  # of pandas, which need not be there
 
 
 def _reads_as_number(cell: str | bytes) -> bool:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from deconflow._types import Array
-from deconflow.noise import LimitedNoise, Noise
+from deconflow.noise import LimitedNoise
 from deconflow.observations import Observations
 
 Codes = NDArray[np.int64]
@@ -112,29 +112,25 @@ def keep_copies_together(data: Observations) -> Observations:
     """
     if data.groups is not None:
         return data
-    if data.noise.flags is not None:
-        return _kept_beside_limits(data)
+    if isinstance(data.noise, LimitedNoise):
+        return _kept_beside_limits(data, data.noise)
     found = find_copies(data, near=False)
     grouped = replace(data, groups=torch.from_numpy(found.groups))
     return grouped if found.surprising and grouped.fewest_groups() > 1 else data
 
 
-def _kept_beside_limits(data: Observations) -> Observations:
+def _kept_beside_limits(data: Observations, noise: LimitedNoise) -> Observations:
     """Keep copies together that have no limits: these are equal where one limit holds for many."""
-    assert data.noise.flags is not None
-    measured = (data.noise.flags == 0).all(1)
+    measured = (noise.flags == 0).all(1)
     if not measured.any():
         return data
-    kept = keep_copies_together(replace(data[measured], noise=_plain(data[measured].noise)))
+    plain = noise[measured].without_limits()
+    kept = keep_copies_together(replace(data[measured], noise=plain))
     if kept.groups is None:
         return data
     groups = torch.arange(len(data)) + len(data)
     groups[measured] = kept.groups
     return replace(data, groups=groups)
-
-
-def _plain(noise: Noise) -> Noise:
-    return noise.without_limits() if isinstance(noise, LimitedNoise) else noise
 
 
 # -- equal rows ---------------------------------------------------------------------------------
@@ -144,15 +140,22 @@ def _columns(data: Observations) -> list[Array]:
     """All numbers of a row, NaN where a value is missing, without columns that say nothing."""
     parts: list[Any] = [data.measured()]
     if not data.noise.shared:
-        parts.append(data.noise.numbers().double().numpy())
+        parts += [each.double().numpy() for each in _law(data)]
     if data.projection is not None:
         parts.append(data.projection.double().flatten(1).numpy())
     columns = [column + 0.0 for part in parts for column in part.T]  # no negative zeros
-    return [column for column in columns if not _constant(column)]
+    return [each for each in columns if (each != each[0]).any() and not np.isnan(each).all()]
 
 
-def _constant(column: Array) -> bool:
-    return bool((column == column[0]).all() or np.isnan(column).all())
+def _law(data: Observations) -> list[torch.Tensor]:
+    """Widths and means of the noise, ones and zeros where nothing was measured."""
+    mean, widths = data.noise.mean(), data.noise.variance().sqrt()
+    if not data.noise.independent:
+        widths = data.noise.cholesky().flatten(1)
+    elif data.observed is not None:
+        mean = torch.where(data.observed, mean, 0.0)
+        widths = torch.where(data.observed, widths, 1.0)
+    return [mean, widths]
 
 
 def _codes(columns: Sequence[NDArray[Any]], n_rows: int) -> Codes:

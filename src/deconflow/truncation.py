@@ -14,6 +14,8 @@ and Graphical Statistics 1.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
@@ -61,7 +63,7 @@ class CutMixture:
         self.columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
         self.order = np.r_[self.columns, np.setdiff1d(np.arange(mixture.dim), self.columns)]
         with np.errstate(divide="ignore"):
-            each = np.log(mixture.weights) + self._log_masses()
+            each = np.log(mixture.weights) + self._log_masses
         top = np.maximum(each.max(1, keepdims=True), -1e300)
         shares = np.exp(each - top)
         total = shares.sum(1, keepdims=True)
@@ -94,7 +96,7 @@ class CutMixture:
         u = rng.uniform(size=(len(edges), n, 1))
         which = np.minimum((edges[:, None] < u).sum(2), edges.shape[1] - 1)
         row = np.arange(len(edges))[:, None]
-        means, factors = self.mixture.means[row, which], self._factors()[row, which]
+        means, factors = self.mixture.means[row, which], self._factors[row, which]
         y = rng.uniform(size=means.shape)
         log_weights = np.zeros(which.shape)
         for j, d in enumerate(self.order.tolist()):
@@ -106,7 +108,7 @@ class CutMixture:
         drawn = np.empty_like(means)
         drawn[..., self.order] = np.einsum("...ij,...j->...i", factors, y)
         drawn = np.clip(means + drawn, self.lower, self.upper)
-        return drawn, log_weights - self._log_masses()[row, which]
+        return drawn, log_weights - self._log_masses[row, which]
 
     def _next(self, mean: Array, factor: Array, y: Array, j: int, d: int) -> tuple[Array, Array]:
         """Draw the next standard normal from its uniform number; and log of what the cut leaves."""
@@ -123,11 +125,10 @@ class CutMixture:
         known = self.exact[:, d].reshape(-1, *[1] * (log_shares.ndim - 1))
         return np.where(known, 0.0, log_shares)
 
+    @cached_property
     def _log_masses(self) -> Array:
         """Log of what the box holds of each component, ``(N, K)``."""
-        if not hasattr(self, "_masses"):
-            self._masses = self._one_mass() if self.one_bounded else self._by_points()
-        return self._masses
+        return self._one_mass() if self.one_bounded else self._by_points()
 
     def _one_mass(self) -> Array:
         d = int(self.columns[0])
@@ -137,7 +138,7 @@ class CutMixture:
         return self._left(log_between(*ends), d)
 
     def _by_points(self) -> Array:
-        factors, means = self._factors()[..., None, :, :], self.mixture.means[..., None, :]
+        factors, means = self._factors[..., None, :, :], self.mixture.means[..., None, :]
         points = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
         y = np.broadcast_to(points, (*factors.shape[:2], *points.shape)).copy()
         log_p = np.zeros(y.shape[:-1])
@@ -155,14 +156,12 @@ class CutMixture:
         masses = np.exp(each - top[..., None]).sum(1)
         return masses.std(1, ddof=1) / masses.mean(1) / np.sqrt(REPEATS)
 
+    @cached_property
     def _factors(self) -> Array:
         """Cholesky factors, bounded dimensions first, of covariances that may be singular."""
-        if not hasattr(self, "_roots"):
-            C = self.mixture.covariances[..., self.order[:, None], self.order]
-            size = np.trace(C, axis1=-2, axis2=-1)[..., None, None]
-            jitter = (1e-14 * size + TINY) * np.eye(C.shape[-1])
-            self._roots = np.linalg.cholesky(C + jitter)
-        return self._roots
+        C = self.mixture.covariances[..., self.order[:, None], self.order]
+        size = np.trace(C, axis1=-2, axis2=-1)[..., None, None]
+        return np.asarray(np.linalg.cholesky(C + (1e-14 * size + TINY) * np.eye(C.shape[-1])))
 
 
 def log_between(low: Array, high: Array) -> Array:

@@ -6,84 +6,55 @@ import numpy as np
 import pytest
 from short_fits import shorten_chains
 
-from deconflow import Deconvolver, Observations, noise
+from deconflow import Deconvolver, GaussianMixture, Observations, noise
 from deconflow.auto import candidates
-from deconflow.auto.candidates import Candidate, compared, prior_rows, weigh
-from deconflow.auto.flows import _score
+from deconflow.auto.candidates import Candidate, compared, weigh
+from deconflow.auto.flows import _score, fit_flows
 from deconflow.auto.splines import fit_splines
+from deconflow.densities import MixtureDensity
 from deconflow.xd import Fold
 
 N = 1000
-
-
-def candidate(name, held_out):
-    return Candidate(name, np.asarray(held_out, dtype=float), [])
+RNG = np.random.default_rng(0)
 
 
 def test_rows_that_nobody_asked_are_left_out_and_impossible_ones_count():
-    first, second = np.zeros(N), np.full(N, 0.5)
-    second[:100], second[100:160] = np.nan, -np.inf
-    log_p, rows = compared([candidate("mixtures", first), candidate("flows", second)])
+    held_out = np.full(N, 0.5)
+    held_out[:100], held_out[100:160] = np.nan, -np.inf
+    both = [Candidate("mixtures", np.zeros(N), []), Candidate("flows", held_out, [])]
+    log_p, rows = compared(both)
     assert len(rows) == N - 100
     assert log_p[1, 0] == candidates.IMPOSSIBLE
     # Sixty impossible rows among 900 need somebody who knows them.
-    shares = weigh(
-        [candidate("mixtures", first), candidate("flows", second)],
-        np.ones(N), 3, np.random.RandomState(0),
-    )  # fmt: skip
-    assert 0.03 < shares[0] < 0.3
-    second[100:160] = 0.5
-    shares = weigh(
-        [candidate("mixtures", first), candidate("flows", second)],
-        np.ones(N), 3, np.random.RandomState(0),
-    )  # fmt: skip
-    assert shares[0] == 0.0
+    assert 0.03 < weigh(both, np.ones(N), 3, np.random.RandomState(0))[0] < 0.3
+    held_out[100:160] = 0.5
+    assert weigh(both, np.ones(N), 3, np.random.RandomState(0))[0] == 0.0
 
 
-def test_the_prior_knows_rows_and_columns():
-    assert prior_rows(100, 1)["spline"] > prior_rows(100, 2)["spline"]
-    assert prior_rows(10_000, 3)["flows"] == 10 * prior_rows(100, 3)["flows"]
-    assert set(prior_rows(10, 5)) == set(candidates.NAMES)
-
-
-def test_flows_are_scored_on_rows_from_all_over_a_table(monkeypatch):
+def test_flows_are_scored_on_rows_from_all_over_a_table():
     """A table in order of brightness must not be judged by its brightest rows alone."""
-    asked = []
-    monkeypatch.setattr("deconflow.auto.flows.ensemble_of", lambda *_: None)
-    monkeypatch.setattr(
-        "deconflow.auto.flows.RowsWithProposals", SimpleNamespace(of=lambda data, *_: data)
+    task = SimpleNamespace(
+        data=Observations.from_arrays(np.zeros((20_000, 1)), 0.1),
+        plan=SimpleNamespace(scored_rows=5000, size=None, checked_draws=8),
+        averaged=SimpleNamespace(folds=[SimpleNamespace(held=np.arange(0, 20_000, 2))] * 5),
+        seed=0,
     )
-    monkeypatch.setattr(
-        "deconflow.auto.flows.estimate_log_likelihood",
-        lambda density, rows, draws: SimpleNamespace(log_p=np.zeros(len(rows))),
-    )
-
-    class Rows:
-        latent_dim = 3
-
-        def __getitem__(self, rows):
-            asked.append(rows.numpy())
-            return rows
-
-    held = np.arange(0, 20_000, 2)
-    averaged = SimpleNamespace(folds=[SimpleNamespace(held=held)] * 5)
-    plan = SimpleNamespace(scored_rows=5000, size=None, checked_draws=1)
-    task = SimpleNamespace(plan=plan, averaged=averaged, seed=0, data=Rows())
+    members = [SimpleNamespace(density=lambda dim, size: MixtureDensity.spread(dim, 1))]
+    job = SimpleNamespace(mixture=GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))))
     held_out = np.full(20_000, np.nan)
-    _score(task, 0, SimpleNamespace(mixture=None), [], held_out)
-    assert len(asked[0]) == 1000
-    assert abs(np.mean(asked[0]) - 10_000) < 4 * 20_000 / np.sqrt(12 * 1000)
-    assert np.isfinite(held_out).sum() == 1000
+    _score(task, 0, job, members, held_out)
+    asked = np.flatnonzero(np.isfinite(held_out))
+    assert len(asked) == 1000
+    assert abs(asked.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 1000)
 
 
-@pytest.mark.slow
-def test_a_number_of_flows_that_is_not_used_is_told():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(60, 1))
-    told = Deconvolver(n_members=2, random_state=0, n_jobs=1).fit(w, noise=0.3).summary()
-    assert "There are no flows: in fewer than 3 columns" in told
-    silent = Deconvolver(random_state=0, n_jobs=1).fit(w, noise=0.3).summary()
-    assert "There are no flows" not in silent
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_a_number_of_flows_that_is_not_used_is_told(asked_for):
+    plan = SimpleNamespace(flows=[2], flows_asked_for=asked_for)
+    data = Observations.from_arrays(np.zeros((60, 1)), 0.3)
+    task = SimpleNamespace(data=data, plan=plan, notes=[])
+    assert fit_flows(task) is None
+    assert ["in fewer than 3 columns" in note for note in task.notes] == [True] * asked_for
 
 
 @pytest.mark.slow
@@ -108,17 +79,29 @@ def test_spline_fits_that_failed_are_not_averaged(monkeypatch, quick):
     assert "There is no log-spline. Its fit did not converge" in model.summary()
 
 
-def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(200, 2))
-    laws = noise.student_t(rng.uniform(0.1, 0.3, size=(20_000, 2)), 3.0)
-    with_laws = Observations.from_arrays(rng.normal(size=(20_000, 2)), laws)
-    w[::5, 0] = np.nan
-    holes = Observations.from_arrays(w, [0.3, 0.3])
-    for data, reason in ((holes, "values are missing"), (with_laws, "would take it too long")):
-        plan = SimpleNamespace(quick=False)
-        every = np.arange(len(data))
-        averaged = SimpleNamespace(folds=[Fold(kept=every, held=every)])
-        task = SimpleNamespace(data=data, averaged=averaged, plan=plan, notes=[])
-        assert fit_splines(task) is None
-        assert reason in task.notes[0]
+@pytest.mark.parametrize(
+    ("w", "law", "reason"),
+    [
+        (
+            np.where(np.eye(200, 2) > 0, np.nan, RNG.normal(size=(200, 2))),
+            0.3,
+            "values are missing",
+        ),
+        (
+            RNG.normal(size=(20_000, 2)),
+            noise.student_t(RNG.uniform(0.1, 0.3, size=(20_000, 2)), 3.0),
+            "would take it too long",
+        ),
+    ],
+    ids=["missing values", "many laws"],
+)
+def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many(w, law, reason):
+    every = np.arange(len(w))
+    task = SimpleNamespace(
+        data=Observations.from_arrays(w, law),
+        averaged=SimpleNamespace(folds=[Fold(kept=every, held=every)]),
+        plan=SimpleNamespace(quick=False),
+        notes=[],
+    )
+    assert fit_splines(task) is None
+    assert reason in task.notes[0]

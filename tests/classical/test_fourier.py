@@ -5,7 +5,7 @@ import pytest
 
 from deconflow.classical.empirical import FourierRows, empirical_characteristic
 from deconflow.classical.grid import GridDensity, clip_and_normalise
-from deconflow.classical.kde import cross_validation, flat_top, kernel_on
+from deconflow.classical.kde import cross_validation, kernel_on
 from deconflow.classical.lattice import Lattice, enclose
 from deconflow.noise import as_noise, gaussian, laplace
 
@@ -93,13 +93,6 @@ def test_a_characteristic_function_gives_its_density(dim):
     )
 
 
-def test_trimming_leaves_low_frequencies():
-    where = Lattice(np.zeros(2), np.ones(2), (3, 2))
-    t = where.points()[:, 0].reshape(where.shape)
-    small, values = where.trim((1, 2), t)
-    np.testing.assert_array_equal(values, small.points()[:, 0].reshape(small.shape))
-
-
 def test_a_box_is_cut_around_the_median():
     w = np.r_[np.linspace(0, 1, 99), 1000.0][:, None]
     low, length = enclose(w, np.array([0.5]), np.array([10.0]))
@@ -107,13 +100,6 @@ def test_a_box_is_cut_around_the_median():
     assert length[0] == 10.0
     low, length = enclose(w, np.array([0.5]), np.array([2000.0]))
     assert (low[0], length[0]) == (-0.5, 1001.0)
-
-
-def test_the_kernel_is_one_at_zero_and_ends_at_one():
-    t = np.linspace(-2, 2, 401)
-    assert flat_top(np.zeros(1)) == 1
-    assert (flat_top(t)[np.abs(t) > 1] == 0).all()
-    np.testing.assert_array_equal(flat_top(t), flat_top(-t))
 
 
 def test_cross_validation_is_the_error_it_stands_for():

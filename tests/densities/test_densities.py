@@ -9,7 +9,6 @@ from deconflow.densities import (
     Architecture,
     ConditionalMixture,
     Ensemble,
-    Flow,
     MixtureDensity,
     StandardNormal,
 )
@@ -58,23 +57,13 @@ every_flow = pytest.mark.parametrize("make", FLOWS.values(), ids=FLOWS)
 def test_shapes_and_precision(make, dim, dtype):
     density = shake(make(dim)).to(dtype)
     v = density.sample(7)
-    assert v.shape == (7, dim)
-    assert v.dtype == dtype
     log_p = density.log_prob(v.expand(3, 7, dim))
-    assert log_p.shape == (3, 7)
-    assert log_p.dtype == dtype
+    assert (v.shape, v.dtype) == ((7, dim), dtype)
+    assert (log_p.shape, log_p.dtype) == ((3, 7), dtype)
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     assert torch.allclose(log_p[0], density.log_prob(v), atol=tolerance)
+    assert torch.allclose(density.log_prob(v[1]), log_p[0, 1], atol=tolerance)  # a point alone
     assert log_p.isfinite().all()
-
-
-@every_density
-@pytest.mark.parametrize("dim", [1, 3])
-def test_a_single_point_is_as_good_as_many(make, dim):
-    density = shake(make(dim)).double()
-    v = torch.randn(4, dim, dtype=torch.float64)
-    assert density.log_prob(v[1]).shape == ()
-    assert torch.allclose(density.log_prob(v[1]), density.log_prob(v)[1])
 
 
 @every_density
@@ -127,9 +116,8 @@ def test_log_determinant_against_autograd(make, dim):
 @every_density
 def test_every_parameter_gets_a_gradient(make):
     density = shake(make(3)).double()
-    if not list(density.parameters()):
-        return
-    density.log_prob(torch.randn(200, 3, dtype=torch.float64)).sum().backward()
+    v = torch.randn(200, 3, dtype=torch.float64, requires_grad=True)
+    density.log_prob(v).sum().backward()
     for name, parameter in density.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -182,5 +170,4 @@ def test_state_carries_permutations_and_orders():
         second = make(5, SMALL).double()
         second.load_state_dict(first.state_dict())
         v = torch.randn(4, 5, dtype=torch.float64)
-        assert isinstance(first, Flow), name
         assert torch.equal(first.log_prob(v), second.log_prob(v)), name

@@ -36,25 +36,6 @@ def test_members_come_back_with_what_they_learned():
     torch.testing.assert_close(stack.log_prob(v), alone)
 
 
-def test_a_step_of_one_member_is_its_own():
-    """The gradient of the sum touches every member as if it were alone."""
-    flows = trained_flows(2)
-    stack, v = Stack(flows), torch.randn(2, 9, 3)
-    stack.log_prob(v).sum().backward()
-    flows[1].log_prob(v[1]).sum().backward()
-    mine = stack.flow.base.network.output.weight.grad[1]
-    torch.testing.assert_close(mine, flows[1].base.network.output.weight.grad)
-
-
-def test_draws_come_from_all_members():
-    flows = trained_flows(2, dim=1)
-    with torch.no_grad():
-        for flow, shift in zip(flows, (-50.0, 50.0), strict=True):
-            flow.base.network.output.bias.view(1, 3, -1)[:, 1] += shift
-    drawn = Stack(flows).sample(400)
-    assert 120 < int((drawn > 0).sum()) < 280
-
-
 def test_other_weights_are_refused():
     with pytest.raises(TypeError, match=r"masked linear layers only; got the weights \['layers"):
         Stack([ARCHITECTURES["maf"](2, SIZE)])

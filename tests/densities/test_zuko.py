@@ -102,16 +102,6 @@ def test_torch_stays_as_zuko_made_it_for_those_who_imported_zuko_first():
     run("import zuko", STATE, "import deconflow.densities", "assert changes(before) == set()")
 
 
-@pytest.mark.slow
-def test_torch_stays_without_validation_for_those_who_turned_it_off():
-    run(
-        "from torch.distributions import Distribution",
-        "Distribution.set_default_validate_args(False)",
-        "import deconflow.densities",
-        "assert Distribution._validate_args is False",
-    )
-
-
 def test_one_module_imports_zuko():
     root = Path(deconflow.__file__).parent
     statement = re.compile(r"^\s*(import|from) zuko\b", re.MULTILINE)

@@ -13,7 +13,6 @@ from sklearn.model_selection import cross_val_score
 from deconflow import XDGMM, Observations, load, noise
 from deconflow.estimators import ESTIMATORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
-from deconflow.noise import as_noise
 
 TINY = {
     "XDGMM": {"n_components": 1, "random_state": 0},
@@ -174,19 +173,18 @@ REFUSED = {
     "labels of other rows": ({"scale": "fit", "groups": [1, 2, 3]}, "each of 2 rows; got 3"),
     "one label": ({"groups": "A"}, "a label for each row; got 'A'"),
     "several labels": ({"groups": [[1, 2], [3]]}, "one label for each row"),
+    "said already": (
+        {"sd": None, "covariance": np.eye(2), "correlation": "fit"},
+        "got covariances, which say it already",
+    ),
 }
 
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
 def test_bad_calls(arguments, words):
     with pytest.raises((ValueError, TypeError), match=r"^Expected") as refused:
-        noise.gaussian(sd=[[0.1], [0.2]], **arguments)
+        noise.gaussian(**{"sd": [[0.1], [0.2]], **arguments})
     assert words in str(refused.value)
-
-
-def test_correlation_beside_covariances():
-    with pytest.raises(ValueError, match="got covariances, which say it already"):
-        noise.gaussian(covariance=np.eye(2), correlation="fit")
 
 
 def test_other_errors_than_those_of_the_fit_are_refused(fitted):
@@ -207,12 +205,9 @@ def test_other_errors_than_those_of_the_fit_are_refused(fitted):
 def test_where_errors_must_be_known():
     w, sd, group = rows()
     free = errors(sd, group)
-    with pytest.raises(TypeError, match="Expected errors that are known here"):
-        as_noise(free, N, 1)
-    with pytest.raises(TypeError, match="Expected errors that are known here"):
-        Observations.from_arrays(w, free)
-    with pytest.raises(TypeError, match="Expected errors that are known here"):
-        XDGMM(1).fit(w, noise=sd).posterior(w, free)
+    for call in (Observations.from_arrays, XDGMM(1).fit(w, noise=sd).posterior):
+        with pytest.raises(TypeError, match="Expected errors that are known here"):
+            call(w, free)
     with pytest.raises(ValueError, match='errors that are known for given="noise"'):
         XDGMM(1).fit(w, noise=free, given="noise")
 

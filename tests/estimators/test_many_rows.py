@@ -116,14 +116,20 @@ def test_pieces_change_nothing_but_rounding(law, model, rows, monkeypatch):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
 
 
-def test_errors_of_covariances_name_the_row_of_the_whole(model, rows, monkeypatch):
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        ([[1.0, 2.0], [2.0, 1.0]], "eigenvalue -1 in row 2345"),
+        ([[1.0, 0.5], [2.0, 1.0]], r"symmetric .* row 2345, column 0"),
+    ],
+)
+def test_errors_of_covariances_name_the_row_of_the_whole(
+    covariance, message, model, rows, monkeypatch
+):
     w, noise = changed(rows, "full")
     monkeypatch.setattr(_limits, "NUMBERS_AT_ONCE", 1000)
-    noise[2345] = [[1.0, 2.0], [2.0, 1.0]]
-    with pytest.raises(ValueError, match="eigenvalue -1 in row 2345"):
-        model.posterior(w, noise)
-    noise[2345, 0, 1] = 0.5
-    with pytest.raises(ValueError, match=r"symmetric .* row 2345, column 0"):
+    noise[2345] = covariance
+    with pytest.raises(ValueError, match=message):
         model.posterior(w, noise)
 
 

@@ -2,7 +2,6 @@
 
 import sys
 
-import arviz_base
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -55,9 +54,6 @@ def test_xarray_has_the_draws_by_name(kind, request):
     np.testing.assert_array_equal(
         more["x"].values[0].T, posterior.sample(2000, random_state=1)[:, :, 0]
     )
-    # 2000 draws of a closed form; those of weighted draws are the same 100 again
-    error = 5 * posterior.sd[:, 0] / (2000 if kind == "exact" else 100) ** 0.5
-    assert (np.abs(more["x"].mean(("chain", "draw")) - posterior.mean[:, 0]) < error).all()
 
 
 def test_rows_and_columns_that_are_taken_keep_their_names(exact):
@@ -87,8 +83,6 @@ def test_arviz_gets_a_tree(exact):
     tree = exact.to_arviz()
     assert isinstance(tree, xr.DataTree)
     xr.testing.assert_equal(tree["posterior"].to_dataset(), exact.to_xarray())
-    summary = arviz_base.dataset_to_dataframe(tree["posterior"].to_dataset())
-    assert len(summary) == 100
 
 
 def test_units_are_attributes_of_the_draws():

@@ -69,7 +69,3 @@ def test_every_fault_is_said_in_words(words, change):
     assert GOOD.trusted
     (warning,) = replace(GOOD, **change).warnings
     assert words in warning
-
-
-def test_dictionary_and_back():
-    assert Certificate.from_dict(GOOD.as_dict()) == GOOD

@@ -54,6 +54,4 @@ def test_rows_in_pieces(monkeypatch):
     assert np.isnan(ranks[3, 0])
     seen = ~np.isnan(ranks[:, 0])
     assert kstest(ranks[seen, 0], "uniform").pvalue > 0.05
-    assert np.nanmin(ranks) > 0
-    assert np.nanmax(ranks) < 1
     assert np.isnan(simulate_like(Perfect(), w, as_noise(1.0, ROWS, 1))[3, 0])

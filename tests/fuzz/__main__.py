@@ -18,8 +18,6 @@ from benchmarks.record import write
 from .judge import CLASSES, FAULTS, LIMIT, call_of, judge
 from .running import run_all
 
-MOST_NAMELESS = 0.01
-
 
 def main() -> int:
     """Read the options and do what they say; 1 if a bar was missed."""
@@ -65,7 +63,7 @@ def summary(done: list[dict[str, Any]]) -> dict[str, Any]:
         "limit_seconds": LIMIT,
         "classes": {kind: {"calls": counts[kind], "meaning": CLASSES[kind]} for kind in CLASSES},
         "bars": {f"no {kind}": counts[kind] == 0 for kind in FAULTS}
-        | {"at most 1 % of errors nameless": share <= MOST_NAMELESS},
+        | {"at most 1 % of errors nameless": share <= 0.01},
         "nameless_share_of_errors": round(share, 4),
         "by_subject": {name: dict(kinds) for name, kinds in sorted(by_subject.items())},
         "slowest": sorted((outcome["seconds"], outcome["seed"]) for outcome in done)[-5:],

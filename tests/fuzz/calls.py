@@ -6,7 +6,7 @@ from random import Random
 
 from . import values
 from .parameters import COMPAT, COMPAT_ARRAYS, PARAMETERS, TINY
-from .questions import ODD, plain, questions
+from .questions import LAW_QUESTIONS, ODD, PICTURES, plain, questions
 
 PREAMBLE = """\
 import copy, tempfile
@@ -104,34 +104,31 @@ def fit_call(random: Random) -> Call:
     """Fit an estimator to odd rows, and ask it something about them."""
     name = _estimator(random)
     setup, steps, given = _measurements(random, odd=random.random() < 0.6)
+    question, line, shape = random.choice(questions(name))
+    line = line.format(given=given, v="model.sample(3, random_state=0)", **plain(random))
+    shape = shape.format(v="model.sample(3, random_state=0)")
     settings, spoiled = _settings(random, name)
     if random.random() < 0.12:
         setup.append(f"a = {random.choice(values.WEIGHTS)}")
         given += ", sample_weight=a"
-    steps += [f"model = {name}({settings})", f"model.fit({given})"]
-    asked = given.split(", sample_weight")[0]
-    question, line, shape = random.choice(questions(name))
     if spoiled or random.random() < 0.3:
         question, line, shape = "fit", "answer = learned(model)", ""
-    drawn = "model.sample(3, random_state=0)"
-    line = line.format(given=asked, v=drawn, **plain(random))
-    return _call(name, question, setup, [*steps, line], shape=shape.format(v=drawn))
+    steps += [f"model = {name}({settings})", f"model.fit({given})", line]
+    return _call(name, question, setup, steps, shape=shape)
 
 
 def ask_call(random: Random) -> Call:
     """Ask a model of good rows about odd ones."""
-    name = _estimator(random, deconvolver=0.2)
-    dim = random.choice(("1", "2")) if name != "WaveletDeconvolver" else "1"
+    name, dim, model = _fitted(random)
     setup, steps, given = _measurements(random, odd=True, dim=dim)
     question, line, shape = random.choice(questions(name))
     setup += _odd_values(random, "v", "g.normal(size=(n, d))")
-    odd = {key: random.choice(choices) for key, choices in ODD.items()}
     good = plain(random)
-    arguments = {key: random.choice((odd[key], good[key])) for key in odd}
+    arguments = {
+        key: random.choice((random.choice(choices), good[key])) for key, choices in ODD.items()
+    }
     line = line.format(given=given, v="v", **arguments)
-    model = _fitted(name, dim, named=random.random() < 0.3)
-    shape = shape.format(v="v")
-    return _call(name, question, setup, [*steps, line], model=model, shape=shape)
+    return _call(name, question, setup, [*steps, line], model=model, shape=shape.format(v="v"))
 
 
 def noise_call(random: Random) -> Call:
@@ -143,20 +140,7 @@ def noise_call(random: Random) -> Call:
         parts[0] = random.choice(values.ODD_TABLES).format(x="sd")
     setup += [f"{key} = {part}" for key, part in zip("abc", parts, strict=True)]
     steps = ["law = " + law.format(a="a", b="b", c="c")]
-    question, line = random.choice(
-        (
-            ("construct", "answer = law.dim"),
-            ("variance", "answer = law.variance()"),
-            ("covariance", "answer = law.covariance()"),
-            ("sample", "answer = law.bind(n).sample(2)"),
-            ("log_prob", "answer = law.log_prob(torch.zeros(1, 1, law.dim))"),
-            ("observations", "answer = Observations.from_arrays(w, law).log_likelihood(w[None])"),
-            ("characteristic", "answer = law.characteristic([[0.5] * law.dim])"),
-            ("rows", "answer = law[[0]].variance()"),
-        )
-    )
-    if question == "observations":
-        line = line.replace("w[None]", "torch.from_numpy(w)[None]")
+    question, line = random.choice(LAW_QUESTIONS)
     return _call("noise", question, setup, [*steps, line])
 
 
@@ -164,51 +148,24 @@ def compat_call(random: Random) -> Call:
     """Call the C library's front."""
     setup = _start(random, random.choice(("24", "24", "5", "1")), random.choice("12"))
     setup += _numbers(random, "w")
-    arrays = {key: choices[0] for key, choices in COMPAT_ARRAYS.items()}
-    if random.random() < 0.6:
-        key = random.choice(list(arrays))
-        arrays[key] = random.choice(COMPAT_ARRAYS[key])
+    arrays = {
+        key: random.choice(choices if random.random() < 0.12 else choices[:1])
+        for key, choices in COMPAT_ARRAYS.items()
+    }
     setup += [f"{key} = {text}" for key, text in arrays.items()]
     if random.random() < 0.2:
         key = random.choice(list(arrays))
         setup.append(f"{key} = {random.choice(values.ODD_TABLES).format(x=key)}")
     chosen = random.sample(list(COMPAT), random.choice((0, 1, 1, 2)))
     options = {"maxiter": "10"} | {key: random.choice(COMPAT[key]) for key in chosen}
-    keywords = ", ".join(f"{key}={text}" for key, text in options.items())
-    steps = [f"log_p = extreme_deconvolution({', '.join(arrays)}, {keywords})"]
+    steps = [f"log_p = extreme_deconvolution({', '.join(arrays)}, {_keywords(options)})"]
     steps.append("answer = [log_p, xamp, xmean, xcovar]")
     return _call("compat", "extreme_deconvolution", setup, steps)
 
 
-def mixture_call(random: Random) -> Call:
-    """Ask a Gaussian mixture, or the noisy one of XDGMM."""
-    dim = random.choice("12")
-    setup = _measurements(random, odd=True, dim=dim)[0]
-    setup += _odd_values(random, "v", "g.normal(size=(n, d))")
-    noise = random.choice((*values.GOOD_NOISE, *values.BAD_NOISE, "[[1.0], [1.0, 2.0]]"))
-    setup.append(f"errors = {noise}")
-    question, line, shape = random.choice(
-        (
-            ("convolve", "answer = model.convolve(errors)", ""),
-            ("log_prob", "answer = model.mixture_.log_prob(v)", "(len(v),)"),
-            ("log_prob", "answer = model.density_.log_prob(v)", "(len(v),)"),
-            ("sample", "answer = model.mixture_.sample({count}, {state})", ""),
-            ("quantile", "answer = model.mixture_.quantile({share})", "(model.n_latent_,)"),
-            ("marginal", "answer = model.mixture_.marginal({columns})", ""),
-            ("predict_proba", "answer = model.predict_proba(w, noise=0.3)", "(len(w), 2)"),
-            ("bic", "answer = model.bic(w, noise=0.3)", "()"),
-        )
-    )
-    odd = {key: random.choice(choices) for key, choices in ODD.items()}
-    line = line.format(**odd)
-    model = _fitted("XDGMM", dim)
-    return _call("XDGMM", question, setup, [line], model=model, shape=shape)
-
-
 def model_file_call(random: Random) -> Call:
     """Save and load, at odd places and with odd changes."""
-    name = _estimator(random, deconvolver=0.2)
-    dim = "1" if name == "WaveletDeconvolver" else "2"
+    name, dim, model = _fitted(random)
     setup = _start(random, "3", dim)
     path = random.choice(values.PATHS)
     change = random.choice(("", "", ", random_state=3", ", nothing=3", ", n_components=0"))
@@ -216,7 +173,7 @@ def model_file_call(random: Random) -> Call:
     loader = random.choice((f"{name}.load({path}{change})", f"load({path})", "XDGMM.load(folder)"))
     loaded = f"{loader}.score_samples(w)"
     steps += [f"answer = np.where({loaded} == model.score_samples(w), 0.0, np.nan)"]
-    return _call(name, "save and load", setup, steps, model=_fitted(name, dim))
+    return _call(name, "save and load", setup, steps, model=model)
 
 
 def same_call(random: Random) -> Call:
@@ -231,7 +188,7 @@ def same_call(random: Random) -> Call:
         setup.append(f"unit = {random.choice(values.UNITS)}")
         table, errors = "w * unit", "sd * unit"
     plain = "np.where(gone, np.nan, w)" if "gone" in table else "w"
-    settings = ", ".join(f"{key}={value}" for key, value in TINY[name].items())
+    settings = _keywords(TINY[name])
     setup += [f"told, errors, v = {table}, {errors}, g.normal(size=(5, d))"]
     steps = [
         f"one = {name}({settings}).fit({plain}, noise=sd).score_samples(v)",
@@ -244,30 +201,15 @@ def same_call(random: Random) -> Call:
 
 def plot_call(random: Random) -> Call:
     """Draw a picture of odd things."""
-    name = _estimator(random, deconvolver=0.2)
-    dim = "1" if name == "WaveletDeconvolver" else "2"
+    _, dim, model = _fitted(random)
     setup = _measurements(random, odd=random.random() < 0.7, dim=dim)[0]
     odd = random.choice(("", "names=['a']", "names='ab'", "names=[1, 2]", "names=None"))
     axes = random.choice(("", "axes=3", "axes=[]"))
-    line = random.choice(
-        (
-            "deconflow.plots.marginals(model, w, {axes})",
-            "deconflow.plots.marginals(model, w, {odd})",
-            "deconflow.plots.diagnostics(model, w, errors, {odd})",
-            "model.plot('row', w, errors, rows=[0], {odd})",
-            "model.plot('before_after', w, errors, {axes})",
-            "model.plot('corner', w, errors, rows=[0, 99])",
-            "model.plot('marginals', w, columns=9)",
-            "deconflow.plots.corner(model, w, {odd})",
-            "deconflow.plots.corner(model, np.zeros((9, d)), {axes})",
-            "deconflow.plots.marginals(w)",
-            "deconflow.plots.diagnostics(w, w, 0.1)",
-        )
-    )
+    line = random.choice(PICTURES)
     setup.append(f"errors = {random.choice((*values.GOOD_NOISE[1:6], *values.BAD_NOISE))}")
     line = f"answer = {line.format(odd=odd, axes=axes)} is None"
     question = line.split("(")[0].split(".")[-1]
-    return _call("plots", question, setup, [line], model=_fitted(name, dim))
+    return _call("plots", question, setup, [line], model=model)
 
 
 SAME = {"XDGMM": 1e-5, "FlowDeconvolver": 1e-3, "DeconvolvingKDE": 1e-5, "WaveletDeconvolver": 1e-5}
@@ -275,10 +217,9 @@ SAME = {"XDGMM": 1e-5, "FlowDeconvolver": 1e-3, "DeconvolvingKDE": 1e-5, "Wavele
 
 MAKERS = {
     fit_call: 34,
-    ask_call: 35,
+    ask_call: 39,
     noise_call: 8,
     compat_call: 8,
-    mixture_call: 4,
     model_file_call: 3,
     plot_call: 2,
     same_call: 6,
@@ -294,10 +235,17 @@ def _estimator(random: Random, deconvolver: float = 0.12) -> str:
     )
 
 
-def _fitted(name: str, dim: str, *, named: bool = False) -> str:
-    settings = ", ".join(f"{key}={value}" for key, value in TINY[name].items())
-    w = f"pd.DataFrame(w, columns=[*'xyz'][:{dim}])" if named else "w"
-    return MODEL_ROWS.format(name=name, d=dim, settings=settings, w=w)
+def _keywords(settings: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def _fitted(random: Random) -> tuple[str, str, str]:
+    """A model of good rows: its class, their columns, and the lines that fit it."""
+    name = _estimator(random, deconvolver=0.2)
+    dim = "1" if name == "WaveletDeconvolver" else random.choice("12")
+    w = random.choice(("w", "w", f"pd.DataFrame(w, columns=[*'xyz'][:{dim}])"))
+    model = MODEL_ROWS.format(name=name, d=dim, settings=_keywords(TINY[name]), w=w)
+    return name, dim, model
 
 
 def _settings(random: Random, name: str) -> tuple[str, bool]:
@@ -310,7 +258,7 @@ def _settings(random: Random, name: str) -> tuple[str, bool]:
     if spoiled:
         key = random.choice(list(known))
         settings[key] = random.choice(known[key][1])
-    return ", ".join(f"{key}={value}" for key, value in settings.items()), spoiled
+    return _keywords(settings), spoiled
 
 
 def _start(random: Random, rows: str, columns: str, truth: str | None = None) -> list[str]:
@@ -360,29 +308,17 @@ def _measurements(
     if odd and random.random() < 0.1:
         columns = random.choice(values.COLUMNS)
     setup = _start(random, rows, columns, None if odd else values.TRUTHS[random.randrange(3)])
-    table, errors, steps = None, "sd", []
+    tables = (*values.GOOD_TABLES, *values.ODD_TABLES)
+    makers = (("sd",), values.GOOD_NOISE, values.READY_MADE, values.BAD_NOISE, tables)
+    (errors,) = random.choices(makers, (32, 35, 15, 10, 8) if odd else (50, 35, 15, 0, 0))
+    line = "errors = " + random.choice(errors).format(x="sd")
     if odd:
-        setup += _numbers(random, "w")
-        if random.random() < 0.3:
-            table = random.choice(random.choice((values.GOOD_TABLES, values.ODD_TABLES)))
-    kind = random.random()
-    if kind < 0.35:
-        errors = random.choice(values.GOOD_NOISE)
-    elif kind < 0.5:
-        steps.append(f"law = {random.choice(values.READY_MADE)}")
-        errors = "law"
-    elif odd and kind < 0.6:
-        errors = random.choice(values.BAD_NOISE)
-    elif odd and kind < 0.75:
-        setup += _numbers(random, "sd")
-        if random.random() < 0.5:
-            errors = random.choice((*values.GOOD_TABLES, *values.ODD_TABLES)).format(x="sd")
-    if errors != "law":
-        setup.append(f"errors = {errors}")
-        errors = "errors"
-    if table is not None:
-        setup.append(f"w = {table.format(x='w')}")
-    given = f"w, noise={errors}"
+        setup += _numbers(random, "w") + _numbers(random, "sd") * (random.random() < 0.2)
+    steps = [line] if errors is values.READY_MADE else []  # the library makes these
+    setup += [] if steps else [line]
+    if odd and random.random() < 0.3:
+        setup.append(f"w = {random.choice(tables).format(x='w')}")
+    given = "w, noise=errors"
     if odd and random.random() < 0.08:
         setup.append(f"R = {random.choice(values.PROJECTIONS)}")
         given += ", projection=R"

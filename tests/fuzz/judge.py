@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -84,9 +84,6 @@ class Outcome:
     where: str = ""
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 class Hang(BaseException):
     """A call that takes too long; no library catches it."""
@@ -100,19 +97,18 @@ def call_of(seed: int) -> Call:
 
 def made(call: Call) -> bool:
     """Whether the arguments of a call can be made; a table of no columns often cannot."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            _prepare(call, Path(folder))
-        except Exception:
-            return False
-    return True
+    with tempfile.TemporaryDirectory() as folder, suppress(Exception):
+        _prepare(call, Path(folder))
+        return True
+    return False
 
 
 def judge(call: Call, limit: float = LIMIT) -> Outcome:
     """Run a call and classify it."""
     with tempfile.TemporaryDirectory() as folder:
         scene = _prepare(call, Path(folder))
-        scene |= _model(call.model)
+        if call.model:
+            scene["model"] = copy.deepcopy(_scene(call.model)["model"])
         np.random.seed(0)  # what random_state=None draws from  # noqa: NPY002
         before = time.process_time()
         try:
@@ -134,32 +130,19 @@ def judge(call: Call, limit: float = LIMIT) -> Outcome:
 
 def _prepare(call: Call, folder: Path) -> dict[str, Any]:
     (folder / "a file").write_text("text")
-    scene = dict(_preamble(), folder=folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for line in call.setup:
-            exec(line, scene)
+    scene = dict(_scene(), folder=folder)
+    with warnings.catch_warnings(action="ignore"):
+        exec("\n".join(call.setup), scene)
     return scene
 
 
 @functools.cache
-def _preamble() -> dict[str, Any]:
+def _scene(model: str = "") -> dict[str, Any]:
+    """What a call finds: the names of the preamble, and a model that was fitted."""
     scene: dict[str, Any] = {}
-    exec(PREAMBLE, scene)
+    with warnings.catch_warnings(action="ignore"):
+        exec(PREAMBLE + model, scene)
     return scene
-
-
-def _model(text: str) -> dict[str, Any]:
-    return {} if not text else {"model": copy.deepcopy(_fitted(text))}
-
-
-@functools.cache
-def _fitted(text: str) -> Any:
-    scene = dict(_preamble())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(text, scene)
-    return scene["model"]
 
 
 @contextmanager
@@ -195,15 +178,9 @@ def beyond(call: Call, scene: dict[str, Any]) -> bool:
     """Whether a number above 1e100 is written in a call, or made in its setup by multiplying."""
     written = [x.value for x in ast.walk(ast.parse(call.text)) if isinstance(x, ast.Constant)]
     arrays = [scene.get(name) for name in ("w", "sd", "v")]
-    found = [x for x in (*written, *arrays) if isinstance(x, int | float | np.ndarray)]
-    return any((np.isfinite(x) & (np.abs(x) > 3 * LARGEST)).any() for x in map(_floats, found))
-
-
-def _floats(values: Any) -> np.ndarray:
-    try:
-        return np.atleast_1d(np.asarray(values, dtype=float))
-    except (TypeError, ValueError, OverflowError):
-        return np.zeros(1)
+    found = [np.asarray(x) for x in (*written, *arrays) if isinstance(x, int | float | np.ndarray)]
+    numbers = [x.astype(float) for x in found if x.dtype.kind in "iuf"]
+    return any((np.isfinite(x) & (np.abs(x) > 3 * LARGEST)).any() for x in numbers)
 
 
 def _bad_numbers(answer: Any, call: Call) -> str:
@@ -263,7 +240,7 @@ def _own(warning: Any) -> bool:
 
 def _classify(error: Exception, names: set[str]) -> str:
     """Hold an exception against the rules of messages."""
-    message, inside = str(error), _last_file(error)
+    message, inside = str(error), traceback.extract_tb(error.__traceback__)[-1].filename
     ours = IN_OUR_FORM.search(message) and "deconflow" in inside
     scikit_learns = SCIKIT_LEARNS.search(message) and ("sklearn" in inside or "deconflow" in inside)
     right_type = isinstance(error, ValueError | TypeError | IndexError | OSError)
@@ -300,32 +277,15 @@ def argument_names(call: Call, step: str) -> set[str]:
 def _signatures() -> dict[str, set[str]]:
     """The arguments of everything public that is called, by the name of the method."""
     found: dict[str, set[str]] = {}
-    owners = [
-        *ESTIMATORS.values(),
-        Posterior,
-        FittedDensity,
-        GaussianMixture,
-        deconflow.Observations,
-    ]
-    owners += [noise, noise.Noise, plots, compat, deconflow]
+    classes = [*ESTIMATORS.values(), Posterior, FittedDensity, GaussianMixture, noise.Noise]
+    owners = [*classes, deconflow.Observations, noise, plots, compat, deconflow]
+    nameless = {"self", "y", "args", "kwargs"}
     for owner in owners:
-        for name in dir(owner):
-            thing = getattr(owner, name, None)
-            if inspect.isclass(thing) or not callable(thing):
-                continue
+        for name, thing in inspect.getmembers(owner, inspect.isroutine):
             with suppress(TypeError, ValueError):
-                arguments = set(inspect.signature(thing).parameters) - {
-                    "self",
-                    "y",
-                    "args",
-                    "kwargs",
-                }
+                arguments = set(inspect.signature(thing).parameters) - nameless
                 found[name] = found.get(name, set()) | arguments
     return found
-
-
-def _last_file(error: BaseException) -> str:
-    return traceback.extract_tb(error.__traceback__)[-1].filename
 
 
 def _where(error: BaseException) -> str:

@@ -10,6 +10,7 @@ ODD = {
     "share": values.SHARES,
     "rows": values.INDICES,
     "columns": values.COLUMNS_ASKED,
+    "noise": (*values.GOOD_NOISE, *values.BAD_NOISE, "[[1.0], [1.0, 2.0]]"),
 }
 """Arguments of questions, good and bad."""
 
@@ -82,12 +83,55 @@ QUESTIONS = (
 )
 """What is asked, the lines that ask it, and the shape of the answer as an expression."""
 
-QUESTIONS_OF_XDGMM = (("predict_proba", "answer = model.predict_proba({given})", ""),)
+MIXTURES = (
+    ("predict_proba", "answer = model.predict_proba({given})", ""),
+    ("convolve", "answer = model.convolve({noise})", ""),
+    ("log_prob", "answer = model.mixture_.log_prob({v})", "(len({v}),)"),
+    ("log_prob", "answer = model.density_.log_prob({v})", "(len({v}),)"),
+    ("sample", "answer = model.mixture_.sample({count}, {state})", ""),
+    ("quantile", "answer = model.mixture_.quantile({share})", "(model.n_latent_,)"),
+    ("marginal", "answer = model.mixture_.marginal({columns})", ""),
+    (
+        "predict_proba",
+        "answer = model.predict_proba(w, noise=0.3)",
+        "(len(w), len(model.weights_))",
+    ),
+    ("bic", "answer = model.bic(w, noise=0.3)", "()"),
+)
+"""The same of the mixture of XDGMM."""
+
+LAW_QUESTIONS = (
+    ("construct", "answer = law.dim"),
+    ("variance", "answer = law.variance()"),
+    ("covariance", "answer = law.covariance()"),
+    ("sample", "answer = law.bind(n).sample(2)"),
+    ("log_prob", "answer = law.log_prob(torch.zeros(1, 1, law.dim))"),
+    ("observations", "data = Observations.from_arrays(w, law)\n"
+        "answer = data.log_likelihood(torch.from_numpy(w)[None])"),
+    ("characteristic", "answer = law.characteristic([[0.5] * law.dim])"),
+    ("rows", "answer = law[[0]].variance()"),
+)  # fmt: skip
+"""What a noise is asked."""
+
+PICTURES = (
+    "deconflow.plots.marginals(model, w, {axes})",
+    "deconflow.plots.marginals(model, w, {odd})",
+    "deconflow.plots.diagnostics(model, w, errors, {odd})",
+    "model.plot('row', w, errors, rows=[0], {odd})",
+    "model.plot('before_after', w, errors, {axes})",
+    "model.plot('corner', w, errors, rows=[0, 99])",
+    "model.plot('marginals', w, columns=9)",
+    "deconflow.plots.corner(model, w, {odd})",
+    "deconflow.plots.corner(model, np.zeros((9, d)), {axes})",
+    "deconflow.plots.marginals(w)",
+    "deconflow.plots.diagnostics(w, w, 0.1)",
+)
+"""What is drawn."""
 
 
 def questions(name: str) -> tuple[tuple[str, str, str], ...]:
     """Every question that an estimator answers."""
-    return QUESTIONS + (QUESTIONS_OF_XDGMM if name == "XDGMM" else ())
+    return QUESTIONS + (MIXTURES if name == "XDGMM" else ())
 
 
 def plain(random: Random) -> dict[str, str]:
@@ -98,4 +142,5 @@ def plain(random: Random) -> dict[str, str]:
         "share": random.choice(values.SHARES[:3]),
         "rows": "0",
         "columns": "[0]",
+        "noise": "0.3",
     }

@@ -1,7 +1,5 @@
 """Chains: the exact answer at their fixed point, however few proposals and however rough."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -234,20 +232,6 @@ def test_numbered_rows_find_their_own_proposals():
     torch.testing.assert_close(
         chains.with_proposals(some).mixtures.means, chains.mixtures.means[[3, 1]]
     )
-
-
-def test_a_copy_shares_the_rows_but_not_the_chains():
-    chains = small_fit()
-    twin = copy.deepcopy(chains)
-    assert twin.rows is chains.rows
-    assert twin.mixtures is chains.mixtures
-    assert twin.latents is not chains.latents
-
-
-def test_bad_settings():
-    chains = small_fit(n=20)
-    with pytest.raises(ValueError, match="n_proposals"):
-        Chains(chains.density, chains.rows.observations, chains.proposing, n_proposals=0)
 
 
 def test_noise_may_differ_by_row(monkeypatch):

@@ -7,7 +7,7 @@ from reference_posteriors import NoiseKernel
 
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, evaluate, fit
-from deconflow.objectives import CoupledChains, ImportanceWeighted
+from deconflow.objectives import CoupledChains, ImportanceWeighted, Roulette
 from deconflow.objectives.posterior_steps import proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
@@ -41,10 +41,15 @@ def gradients(objective, module, data, seed=1):
     return [p.grad.clone() for p in module.parameters() if p.grad is not None]
 
 
+@pytest.mark.parametrize("make", [CoupledChains, Roulette])
 @pytest.mark.parametrize("kind", ["flow", "mixture"])
-def test_the_posterior_s_own_step_leaves_the_density_alone(kind, data):
+def test_the_posterior_has_a_step_of_its_own_that_leaves_the_density_alone(kind, make, data):
     density = ARCHITECTURES["mixture"](2, SIZE).double()
     posterior = posterior_of(kind, data)
+    steps = gradients(make(density, posterior, 2), posterior, data)
+    assert sum(float(step.abs().sum()) for step in steps) > 0
+    density.zero_grad()
+    posterior.zero_grad()
     proposal_step(density, posterior, data, 3).mean().backward()
     assert all(p.grad is None for p in density.parameters())
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in posterior.parameters())

@@ -15,7 +15,6 @@ import toy
 from deconflow import XDGMM, BayesianXDGMM, FlowDeconvolver, noise, plots
 from deconflow.estimators.picturing import KINDS
 from deconflow.plots.corner import MOST_COLUMNS
-from deconflow.plots.curves import _steady
 from deconflow.program import plot as program
 
 SD = 0.5
@@ -265,16 +264,6 @@ def test_diagnostics_of_rows_with_missing_values(fitted):
 
 def test_weighted_posteriors_have_their_sizes_in_the_diagnostics(flow):
     assert flow[0].plot("diagnostics", flow[1], SD).shape == (2, 3)
-
-
-def test_marginals_that_are_estimates_are_drawn_without_their_chance():
-    x = np.linspace(-3, 3, 200)
-    curve = np.exp(-(x**2))
-    noisy = curve * (1 + 0.02 * np.random.default_rng(0).normal(size=200))
-    noisy[50] *= 8
-    steady = _steady(noisy)
-    assert abs(steady - curve).max() < 0.03
-    assert abs(noisy - curve).max() > 0.5  # the twin
 
 
 LIMITS = np.eye(400, 2)

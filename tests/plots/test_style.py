@@ -1,13 +1,9 @@
 """Axes that suit the values, labels with units, and colours that all readers can tell apart."""
 
-import itertools
-
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from deconflow.plots.axis import Axis, span
-from deconflow.plots.style import COLOURS, DATA, DENSITY, MARKERS, OF_BANDS, OF_BARS, SECOND
 from deconflow.plots.words import bare, typeset
 
 
@@ -57,27 +53,3 @@ def test_a_curve_of_draws_has_their_mass_and_keeps_narrow_peaks():
     assert abs(np.trapezoid(y, x) - 1) < 0.01
     peak = 0.5 / (0.2 * np.sqrt(2 * np.pi))  # a kernel of the spread of all would halve it
     assert abs(y.max() / peak - 1) < 0.15
-
-
-def linear(rgb):
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-
-
-def lightness(colour, alpha=1.0):
-    """L* of a colour on white paper, as a printer without colours shows it."""
-    rgb = 1 - alpha * (1 - np.array(to_rgb(colour)))
-    luminance = linear(rgb) @ [0.2126, 0.7152, 0.0722]
-    return 116 * np.cbrt(luminance) - 16 if luminance > 0.008856 else 903.3 * luminance
-
-
-def test_colours_can_be_told_apart_in_grey():
-    """Lightness runs from 0 to 100; a difference of 10 is seen at once."""
-    surfaces = [lightness(DATA, OF_BARS), lightness(DENSITY, OF_BANDS)]
-    together = [*surfaces, lightness(DENSITY), lightness(SECOND)]
-    assert min(abs(a - b) for a, b in itertools.combinations(together, 2)) > 12
-    rows = [lightness(colour) for colour in COLOURS]
-    assert min(abs(a - b) for a, b in itertools.pairwise(rows)) > 10
-    assert max(rows) < 80  # and all of them from the paper
-    assert len(set(MARKERS)) == len(MARKERS) > len(COLOURS)
-    default = [lightness(f"C{i}") for i in range(4)]  # the twin: matplotlib's own
-    assert min(abs(a - b) for a, b in itertools.pairwise(default)) < 10

@@ -10,7 +10,7 @@ from reference_posteriors import NoiseKernel
 from deconflow.densities import StandardNormal
 from deconflow.observations import Observations
 from deconflow.posteriors import SignedDraws, couple
-from deconflow.posteriors.coupled import STEPS_AT_ONCE, couple_choices
+from deconflow.posteriors.coupled import couple_choices
 
 W, SD, N = 2.0, 1.5, 20_000
 MEAN, VARIANCE = W / (1 + SD**2), SD**2 / (1 + SD**2)
@@ -51,25 +51,6 @@ def test_without_the_correction_the_bias_is_seen():
     assert (scores(kept).abs() > 10).any()
 
 
-def test_rows_that_have_met_cost_nothing():
-    asked = []
-
-    class Watched(NoiseKernel):
-        def sample(self, data, k):
-            asked.append((len(data), k))
-            return super().sample(data, k)
-
-    density, steps = StandardNormal(1).double(), 3
-    found = couple(density, Watched(), one_row_many_times(500), 4, burn_in=0, steps=steps)
-    # One call for all rows and the first steps, then one for every few steps of the rows apart.
-    expected = [(500, 2 * 4 + 3 * steps)]
-    for t in range(steps, int(found.meeting.max()), STEPS_AT_ONCE):
-        expected.append((int((found.meeting > t).sum()), 3 * STEPS_AT_ONCE))
-    assert asked == expected
-    assert len(asked) > 2
-    assert found.meeting.min() >= 2
-
-
 def test_maximal_coupling_keeps_both_laws_and_meets_as_often_as_can_be():
     p = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
     q = torch.tensor([0.1, 0.6, 0.3], dtype=torch.float64)
@@ -90,10 +71,6 @@ def test_log_marginal_is_the_bound_of_the_first_draws():
 
 
 def test_refusals(monkeypatch):
-    with pytest.raises(ValueError, match=r"Expected k .* at least 2; got 1"):
-        run(1)
-    with pytest.raises(ValueError, match=r"Expected steps .* at least 3; got 2"):
-        run(2, burn_in=3, steps=2)
     usual = Observations.from_arrays(np.zeros((3, 1)), np.array([SD]))
     broken = replace(usual, w=usual.w + 1e200)
     with pytest.raises(FloatingPointError, match=r"finite weights .*got 3 rows"):

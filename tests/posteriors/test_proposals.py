@@ -74,21 +74,6 @@ def test_draws_have_the_density_that_is_said(kind):
     assert float(ratio.amax()) <= 1 / 0.8 + 1e-9
 
 
-@pytest.mark.parametrize("kind", ["missing", "projection"])
-def test_without_complete_rows_there_is_no_kernel(kind):
-    rows = RowsWithProposals.of(rows_of(kind), MIXTURE, torch.float64)
-    np.testing.assert_allclose(DefensiveProposal()._shares(rows), (0.8, 0.2, 0.0))
-
-
-def test_rows_are_taken_and_moved_together():
-    rows = RowsWithProposals.of(rows_of("plain"), MIXTURE, torch.float64)
-    some = rows[torch.tensor([3, 1])].to(dtype=torch.float32)
-    assert len(some) == 2
-    torch.testing.assert_close(some.observations.w.double(), rows.observations.w[[3, 1]])
-    assert some.observations.w.dtype == some.mixtures.means.dtype == torch.float32
-    torch.testing.assert_close(some.mixtures.means[0].double(), rows.mixtures.means[3])
-
-
 def test_a_network_proposes_beside_the_mixture():
     data = rows_of("plain")
     torch.manual_seed(0)

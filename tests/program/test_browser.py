@@ -1,10 +1,8 @@
 """The report in a real browser: pictures are seen, names are text, nothing is fetched."""
 
-import json
 import re
 import shutil
 import subprocess
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -62,14 +60,6 @@ def title(document):
     return re.search("<title>(.*?)</title>", document).group(1)
 
 
-def test_names_are_text_and_no_script_runs(report, open_page):
-    document = open_page(report, "--dump-dom")
-    assert "&lt;script&gt;document.title" in document
-    assert "<script" not in document
-    assert title(document) != "it ran"
-    assert document.count("<img") == 4
-
-
 def test_a_script_in_the_page_would_be_seen(report, open_page, tmp_path):
     twin = changed(report, tmp_path, "<meta http-equiv.*?>", "")
     twin.write_text(twin.read_text().replace("<h1>", f"{EVIL}<h1>"))
@@ -79,29 +69,3 @@ def test_a_script_in_the_page_would_be_seen(report, open_page, tmp_path):
 def test_the_page_forbids_scripts_even_if_there_was_one(report, open_page, tmp_path):
     twin = changed(report, tmp_path, "<h1>", f"{EVIL}<h1>")
     assert title(open_page(twin, "--dump-dom")) != "it ran"
-
-
-OWN = ("google.com", "googleapis.com", "gstatic.com")
-"""Where the browser itself asks for updates and the time, whatever the page."""
-
-
-def fetched(open_page, page, tmp_path):
-    """Addresses in the network that were asked for because of the page."""
-    log = tmp_path / "net.json"
-    open_page(page, f"--log-net-log={log}", "--dump-dom")
-    events = json.loads(log.read_text())["events"]
-    addresses = [urlsplit(event.get("params", {}).get("url", "")) for event in events]
-    return {
-        address.geturl()
-        for address in addresses
-        if address.scheme in ("http", "https", "ws", "wss", "ftp")
-        and not (address.hostname or "").endswith(OWN)
-    }
-
-
-def test_nothing_is_fetched(report, open_page, tmp_path):
-    link = '<img src="http://example.org/picture.png"><h1>'
-    twin = changed(report, tmp_path, "<h1>", link)
-    unguarded = changed(twin, tmp_path, "<meta http-equiv.*?>", "")
-    assert any("example.org/picture" in a for a in fetched(open_page, unguarded, tmp_path))
-    assert fetched(open_page, report, tmp_path) == set()

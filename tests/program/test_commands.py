@@ -192,21 +192,6 @@ def test_groups_that_cannot_be(folder):
         assert said in " ".join(result.output.split())
 
 
-def test_groups_of_other_types():
-    from deconflow.tables.arrow_io import as_labels
-
-    def labels(*values, kind=None):
-        return as_labels(pa.chunked_array([pa.array(values, kind)]), "star", 10).tolist()
-
-    assert labels(" a", "NA", "b ") == ["a", None, "b"]
-    assert labels("a", None, "a", kind=pa.dictionary(pa.int8(), pa.string())) == ["a", None, "a"]
-    assert labels(2**60, None) == [2**60, None]
-    assert labels(3.0, float("nan")) == [3.0, None]  # of numbers with gaps pandas makes these
-    for cell in (0.5, float("inf"), [1]):
-        with pytest.raises(ValueError, match=r"text or whole numbers.*'star'.* in row 10 "):
-            labels(cell)
-
-
 def test_compare_holds_out_whole_groups(folder, monkeypatch):
     from deconflow.program import compare
 
@@ -316,12 +301,3 @@ def test_the_example_of_each_help_works(folder, name):
     output = succeed(*EXAMPLES[name].split())
     if name == "compare":
         assert re.search(r"xd +held-out log p\(w\) -\d", output)
-
-
-def test_a_model_of_the_program_knows_its_columns_in_python(folder):
-    model = deconflow.load(folder / "model")
-    assert model.density_.names == ["x", "y"]
-    v = model.sample(5, random_state=0)
-    np.testing.assert_array_equal(
-        model.marginal("y").log_prob(v[:, 1:]), model.marginal(1).log_prob(v[:, 1:])
-    )

@@ -1,8 +1,6 @@
 """Folders of files: one table, in memory or in passes."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -48,14 +46,6 @@ def test_a_folder_is_written_as_one_table(survey, folder):
     inside = ("denoise", "model", "survey", "-o", "survey/a.parquet", "-q")
     assert "Expected another output than the table itself" in refused(*inside)
     assert "ends in" in refused("denoise", "model", "survey", "-o", "out", "-q")
-
-
-def test_columns_from_the_names_of_folders_are_written(survey, folder):
-    (survey / "sub").rename(survey / "year=2020")
-    for name in "abc":
-        (survey / f"{name}.parquet").unlink()
-    succeed("denoise", "model", "survey", "-o", "out.parquet", "-q")
-    assert set(pq.read_table("out.parquet").column("year").to_pylist()) == {2020}
 
 
 @pytest.fixture
@@ -115,12 +105,6 @@ def test_other_commands_find_the_folder_again(survey, folder):
     assert "Expected a table for a picture" in line
 
 
-def test_text_is_fitted_in_passes_too(folder, in_passes):
-    output = succeed("fit", "stars.csv", "-c", "x,y", *XD, "-q", "-o", "new")
-    assert "of the 250, taken at random" in output
-    assert XDGMM.load("new").n_components_ == 2
-
-
 def test_what_cannot_be_fitted_in_passes(survey, in_passes):
     line = refused("fit", "survey", "-c", "x", "-m", "kde", "-o", "new", "-q")
     assert "with 120 rows of survey beyond memory" in line
@@ -152,24 +136,3 @@ def test_a_wrong_cell_is_named_with_its_file(survey, in_passes):
     assert "'x_err'" in line
     assert "row 7" in line
     assert "c.parquet" in line
-
-
-@pytest.mark.slow
-def test_two_processes(survey, folder):
-    """One fit, one voice; a process that fails ends both."""
-
-    def together(*words):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                   "-m", "deconflow", *words]  # fmt: skip
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    done = together(*FIT, "-o", "new")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("120 of 120 rows can be used") == 1
-    assert done.stdout.count("Model written to new") == 1
-    wrong_cell(survey)
-    done = together(*FIT, "-o", "other")
-    assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if line.startswith("deconflow")]
-    assert any("'x_err'" in line and "c.parquet" in line for line in lines)
-    assert not (folder / "other").exists()

@@ -1,12 +1,10 @@
 """A fit that is stopped leaves nothing half written, and goes on to the same result."""
 
-import errno
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,20 +43,13 @@ def test_resume_after_an_interrupt(folder, monkeypatch):
     assert "Go on with --resume" in result.output
     assert not (folder / "new").exists()
     monkeypatch.setattr(Checkpoint, "save", plain)
-    started = []
-    monkeypatch.setattr(Checkpoint, "load", _spying(Checkpoint.load, started))
+    loaded = []
+    read = Checkpoint.load
+    monkeypatch.setattr(Checkpoint, "load", lambda self: loaded.append(read(self)) or loaded[-1])
     succeed(*FIT, "-o", "new", "--resume")
-    assert started[0] is not None
+    assert loaded[0] is not None
     assert same("whole", "new")
     assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv", "whole"]
-
-
-def _spying(plain, seen):
-    def load(self):
-        seen.append(plain(self))
-        return seen[-1]
-
-    return load
 
 
 def test_without_resume_it_starts_anew(folder):
@@ -101,26 +92,24 @@ def test_a_process_that_is_killed(folder, how, interruptible):
     assert not (folder / ".new.checkpoint").exists()
 
 
+IMPORTS = {
+    "typer": (("--version",), "nothing had begun."),
+    "safetensors": (("sample", "model", "-o", "draws.csv"), "no file was left half written."),
+}
+"""What the program and one of its commands import, and what is said of an interrupt there."""
+
+
 @pytest.mark.parametrize("how", SIGNALS)
-def test_an_interrupt_while_python_imports(tmp_path, how, interruptible):
+@pytest.mark.parametrize("module", IMPORTS)
+def test_an_interrupt_while_python_imports(tmp_path, folder, how, interruptible, module):
     """Of the first import, and of what a command brings in: one line, whenever it comes."""
-    (tmp_path / "typer.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
+    words, said = IMPORTS[module]
+    waits = "import time; print('ready', flush=True); time.sleep(60)"
+    (tmp_path / f"{module}.py").write_text(waits)
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    code, output, errors = interrupted_when_ready("--version", how=how, env={"PYTHONPATH": path})
-    assert (code, output) == (128 + how, "ready\n")
-    assert errors == "deconflow: interrupted; nothing had begun.\n"
-
-
-@pytest.mark.parametrize("how", SIGNALS)
-def test_an_interrupt_while_a_command_imports(tmp_path, folder, how, interruptible):
-    (tmp_path / "safetensors.py").write_text(
-        "import time; print('ready', flush=True); time.sleep(60)"
-    )
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    words = ("sample", "model", "-o", "draws.csv")
     code, output, errors = interrupted_when_ready(*words, how=how, env={"PYTHONPATH": path})
     assert (code, output) == (128 + how, "ready\n")
-    assert errors == "deconflow: interrupted; no file was left half written.\n"
+    assert errors == f"deconflow: interrupted; {said}\n"
     assert not (folder / "draws.csv").exists()
 
 
@@ -199,19 +188,3 @@ def test_two_fits_into_one_folder(folder):
     assert (folder / "new" / "model.json").exists()
     assert "Another fit" not in succeed(*FIT, "-o", "new")  # and without --resume, it goes
     assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
-
-
-def test_a_full_disk_does_not_end_a_fit(folder, monkeypatch):
-    plain = Path.write_bytes
-
-    def full(self, content):
-        if self.name == "fit":
-            plain(self, content[:100])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return plain(self, content)
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    output = succeed(*FIT, "-o", "new")
-    assert output.count("The disk has no room for the checkpoint .new.checkpoint/fit.") == 1
-    assert sorted(p.name for p in folder.iterdir()) == ["model", "new", "stars.csv"]
-    assert len(FlowDeconvolver.load("new").history_) == 6

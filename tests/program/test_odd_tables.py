@@ -34,28 +34,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-READ = {
-    "byte order mark": b"\xef\xbb\xbf" + PLAIN.encode(),
-    "quotes": "".join(
-        ",".join(f'"{c}"' for c in line.split(",")) + "\n" for line in PLAIN.split()
-    ).encode(),
-    "semicolons": PLAIN.replace(",", ";").encode(),
-    "windows": PLAIN.replace("\n", "\r\n").encode(),
-    "spaces": PLAIN.replace(",", " , ").encode(),
-    "comments": b"# made by hand\n" + PLAIN.encode(),
-}
-
-
-@pytest.mark.parametrize("case", READ)
-def test_text_that_is_read(here, case):
-    (here / "plain.csv").write_text(PLAIN)
-    (here / "odd.csv").write_bytes(READ[case])
-    for name in ("plain", "odd"):
-        assert fit(f"{name}.csv").exit_code == 0
-        (here / "m").rename(here / name)
-    assert np.array_equal(XDGMM.load("plain").means_, XDGMM.load("odd").means_)
-
-
 REFUSED = {
     "latin1 names": ("x,x_err,\xe9\n1,2,3\n".encode("latin1"), "Expected text in UTF-8"),
     "latin1 cells": (
@@ -148,23 +126,6 @@ def test_names_with_spaces_and_letters(here):
     assert not (here / "out.fits").exists()
 
 
-def test_integers_and_columns_that_are_no_numbers(here):
-    pa.parquet.write_table(
-        pa.table({
-            "x": pa.array(np.arange(30) % 7, pa.int32()),
-            "x_err": pa.array([1] * 30, pa.uint8()),
-            "pair": pa.array([{"a": 1.0, "b": 2.0}] * 30),
-            "list": pa.array([[1.0, 2.0]] * 30),
-        }),
-        "odd.parquet",
-    )  # fmt: skip
-    assert fit("odd.parquet").exit_code == 0
-    message = check_refusal(fit("odd.parquet", "pair", "--errors", "0.1"))
-    assert "Expected numbers in column 'pair'" in message
-    message = check_refusal(fit("odd.parquet", "list", "--errors", "0.1"))
-    assert "Expected no --errors of posterior samples" in message
-
-
 def pipe(content, *arguments):
     return CliRunner().invoke(cli.app, [*arguments], input=content)
 
@@ -240,11 +201,6 @@ def test_what_stands_for_a_missing_value(here):
     assert "Expected --missing with numbers, such as -999; got 'never'" in message
 
 
-def test_what_may_stand_for_a_missing_value_is_asked(here):
-    (here / "t.csv").write_text(PLAIN + "-999,0.2\n" * 3)
-    assert "3 values of x are -999 and count as measured; if" in fit("t.csv").output
-
-
 EVIL = "\x1b]0;gone\x07\x1b[2J\u202e"
 
 
@@ -263,12 +219,6 @@ def test_nothing_from_a_file_steers_a_terminal(here):
     for line in "\n".join(outputs).split("\n"):
         assert line.isprintable(), line
     assert "Two?lines" in outputs[1]
-
-
-def test_only_one_place_prints(request):
-    program = request.config.rootpath / "src" / "deconflow" / "program"
-    printing = {file.name for file in program.glob("*.py") if "typer.echo(" in file.read_text()}
-    assert printing == {"messages.py"}
 
 
 def test_new_names_are_no_formulas(here):

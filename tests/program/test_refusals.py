@@ -152,19 +152,6 @@ def test_arguments_are_named_as_the_program_does(folder, case):
     assert message in refused(*arguments)
 
 
-def test_help_names_the_options():
-    assert "student-t: the error is the scale; see --df; laplace" in " ".join(
-        succeed("fit", "--help").replace("│", "").split()
-    )
-
-
-def test_a_table_without_the_models_columns(folder):
-    (folder / "other.csv").write_text("x,x_err\n1,2\n")
-    for command in ("denoise", "score"):
-        message = refused(command, "model", "other.csv", "-o", "out.csv")
-        assert "Expected the column 'y' in other.csv" in message
-
-
 def test_bad_cells_while_streaming_leave_no_output(folder):
     lines = text(catalogue(100)).splitlines()
     lines[80] = lines[80].replace(lines[80].split(",")[1], "oops", 1)
@@ -284,13 +271,6 @@ def test_disk_full(folder, ending):
     assert "Expected room on the disk" in message
     assert not (folder / f"out.{ending}").exists()
     assert not [path for path in folder.iterdir() if ".part" in path.name]
-
-
-def test_disk_full_for_a_model(folder):
-    before = (folder / "model" / "model.json").read_text()
-    refused_on_a_full_disk("fit", "stars.csv", "-c", "x,y", "-o", "model", *XD)
-    assert (folder / "model" / "model.json").read_text() == before
-    assert sorted(path.name for path in folder.iterdir()) == ["model", "stars.csv"]
 
 
 def test_a_package_that_is_missing(folder, monkeypatch):

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-import pytest
 from program.running import forget_the_table, run, succeed
 
 from deconflow.certificate import MEANINGS, Certificate
@@ -100,23 +99,6 @@ def test_every_figure_of_a_certificate_is_explained():
     doubtful = trust(Certificate(**GOOD | {"gap": 0.5}).as_dict())
     assert '<p class="caution">CAUTION: lower and upper bound' in doubtful
     assert "No reason for doubt" not in doubtful
-
-
-@pytest.mark.parametrize(("gap", "k", "words"), [
-    (0.01, 0.0, None), (0.5, 0.0, "There is a reason for doubt"),
-    (0.5, 0.5, "There are 2 reasons for doubt"),
-])  # fmt: skip
-def test_doubts_are_told_at_the_beginning(gap, k, words):
-    from deconflow.model_files import ModelFiles
-    from deconflow.program.model_folder import ModelFolder
-    from deconflow.program.report import _beginning
-
-    doubtful = {"gap": gap, "pareto_k": (0.1, k), "efficiency": (0.05, 0.6)}
-    about = {"certificate": Certificate(**GOOD | doubtful).as_dict(), "date": "2020-02-20 20:20"}
-    files = ModelFiles(Path("model"), {}, {"class": "XDGMM"})
-    first, *more = _beginning(ModelFolder(files, None, about))
-    assert "method xd, on 2020-02-20." in first
-    assert (words in "".join(more)) if words else not more
 
 
 def test_a_model_without_a_certificate():

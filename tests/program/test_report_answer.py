@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from program.running import forget_the_table, run, succeed
+from program.running import run, succeed
 from program.test_commands import measurements
 from tables.catalogue import catalogue
 
@@ -81,24 +81,6 @@ def test_the_self_test(folder, no_pictures):
     assert all(sentence in words for sentence in map(as_options, mine.sentences()))
     for name, value in mine.figures().items():
         assert "refit" in value or value in words, name  # but the time
-
-
-def test_p_values_are_those_of_score(folder, no_pictures):
-    succeed("report", "model", "-o", "page.html")
-    last = succeed("score", "model", "stars.csv", "-q").splitlines()[-1]
-    assert last in unescape(written("page.html"))
-
-
-def test_without_a_table(folder, no_pictures, capsys):
-    (folder / "stars.csv").unlink()
-    forget_the_table(folder / "model")
-    succeed("report", "model", "-o", "page.html")
-    page = written("page.html")
-    assert "There is no table" in section(page, "The answer")
-    assert "Not shown: Expected a table" in section(page, "The oddest rows")
-    exec(python(page), {})
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert all(" ".join(row).split() in printed for row in cells(page, "The answer"))
 
 
 # -- where it comes from --------------------------------------------------------------------------
@@ -189,28 +171,3 @@ def test_kinds(kind, kinds, no_pictures, capsys):
     assert len(answer) in (7, 15)
     assert len(cells(page, "The oddest rows")) == 10
     assert all(" ".join(row).split() in printed for row in answer)
-
-
-def test_saved_from_python(kinds, no_pictures):
-    with chdir(kinds):
-        table = np.genfromtxt("t.csv", delimiter=",", names=True)
-        w, sd = (np.column_stack([table[n] for n in names]) for names in (["x"], ["x_err"]))
-        XDGMM(1).name_columns(["x"]).fit(w, noise=sd).save("mine")
-        succeed("report", "mine", "t.csv", "-o", "page.html")
-        page = written("page.html")
-    assert len(cells(page, "The answer")) == 7
-    assert "The command was not kept: it was made in Python" in page
-    assert "saved.measurements('t.csv')" in python(page)
-
-
-def test_only_the_largest_correlations_are_shown():
-    count = 8
-    correlation = np.eye(count)
-    rows = np.triu_indices(count, 1)
-    correlation[rows] = np.linspace(-0.9, 0.9, len(rows[0]))
-    pairs = [[f"{a}, {b}", "correlation"] for a, b in zip(*rows, strict=True)]
-    shown = report_answer._largest(pairs, correlation)
-    assert len(shown) == report_answer.MOST_PAIRS
-    assert shown[0] == pairs[0]
-    assert shown[-1] == pairs[-1]
-    assert report_answer._largest(pairs[:3], np.eye(3)) == pairs[:3]

@@ -9,12 +9,9 @@ from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.splines import newton
 from deconflow.splines.basis import Basis, line_penalties, plane_penalty, polynomials
-from deconflow.splines.domain import domain_of
-from deconflow.splines.hats import Nodes
-from deconflow.splines.line import LineFrame
-from deconflow.splines.plane import PlaneFrame
-from deconflow.splines.planes import bins_on_a_plane
-from deconflow.splines.rows import as_rows, bins_on_a_line
+from deconflow.splines.line import LineFrame, Nodes
+from deconflow.splines.planes import PlaneFrame, bins_on_a_plane
+from deconflow.splines.rows import as_rows, bins_on_a_line, domain_of
 
 FREE = np.array([-np.inf]), np.array([np.inf])
 RNG = np.random.default_rng(100)

@@ -165,24 +165,6 @@ def test_bad_cells_are_named(tmp_path, case):
         rows_of(tmp_path, find_columns(list(data), ["x", "y"]), **data)
 
 
-def test_rows_are_named_across_chunks(tmp_path):
-    lines = "\n".join("1.0,0.1" for _ in range(50))
-    (tmp_path / "t.csv").write_text(f"x,x_err\n{lines}\n1.0,oops\n")
-    reader = RowReader(find_columns(["x", "x_err"], ["x"]), open_table(tmp_path / "t.csv"))
-    *chunks, last = reader.source.chunks(20, reader.needed)
-    assert [reader(chunk, 20 * i).usable.all() for i, chunk in enumerate(chunks)] == [True] * 2
-    with pytest.raises(ValueError, match="got 'oops' in row 50"):
-        reader(last, 40)
-
-
-def test_no_rows(tmp_path):
-    with pytest.raises(ValueError, match="Expected one or more rows"):
-        rows_of(
-            tmp_path, find_columns(["x", "x_err"], ["x"]),
-            x=pa.array([], pa.float64()), x_err=pa.array([], pa.float64()),
-        )  # fmt: skip
-
-
 LAWS = {
     "gaussian": lambda e: e**2,
     "laplace": lambda e: e**2,
@@ -267,37 +249,11 @@ def test_units_of_covariances_that_cannot_be_converted(tmp_path, unit, other, me
         lengths(tmp_path, unit, **other)
 
 
-def test_one_column_of_errors_for_values_in_two_units(tmp_path):
-    from astropy.table import Table
-
-    table = Table({"x": [1.0, 2.0], "y": [1.0, 2.0], "e": [1.0, 3.0]})
-    for name, unit in {"x": "m", "y": "km", "e": "m"}.items():
-        table[name].unit = unit
-    table.write(tmp_path / "t.fits")
-    source = open_table(tmp_path / "t.fits")
-    found = find_columns(source.names, ["x", "y"], errors=["x=e,y=e"])
-    rows = read_rows(RowReader(found, source))
-    assert np.allclose(rows.noise.variance().sqrt(), [[1.0, 0.001], [3.0, 0.003]])
-
-
 def test_exact_values_share_no_covariance(tmp_path):
     columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
     data = {"x": [1.0] * 3, "y": [2.0] * 3, "vx": [0.0, 0.0, 1.0], "vy": [1.0] * 3}
     rows = rows_of(tmp_path, columns, **data, c=[0.0, 0.5, 0.5])
     assert list(rows.reasons) == ["", "errors and correlations make no covariance", ""]
-
-
-def test_gaia(gaia_path):
-    source = open_table(gaia_path)
-    columns = find_columns(source.names, ["parallax", "pmra", "pmdec"])
-    assert len(columns.correlations) == 3
-    rows = read_rows(RowReader(columns, source))
-    assert (rows.w[:, 0] < 0).sum() > 10  # negative parallaxes are measurements
-    covariance = rows.noise.covariance()
-    correlation = covariance[:, 0, 1] / (covariance[:, 0, 0] * covariance[:, 1, 1]).sqrt()
-    table = next(source.chunks(1000, ["parallax_pmra_corr"]))
-    wanted = table["parallax_pmra_corr"].to_numpy()[rows.usable]
-    assert np.allclose(correlation, wanted, atol=1e-6)
 
 
 ODD = ["a=b", "c:d", "e,f", "a", "é x"]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deconflow.tables import Columns, How, RowReader, find_columns, find_how, gathered, open_table
+from deconflow.tables import Columns, RowReader, find_columns, find_how, gathered, open_table
 from deconflow.tables import read_rows as read_all
 from deconflow.tables.option_syntax import parse_replicates
 
@@ -61,12 +61,6 @@ def test_cells_of_text_are_limits(tmp_path, typed):
     assert rows.limits.tolist() == [[-1, 0], [1, 0], [0, 1]]
     assert rows.reasons.tolist()[3] == "no measured value"
     assert rows.rows.arguments["limits"] is rows.limits
-
-
-def test_without_limits_nothing_is_said(tmp_path):
-    rows = read_rows(opened(tmp_path, with_limits([(1, 0), (2, "")])), "x")
-    assert rows.limits is None
-    assert set(rows.rows.arguments) == {"noise"}
 
 
 def test_limits_without_a_number_or_an_error_are_missing(tmp_path):
@@ -177,14 +171,6 @@ def test_replicates_are_written_in_lists():
         ValueError, match="replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of x, y"
     ):
         parse_replicates(["x1,x2"], ["x", "y"], available)
-
-
-def test_what_is_kept_survives():
-    how = How(limits=("f", None), fit_errors=("scale",))
-    columns = Columns(("x", "y"), (("a", "a"), ("b", "b")), how=how)
-    assert Columns.from_dict(json.loads(json.dumps(columns.as_dict()))) == columns
-    assert columns.needed() == ["x", "y", "a", "b", "f"]
-    assert Columns(("x",), (("a", "a"),)).as_dict()["how"] == {}
 
 
 def test_counts_are_read_as_likelihoods(tmp_path):

@@ -182,17 +182,6 @@ def test_a_file_cut_short_is_named(survey, ending):
         open_table(folder)
 
 
-def test_a_file_damaged_inside_is_named_when_it_is_read(survey):
-    folder = survey()
-    path = folder / "c.parquet"
-    data = bytearray(path.read_bytes())
-    data[200:240] = bytes(40)
-    path.write_bytes(data)
-    source = open_table(folder)
-    with pytest.raises(TableError, match=r"survey/c.parquet to hold a table that can be read"):
-        rows(source)
-
-
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_pieces_are_the_files(survey, ending):
     source = open_table(survey(ending))
@@ -208,16 +197,6 @@ def test_pieces_of_one_file_are_its_row_groups(tmp_path):
         assert [piece.n_rows for _, piece in pieces] == [20, 20, 20, 20, 10]
         found = [id for _, piece in pieces for id in rows(piece)["id"].to_pylist()]
         assert found == WHOLE["id"].to_pylist()
-
-
-def test_many_files_are_opened_without_keeping_them(tmp_path):
-    """What is kept of a file is its path and a count, not its schema or footer."""
-    piece = PIECES[2]
-    for number in range(100):
-        pq.write_table(piece, tmp_path / f"{number:04}.parquet")
-    source = open_table(tmp_path)
-    assert source.n_rows == 100 * len(piece)
-    assert len({id(shard.schema) for shard in source.shards}) == 1
 
 
 def test_fits_files_with_several_tables_say_it_once(tmp_path):

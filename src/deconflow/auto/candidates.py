@@ -59,11 +59,6 @@ class Candidate:
     held_out: Array
     parts: list[Part]
 
-    @property
-    def mixtures(self) -> list[GaussianMixture]:
-        """The mixtures without each fold; empty for flows."""
-        return [part for part in self.parts if isinstance(part, GaussianMixture)]
-
 
 @dataclass
 class Task:

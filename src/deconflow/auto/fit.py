@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -102,29 +102,22 @@ class Fitted:
     @property
     def members(self) -> list[Member]:
         """All flows, if they have a share."""
-        return _members(self.parts["flows"]) if "flows" in self.shares else []
+        parts = self.parts["flows"] if "flows" in self.shares else []
+        return [member for part in parts if isinstance(part, list) for member in part]
 
     def mixtures_by_fold(self) -> list[GaussianMixture]:
-        """Return the average of the mixtures without each fold."""
-        return average_by_fold(self.parts, self.shares)
+        """Average those candidates that are mixtures, fold by fold."""
+        names = [name for name in self.shares if name != "flows"]
+        weights = np.array([self.shares[name] for name in names])
+        weights /= weights.sum()
+        folds = zip(*(self.parts[name] for name in names), strict=True)
+        return [mix([cast(GaussianMixture, part) for part in fold], weights) for fold in folds]
 
     def drawn_by(self, size: Architecture) -> Density:
         """Return what is asked by weighted draws: flows, or mixtures under other laws of noise."""
         if self.members:
             return ensemble_of(self.members, self.proposing.dim, size)
         return FixedMixture(mix(self.mixtures_by_fold()).without_copies(), torch.float64)
-
-
-def average_by_fold(
-    parts: dict[str, list[Part]], shares: dict[str, float]
-) -> list[GaussianMixture]:
-    """Average those candidates that are mixtures, fold by fold."""
-    by_name = {name: [p for p in parts[name] if isinstance(p, GaussianMixture)] for name in shares}
-    names = [name for name, mixtures in by_name.items() if mixtures]
-    weights = np.array([shares[name] for name in names])
-    weights /= weights.sum()
-    folds = zip(*(by_name[name] for name in names), strict=True)
-    return [mix(list(fold), weights) for fold in folds]
 
 
 def fit_density(
@@ -209,7 +202,7 @@ def _compare(
 
 def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
     """See to it that flows never stand alone."""
-    flows = np.array([not each.mixtures for each in candidates])
+    flows = np.array([each.name == "flows" for each in candidates])
     most = 1 - SMALLEST_BESIDE_FLOWS
     if shares[flows].sum() <= most:
         return shares
@@ -230,7 +223,3 @@ def _certify(fitted: Fitted, data: Observations, held_out: HeldOut, plan: Plan) 
         draws=plan.checked_draws,
         refresh_rate=members[0].refresh_rate if members else None,
     )
-
-
-def _members(parts: list[Part]) -> list[Member]:
-    return [member for part in parts if isinstance(part, list) for member in part]

@@ -80,11 +80,5 @@ def _score(task: Task, f: int, job: Job, members: list[Member], held_out: Array)
 
 def _wanted(task: Task, candidate: Candidate) -> bool:
     """Whether flows get any weight beside the others."""
-    candidates = [*task.so_far, candidate]
-    shares = weigh(
-        candidates,
-        row_weights(task.data),
-        task.data.latent_dim,
-        np.random.RandomState(task.seed),
-    )
-    return bool(shares[-1] > 0)
+    candidates, rng = [*task.so_far, candidate], np.random.RandomState(task.seed)
+    return bool(weigh(candidates, row_weights(task.data), task.data.latent_dim, rng)[-1] > 0)

@@ -67,16 +67,15 @@ class Plan:
 def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
     """Plan a fit of ``n_rows``; ``quick`` for an answer without flows."""
     folds = QUICK_FOLDS if quick else FOLDS
-    asked_for = n_flows is not None
     usual = FLOWS_OF_FEW if n_rows < FEW_ROWS else FLOWS
-    n_flows = 0 if quick else (usual if n_flows is None else n_flows)
+    count = 0 if quick else (usual if n_flows is None else n_flows)
     return Plan(
         folds=folds,
         starts=1 if quick else 2,
         stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
         quick=quick,
-        flows=share_out(n_flows, folds),
-        flows_asked_for=asked_for,
+        flows=[count // folds + (f < count % folds) for f in range(folds)],
+        flows_asked_for=n_flows is not None,
         scored_rows=5_000,
         n_proposals=4,
         size=Architecture(layers=2, hidden=128, blocks=1),
@@ -99,8 +98,3 @@ def _training(n_rows: int) -> Training:
         clip_norm=5.0,
         averaging=0.995,
     )
-
-
-def share_out(n_flows: int, folds: int) -> list[int]:
-    """Part flows among the folds, the first of which get the odd ones."""
-    return [n_flows // folds + (f < n_flows % folds) for f in range(folds)]

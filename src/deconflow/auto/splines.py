@@ -29,7 +29,7 @@ MOST_WRITTEN = 400_000
 
 def fit_splines(task: Task) -> Candidate | None:
     """Fit a log-spline without each fold, as a mixture of Gaussians."""
-    if _unsuited(task.data):
+    if task.data.latent_dim > MOST_COLUMNS or task.data.projection is not None:
         return None
     try:
         folds = thinned(task.averaged.folds, MOST_ROWS)
@@ -49,11 +49,10 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
     data = task.data
     some = data if len(rows) == len(data) else data[torch.from_numpy(rows)]
     _check_work(some, task.plan)
-    # One thread per fit: those of numpy's products would stand in the way of the folds'.
-    one = threadpool_limits(limits=1, user_api="blas")
     progress = task.resources.progress
     progress.begin(STAGE, steps=1 + len(folds))
-    with one:
+    # One thread per fit: those of numpy's products would stand in the way of the folds'.
+    with threadpool_limits(limits=1, user_api="blas"):
         whole = fit_log_spline(some)
         progress.advance()
         if not whole.converged:
@@ -66,10 +65,6 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
 
         with ThreadPoolExecutor(task.resources.n_jobs) as pool:
             return ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
-
-
-def _unsuited(data: Observations) -> bool:
-    return data.latent_dim > MOST_COLUMNS or data.projection is not None
 
 
 def _check_work(data: Observations, plan: Plan) -> None:

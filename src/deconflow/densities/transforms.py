@@ -133,7 +133,7 @@ class CouplingLayer(Layer):
     ) -> None:
         super().__init__()
         self.univariate = univariate
-        self.register_buffer("kept", kept)
+        self.register_buffer("kept", kept.clone())  # a tensor of its own, as files need
         self.moved = int((~kept).sum())
         # One constant input more, so that nothing kept (one dimension) is a case like any other.
         self.network = ResidualNetwork(

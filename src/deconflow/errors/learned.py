@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,11 @@ UNKNOWN_SHIFT = 0.25
 """The same of a zero point, as a share of the spread of the column."""
 TIED = 0.95
 """Correlation of two estimates from which on only their sum is known."""
+WORDS = {
+    "scale": "Errors are these multiples of what was said",
+    "jitter": "Jitter beside the errors",
+    "correlation": "Correlation of the errors",
+}
 MOST_LABELS = 8
 """Zero points that are written out in a line."""
 
@@ -128,46 +134,36 @@ class LearnedErrors:
 
     def in_words(self) -> list[str]:
         """Say what was learned, a line for each kind."""
-        said = []
-        if "scale" in self.kinds:
-            each = _listed(self.names, self.scale, self.scale_error)
-            said.append(f"Errors are these multiples of what was said: {each}.")
-        if "jitter" in self.kinds:
-            each = _listed(self.names, self.jitter, self.jitter_error)
-            said.append(f"Jitter beside the errors: {each}.")
-        if "correlation" in self.kinds:
-            each = _listed(self._pairs(), *map(self._of_pairs, (self.correlation,
-                           self.correlation_error)))  # fmt: skip
-            said.append(f"Correlation of the errors: {each}.")
+        said = [f"{WORDS[kind]}: {_listed(*told)}." for kind, told in self._told()]
         if self.groups:
-            said.append(f"Zero points: {self._shifts_in_words()}.")
+            shown = zip(self.groups[:MOST_LABELS], self.shifts, self.shifts_error, strict=False)
+            lines = "; ".join(f"{label} {_listed(self.names, *each)}" for label, *each in shown)
+            left = len(self.groups) - MOST_LABELS
+            more = f"; {left} more in errors_.shifts" if left > 0 else ""
+            said.append(f"Zero points: {lines}{more}.")
         return said
 
     def __str__(self) -> str:
         return "\n".join(self.in_words())
 
-    def _pairs(self) -> list[str]:
-        a, b = np.triu_indices(len(self.names), 1)
-        return [f"{self.names[i]} and {self.names[j]}" for i, j in zip(a, b, strict=True)]
-
-    def _of_pairs(self, matrix: Array) -> Array:
-        return matrix[np.triu_indices(len(self.names), 1)]
-
-    def _shifts_in_words(self) -> str:
-        lines = [
-            f"{label} {_listed(self.names, shift, error)}"
-            for label, shift, error in zip(
-                self.groups[:MOST_LABELS], self.shifts, self.shifts_error, strict=False
-            )
-        ]
-        left = len(self.groups) - MOST_LABELS
-        return "; ".join(lines) + (f"; {left} more in errors_.shifts" if left > 0 else "")
+    def _told(self) -> Iterator[tuple[str, tuple[Sequence[str], Array, Array]]]:
+        """Walk through kinds with a number for each column or pair: names, values, errors."""
+        first, second = np.triu_indices(len(self.names), 1)
+        for kind in WORDS:
+            names, values, errors = self.names, getattr(self, kind), getattr(self, f"{kind}_error")
+            if kind == "correlation":
+                names = tuple(f"{names[i]} and {names[j]}" for i, j in np.c_[first, second])
+                values, errors = values[first, second], errors[first, second]
+            if kind in self.kinds:
+                yield kind, (names, values, errors)
 
     def finding(self) -> Finding:
         """Say what can hardly be told, for the certificate."""
         numbers: dict[str, float] = {}
-        for name, value, error in self._told():
-            numbers |= {name: float(value), f"error of {name}": float(error)}
+        for kind, told in self._told():
+            for name, value, error in zip(*told, strict=True):
+                numbers[f"{kind} of {name}"] = float(value)
+                numbers[f"error of {kind} of {name}"] = float(error)
         if self.groups:
             numbers["groups"] = float(len(self.groups))
             numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
@@ -178,37 +174,23 @@ class LearnedErrors:
             "learned", 0.0 if doubtful else 1.0, columns=tuple(doubtful), numbers=numbers
         )
 
-    def _told(self) -> Iterator[tuple[str, float, float]]:
-        """Walk through names, values and errors of what has one number for each column or pair."""
-        for kind in ("scale", "jitter", "correlation"):
-            names, values, errors = self.names, getattr(self, kind), getattr(self, f"{kind}_error")
-            if kind == "correlation":
-                names, values, errors = (
-                    tuple(self._pairs()), self._of_pairs(values), self._of_pairs(errors),
-                )  # fmt: skip
-            if kind in self.kinds:
-                for each, value, error in zip(names, values, errors, strict=True):
-                    yield f"{kind} of {each}", value, error
-
     def doubtful(self) -> list[str]:
-        """Name what can hardly be told from the rows."""
-        found = []
+        """Name what can hardly be told from the rows, one thing for each column or pair."""
         usual = np.hypot(self.scale * self.usual, self.jitter)
-        for d, name in enumerate(self.names):
-            if abs(self.tied[d]) > TIED:
-                found.append(f"scale and jitter of {name} apart")
-            elif "scale" in self.kinds and self.scale_error[d] > UNKNOWN_FACTOR * self.scale[d]:
-                found.append(f"scale of {name}")
-            elif "jitter" in self.kinds and self.jitter_error[d] > UNKNOWN_JITTER * usual[d]:
-                found.append(f"jitter of {name}")
-        if "correlation" in self.kinds:
-            errors = self._of_pairs(self.correlation_error)
-            wide = errors > UNKNOWN_CORRELATION
-            pairs = self._pairs()
-            found += [f"correlation of {pairs[j]}" for j in np.flatnonzero(wide)]
-        for g, d in np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread):
-            found.append(f"zero point of {self.groups[g]} in {self.names[d]}")
-        return found
+        bars: dict[str, Any] = {
+            "scale": UNKNOWN_FACTOR * self.scale,
+            "jitter": UNKNOWN_JITTER * usual,
+            "correlation": UNKNOWN_CORRELATION,
+        }
+        of_name: dict[str, str] = {}
+        for name, tied in zip(self.names, self.tied, strict=True):
+            of_name[name] = f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+        for kind, (names, _, errors) in self._told():
+            for name, wide in zip(names, errors > bars[kind], strict=True):
+                of_name[name] = of_name.get(name) or (f"{kind} of {name}" if wide else "")
+        places = np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread)
+        points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in places]
+        return [*filter(None, of_name.values()), *points]
 
 
 def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
@@ -220,7 +202,7 @@ def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
         )
 
 
-def _listed(names: tuple[str, ...] | list[str], values: Array, errors: Array) -> str:
+def _listed(names: Sequence[str], values: Array, errors: Array) -> str:
     return ", ".join(
         f"{name} {value:.3g} +- {error:.2g}"
         for name, value, error in zip(names, values, errors, strict=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from deconflow.estimators.bands import Band
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
+from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.components import Components, components_of
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.fitted import FittedDensity
@@ -17,7 +18,7 @@ from deconflow.estimators.persistence import read_model
 from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.refits import run_self_test
 from deconflow.estimators.regression import Regression
-from deconflow.estimators.replicates import Blend, Replicates
+from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.self_test import Refit, SelfTest
 from deconflow.estimators.statistics import Figures, Statistics
 from deconflow.estimators.wavelet import WaveletDeconvolver
@@ -62,7 +63,7 @@ __all__ = [
     "XDGMM",
     "Band",
     "BayesianXDGMM",
-    "Blend",
+    "BlendFit",
     "Components",
     "Deconvolver",
     "DeconvolvingKDE",

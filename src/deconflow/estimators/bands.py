@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
 from deconflow.estimators.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
 from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Blend, Replicates
+from deconflow.estimators.replicates import Answer, Replicates
 from deconflow.extras import need
 from deconflow.frames import plain_table, refuse_other_names
+
+if TYPE_CHECKING:
+    from deconflow.estimators.fitted import FittedDensity
 
 POINTS, FINE_POINTS = 200, 400
 ENDS = 0.001
@@ -61,31 +63,7 @@ class Band:
         )
 
 
-class Banded(Protocol):
-    """A fitted density, as far as its bands need it."""
-
-    names: list[str]
-    replicates: Replicates | None
-
-    @property
-    def dim(self) -> int:
-        """Number of dimensions."""
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each."""
-
-    def log_prob(self, v: ArrayLike) -> Array:
-        """Log density ``(N,)``."""
-
-    def sample(self, n: int, random_state: int) -> Array:
-        """Draw ``(n, D)``."""
-
-    def marginal(self, columns: Any) -> Any:
-        """Return the density of some columns."""
-
-
-def band_of(density: Banded, points: Any, column: Any, level: float, quantiles: Any) -> Band:
+def band_of(density: FittedDensity, points: Any, column: Any, level: float, quantiles: Any) -> Band:
     """Make a band of a density; see :meth:`deconflow.FittedDensity.band`."""
     check_number("level", level, 0, 1, open_low=True)
     _replicates(density)
@@ -120,7 +98,7 @@ def told_apart(points: Any, column: Any) -> tuple[Any, Any]:
     return None, points
 
 
-def grid_of(density: Banded) -> Array:
+def grid_of(density: FittedDensity) -> Array:
     """Return evenly spaced points ``(N, 1)`` where almost all of a density of one column lies."""
     draws = density.sample(DRAWS, 0)[:, 0]
     low, high = np.quantile(draws, [ENDS, 1 - ENDS])
@@ -128,7 +106,7 @@ def grid_of(density: Banded) -> Array:
     return np.linspace(low - pad, high + pad, POINTS)[:, None]
 
 
-def _band_of_densities(density: Banded, points: Array, level: float) -> Band:
+def _band_of_densities(density: FittedDensity, points: Array, level: float) -> Band:
     # Roots of densities have errors of about the same size at peaks and in tails, as roots of
     # counts have, and zeros do no harm: logarithms would make bands of tails absurdly wide.
     value = _root_density(density, points)
@@ -138,7 +116,7 @@ def _band_of_densities(density: Banded, points: Array, level: float) -> Band:
     return Band(shown, np.square(value), lower, upper, float(level), list(density.names))
 
 
-def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: float) -> Band:
+def _band_of_quantiles(density: FittedDensity, quantiles: Any, points: Any, level: float) -> Band:
     if points is not None or density.dim > 1:
         raise ValueError(
             "Expected quantiles with a column alone, as band('x', quantiles=[0.1, 0.5, 0.9]); "
@@ -156,7 +134,7 @@ def _band_of_quantiles(density: Banded, quantiles: Any, points: Any, level: floa
     return Band(shares, value, value - half, value + half, float(level), words)
 
 
-def _replicates(density: Banded) -> Replicates:
+def _replicates(density: FittedDensity) -> Replicates:
     if density.replicates is None:
         raise ValueError(
             "Expected a model with replicates, to see how far its answers may be off; got one "
@@ -186,18 +164,9 @@ def _root_density(density: Answer, v: Array) -> Array:
     return np.exp(0.5 * density.log_prob(v))
 
 
-def quantiles_of(density: Answer, shares: Array, grid: Array) -> Array:
+def quantiles_of(density: Any, shares: Array, grid: Array) -> Array:
     """Quantiles of a density of one column, by the trapezoid rule, with the steps of its atoms."""
-    column, (places, weights) = TabulatedColumn.of(density, grid), _steps(density)
-    return (ColumnWithAtoms(column, places, weights) if len(places) else column).quantile(shares)
-
-
-def _steps(density: Any) -> tuple[Array, Array]:
-    """Places and shares of the atoms of a density of one column, each ``(A,)``."""
-    if hasattr(density, "atoms"):
-        return density.atoms[:, 0], density.atom_weights
-    if isinstance(density, Blend):
-        each = [_steps(part) for part in density.densities]
-        scaled = [share * own for share, (_, own) in zip(density.shares, each, strict=True)]
-        return np.concatenate([places for places, _ in each]), np.concatenate(scaled)
-    return np.empty(0), np.empty(0)
+    column = TabulatedColumn.of(density, grid)
+    if not len(getattr(density, "atoms", ())):
+        return column.quantile(shares)
+    return ColumnWithAtoms(column, density.atoms[:, 0], density.atom_weights).quantile(shares)

@@ -18,9 +18,8 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.estimators.exact_posterior import ExactPosterior, MixedPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.fitted import Columns, FittedDensity
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.evaluation import Estimate
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
@@ -144,14 +143,9 @@ class BlendFit(FittedDensity):
     def _marginal(self, columns: Columns) -> BlendFit:
         return BlendFit(self.shares, [part._marginal(columns) for part in self.parts])
 
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = seen_through(data, given, self.dim)
-        parts = [p.measuring(rows) if isinstance(p, WeightedFit) else p for p in self.parts]
-        whole = BlendFit(self.shares, parts).posterior(rows, n_samples, random_state=random_state)
-        return whole.marginal(self._others(given))
+    def measuring(self, rows: Observations) -> BlendFit:
+        """Return the average of the parts for such rows."""
+        return BlendFit(self.shares, [part.measuring(rows) for part in self.parts])
 
     def _shared_out(self, estimates: list[Estimate]) -> tuple[Array, Array]:
         """Log densities ``(N,)`` of the average, and each part's share ``(C, N)`` in a row."""

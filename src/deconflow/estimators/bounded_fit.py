@@ -15,10 +15,10 @@ from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.densities import Density, Folded
 from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
+from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.estimators.weighted_fit import WeightedFit, estimate_of
+from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, estimate_of
 from deconflow.evaluation import Estimate
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
@@ -134,10 +134,6 @@ class BoundedFit(FittedDensity):
         samples, mean, covariance, size = answers
         return WeightedPosterior(samples, mean, covariance, size, self.names)
 
-    def exact(self, *, gaussian_noise: bool) -> bool:
-        """Return False: draws are involved."""
-        return False
-
     def averaged(self) -> list[FittedDensity]:
         """Return the mixtures that are averaged, each folded."""
         return [_folded(part, self.bounds) for part in self.own.averaged()]
@@ -145,14 +141,6 @@ class BoundedFit(FittedDensity):
     def _marginal(self, columns: Columns) -> FittedDensity:
         part, bounds = self.own._marginal(columns), self.bounds.marginal(columns)
         return BoundedFit(part, bounds) if len(bounds.columns) else part
-
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = seen_through(data, given, self.dim)
-        whole = self.posterior(rows, n_samples, random_state=random_state)
-        return whole.marginal(self._others(given))
 
     def _by_draws(self, data: Observations) -> FittedDensity | None:
         """Return what answers under laws of noise that the mixture leaves to draws.
@@ -263,12 +251,10 @@ def _folded_draws(fit: WeightedFit, bounds: Bounds) -> WeightedFit:
 
 
 @dataclass(frozen=True)
-class FoldedProposing:
+class FoldedProposing(ProposedByMixture):
     """Draws around the posterior of a mixture, folded to within the bounds."""
 
-    mixture: GaussianMixture
     bounds: Bounds
-    advice: str = ""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -286,7 +272,3 @@ class FoldedProposing:
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)``; its bias is told, not taken off."""
         return estimate_of(self.weigh(density, data, n_draws))
-
-    def for_other_rows(self, density: Density) -> FoldedProposing:
-        """Return itself: a mixture proposes for rows of any kind."""
-        return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -31,23 +30,8 @@ class MovedPosterior(Posterior):
     def __init__(self, inner: Posterior, location: Array, scale: Array, names: list[str]) -> None:
         self._inner, self._location, self._scale = inner, location, scale
         self.names, self._exact = names, inner._exact
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return self._moved(self._inner.mean)
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-        moved = self._inner.covariance * self._scale[:, :, None]
-        moved *= self._scale[:, None, :]
-        return moved
-
-    @property
-    def effective_sample_size(self) -> Array:
-        """How many exact draws each row's answer is worth, ``(N,)``."""
-        return self._inner.effective_sample_size
+        self.mean, self.effective_sample_size = self._moved(inner.mean), inner.effective_sample_size
+        self.covariance = inner.covariance * scale[:, :, None] * scale[:, None, :]
 
     @cached_property
     def samples(self) -> Array:
@@ -116,19 +100,13 @@ class PartedPosterior(Posterior):
         self.probability_of_atoms, self.probability_of_background = of_atoms, of_background
         self.names = continuous.names
         self._exact = continuous._exact
+        self.effective_sample_size = continuous.effective_sample_size
+        self._rest = np.maximum(0.0, 1.0 - of_atoms.sum(1))
+        self.mean = self._rest[:, None] * continuous.mean + of_atoms @ atoms
+        self.covariance = self._whole_covariance()
 
-    @property
-    def _rest(self) -> Array:
-        return np.maximum(0.0, 1.0 - self.probability_of_atoms.sum(1))
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return self._rest[:, None] * self.continuous.mean + self.probability_of_atoms @ self._atoms
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
+    def _whole_covariance(self) -> Array:
+        """Covariances ``(N, D, D)`` of the continuous part and the atoms together."""
         mean, own, rest = self.mean, self.continuous.mean, self._rest[:, None, None]
         within, total = self.continuous.covariance, np.empty((*mean.shape, mean.shape[1]))
         for some in row_slices(len(mean), ARRAYS * mean.shape[1] ** 2):
@@ -139,11 +117,6 @@ class PartedPosterior(Posterior):
                 away = atom - mean[some]
                 total[some] += chance[:, None, None] * away[:, :, None] * away[:, None]
         return total
-
-    @property
-    def effective_sample_size(self) -> Array:
-        """How many exact draws each row's answer is worth, ``(N,)``."""
-        return self.continuous.effective_sample_size
 
     @cached_property
     def samples(self) -> Array:
@@ -172,19 +145,13 @@ class PartedPosterior(Posterior):
         self.continuous._draw_by(seed)
 
     def _take(self, chosen: NDArray[np.int64]) -> PartedPosterior:
-        part = copy(self)
-        vars(part).pop("samples", None)
-        part.continuous = self.continuous[chosen]
-        part.probability_of_atoms = self.probability_of_atoms[chosen]
-        part.probability_of_background = self.probability_of_background[chosen]
-        return part
+        of_atoms, of_background = self.probability_of_atoms, self.probability_of_background
+        inner = self.continuous[chosen]
+        return PartedPosterior(inner, self._atoms, of_atoms[chosen], of_background[chosen])
 
     def _marginal(self, keep: NDArray[np.int64]) -> PartedPosterior:
-        part = copy(self)
-        vars(part).pop("samples", None)
-        part.continuous, part._atoms = self.continuous.marginal(keep), self._atoms[:, keep]
-        part.names = part.continuous.names
-        return part
+        inner, chances = self.continuous.marginal(keep), self.probability_of_atoms
+        return PartedPosterior(inner, self._atoms[:, keep], chances, self.probability_of_background)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         found = self._rest[:, None] * self.continuous._probability(lower, upper)

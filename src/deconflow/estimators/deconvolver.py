@@ -30,7 +30,7 @@ from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.certifying import CHECKING, certified
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.replicates import Blend, Replicates
+from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_candidates import fitted_of, state_of
 from deconflow.estimators.saved_values import prefixed, saved_standardiser, under
 from deconflow.estimators.validation import check_resumable
@@ -312,7 +312,7 @@ class Deconvolver(DensityEstimator):
         if any(len(parts[name]) < folds for name in shares):
             return None
         blends = [
-            Blend(list(shares.values()), [self._alone(name, f) for name in shares])
+            BlendFit(list(shares.values()), [self._alone(name, f) for name in shares])
             for f in range(folds)
         ]
         whole = [(share, self._alone(name)) for name, share in shares.items()]

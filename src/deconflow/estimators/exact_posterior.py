@@ -37,33 +37,17 @@ class ExactPosterior(Posterior):
     ) -> None:
         self._prior, self._data, self.names, self._threads = prior, data, names, threads
         self._columns = np.arange(prior.dim)
-        self._mean, self._covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
+        self._find_moments()
+
+    def _find_moments(self) -> None:
+        self.mean, self.covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
+        self.effective_sample_size = np.broadcast_to(np.inf, len(self._data))  # nothing drawn
 
     @cached_property
     def mixture(self) -> GaussianMixture:
         """The mixtures of all rows, as one batch; who needs fewer components has empty ones."""
         rows, pieces = zip(*self._pieces(), strict=True)
         return stack(pieces)[np.argsort(np.concatenate(rows), kind="stable")]
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return self._mean
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-        return self._covariance
-
-    @property
-    def effective_sample_size(self) -> Array:
-        """Infinite: nothing was drawn."""
-        return np.full(len(self._data), np.inf)
-
-    @cached_property
-    def samples(self) -> Array:
-        """Draws ``(N, 100, D)``, the same at every call."""
-        return self.sample(USUAL_DRAWS, random_state=self._seed)
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""
@@ -77,24 +61,25 @@ class ExactPosterior(Posterior):
         return len(self._data)
 
     def _take(self, chosen: NDArray[np.int64]) -> ExactPosterior:
-        part = copy(self)
-        part._forget()
+        part = self._copy()
         part._data = self._data[chosen]
-        part._mean, part._covariance = self._mean[chosen], self._covariance[chosen]
+        part.mean, part.covariance = self.mean[chosen], self.covariance[chosen]
+        part.effective_sample_size = self.effective_sample_size[chosen]
         return part
 
     def _marginal(self, keep: NDArray[np.int64]) -> ExactPosterior:
-        part = copy(self)
-        part._forget()
+        part = self._copy()
         part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
-        part._mean = self._mean[:, keep]
-        part._covariance = self._covariance[:, keep[:, None], keep]
+        part.mean = self.mean[:, keep]
+        part.covariance = self.covariance[:, keep[:, None], keep]
         return part
 
-    def _forget(self) -> None:
-        """Drop what was computed for other rows or columns."""
+    def _copy(self) -> ExactPosterior:
+        """Copy all but what was computed for these rows and columns."""
+        part = copy(self)
         for name in ("mixture", "samples"):
-            vars(self).pop(name, None)
+            vars(part).pop(name, None)
+        return part
 
     def _quantiles(self, shares: Array) -> Array:
         found = self._ask(lambda piece, _: tuple(piece.quantile(float(share)) for share in shares))
@@ -104,7 +89,7 @@ class ExactPosterior(Posterior):
         return self._ask(lambda piece, rows: (piece.quantiles_at(shares[rows]),))[0]
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        lower, upper = (np.broadcast_to(end, self._mean.shape) for end in (lower, upper))
+        lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = self._ask(
             lambda piece, rows: (piece.probability(lower[rows, None], upper[rows, None]),)
         )[0]
@@ -157,7 +142,7 @@ class MixedPosterior(ExactPosterior):
         first = parts[0]
         self._parts, self._shares = list(parts), shares
         self._data, self.names, self._columns = first._data, first.names, first._columns
-        self._mean, self._covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
+        self._find_moments()
 
     def _take(self, chosen: NDArray[np.int64]) -> MixedPosterior:
         return MixedPosterior([part[chosen] for part in self._parts], self._shares[:, chosen])

@@ -252,19 +252,26 @@ class FittedDensity(ABC):
     ) -> Posterior:
         """Posterior of each row's true value; exact answers need none of the numbers."""
 
-    @abstractmethod
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether answers about rows with such noise are closed forms."""
+        return False
 
-    @abstractmethod
     def averaged(self) -> list[FittedDensity]:
         """Return the densities that this is an average of; none for a single fit."""
+        return []
 
-    @abstractmethod
+    @_as_guest
     def condition(
         self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
+        rows = seen_through(data, given, self.dim)
+        whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
+        return whole.marginal(self._others(given))
+
+    def measuring(self, rows: Observations) -> FittedDensity:
+        """Return the same density, for rows that measure something else than those fitted."""
+        return self
 
     def _others(self, given: Columns) -> Columns:
         return np.setdiff1d(np.arange(self.dim), given)

@@ -110,10 +110,6 @@ class GivenFit(FittedDensity):
         """Whether the density of ``z`` is."""
         return self.inner.exact(gaussian_noise=gaussian_noise)
 
-    def averaged(self) -> list[FittedDensity]:
-        """Return nothing: a single fit."""
-        return []
-
     def _marginal(self, columns: Columns) -> GivenFit:
         curves = self.curves.marginal(columns)
         return GivenFit(self.inner._marginal(columns), curves, self.covariates, self.kept)

@@ -104,14 +104,6 @@ class GridFit(FittedDensity):
             for weighed in weighted_points(self.grid, complete, n_draws, random_state):
                 yield rows[weighed.rows], weighed
 
-    def exact(self, *, gaussian_noise: bool) -> bool:
-        """Return False: draws of the noise are involved."""
-        return False
-
-    def averaged(self) -> list[FittedDensity]:
-        """Return nothing: a single fit."""
-        return []
-
     def _marginal(self, columns: Columns) -> GridFit:
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 

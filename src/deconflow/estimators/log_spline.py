@@ -139,8 +139,8 @@ class LogSplineDeconvolver(GridEstimator):
             )
         refuse_unseen(data)
         bounds = as_bounds(self.bounds, self._names)
-        pairs = None if bounds is None else bounds.pairs()
-        fit = fit_log_spline(data, bounds=pairs, n_intervals=self.n_intervals)
+        limits = None if bounds is None else np.stack([bounds.lower, bounds.upper])
+        fit = fit_log_spline(data, bounds=limits, n_intervals=self.n_intervals)
         self.fit_ = fit
         self._own_density = GridFit(fit.density, self._names)
         self._draw(fit.draws(DRAWS, random_state=0))

@@ -9,7 +9,7 @@ import numpy as np
 from deconflow._limits import row_slices, rows_at_once
 from deconflow._types import Array
 from deconflow.estimators.exact_posterior import ExactPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors, seen_through
+from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors
 from deconflow.estimators.one_column import MixtureColumn
 from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
@@ -112,12 +112,6 @@ class MixtureFit(FittedDensity):
 
     def _one_column(self) -> MixtureColumn:
         return MixtureColumn(self.mixture)
-
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        return self.posterior(seen_through(data, given, self.dim)).marginal(self._others(given))
 
     def memberships(
         self, data: Observations, *, responsibilities: bool = True

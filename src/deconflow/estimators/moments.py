@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.parts_fit import PartsFit
-from deconflow.estimators.replicates import Answer, Blend
+from deconflow.estimators.replicates import Answer
 from deconflow.mixtures import GaussianMixture, mix
 
 DRAWS = 20_000
@@ -26,8 +27,8 @@ def as_mixture(answer: Answer) -> GaussianMixture | None:
     """Return a density as one mixture of Gaussians, if it is one."""
     if isinstance(answer, MixtureFit):
         return answer.mixture
-    if isinstance(answer, Blend):
-        parts = [as_mixture(part) for part in answer.densities]
+    if isinstance(answer, BlendFit):
+        parts = [as_mixture(part) for part in answer.parts]
         mixtures = [part for part in parts if part is not None]
         return mix(mixtures, answer.shares) if len(mixtures) == len(parts) else None
     return None
@@ -35,11 +36,7 @@ def as_mixture(answer: Answer) -> GaussianMixture | None:
 
 def continuous_part(answer: Any) -> Any:
     """Return a density without its atoms, if it has some."""
-    if isinstance(answer, PartsFit):
-        return answer.inner
-    if isinstance(answer, Blend):
-        return Blend(answer.shares, [continuous_part(part) for part in answer.densities])
-    return answer
+    return answer.inner if isinstance(answer, PartsFit) else answer
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.estimators.changed_posteriors import PartedPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity, seen_through
+from deconflow.estimators.fitted import Columns, FittedDensity
 from deconflow.estimators.one_column import ColumnWithAtoms, OneColumn
 from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
@@ -143,11 +143,12 @@ class PartsFit(FittedDensity):
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         if len(self.atoms):
-            rows = seen_through(data, given, self.dim)
-            part = PartsFit(self.inner, self.atoms, self.atom_weights)
-            whole = part.posterior(rows, n_samples, random_state=random_state)
-            return whole.marginal(self._others(given))
+            return super().condition(data, given, n_samples, random_state)
         return self.inner.condition(data, given, n_samples, random_state)
+
+    def measuring(self, rows: Observations) -> PartsFit:
+        """Return the density for such rows, of which none is background."""
+        return PartsFit(self.inner.measuring(rows), self.atoms, self.atom_weights)
 
 
 def log_densities_of_parts(

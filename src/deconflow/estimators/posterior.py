@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -54,47 +55,35 @@ class Posterior(ABC):
     """
 
     names: list[str]
+    mean: Array
+    covariance: Array
+    effective_sample_size: Array
     _origin = tools.Origin()
     _exact = False
     _seed = 0
     """Of the draws in ``samples``, if these are made when they are asked for."""
 
-    @property
-    @abstractmethod
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-
-    @property
-    @abstractmethod
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-
-    @property
-    @abstractmethod
-    def effective_sample_size(self) -> Array:
-        """How many exact draws each row's answer is worth, ``(N,)``."""
-
-    @property
-    @abstractmethod
-    def samples(self) -> Array:
-        """Draws ``(N, S, D)``, the same at every call."""
-
     @abstractmethod
     def sample(self, n_samples: int, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``."""
+
+    @cached_property
+    def samples(self) -> Array:
+        """Draws ``(N, S, D)``, the same at every call."""
+        return self.sample(USUAL_DRAWS, random_state=self._seed)
 
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
         chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
         part = self._take(chosen)
-        part._origin = self._origin.rows(chosen)
+        part._origin, part._seed = self._origin.rows(chosen), self._seed
         return part
 
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
         part = self._marginal(keep)
-        part._origin = self._origin.columns(keep)
+        part._origin, part._seed = self._origin.columns(keep), self._seed
         return part
 
     def _draw_by(self, seed: int) -> None:
@@ -291,23 +280,8 @@ class WeightedPosterior(Posterior):
     def __init__(
         self, samples: Array, mean: Array, covariance: Array, size: Array, names: list[str]
     ) -> None:
-        self._samples, self._mean, self._covariance, self._size = samples, mean, covariance, size
-        self.names = names
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means ``(N, D)``."""
-        return self._mean
-
-    @property
-    def covariance(self) -> Array:
-        """Posterior covariances ``(N, D, D)``."""
-        return self._covariance
-
-    @property
-    def effective_sample_size(self) -> Array:
-        """How many exact draws the weighted proposals of each row are worth, ``(N,)``."""
-        return self._size
+        self._samples, self.mean, self.covariance = samples, mean, covariance
+        self.effective_sample_size, self.names = size, names
 
     @property
     def samples(self) -> Array:
@@ -328,36 +302,36 @@ class WeightedPosterior(Posterior):
     def _take(self, chosen: NDArray[np.int64]) -> WeightedPosterior:
         return WeightedPosterior(
             self._samples[chosen],
-            self._mean[chosen],
-            self._covariance[chosen],
-            self._size[chosen],
+            self.mean[chosen],
+            self.covariance[chosen],
+            self.effective_sample_size[chosen],
             self.names,
         )
 
     def _marginal(self, keep: NDArray[np.int64]) -> WeightedPosterior:
         return WeightedPosterior(
             self._samples[:, :, keep],
-            self._mean[:, keep],
-            self._covariance[:, keep[:, None], keep],
-            self._size,
+            self.mean[:, keep],
+            self.covariance[:, keep[:, None], keep],
+            self.effective_sample_size,
             [self.names[d] for d in keep],
         )
 
     def _quantiles(self, shares: Array) -> Array:
-        found = np.empty((len(shares), *self._mean.shape))
+        found = np.empty((len(shares), *self.mean.shape))
         for some in self._slices():
             found[:, some] = np.quantile(self._samples[some], shares, axis=1)
         return found
 
     def _quantiles_at(self, shares: Array) -> Array:
-        found = np.empty_like(self._mean)
+        found = np.empty_like(self.mean)
         for some in self._slices():
             found[some] = _interpolated(np.sort(self._samples[some], axis=1), shares[some])
         return found
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        lower, upper = (np.broadcast_to(end, self._mean.shape) for end in (lower, upper))
-        found = np.empty_like(self._mean)
+        lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
+        found = np.empty_like(self.mean)
         for some in self._slices():
             drawn, low, high = self._samples[some], lower[some, None], upper[some, None]
             found[some] = ((drawn >= low) & (drawn <= high)).mean(1)

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp, stdtrit
+from scipy.special import stdtrit
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, check_choice
+from deconflow.checks import check_choice
 
 KINDS = ("folds", "draws")
 
@@ -24,35 +24,6 @@ class Answer(Protocol):
 
     def marginal(self, columns: Any) -> Answer:
         """Return the density of some columns, by name or number."""
-
-
-@dataclass(frozen=True)
-class Blend:
-    r"""The weighted average :math:`p(v) = \sum_c s_c \, p_c(v)`, of densities of any kind.
-
-    Attributes
-    ----------
-    shares : sequence of float
-        Their weights, with sum one.
-    densities : sequence of Answer
-        What is averaged.
-    """
-
-    shares: Sequence[float]
-    densities: Sequence[Answer]
-
-    def __post_init__(self) -> None:
-        _check_shares(self.shares, len(self.densities))
-
-    def log_prob(self, v: ArrayLike) -> Array:
-        """Log density ``(N,)`` of true values ``(N, D)``."""
-        each = np.stack([density.log_prob(v) for density in self.densities])
-        weights = np.asarray(self.shares, dtype=np.float64)[:, None]
-        return np.asarray(logsumexp(each, axis=0, b=weights), dtype=np.float64)
-
-    def marginal(self, columns: Any) -> Blend:
-        """Return the density of some columns, by name or number."""
-        return Blend(self.shares, [density.marginal(columns) for density in self.densities])
 
 
 @dataclass(frozen=True)
@@ -97,8 +68,11 @@ class Replicates:
             raise ValueError(
                 f"Expected at least 2 replicates, to see how they vary; got {len(self.densities)}."
             )
-        if self.alternatives:
-            _check_shares([share for share, _ in self.alternatives], len(self.alternatives))
+        shares = [share for share, _ in self.alternatives]
+        if shares and (min(shares) < 0 or abs(sum(shares) - 1) > 1e-6):
+            raise ValueError(
+                f"Expected {len(shares)} shares of at least 0, with sum one; got {shares!r}."
+            )
 
     def marginal(self, columns: Sequence[int] | NDArray[np.int64]) -> Replicates:
         """Return the replicates of the density of some columns, by their numbers."""
@@ -107,16 +81,10 @@ class Replicates:
 
     def changed(self, change: Callable[[Any], Answer]) -> Replicates:
         """Return replicates of which each is changed as the answer was."""
-
-        def of(density: Answer) -> Answer:
-            if isinstance(density, Blend):
-                return Blend(density.shares, [of(part) for part in density.densities])
-            return change(density)
-
         return replace(
             self,
-            densities=[of(density) for density in self.densities],
-            alternatives=[(share, of(density)) for share, density in self.alternatives],
+            densities=[change(density) for density in self.densities],
+            alternatives=[(share, change(density)) for share, density in self.alternatives],
         )
 
     def in_words(self) -> str:
@@ -158,9 +126,3 @@ class Replicates:
 
     def _part(self, density: Answer) -> Answer:
         return density if self._columns is None else density.marginal(list(self._columns))
-
-
-def _check_shares(shares: Sequence[float], count: int) -> None:
-    values = as_floats(shares, "shares")
-    if values.shape != (count,) or (values < 0).any() or abs(values.sum() - 1) > 1e-6:
-        raise ValueError(f"Expected {count} shares of at least 0, with sum one; got {shares!r}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -45,37 +45,13 @@ FARTHEST = {torch.float32: 1e15, torch.float64: 1e140}
 """Standard deviations of the truth whose squares a precision can add up."""
 
 
-class Proposing(Protocol):
-    """Where the draws of a weighted answer come from."""
-
-    @property
-    def advice(self) -> str:
-        """What else a user may do about a row that no draw reaches."""
-
-    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
-        """Draw and weigh for standardised rows."""
-
-    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
-        """Estimate ``log p(w)`` of standardised rows."""
-
-    def for_other_rows(self, density: Density) -> FromMixture:
-        """Return what proposes for rows that measure something else than those fitted."""
-
-
-class FromMixture(Proposing, Protocol):
-    """Draws around the posterior of a mixture, for rows of any kind."""
-
-    @property
-    def mixture(self) -> GaussianMixture:
-        """In standardised units."""
-
-
 @dataclass(frozen=True)
 class ProposedByModel:
     """Draws from a trained posterior; the estimate is the importance-weighted bound."""
 
     model: PosteriorModel
-    advice: str = ", or use dtype='float64'"
+    advice: ClassVar = ", or use dtype='float64'"
+    """What else a user may do about a row that no draw reaches."""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -98,7 +74,7 @@ class ProposedByMixture:
     """Draws around the posterior of a mixture, for any density near it."""
 
     mixture: GaussianMixture
-    advice: str = ""
+    advice: ClassVar = ""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -136,7 +112,7 @@ class WeightedFit(FittedDensity):
         In standardised units.
     standardiser : Standardiser
         The change of units.
-    proposing : Proposing
+    proposing : ProposedByModel or ProposedByMixture
         Where draws come from.
     """
 
@@ -144,7 +120,7 @@ class WeightedFit(FittedDensity):
         self,
         density: Density,
         standardiser: Standardiser,
-        proposing: Proposing,
+        proposing: ProposedByModel | ProposedByMixture,
         names: list[str],
         threads: int | None = None,
     ) -> None:
@@ -211,10 +187,6 @@ class WeightedFit(FittedDensity):
         samples, mean, covariance, size = answers
         return WeightedPosterior(samples, mean, covariance, size, self.names)
 
-    def exact(self, *, gaussian_noise: bool) -> bool:
-        """Return False."""
-        return False
-
     def averaged(self) -> list[FittedDensity]:
         """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
         if not isinstance(self.density, Ensemble):
@@ -228,14 +200,6 @@ class WeightedFit(FittedDensity):
     def _marginal(self, columns: Columns) -> MarginalFit:
         return MarginalFit(self, columns)
 
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = seen_through(data, given, self.dim)
-        whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
-        return whole.marginal(self._others(given))
-
     def measuring(self, rows: Observations) -> WeightedFit:
         """Return the same density, for rows that measure something else than those fitted."""
         units = self.standardiser.measuring(rows)
@@ -243,7 +207,7 @@ class WeightedFit(FittedDensity):
         return WeightedFit(self.density, units, proposing, self.names, self.threads)
 
     @cached_property
-    def _proposing_for_others(self) -> FromMixture:
+    def _proposing_for_others(self) -> ProposedByMixture:
         return self.proposing.for_other_rows(self.density)
 
     def _standardised_chunks(
@@ -316,24 +280,8 @@ class MarginalFit(FittedDensity):
         whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
         return whole.marginal(self.columns)
 
-    def exact(self, *, gaussian_noise: bool) -> bool:
-        """Return False."""
-        return False
-
-    def averaged(self) -> list[FittedDensity]:
-        """Return nothing: a single fit."""
-        return []
-
     def _marginal(self, columns: Columns) -> MarginalFit:
         return MarginalFit(self.parent, self.columns[columns])
-
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        rows = seen_through(data, self.columns[given], self.parent.dim)
-        whole = self.parent.measuring(rows).posterior(rows, n_samples, random_state=random_state)
-        return whole.marginal(self.columns[self._others(given)])
 
     def _embedded(self, data: Observations) -> Observations:
         return seen_through(data, self.columns, self.parent.dim)

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
 from deconflow import ranks
-from deconflow.fitting.averaging import RunningAverage
 from deconflow.fitting.checkpoint import SharedCheckpoint, identity_of
 from deconflow.fitting.settings import History, Training
 from deconflow.fitting.sharing import (
@@ -88,6 +87,26 @@ def fit(
         return run.run(progress, tuple(callbacks))
 
 
+class RunningAverage:
+    r"""A copy of an objective whose weights follow :math:`a \leftarrow d a + (1 - d) \theta`.
+
+    The first update copies the weights, so that the start does not linger.
+    """
+
+    def __init__(self, objective: Objective, decay: float) -> None:
+        self.objective, self.decay, self.updates = copy.deepcopy(objective), decay, 0
+        self.objective.requires_grad_(False)
+        self._mine: list[Tensor] = list(self.objective.parameters())
+        self._theirs: list[Tensor] = list(objective.parameters())
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the current weights in."""
+        share = 1.0 - self.decay if self.updates else 1.0
+        torch._foreach_lerp_(self._mine, self._theirs, share)
+        self.updates += 1
+
+
 class _Fit:
     """The state of one fit: what a checkpoint saves."""
 
@@ -120,8 +139,7 @@ class _Fit:
         self.average = None
         if training.averaging is not None:
             self.average = RunningAverage(objective, training.averaging)
-        self.best: dict[str, Tensor] | None = None
-        self.good = copy.deepcopy(objective.state_dict())
+        self.best = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
         self.validation_seed = int(torch.randint(2**31, (), generator=self.own))
@@ -150,9 +168,9 @@ class _Fit:
             with ranks.own_work():
                 for callback in callbacks:
                     callback(epoch, self.history)
-        if self.validation is not None and self.best is None:
+        if self.validation is not None and self.best_value == -math.inf:
             self._give_up("the validation objective was never finite")
-        self.objective.load_state_dict(self.best or self.good)
+        self.objective.load_state_dict(self.best)
         self.objective.eval()
         return ranks.from_first(self.history)
 
@@ -170,7 +188,7 @@ class _Fit:
         elif not self._finite():
             self._give_up("the objective was not finite after an epoch")
         else:
-            self.good = self._kept()
+            self.best = self._kept()
         check_alike(self.parameters)
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
@@ -204,7 +222,7 @@ class _Fit:
 
     def _backward(self, rows: Tensor, n_batch: int) -> float:
         """Add a part's share of the batch gradient; parts bound the memory of a step."""
-        data = self._moved(self.train[rows])
+        data = self.train[rows].to(dtype=self.like.dtype, device=self.like.device)
         values = self.objective(data)
         if data.weights is not None:
             values = values * data.weights
@@ -219,7 +237,7 @@ class _Fit:
             self._give_up(f"{self.bad_steps} steps in a row had no finite gradient")
 
     def _give_up(self, reason: str) -> NoReturn:
-        self.objective.load_state_dict(self.best or self.good)
+        self.objective.load_state_dict(self.best)
         self.objective.eval()
         raise NonFiniteError(
             f"Expected finite objectives and gradients; got others: {reason}. "
@@ -255,9 +273,6 @@ class _Fit:
             )
         return None
 
-    def _moved(self, data: RowData) -> RowData:
-        return data.to(dtype=self.like.dtype, device=self.like.device)
-
     def _summary(self) -> str:
         shown = {"train": self.history.train, "validation": self.history.validation}
         return ", ".join(f"{name} {values[-1]:.4f}" for name, values in shown.items() if values)
@@ -270,7 +285,6 @@ class _Fit:
             "optimiser": self.optimiser.state_dict(),
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
             "best": self.best,
-            "good": self.good,
             "best_value": self.best_value,
             "bad_steps": self.bad_steps,
             "history": self.history.as_dict(),
@@ -291,7 +305,6 @@ class _Fit:
         if self.scheduler:
             self.scheduler.load_state_dict(state["scheduler"])
         self.best, self.best_value = state["best"], state["best_value"]
-        self.good = state["good"]
         self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
         self.history = History(**state["history"])
         self.own.set_state(state["rng"])

@@ -19,10 +19,7 @@ Rows = TypeVar("Rows", bound=RowData)
 
 def refuse_different_rows(data: Observations) -> None:
     """Raise unless all processes have the same table, which is shared out among them here."""
-    if ranks.world() == 1:
-        return
-    digest = hashlib.sha256(data.w.numpy().tobytes()).digest()
-    if len(set(ranks.gathered(digest))) > 1:
+    if ranks.world() > 1 and not _alike(data.w):
         raise ValueError(
             f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
             "of them all rows: they are shared out by themselves."
@@ -101,15 +98,13 @@ def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
 
 def check_alike(parameters: list[nn.Parameter]) -> None:
     """Raise unless all processes have the same weights, to the last bit."""
-    if ranks.world() == 1:
-        return
-    if len(set(ranks.gathered(hashlib.sha256(_bytes(parameters)).digest()))) > 1:
+    if ranks.world() > 1 and not _alike(torch.cat([p.detach().flatten() for p in parameters])):
         raise RuntimeError(
             f"Expected the same weights in all {ranks.world()} processes after an epoch; got "
             "different ones. Processors that round differently cannot train one flow together."
         )
 
 
-def _bytes(parameters: list[nn.Parameter]) -> bytes:
-    flat: Tensor = torch.cat([p.detach().flatten() for p in parameters])
-    return flat.cpu().numpy().tobytes()
+def _alike(numbers: Tensor) -> bool:
+    digest = hashlib.sha256(numbers.cpu().numpy().tobytes()).digest()
+    return len(set(ranks.gathered(digest))) == 1

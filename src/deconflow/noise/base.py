@@ -3,25 +3,64 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Transform
 
-from deconflow.checks import as_floats
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.gaussian_parts import NoiseMixture
-from deconflow.noise.kept_draws import KeptDraws
 
 Ends = tuple[Array, Array]
 """Lower and upper ends of each value's truth, infinite where there is none."""
 RowIndex = slice | Tensor | np.ndarray | list[int]
 
 
-class Noise(ABC):
+class OfRows:
+    """What has rows by index, as an array of standard deviations, and is no sequence."""
+
+    dim: int
+    n_rows: int | None
+
+    def __len__(self) -> int:
+        if self.n_rows is None:
+            raise TypeError("This noise has one law for any number of rows, and no length.")
+        return self.n_rows
+
+    __iter__ = None  # numpy and `for` would walk through it
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"Expected an array; got {self!r}. A noise law: pass it as noise=...")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape ``(N, dim)``; one row if there may be any number of them."""
+        return self.n_rows or 1, self.dim
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """Some of the draws that a law was made of, which tell where it is known.
+
+    Attributes
+    ----------
+    offsets : Tensor
+        ``(N, K, D)`` draws of each row, as ``v - w``.
+    weights : Tensor
+        ``(N, K)``; rows with fewer draws have weights of zero.
+    """
+
+    offsets: Tensor
+    weights: Tensor
+
+    def __getitem__(self, rows: Any) -> Self:
+        return type(self)(self.offsets[rows], self.weights[rows])
+
+
+class Noise(OfRows, ABC):
     """The law of the noise ``n`` of each row.
 
     A noise either has one law for each of ``n_rows`` rows, or one law for all rows
@@ -46,8 +85,6 @@ class Noise(ABC):
         one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
-    dim: int
-    n_rows: int | None
     shared: bool
     observed: Tensor | None
     independent: bool
@@ -59,10 +96,8 @@ class Noise(ABC):
     """Whether the law is that of something added to the truth, whatever comes of it; else it
     depends on what was measured, as that of a count."""
 
-    @property
-    def truth_ends(self) -> Ends | None:
-        """Where the truth of each value ends because of what is measured; None for nowhere."""
-        return None
+    truth_ends: Ends | None = None
+    """Where the truth of each value ends because of what is measured; None for nowhere."""
 
     def within(self, low: Array, high: Array) -> Noise:
         """Return the law with ends ``(dim,)`` of the truth that are known beside those it has.
@@ -106,29 +141,26 @@ class Noise(ABC):
     def mean(self) -> Tensor:
         """Mean of each row's noise, ``(N, dim)``, or ``(1, dim)`` if shared."""
 
-    @abstractmethod
     def covariance(self) -> Tensor:
         """Finite covariance of each row, ``(N, dim, dim)``, or ``(1, dim, dim)`` if shared.
 
-        A law without a finite variance answers with the squared half width of its central
-        68 %, so that what is built on it (scales, proposals, features) stays finite.
+        That of independent values, unless a law says another. A law without a finite variance
+        answers with the squared half width of its central 68 %, so that what is built on it
+        (scales, proposals, features) stays finite.
         """
+        return torch.diag_embed(self.variance())
 
     @abstractmethod
     def variance(self) -> Tensor:
         """Diagonal of :meth:`covariance`, ``(N, dim)``, or ``(1, dim)`` if shared."""
 
-    @abstractmethod
     def cholesky(self) -> Tensor:
         """Cholesky factors of :meth:`covariance`, ``(N, dim, dim)``, or ``(1, dim, dim)``."""
+        return torch.diag_embed(self.variance().sqrt())
 
     @abstractmethod
     def features(self) -> Tensor:
         """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared."""
-
-    @abstractmethod
-    def numbers(self) -> Tensor:
-        """All that tells each row's law from others', ``(N, P)``, or ``(1, P)`` if shared."""
 
     @abstractmethod
     def as_mixture(self) -> NoiseMixture:
@@ -145,11 +177,10 @@ class Noise(ABC):
         outliers make a large covariance, yet most rows are as sharp as the law's core.
         """
         mixture = self.as_mixture()
-        if mixture.n_parts == 1 or not mixture.centred:
-            return as_array(self.covariance())
-        return mixture.harmonic_covariance()
+        found = None if mixture.n_parts == 1 else mixture.harmonic_covariance()
+        return as_array(self.covariance()) if found is None else found
 
-    def characteristic(self, t: ArrayLike) -> Complex:
+    def characteristic(self, t: Array) -> Complex:
         r"""Characteristic function :math:`E \exp(i t \cdot n)` of each row's noise.
 
         Parameters
@@ -165,28 +196,16 @@ class Noise(ABC):
         Examples
         --------
         >>> from deconflow.noise import laplace
-        >>> laplace([0.5]).characteristic([[0.0], [2.0]]).real  # 1 / (1 + scale^2 t^2)
+        >>> laplace([0.5]).characteristic(np.array([[0.0], [2.0]])).real  # 1 / (1 + scale^2 t^2)
         array([[1. , 0.5]])
         """
-        t = as_floats(t, "t")
-        if t.ndim != 2 or t.shape[1] != self.dim:
-            raise ValueError(f"Expected t of shape (T, {self.dim}); got {t.shape}.")
-        if self.independent:
-            return self.value_characteristics(t).prod(-1)
-        return self._row_characteristics(t)
+        return self.value_characteristics(t).prod(-1)
 
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic function of each value of a row by itself, for independent values.
 
         ``t`` is ``(T, dim)``, frequencies for each value; the answer is ``(N or 1, T, dim)``.
         """
-        self._refuse_waves()
-
-    def _row_characteristics(self, t: Array) -> Complex:
-        """Characteristic function ``(N or 1, T)`` of rows whose values are not independent."""
-        self._refuse_waves()
-
-    def _refuse_waves(self) -> NoReturn:
         raise ValueError(
             f"Expected noise with a characteristic function; got {self.without_waves}, which have "
             "none. Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
@@ -234,25 +253,8 @@ class Noise(ABC):
         return self
 
     def __getitem__(self, rows: Any) -> Self:
-        if isinstance(rows, tuple):  # array[rows, ...], the form scikit-learn's splitters use
-            rows = rows[0]
         rows = as_index(rows, self.n_rows)
         return self._take(rows, count_rows(rows, self.n_rows))
-
-    def __len__(self) -> int:
-        if self.n_rows is None:
-            raise TypeError("This noise has one law for any number of rows, and no length.")
-        return self.n_rows
-
-    __iter__ = None  # rows by index, but no sequence: numpy and `for` would walk through it
-
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"Expected an array; got {self!r}. A noise law: pass it as noise=...")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape ``(N, dim)``, as an array of standard deviations would have; one row if unbound."""
-        return self.n_rows or 1, self.dim
 
     def __repr__(self) -> str:
         rows = "any number of" if self.n_rows is None else self.n_rows
@@ -276,8 +278,6 @@ class Reading(ABC):
         return (self.n_rows or 1,)
 
     def __getitem__(self, rows: Any) -> Self:
-        if isinstance(rows, tuple):  # array[rows, ...], the form scikit-learn's splitters use
-            rows = rows[0]
         return self if self.n_rows is None else self._take(as_index(rows, self.n_rows))
 
     __iter__ = None  # rows by index, but no sequence, as for a Noise
@@ -300,6 +300,8 @@ def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
 
     ``n_rows`` is the number of rows; None if there is any number of them.
     """
+    if isinstance(rows, tuple) and rows[1:] == (...,):  # the form scikit-learn's splitters use
+        rows = rows[0]
     if isinstance(rows, slice) and (rows.step or 1) > 0:
         return rows
     if isinstance(rows, slice):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.noise.base import as_index, count_rows
+from deconflow.noise.base import OfRows, as_index, count_rows
 
 if TYPE_CHECKING:
     from deconflow.noise.gaussian_noise import GaussianNoise
@@ -17,7 +17,7 @@ Labels = NDArray[np.object_]
 
 
 @dataclass(frozen=True, repr=False)
-class FreeErrors:
+class FreeErrors(OfRows):
     """What ``fit`` takes in the place of a law of noise, to learn that law with the density.
 
     Make one with :func:`deconflow.noise.gaussian`. Questions to the model that was fitted take the
@@ -54,24 +54,17 @@ class FreeErrors:
         return in_call(self.kinds, "sd" if self.said.diagonal else "covariance")
 
     @property
-    def n_rows(self) -> int | None:
+    def n_rows(self) -> int | None:  # type: ignore[override]
         """Number of rows; None if errors are the same for any number of them."""
         labels = [each for each in (self.groups, self.replicates) if each is not None]
         return len(labels[0]) if labels else self.said.n_rows
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Shape ``(N, dim)``, as an array of standard deviations would have."""
-        return self.n_rows or 1, self.said.dim
-
-    def __len__(self) -> int:
-        if self.n_rows is None:
-            raise TypeError("These errors are the same for any number of rows, and have no length.")
-        return self.n_rows
+    def dim(self) -> int:  # type: ignore[override]
+        """Number of measured values per row."""
+        return self.said.dim
 
     def __getitem__(self, rows: Any) -> Self:
-        if isinstance(rows, tuple):  # array[rows, ...], the form scikit-learn's splitters use
-            rows = rows[0]
         rows = as_index(rows, self.n_rows)
         count_rows(rows, self.n_rows)
         index = rows if isinstance(rows, slice) else rows.numpy()
@@ -81,11 +74,6 @@ class FreeErrors:
             groups=None if self.groups is None else self.groups[index],
             replicates=None if self.replicates is None else self.replicates[index],
         )
-
-    __iter__ = None  # rows by index, but no sequence, as for a Noise
-
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"Expected an array; got {self!r}. Pass it to fit, as noise=...")
 
     def __repr__(self) -> str:
         return f"FreeErrors({self.said!r}, learned={', '.join(self.kinds)})"

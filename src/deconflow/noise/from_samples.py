@@ -13,15 +13,16 @@ from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.checks import first_bad, place, warn_caller
-from deconflow.noise.base import Noise
+from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.covariance_prior import predictive_covariance
 from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
 from deconflow.noise.draws import Draws, checked_draws
 from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
-from deconflow.noise.kept_draws import MOST_KEPT, KeptDraws
 from deconflow.noise.law_noise import LawNoise
 from deconflow.noise.ready_made import gaussian_mixture
 
+MOST_KEPT = 64
+"""So many draws of each row are kept."""
 FEW_DRAWS = 10
 """Rows with fewer effective draws than this for each column and one more are told of."""
 

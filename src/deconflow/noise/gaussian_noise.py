@@ -16,11 +16,10 @@ from torch import Tensor
 from deconflow._limits import row_slices
 from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise import fourier
-from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
+from deconflow.noise.base import KeptDraws, Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import Array, Complex, as_array
 from deconflow.noise.free_errors import FreeErrors, free_errors
 from deconflow.noise.gaussian_parts import JointMixture
-from deconflow.noise.kept_draws import KeptDraws
 from deconflow.randomness import own_generator
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -124,10 +123,6 @@ class GaussianNoise(Noise):
         """Flattened Cholesky factors ``(N or 1, D (D + 1) / 2)``."""
         return flatten_cholesky(self.cholesky())
 
-    def numbers(self) -> Tensor:
-        """Standard deviations, or factors, of what was observed, ``(N or 1, P)``."""
-        return self.factor.flatten(1)
-
     def as_mixture(self) -> JointMixture:
         """Return the mixture of one Gaussian, itself."""
         covariance = self.variance() if self.diagonal else self.covariance()
@@ -137,7 +132,8 @@ class GaussianNoise(Noise):
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
         return np.exp(-0.5 * np.square(as_array(self.factor)[:, None] * t)) + 0j
 
-    def _row_characteristics(self, t: Array) -> Complex:
+    def characteristic(self, t: Array) -> Complex:
+        """Characteristic functions ``(N or 1, T)`` of rows."""
         return fourier.of_gaussian(as_array(self.covariance()), t)
 
     def restrict(self, observed: Tensor) -> GaussianNoise:

@@ -46,14 +46,12 @@ class NoiseMixture(ABC):
     def divide(self, unit: Array) -> NoiseMixture:
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
 
-    @property
-    @abstractmethod
-    def centred(self) -> bool:
-        """Whether all Gaussians have mean zero."""
+    def harmonic_covariance(self) -> Array | None:
+        """Inverse of the mean precision of each row, ``(N or 1, M, M)``.
 
-    @abstractmethod
-    def harmonic_covariance(self) -> Array:
-        """Inverse of the mean precision of each row, ``(N or 1, M, M)``."""
+        None where some Gaussians have other means than zero.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -88,13 +86,10 @@ class JointMixture(NoiseMixture):
         by = unit**2 if self.diagonal else np.outer(unit, unit)
         return JointMixture(self.weights, means, self.covariances / by)
 
-    @property
-    def centred(self) -> bool:
-        """Whether all Gaussians have mean zero."""
-        return self.means is None or not self.means.any()
-
-    def harmonic_covariance(self) -> Array:
-        """Inverse of the mean precision of each row, ``(N or 1, M, M)``."""
+    def harmonic_covariance(self) -> Array | None:
+        """Inverse of the mean precision of each row, ``(N or 1, M, M)``; None if not centred."""
+        if self.means is not None and self.means.any():
+            return None
         if self.diagonal:
             return _diagonal(1 / (self.weights[..., None] / self.covariances).sum(1))
         precisions = self.weights[..., None, None] * np.linalg.inv(self.covariances)
@@ -151,15 +146,10 @@ class IndependentMixture(NoiseMixture):
         location = None if self.location is None else self.location / unit
         return IndependentMixture(self.shapes, self.which, location, self.scale / unit)
 
-    @property
-    def centred(self) -> bool:
-        """Whether all Gaussians have mean zero."""
-        return self.location is None and not self.shapes[1].any()
-
-    def harmonic_covariance(self) -> Array:
-        """Inverse of the mean precision of each row, ``(N or 1, M, M)``."""
-        weights, _, variances = self.by_value()
-        return _diagonal(1 / (weights / variances).sum(-1))
+    def harmonic_covariance(self) -> Array | None:
+        """Inverse of the mean precision of each row, ``(N or 1, M, M)``; None if not centred."""
+        weights, means, variances = self.by_value()
+        return _diagonal(1 / (weights / variances).sum(-1)) if means is None else None
 
     def by_value(
         self, rows: Index | slice | None = None, columns: Index | None = None
@@ -172,7 +162,7 @@ class IndependentMixture(NoiseMixture):
         weights, means, variances = (table[pick(self.which)] for table in self.shapes)
         scale = pick(self.scale)[..., None]
         variances = variances * scale**2
-        if self.centred:
+        if self.location is None and not self.shapes[1].any():
             return weights, None, variances
         means = means * scale
         if self.location is not None:

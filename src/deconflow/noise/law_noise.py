@@ -14,11 +14,10 @@ from torch.distributions import Distribution, Independent, Transform, biject_to
 from deconflow.checks import SMALLEST, as_parameter, first_bad, place
 from deconflow.guests import as_guest
 from deconflow.noise import fourier
-from deconflow.noise.base import Noise, RowIndex, flatten_cholesky
+from deconflow.noise.base import KeptDraws, Noise, RowIndex, flatten_cholesky
 from deconflow.noise.catalogue import CATALOGUE, Array, Complex, as_array
 from deconflow.noise.gaussian_noise import psd_cholesky
 from deconflow.noise.gaussian_parts import NoiseMixture
-from deconflow.noise.kept_draws import KeptDraws
 from deconflow.noise.law_fits import independent_mixture, joint_mixture
 from deconflow.noise.moments import finite_covariance, finite_mean
 from deconflow.noise.support import (
@@ -129,15 +128,6 @@ class LawNoise(Noise):
         """Flattened Cholesky factors of the covariances, then the means."""
         return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
 
-    def numbers(self) -> Tensor:
-        """Parameters of the law, ``(N or 1, P)``; zero where they are of values not observed."""
-        parts = [self.unit.new_zeros(1 if self.shared else len(self), 0)]
-        for value in self.parameters.values():
-            if self.observed is not None and value.shape == self.observed.shape:
-                value = torch.where(self.observed, value, 0.0)
-            parts.append(value.flatten(1) if value.dim() > 1 else value.unsqueeze(-1))
-        return torch.cat([part.to(self.unit) for part in parts], -1)
-
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
         if "mixture" not in self._made:
@@ -152,7 +142,10 @@ class LawNoise(Noise):
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
         return fourier.of_values(self.distribution, t / as_array(self.unit))
 
-    def _row_characteristics(self, t: Array) -> Complex:
+    def characteristic(self, t: Array) -> Complex:
+        """Characteristic functions ``(N or 1, T)`` of rows."""
+        if self.independent:
+            return super().characteristic(t)
         return fourier.of_rows(self.distribution, t / as_array(self.unit))
 
     def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:

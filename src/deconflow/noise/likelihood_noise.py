@@ -83,7 +83,7 @@ class LikelihoodNoise(Noise):
         return len(self.which)
 
     @property
-    def truth_ends(self) -> Ends | None:
+    def truth_ends(self) -> Ends | None:  # type: ignore[override]
         """Ends of the truth, ``(M,)`` each; None without any."""
         which = self.which.numpy()
         if not np.isfinite([self.laws.low, self.laws.high]).any() or not len(which):
@@ -153,23 +153,9 @@ class LikelihoodNoise(Noise):
         variance = torch.from_numpy(self.laws.grids.variance[self.which.numpy()])
         return (variance / self.unit.double().cpu().square()).to(self.unit)
 
-    def covariance(self) -> Tensor:
-        """Covariances ``(N, M, M)``."""
-        return torch.diag_embed(self.variance())
-
-    def cholesky(self) -> Tensor:
-        """Cholesky factors ``(N, M, M)`` of the covariances."""
-        return torch.diag_embed(self.variance().sqrt())
-
     def features(self) -> Tensor:
         """Standard deviations, then means."""
         return torch.cat([self.variance().sqrt(), self.mean()], -1)
-
-    def numbers(self) -> Tensor:
-        """What was measured, and the parameters of its likelihood, ``(N, P)``."""
-        which = self.which.numpy()
-        columns = [self.laws.w[which], *(value[which] for value in self.laws.parameters.values())]
-        return torch.from_numpy(np.concatenate(columns, axis=1))
 
     def as_mixture(self) -> IndependentMixture:
         """Write the law as a mixture of Gaussians, folded at the ends of the truth.

@@ -108,19 +108,9 @@ class LimitMixture(NoiseMixture):
         """Which values of each row are limits, in bytes ``(N, P)``."""
         return np.packbits(self.flags != 0, axis=1)
 
-    @property
-    def centred(self) -> bool:
-        """Return False: limits lean to one side."""
-        return False
-
     def divide(self, unit: Array) -> LimitMixture:
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
         return LimitMixture(self.sd / unit, self.flags, self.reach / unit, self.unit * unit)
-
-    def harmonic_covariance(self) -> Array:
-        """Inverse of the mean precision of each row, ``(N, M, M)``: limits have next to none."""
-        variances = np.square(np.where(self.flags != 0, self.reach, self.sd))
-        return variances[..., None] * np.eye(variances.shape[-1])
 
     def take(self, rows: Index | slice | None = None, columns: Index | None = None) -> JointMixture:
         """Mixtures of some rows and values; rows with fewer limits than others have empty parts."""

@@ -114,21 +114,9 @@ class LimitedNoise(Noise):
         """Variances ``(N, D)``, those of limits so large that they count little."""
         return self.sd.square() + self.flags.abs() * (USUAL_WIDTH * self.spread).square()
 
-    def covariance(self) -> Tensor:
-        """Covariances ``(N, D, D)``, diagonal."""
-        return torch.diag_embed(self.variance())
-
-    def cholesky(self) -> Tensor:
-        """Cholesky factors ``(N, D, D)`` of the covariances."""
-        return torch.diag_embed(self.variance().sqrt())
-
     def features(self) -> Tensor:
         """Return those of the same noise without limits; :class:`Observations` adds the flags."""
         return self.without_limits().features()
-
-    def numbers(self) -> Tensor:
-        """Standard deviations and flags, ``(N, 2 D)``."""
-        return torch.cat([self.sd, self.flags], -1)
 
     def as_mixture(self) -> LimitMixture:
         """Write the likelihood as a mixture of Gaussians."""

@@ -1,10 +1,14 @@
 """Objectives: what a fit maximises, row by row."""
 
 from deconflow.objectives.base import Objective, RowData
-from deconflow.objectives.bounds import ELBO, ImportanceWeighted
 from deconflow.objectives.chains import Chains, NumberedRows, proposing_network
 from deconflow.objectives.coupled import CoupledChains
-from deconflow.objectives.likelihood import MaximumLikelihood, PosteriorLikelihood
+from deconflow.objectives.likelihood import (
+    ELBO,
+    ImportanceWeighted,
+    MaximumLikelihood,
+    PosteriorLikelihood,
+)
 from deconflow.objectives.roulette import Roulette
 
 __all__ = [

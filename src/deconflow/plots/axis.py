@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,6 @@ class Axis:
         width = 0.9 * _narrowest_spread(draws) * len(draws) ** -0.2
         smooth = gaussian_filter1d(counts.astype(float), max(1.0, width / step), mode="constant")
         return x, smooth / (len(draws) * step)
-
-    def reaching(self, low: float, high: float) -> Axis:
-        """Return an axis that also holds these values, unless they are missing."""
-        return replace(self, low=np.fmin(self.low, low), high=np.fmax(self.high, high))
 
     def along_x(self, ax: Any) -> None:
         """Make it the horizontal axis of a panel of densities, whose heights need no numbers."""

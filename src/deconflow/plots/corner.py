@@ -112,22 +112,22 @@ def corner(
 
 def _draw_pair(ax: Any, x: Axis, y: Axis, w: Array, draws: Array) -> None:
     """Draw contours of the density over all pairs that were measured."""
-    drawn = draws[:, [x.number, y.number]]
     hist2d(
-        *drawn.T, ax=ax, bins=BINS, range=[(x.low, x.high), (y.low, y.high)], levels=LEVELS,
+        draws[:, x.number], draws[:, y.number], ax=ax, bins=BINS,
+        range=[(x.low, x.high), (y.low, y.high)], levels=LEVELS,
         smooth=1.0, color=DENSITY, plot_datapoints=False, plot_density=False,
         no_fill_contours=True, contour_kwargs={"linewidths": 1.2, "zorder": 2.5}, quiet=True,
     )  # fmt: skip
-    style = {"color": DATA, "ms": 3.5, "alpha": 0.5, "zorder": 0.5, "mew": 0}
-    many = len(w) > MOST_AS_VECTORS
-    ax.plot(w[:, x.number], w[:, y.number], ".", rasterized=many, **style)
+    ax.plot(
+        w[:, x.number], w[:, y.number], ".", rasterized=len(w) > MOST_AS_VECTORS,
+        color=DATA, ms=3.5, alpha=0.5, zorder=0.5, mew=0,
+    )  # fmt: skip
     ax.set(xlabel=x.label, ylabel=y.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
 
 
 def _draw_row(ax: Any, x: Axis, y: Axis, row: MarkedRow) -> None:
-    drawn = row.posterior.samples[0, :SHOWN_DRAWS]
-    style = {"color": row.colour, "ms": 3.2, "alpha": 0.45, "zorder": 3, "mew": 0}
-    ax.plot(drawn[:, x.number], drawn[:, y.number], ".", **style)
+    drawn = row.posterior.samples[0, :SHOWN_DRAWS, [x.number, y.number]]
+    ax.plot(*drawn, ".", color=row.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
     row.draw_value(ax, x.number, y.number)
 
 
@@ -158,20 +158,16 @@ def _draw_legend(grid: NDArray[Any], marked: Sequence[MarkedRow]) -> None:
     few = len(grid) == 2
     own = dict(zip(*reversed(grid[0, 0].get_legend_handles_labels()), strict=True))
     words = "deconvolved\n(0.5, 1, 1.5, 2 sigma)" if few else "deconvolved (0.5, 1, 1.5, 2 sigma)"
-    entries: dict[str, Any] = {"measured": own.pop("measured"), words: own.pop("deconvolved")}
-    entries |= own
+    first = {"measured": own.pop("measured"), words: own.pop("deconvolved")}
+    entries: dict[str, Any] = first | own
     for row in marked:
-        style: dict[str, Any] = {
-            "marker": row.marker,
-            "mec": "white",
-            "mew": 0.6,
-            "ms": 8,
-            "ls": "",
-        }
-        entries[row.name] = Line2D([], [], color=row.colour, **style)
+        entries[row.name] = Line2D(
+            [], [], color=row.colour, marker=row.marker, mec="white", mew=0.6, ms=8, ls=""
+        )
     if marked:
-        first = marked[0].colour
-        entries["draws of posteriors"] = Line2D([], [], color=first, marker=".", ls="", ms=4)
+        entries["draws of posteriors"] = Line2D(
+            [], [], color=marked[0].colour, marker=".", ls="", ms=4
+        )
     legend = grid[0, -1].legend(
         list(entries.values()), list(entries), frameon=False, loc="upper right",
         fontsize="small" if few else "medium", borderaxespad=0.0, handletextpad=0.5,

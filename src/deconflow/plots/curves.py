@@ -28,11 +28,13 @@ def draw_measured(ax: Any, values: Array, axis: Axis) -> None:
     seen = values[np.isfinite(values)]
     if len(seen) < FEW:
         low = np.full(len(seen), 0.03)  # in shares of the panel
-        style = {"color": DATA, "ms": 9, "mew": 1.4, "transform": ax.get_xaxis_transform()}
-        ax.plot(seen, low, "|", label="measured", **style)
+        height = ax.get_xaxis_transform()
+        ax.plot(seen, low, "|", label="measured", color=DATA, ms=9, mew=1.4, transform=height)
         return
-    style = {"color": DATA, "alpha": OF_BARS, "lw": 0, "zorder": 0.5}
-    ax.stairs(*axis.histogram(seen), fill=True, label="measured", **style)
+    ax.stairs(
+        *axis.histogram(seen), fill=True, label="measured", color=DATA, alpha=OF_BARS, lw=0,
+        zorder=0.5,
+    )  # fmt: skip
 
 
 def draw_density(
@@ -47,8 +49,10 @@ def draw_density(
     else:
         band = _band_of(density, axis)
         ax.plot(band.points, band.value, label=label, **style)
-        shade = {"color": DENSITY, "alpha": OF_BANDS, "lw": 0, "label": f"{100 * LEVEL:g} % band"}
-        ax.fill_between(band.points, band.lower, band.upper, zorder=1.5, **shade)
+        ax.fill_between(
+            band.points, band.lower, band.upper, zorder=1.5, color=DENSITY, alpha=OF_BANDS, lw=0,
+            label=f"{100 * LEVEL:g} % band",
+        )  # fmt: skip
     if len(getattr(part, "atoms", ())):
         _draw_atoms(ax, part.atoms, part.atom_weights, label, style["color"])
 

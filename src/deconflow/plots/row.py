@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def row(
 
 def _draw(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
     value, bar = row.w[axis.number], BARS * row.errors[axis.number]
-    axis = axis.reaching(value - bar, value + bar)
+    ends = {"low": np.fmin(axis.low, value - bar), "high": np.fmax(axis.high, value + bar)}
+    axis = replace(axis, **ends)  # unless the value is missing
     draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
     draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
     if np.isfinite(value):

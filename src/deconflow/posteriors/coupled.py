@@ -2,12 +2,12 @@ r"""Unbiased posterior expectations from pairs of coupled chains."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deconflow.checks import check_integer
 from deconflow.densities import Density
 from deconflow.observations import Observations
 from deconflow.posteriors.base import PosteriorModel
@@ -80,24 +80,20 @@ def couple(
     Jacob, O'Leary, Atchadé (2020), https://arxiv.org/abs/1708.03625;
     Ruiz et al. (2021), https://arxiv.org/abs/2010.01845
     """
-    check_integer("k", k, 2)
-    check_integer("burn_in", burn_in, 0)
-    check_integer("steps", steps, burn_in)
     ahead_of_time = max(1, steps)
     drawn = weigh(density, posterior, data, 2 * k + (k - 1) * ahead_of_time)
     first, second, *queue = drawn.split([k, k, *[k - 1] * ahead_of_time])
     for draws in (first, second, drawn):
         _refuse_broken(draws)
     pairs = _Pairs.start(first, second)
-    points = _Points(burn_in, steps)
     meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
-    points.average(0, pairs)
+    points = list(_points(0, pairs, burn_in, steps))
     pairs.ahead = pairs.ahead.advance(queue.pop(0))
     for t in range(1, MOST_STEPS + 1):
-        points.average(t, pairs)
-        points.correct(t, pairs)
+        points += _points(t, pairs, burn_in, steps)
         if t >= steps and bool(pairs.met.all()):
-            return points.close(meeting, first.log_marginal())
+            v, weights, rows = (torch.cat(column) for column in zip(*points, strict=True))
+            return SignedDraws(v, weights, rows, meeting, first.log_marginal())
         if not queue:
             pairs = pairs.take(~pairs.met)
             drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
@@ -219,34 +215,19 @@ class _Pairs:
         )
 
 
-class _Points:
-    """The points of the estimate so far, with their weights and rows."""
-
-    def __init__(self, burn_in: int, steps: int) -> None:
-        self.burn_in, self.steps = burn_in, steps
-        self.share = 1 / (steps - burn_in + 1)
-        self.entries: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def average(self, t: int, pairs: _Pairs) -> None:
-        """Enter ``X_t`` into the time average."""
-        if self.burn_in <= t <= self.steps:
-            self._enter(pairs.ahead.v, self.share, pairs.rows)
-
-    def correct(self, t: int, pairs: _Pairs) -> None:
-        """Enter ``h(X_t) - h(Y_{t-1})`` where the chains have not met."""
-        apart = ~pairs.met
-        if t > self.burn_in and apart.any():
-            weight = min(1.0, (t - self.burn_in) * self.share)
-            self._enter(pairs.ahead.v[apart], weight, pairs.rows[apart])
-            self._enter(pairs.behind.v[apart], -weight, pairs.rows[apart])
-
-    def close(self, meeting: Tensor, log_marginal: Tensor) -> SignedDraws:
-        """Return all entries."""
-        v, weights, rows = (torch.cat(column) for column in zip(*self.entries, strict=True))
-        return SignedDraws(v, weights, rows, meeting, log_marginal)
-
-    def _enter(self, v: Tensor, weight: float, rows: Tensor) -> None:
-        self.entries.append((v, v.new_full((len(v),), weight), rows))
+def _points(
+    t: int, pairs: _Pairs, burn_in: int, steps: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Points of a step, with their weights and rows: first those of the time average."""
+    share = 1 / (steps - burn_in + 1)
+    x, y, rows = pairs.ahead.v, pairs.behind.v, pairs.rows
+    if burn_in <= t <= steps:
+        yield x, x.new_full((len(x),), share), rows
+    apart = ~pairs.met
+    if t > burn_in and apart.any():
+        weights = x.new_full((int(apart.sum()),), min(1.0, (t - burn_in) * share))
+        yield x[apart], weights, rows[apart]
+        yield y[apart], -weights, rows[apart]
 
 
 def _pick(masses: Tensor, otherwise: Tensor | None = None) -> Tensor:

@@ -55,12 +55,11 @@ class MixtureExact(PosteriorModel):
 
     def log_marginal(self, data: Observations) -> Tensor:
         """Log density ``log p(w)`` of what each row measured, ``(N,)``, in closed form."""
-        _refuse_other_laws(data)
         return torch.logsumexp(self._log_joint(data), -1)
 
     def _row_mixtures(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row."""
-        _refuse_other_laws(data)
+        log_weights = torch.log_softmax(self._log_joint(data), -1)
         density = self._shared[0]
         A, L = density.factors(), data.noise.cholesky().unsqueeze(1)
         eye = torch.eye(density.dim, dtype=A.dtype, device=A.device)
@@ -70,13 +69,17 @@ class MixtureExact(PosteriorModel):
         u = torch.cholesky_solve(B.mT @ y, C)
         whiteners = C.mT @ torch.linalg.solve_triangular(A, eye, upper=False)
         roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
-        log_weights = torch.log_softmax(self._log_joint(data), -1)
         means = density.means + (A @ u).squeeze(-1)
         log_dets = _log_pivots(A) - _log_pivots(C)
         return RowMixtures.from_factors(log_weights, means, roots, whiteners, log_dets)
 
     def _log_joint(self, data: Observations) -> Tensor:
         """Log of ``pi_k N(w; R m_k, T_k)`` over the observed values, ``(N, K)``."""
+        if not isinstance(data.noise, GaussianNoise):
+            raise ValueError(
+                "Expected Gaussian noise, under which a mixture has an exact posterior; "
+                f"got {type(data.noise).__name__}. Use a recognition flow or a mixture network."
+            )
         density = self._shared[0]
         RA = data.projections().unsqueeze(1) @ density.factors()
         factor = torch.linalg.cholesky(RA @ RA.mT + data.noise.covariance().unsqueeze(1))
@@ -94,11 +97,3 @@ class MixtureExact(PosteriorModel):
 
 def _log_pivots(factor: Tensor) -> Tensor:
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-def _refuse_other_laws(data: Observations) -> None:
-    if not isinstance(data.noise, GaussianNoise):
-        raise ValueError(
-            "Expected Gaussian noise, under which a mixture has an exact posterior; "
-            f"got {type(data.noise).__name__}. Use a recognition flow or a mixture network."
-        )

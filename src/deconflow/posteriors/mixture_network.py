@@ -92,7 +92,8 @@ class MixtureNetwork(PosteriorModel):
         logits, means, raw, below = parts
         log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
         whiteners = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
-        factors = _inverse(whiteners.detach())  # for draws, which carry no derivative
+        own, eye = whiteners.detach(), torch.eye(self.dim).to(whiteners)
+        factors = torch.linalg.solve_triangular(own, eye, upper=False)  # draws carry no derivative
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
         return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_pivots.sum(-1))
 
@@ -133,8 +134,3 @@ def _unit_lower(below: Tensor, dim: int) -> Tensor:
     factor = eye.expand(*below.shape[:-1], dim, dim).clone()
     factor[..., i, j] = below
     return factor
-
-
-def _inverse(lower: Tensor) -> Tensor:
-    eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    return torch.linalg.solve_triangular(lower, eye, upper=False)

@@ -72,11 +72,6 @@ class RowMixtures:
             log_dets.expand(n, -1),
         )
 
-    @classmethod
-    def joined(cls, parts: list[RowMixtures]) -> RowMixtures:
-        """Put rows one after another."""
-        return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
-
     def mixed_with(self, other: RowMixtures, share: float) -> RowMixtures:
         """Mix row by row with the laws of ``other``, which get ``share``."""
         parts = {f.name: [getattr(self, f.name), getattr(other, f.name)] for f in fields(self)}

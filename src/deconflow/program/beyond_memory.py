@@ -14,7 +14,7 @@ from deconflow.program.methods import METHODS, fits_streams
 from deconflow.program.reading import is_too_large, to_keep
 from deconflow.program.selected import Selected
 from deconflow.streams import Overview, RowStream
-from deconflow.tables import Columns, Measurements, RowReader
+from deconflow.tables import Columns, Measurements, RowReader, refuse_empty_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,19 +102,14 @@ class ToldStream(RowStream):
     found: Found
     seen: Overview
     _counted: Found | None = None
-    _counting = False
 
     def overview(self, *args: Any, **options: Any) -> Overview:
         """Pass over all rows once."""
-        self._counted, self._counting = None, True
-        try:
-            self.seen = super().overview(*args, **options)
-        finally:
-            self._counting = False
+        self.seen = super().overview(*args, **options)
         first, *others = (part for part in ranks.gathered(self._counted) if part is not None)
         self.found = reduce(lambda one, other: one.merged(other), others, first)
         columns = self.reader.columns
-        self.found.refuse_empty_columns(columns)
+        refuse_empty_columns(columns.names, self.found.measured, self.found.n_rows)
         assert self.seen.sample is not None
         self.found.take_errors(self.seen.sample)
         note(*self.found.in_words(columns), *self.found.of_weights(self.reader.weights))
@@ -122,7 +117,7 @@ class ToldStream(RowStream):
 
     def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
         rows = super()._rows(piece, first, table)
-        if self._counting:
+        if not hasattr(self, "seen"):
             found = Found.of(rows)
             self._counted = found if self._counted is None else self._counted.merged(found)
         return rows

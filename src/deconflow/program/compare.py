@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
-from deconflow.program.messages import one_line_errors, say
+from deconflow.program.messages import note, one_line_errors, say, watched
 from deconflow.program.methods import check_method, make_estimator
 from deconflow.program.option_groups import with_option_groups
 from deconflow.program.options import Quiet, Seed
-from deconflow.program.reading import TableSaid, read_table
-from deconflow.program.waiting import waiting, watched
+from deconflow.program.reading import TableSaid, find_rows, read_all, refuse_too_large
+from deconflow.progress import Progress
 from deconflow.tables import Measurements, split_list
 
 
@@ -38,7 +38,7 @@ def compare(
 
     Example: deconflow compare stars.csv -c x,y --methods xd
     """
-    with one_line_errors(), waiting(quiet=quiet) as progress:
+    with one_line_errors(), Progress(shown=not quiet, tell=note) as progress:
         names = list(dict.fromkeys(split_list([methods])))
         if not names:
             raise ValueError("Expected one or more --methods; got none.")
@@ -46,7 +46,9 @@ def compare(
             check_method(name)
             known.check_method(name)
         progress.begin(f"reading {said.table}")
-        columns, rows, _ = read_table(said, how, known)
+        reader = find_rows(said, how, known)
+        refuse_too_large(reader)
+        columns, rows, _ = read_all(reader)
         train, test = _split(rows, held_out, seed)
         fitted, others = rows.rows[train], rows.rows[test]
         groups = None if rows.groups is None else rows.groups[train]
@@ -90,9 +92,7 @@ def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], N
     n_test = max(1, round(share * len(order)))
     data = Observations.from_arrays(rows.w, rows.rows.said, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
-    held = np.arange(len(order)) < n_test
-    if codes is not None:
-        held = hold_out(codes, order, n_test)[order]
+    held = hold_out(np.arange(len(order)) if codes is None else codes, order, n_test)[order]
     if (~held).sum() < 2:
         raise ValueError(f"Expected enough rows to hold some out; got {len(rows.w)}.")
     return order[~held], order[held]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import typer
 
 from deconflow._types import Array
 from deconflow.program.messages import one_line_errors, say
-from deconflow.program.model_folder import load
+from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quiet, Seed, Table
 from deconflow.program.streaming import (
     NewColumn,
@@ -22,7 +22,7 @@ from deconflow.program.streaming import (
     units_of,
 )
 from deconflow.ranges import Range, parse_ranges
-from deconflow.tables import Rows, split_list
+from deconflow.tables import Rows, finite_number, split_list
 
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
 """Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
@@ -70,9 +70,9 @@ def denoise(
         saved = load(model)
         reader = saved.reader(open_for(table, output))
         summary = PosteriorColumns(
-            saved.estimator, reader.columns.law, saved.names, parse_shares(quantiles),
-            correlations, samples, signs=signs, ranges=parse_ranges(prob or [], saved.names),
-            seed=seed, units=units_of(saved, reader.source),
+            saved, reader.columns.law, units_of(saved, reader.source),
+            shares=parse_shares(quantiles), correlations=correlations, samples=samples,
+            signs=signs, ranges=parse_ranges(prob or [], saved.names), seed=seed,
         )  # fmt: skip
         counts = append_columns(
             reader, output, summary.columns, summary,
@@ -81,75 +81,122 @@ def denoise(
         say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
-@dataclass
+Reader = Callable[[Any, int], Array]
+"""From posteriors and a seed to ``(n, C)`` new columns."""
+
+
 class PosteriorColumns:
     """Columns that describe posteriors.
 
-    Attributes
+    Parameters
     ----------
-    law : str
+    saved
+        The model.
+    law
         Kind of the noise: some models are exact under Gaussian noise only.
-    names : sequence of str
-        Names of all dimensions.
-    shares : sequence of float
-        Quantiles.
-    correlations : bool
-        Whether to add correlations.
-    samples : int
-        Number of draws to add.
-    signs : bool
-        Whether to add how likely each sign is wrong.
-    ranges : sequence of Range
-        Ranges whose probabilities to add.
-    units : mapping
+    units
         Unit of each dimension, where it is known.
+    shares
+        Quantiles.
+    correlations
+        Whether to add correlations.
+    samples
+        Number of draws to add.
+    signs
+        Whether to add how likely each sign is wrong.
+    ranges
+        Ranges whose probabilities to add.
+    seed
+        Seed of the draws of the first chunk.
     """
 
-    estimator: Any
-    law: str
-    names: Sequence[str]
-    shares: Sequence[float] = ()
-    correlations: bool = False
-    samples: int = 0
-    signs: bool = False
-    ranges: Sequence[Range] = ()
-    seed: int = 0
-    units: Mapping[str, str | None] = field(default_factory=dict)
-    _seeds: Any = field(init=False)
+    def __init__(
+        self,
+        saved: ModelFolder,
+        law: str,
+        units: Mapping[str, str | None],
+        *,
+        shares: Sequence[float],
+        correlations: bool,
+        samples: int,
+        signs: bool,
+        ranges: Sequence[Range],
+        seed: int,
+    ) -> None:
+        self.estimator, self.names, self.units = saved.estimator, saved.names, units
+        self._seeds = itertools.count(seed)
+        fewest = DRAWS_FOR_SHARES if shares or signs or ranges else USUAL_DRAWS
+        self._n_samples = max(fewest, samples)
+        exact = self.estimator.density_.exact(gaussian_noise=law == "gaussian")
+        found = list(self._parts(shares, correlations, signs, ranges, samples, exact=exact))
+        self.columns = [column for columns, _ in found for column in columns]
+        self._readers = [read for _, read in found]
 
-    def __post_init__(self) -> None:
-        self._seeds = itertools.count(self.seed)
-        dims = range(len(self.names))
-        self._pairs = list(itertools.combinations(dims, 2)) if self.correlations else []
-        self._exact = self.estimator.density_.exact(gaussian_noise=self.law == "gaussian")
-        known = self.estimator._knowledge
-        self._atoms = () if known is None else known.atoms
-        self._background = known is not None and known.background is not None
-        shares = self.shares or self.signs or self.ranges
-        fewest = DRAWS_FOR_SHARES if shares else USUAL_DRAWS
-        self._n_samples = max(fewest, self.samples)
+    def __call__(self, rows: Rows) -> Array:
+        """Describe the posteriors of rows, ``(n, C)``."""
+        seed = next(self._seeds)
+        answer = self.estimator.posterior(
+            rows.w, **rows.arguments, n_samples=self._n_samples,
+            n_proposals=max(1000, self._n_samples), random_state=seed,
+        )  # fmt: skip
+        return np.concatenate([read(answer, seed) for read in self._readers], axis=1)
 
-    @property
-    def columns(self) -> list[NewColumn]:
-        """The new columns, in the order of the answers."""
-        endings = {"mean": "posterior mean", "sd": "posterior standard deviation"}
-        endings |= {f"q{_percent(s)}": f"posterior quantile {s:g}" for s in self.shares}
-        found = self._of_each(endings)
-        for i, j in self._pairs:
-            first, second = self.names[i], self.names[j]
-            words = f"posterior correlation of {first} and {second}"
-            found.append(NewColumn(f"{first}_{second}_posterior_corr", words))
-        if self.signs:
-            words = "probability that the sign is wrong, of"
-            found += [NewColumn(f"{name}_sign_error", f"{words} {name}") for name in self.names]
-        for asked in self.ranges:
-            words = asked.ending.replace("_", " ")
-            found.append(NewColumn(asked.column, f"posterior probability of {asked.name} {words}"))
-        found += self._of_parts()
-        draws = {f"sample_{k}": f"posterior draw {k}" for k in range(1, self.samples + 1)}
-        found += self._of_each(draws)
-        words = "number of exact draws that the posterior is worth"
-        return found if self._exact else [*found, NewColumn("effective_sample_size", words)]
+    def _parts(
+        self,
+        shares: Sequence[float],
+        correlations: bool,
+        signs: bool,
+        ranges: Sequence[Range],
+        samples: int,
+        *,
+        exact: bool,
+    ) -> Iterator[tuple[list[NewColumn], Reader]]:
+        """Give the new columns in their order, each with what reads it off posteriors."""
+        names, known = self.names, self.estimator._knowledge
+        yield self._of_each({"mean": "posterior mean"}), lambda answer, seed: answer.mean
+        words = {"sd": "posterior standard deviation"}
+        yield self._of_each(words), lambda answer, seed: answer.sd
+        if shares:
+            words = {f"q{_percent(share)}": f"posterior quantile {share:g}" for share in shares}
+            yield (
+                self._of_each(words),
+                lambda answer, seed: np.concatenate(answer.quantile(shares), axis=1),
+            )
+        if correlations and len(names) > 1:
+            i, j = np.triu_indices(len(names), 1)
+            yield (
+                [
+                    NewColumn(f"{a}_{b}_posterior_corr", f"posterior correlation of {a} and {b}")
+                    for a, b in itertools.combinations(names, 2)
+                ],
+                lambda answer, seed: answer.correlation[:, i, j],
+            )
+        if signs:
+            about = "probability that the sign is wrong, of"
+            found = [NewColumn(f"{name}_sign_error", f"{about} {name}") for name in names]
+            yield found, lambda answer, seed: answer.sign_error
+        for asked in ranges:
+            ending = asked.ending.replace("_", " ")
+            about = f"posterior probability of {asked.name} {ending}"
+            yield [NewColumn(asked.column, about)], partial(_probability, names, asked)
+        if known is not None and len(known.atoms):
+            found = [_of_atom(names, atom) for atom in known.atoms]
+            yield found, lambda answer, seed: answer.probability_of_atoms
+        if known is not None and known.background is not None:
+            found = [NewColumn("prob_background", "probability that the row is background")]
+            yield found, lambda answer, seed: answer.probability_of_background[:, None]
+        if samples:
+            words = {f"sample_{k}": f"posterior draw {k}" for k in range(1, samples + 1)}
+            yield (
+                self._of_each(words),
+                lambda answer, seed: answer.sample(samples, random_state=seed).reshape(
+                    len(answer.mean), -1
+                ),
+            )
+        if not exact:
+            about = "number of exact draws that the posterior is worth"
+            found = [NewColumn("effective_sample_size", about)]
+            yield found, lambda answer, seed: answer.effective_sample_size[:, None]
 
     def _of_each(self, endings: Mapping[str, str]) -> list[NewColumn]:
         """Columns in the unit of a dimension, for all of them under each ending."""
@@ -159,63 +206,24 @@ class PosteriorColumns:
             for name in self.names
         ]
 
-    def _of_parts(self) -> list[NewColumn]:
-        """Columns of the probabilities of atoms and background, in this order."""
-        found = []
-        for name, atom in zip(self._atom_names(), self._atoms, strict=True):
-            place = ", ".join(f"{value:g}" for value in atom)
-            found.append(NewColumn(name, f"probability that the truth is exactly {place}"))
-        if self._background:
-            found.append(NewColumn("prob_background", "probability that the row is background"))
-        return found
 
-    def _atom_names(self) -> list[str]:
-        """Name columns of atoms, as ``prob_x_at_0``, with as many digits as tell them apart."""
-        written = [[np.format_float_positional(v, trim="-") for v in atom] for atom in self._atoms]
-        pairs = (zip(self.names, atom, strict=True) for atom in written)
-        return ["prob_" + "_".join(f"{name}_at_{v}" for name, v in each) for each in pairs]
+def _probability(names: Sequence[str], asked: Range, answer: Any, seed: int) -> Array:
+    return answer.marginal(names.index(asked.name)).probability(asked.lower, asked.upper)
 
-    def __call__(self, rows: Rows) -> Array:
-        """Describe the posteriors of rows, ``(n, C)``."""
-        seed = next(self._seeds)
-        answer = self.estimator.posterior(
-            rows.w, **rows.arguments, n_samples=self._n_samples,
-            n_proposals=max(1000, self._n_samples), random_state=seed,
-        )  # fmt: skip
-        quantiles = answer.quantile(self.shares) if self.shares else ()
-        columns = [answer.mean, answer.sd, *quantiles, *self._extra(answer, seed)]
-        return np.concatenate(columns, axis=1)
 
-    def _extra(self, answer: Any, seed: int) -> list[Array]:
-        columns = []
-        if self._pairs:
-            i, j = np.array(self._pairs).T
-            columns.append(answer.correlation[:, i, j])
-        if self.signs:
-            columns.append(answer.sign_error)
-        for asked in self.ranges:
-            value = answer.marginal(self.names.index(asked.name))
-            columns.append(value.probability(asked.lower, asked.upper))
-        if len(self._atoms):
-            columns.append(answer.probability_of_atoms)
-        if self._background:
-            columns.append(answer.probability_of_background[:, None])
-        if self.samples:
-            drawn = answer.sample(self.samples, random_state=seed)
-            columns.append(drawn.reshape(len(drawn), -1))
-        if not self._exact:
-            columns.append(answer.effective_sample_size[:, None])
-        return columns
+def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:
+    """Name the column of an atom, as ``prob_x_at_0``, with as many digits as tell it apart."""
+    digits = [np.format_float_positional(value, trim="-") for value in atom]
+    ending = "_".join(f"{name}_at_{value}" for name, value in zip(names, digits, strict=True))
+    place = ", ".join(f"{value:g}" for value in atom)
+    return NewColumn(f"prob_{ending}", f"probability that the truth is exactly {place}")
 
 
 def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
     shares = []
     for part in split_list([text]):
-        try:
-            share = float(part)
-        except ValueError:
-            share = np.nan
+        share = finite_number(part)
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
         shares.append(share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import warnings
@@ -15,17 +16,24 @@ import typer
 from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
+from deconflow.model_files import TABLE
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
-from deconflow.program.messages import as_options, note, one_line_errors, say, speaks
+from deconflow.program.messages import (
+    as_options,
+    note,
+    one_line_errors,
+    say,
+    speaks,
+    watched,
+)
 from deconflow.program.methods import METHODS, make_estimator, settings_of
-from deconflow.program.model_folder import check_writable, save, special_settings
+from deconflow.program.model_folder import check_writable, special_settings
 from deconflow.program.option_groups import with_option_groups
 from deconflow.program.options import Quiet, Seed
-from deconflow.program.provenance import of_this_run
+from deconflow.program.provenance import now, typed_command
 from deconflow.program.reading import TableSaid, find_rows, read_all
 from deconflow.program.selected import Selected
-from deconflow.program.waiting import waiting, watched
 from deconflow.progress import Progress
 from deconflow.tables import STANDARD, RowReader
 
@@ -70,7 +78,7 @@ def fit(
     with (
         one_line_errors(_ending(resumable)),
         ranks.started(),
-        waiting(quiet=quiet or not speaks()) as progress,
+        Progress(shown=speaks() and not quiet, tell=note) as progress,
     ):
         parameters = settings_of(method, settings, quick=quick)
         known.check_method(method)
@@ -78,7 +86,11 @@ def fit(
         check_writable(output)
         progress.begin(f"reading {said.table}")
         reader = find_rows(said, how, known)
-        rows = _in_memory_or_not(reader, method, seen)
+        from deconflow.program.beyond_memory import InPasses, is_beyond_memory
+
+        rows: InMemory | InPasses = (
+            InPasses(reader, method, seen) if is_beyond_memory(reader) else InMemory(reader, seen)
+        )
         model = make_estimator(
             method, parameters, known.parameters(rows.columns.names), random_state=seed
         )  # fmt: skip
@@ -93,9 +105,11 @@ def fit(
             if not ranks.is_first():
                 return
             certificate = _certificate(model, rows, progress)
-            about = _about(model, said, rows) | {"method": method, "seconds": seconds}
-            about |= of_this_run()
-            save(model, output, rows.columns, about | {"certificate": certificate.as_dict()})
+            about = _about(model, said, rows) | {
+                "method": method, "seconds": seconds, "date": now(), "command": typed_command(),
+                "certificate": certificate.as_dict(), "columns": rows.columns.as_dict(),
+            }  # fmt: skip
+            model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
         words = as_options(certificate.in_words())
         say(model.describe(), *model.known_, *words.splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
@@ -119,14 +133,6 @@ class InMemory:
     def certify(self, model: Any) -> Certificate:
         """Check a fitted model by all rows."""
         return model.certify(self.rows.w, **self._more)
-
-
-def _in_memory_or_not(reader: RowReader, method: str, seen: Selected) -> InMemory | InPasses:
-    from deconflow.program.beyond_memory import InPasses, is_beyond_memory
-
-    if is_beyond_memory(reader):
-        return InPasses(reader, method, seen)
-    return InMemory(reader, seen)
 
 
 def _fit(model: Any, rows: InMemory | InPasses, progress: Progress) -> float:
@@ -181,7 +187,8 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
         elif resume and not kept.exists():
             note(f"Nothing to resume for {output}: starting anew.")
         if ours and not resume:
-            _empty(folder)
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         try:
             yield kept
         except BaseException:
@@ -191,8 +198,3 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
             raise
         if ours:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()

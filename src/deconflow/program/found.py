@@ -62,6 +62,10 @@ class Found:
         w = np.where(seen, rows.w, 0.0)
         mean = w.sum(0) / np.maximum(measured, 1)
         flags = np.zeros((1, rows.w.shape[1])) if rows.limits is None else rows.limits
+        weights = None
+        if rows.weights is not None and len(rows.weights):
+            low, high = float(rows.weights.min()), float(rows.weights.max())
+            weights = low, high, int((rows.weights == 0).sum())
         return cls(
             n_rows=len(rows),
             used=len(rows.w),
@@ -73,7 +77,7 @@ class Found:
             lowest=np.where(seen, rows.w, np.inf).min(0, initial=np.inf),
             limits=np.array([(flags < 0).sum(0), (flags > 0).sum(0)]),
             suspects=np.array([(rows.w == number).sum(0) for number in SUSPECTS]).T,
-            weights=_of_weights(rows.weights),
+            weights=weights,
         )
 
     def merged(self, other: Found) -> Self:
@@ -103,15 +107,6 @@ class Found:
         columns = zip(errors.T, seen.T, strict=True)
         self.median_errors = np.array([float(np.median(e[s])) for e, s in columns])
 
-    def refuse_empty_columns(self, columns: Columns) -> None:
-        """Raise for a column without any measured value."""
-        for name, count in zip(columns.names, self.measured, strict=True):
-            if count == 0:
-                raise ValueError(
-                    f"Expected measured values, with errors, in column {name!r}; got none in "
-                    f"{self.n_rows} rows. Leave the column out."
-                )
-
     def in_words(self, columns: Columns) -> list[str]:
         """Say what is measured, how many rows can be used, and what is odd about them."""
         lines = [f"{line} ({columns.law})" for line in columns.describe()]
@@ -119,20 +114,12 @@ class Found:
         lines += [f"  {n} left out: {reason}" for reason, n in sorted(self.reasons.items())]
         if self.without_error:
             lines.append(f"  {self.without_error} values have no error and are taken as missing")
-        return lines + self._limits(columns) + self._suspicions(columns)
-
-    def _limits(self, columns: Columns) -> list[str]:
-        """Say how many values are limits, and in which columns."""
-        lines = []
         for name, upper, lower in zip(columns.names, *self.limits, strict=True):
             counts = {"upper": upper, "lower": lower}
             said = " and ".join(f"{n:.0f} {word} limits" for word, n in counts.items() if n)
             if said:
                 lines.append(f"  {said} of {name}")
-        return lines
-
-    def _suspicions(self, columns: Columns) -> list[str]:
-        return [
+        return lines + [
             f"  {count} values of {name} are {number:g} and count as measured; "
             f"if they are missing, give --missing {number:g}"
             for name, counts, lowest in zip(columns.names, self.suspects, self.lowest, strict=True)
@@ -167,9 +154,3 @@ class Found:
                 for name, measured, mean, sd, error in numbers
             ],
         }
-
-
-def _of_weights(weights: Array | None) -> tuple[float, float, int] | None:
-    if weights is None or not len(weights):
-        return None
-    return float(weights.min()), float(weights.max()), int((weights == 0).sum())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from deconflow.tables import How, Rows, Source, find_how
+from deconflow.tables import How, Source, find_how
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,3 @@ class HowSaid:
             fit_errors=[self.fit_errors] if self.fit_errors is not None else (),
             replicates=self.replicates_by,
         )  # fmt: skip
-
-
-def refuse_simulation(estimator: Any, rows: Rows, what: str) -> None:
-    """Raise where rows would be simulated that cannot be: with limits, or with some not seen."""
-    if estimator._selected is not None:
-        raise ValueError(
-            f"Expected a model of rows that were all seen for {what}, which simulates whole "
-            "tables; got one with a selection."
-        )
-    if rows.limits is not None:
-        raise ValueError(
-            f"Expected rows without limits for {what}, because it is not known how limits come "
-            "about; got some. Leave those rows out."
-        )

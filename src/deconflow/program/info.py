@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deconflow.program.messages import one_line_errors, say
+from deconflow.program.messages import as_options, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model
 
@@ -20,7 +20,7 @@ def info(model: Model) -> None:
 
 def describe(saved: ModelFolder) -> Iterator[str]:
     """Go through what is known of a model, line by line."""
-    yield f"method     {saved.method} ({saved.class_name})"
+    yield f"method     {saved.method} ({saved.files.description['class']})"
     table = saved.about.get("table", {})
     if table:
         yield f"table      {table['path']}"
@@ -35,8 +35,10 @@ def describe(saved: ModelFolder) -> Iterator[str]:
         yield f"weights    {saved.weights}"
     if "seconds" in saved.about:
         yield f"seconds    {saved.about['seconds']:g}"
-    for name, value in saved.special_settings().items():
+    for name, value in saved.about.get("special_settings", {}).items():
         yield f"setting    {name} = {value}"
     for line in saved.known():
         yield f"known      {line}"
-    yield from saved.verdict()
+    if saved.certificate is not None:
+        yield saved.about["fitted"]
+        yield from as_options(saved.certificate.in_words()).splitlines()

@@ -84,16 +84,16 @@ def _check_takes(method: str, name: str) -> None:
     from deconflow.estimators import ESTIMATORS
 
     check_method(method)
-    able = [key for key, each in METHODS.items() if _takes(ESTIMATORS[each.class_name], name)]
+    classes = {key: ESTIMATORS[each.class_name] for key, each in METHODS.items()}
+    able = [
+        key for key, cls in classes.items()
+        if (cls._takes_covariates if name == "given" else hasattr(cls(), name))
+    ]  # fmt: skip
     if method not in able:
         raise ValueError(
             f"Expected no --{name} with --method {method}; got one. Use --method "
             f"{', '.join(able[:-1])} or {able[-1]}, which take it."
         )
-
-
-def _takes(cls: Any, name: str) -> bool:
-    return cls._takes_covariates if name == "given" else hasattr(cls(), name)
 
 
 def covariates_of(estimator: Any) -> Any:
@@ -109,13 +109,3 @@ def given_columns(estimator: Any) -> GivenColumns | None:
         return None
     own = found.columns[len(found.errors) :]
     return GivenColumns({c.name: c.categories for c in own}, errors=bool(found.errors))
-
-
-def refuse_covariates(estimator: Any, what: str) -> None:
-    """Raise if a model has covariates, with which something cannot be done."""
-    found = covariates_of(estimator)
-    if found is not None:
-        raise ValueError(
-            f"Expected a model without covariates for {what}; got one that is given "
-            f"{', '.join(found.names)}. Fit one without --given."
-        )

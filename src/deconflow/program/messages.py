@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from deconflow import ranks
 from deconflow.program.methods import METHODS
-from deconflow.progress import beside_a_bar
+from deconflow.progress import Progress, beside_a_bar
 from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
@@ -87,6 +87,17 @@ def printable(line: str) -> str:
     'größe?[2J'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+@contextmanager
+def watched(model: Any, progress: Progress) -> Iterator[None]:
+    """Show the progress of a fit."""
+    progress.begin("fitting")
+    model._progress = progress
+    try:
+        yield
+    finally:
+        del model._progress
 
 
 def as_options(message: str) -> str:

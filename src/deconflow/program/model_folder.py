@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from deconflow.model_files import (
     read_folder,
 )
 from deconflow.program.known import given_columns
-from deconflow.program.messages import as_options
 from deconflow.program.methods import method_of_class
 from deconflow.program.reading import refuse_too_large
 from deconflow.tables import (
@@ -84,19 +82,9 @@ class ModelFolder:
         return of_files(self.files)
 
     @property
-    def description(self) -> dict[str, Any]:
-        """What the estimator wrote of itself."""
-        return self.files.description
-
-    @property
-    def class_name(self) -> str:
-        """Name of the estimator's class."""
-        return str(self.description.get("class"))
-
-    @property
     def method(self) -> str:
         """Name of the method."""
-        return method_of_class(self.class_name)
+        return method_of_class(self.files.description["class"])
 
     @property
     def weights(self) -> str | None:
@@ -108,8 +96,9 @@ class ModelFolder:
         """Names of the dimensions."""
         if self.columns is not None:
             return self.columns.names
-        given = self.description.get("feature_names_in") or self.description.get("column_names")
-        return tuple(given or (f"v{d}" for d in range(self.description["n_features_in"])))
+        said = self.files.description
+        given = said.get("feature_names_in") or said.get("column_names")
+        return tuple(given or (f"v{d}" for d in range(said["n_features_in"])))
 
     @property
     def labels(self) -> list[str]:
@@ -125,22 +114,11 @@ class ModelFolder:
         kept = self.about.get("certificate")
         return None if kept is None else Certificate.from_dict(kept)
 
-    def verdict(self) -> list[str]:
-        """Say what was fitted and how far to trust it."""
-        if self.certificate is None:
-            return []
-        words = as_options(self.certificate.in_words())
-        return [self.about["fitted"], *words.splitlines()]
-
     def known(self) -> list[str]:
         """Say what was known of the truth, and what became of it."""
         if not self.about:  # saved from Python
             return list(self.estimator.known_)
         return list(self.about.get("known", []))
-
-    def special_settings(self) -> dict[str, str]:
-        """Parameters of the fit that are not the estimator's defaults."""
-        return self.about.get("special_settings", {})
 
     def reader(self, source: Source, *, weighted: bool = False) -> RowReader:
         """Return what reads this model's measurements from a table.
@@ -176,12 +154,6 @@ def special_settings(estimator: Any) -> dict[str, str]:
         for name, value in estimator.get_params(deep=False).items()
         if name not in ABOUT_ONE_RUN and repr(value) != repr(plain.get(name))
     }
-
-
-def save(estimator: Any, path: Path, columns: Columns, about: dict[str, Any]) -> None:
-    """Write a model's folder, all or nothing."""
-    content = {**about, "columns": columns.as_dict()}
-    estimator.save(path, extra_files={TABLE: json.dumps(content, indent=1) + "\n"})
 
 
 def check_writable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from deconflow.tables import correlation_column, error_columns, split_list
+from deconflow.tables import correlation_column, error_columns, finite_number, split_list
 
 TABLE_HELP = (
     "CSV, TSV, Parquet, FITS, ECSV, VOTable or text file, also packed (.gz); a folder of them; - "
@@ -58,7 +59,7 @@ def expand_errors(items: Sequence[str], names: Sequence[str]) -> list[str]:
     >>> expand_errors(["*=0.3,f2=0.1"], ["f1", "f2"])
     ['f1=0.3', 'f2=0.1']
     """
-    if len(items) == 1 and _is_number(items[0]):
+    if len(items) == 1 and finite_number(items[0]) is not math.nan:
         items = [f"*={items[0]}"]
     parts = split_list(items, names=names)
     if not any(_is_pattern(part.partition("=")[0], names) for part in parts):
@@ -94,11 +95,3 @@ def _matching(pattern: str, available: Sequence[str]) -> list[str]:
         got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
         raise ValueError(f"Expected measured columns that match {pattern!r}; got {got}.")
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -42,11 +42,6 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def of_this_run() -> dict[str, str | None]:
-    """Return what a model is kept with: the command that made it, and when."""
-    return {"date": now(), "command": typed_command()}
-
-
 def versions() -> str:
     """Name the versions of this program, of Python and of what it computes with."""
     said = [f"deconflow {__version__}", f"Python {platform.python_version()}"]

@@ -132,13 +132,6 @@ def find_rows(said: TableSaid, how: HowSaid, known: Known) -> RowReader:
     return RowReader(found, source, groups=groups, given=given, weights=weights)
 
 
-def read_table(said: TableSaid, how: HowSaid, known: Known) -> tuple[Columns, Measurements, Found]:
-    """Find columns and errors, and read all rows."""
-    reader = find_rows(said, how, known)
-    refuse_too_large(reader)
-    return read_all(reader)
-
-
 def is_too_large(reader: RowReader) -> bool:
     """Whether a table has too many rows for memory."""
     source = reader.source

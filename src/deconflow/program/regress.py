@@ -84,7 +84,9 @@ def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
 def _found(
     saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
 ) -> Any:
-    rows = {} if data is None else _refitted(data)
+    rows: dict[str, Any] = {}
+    if data is not None:
+        rows = {"w": data.w, "sample_weight": data.rows.weights, **data.rows.arguments}
     if covariates_of(saved.estimator):
         note("deconflow: note: a model with covariates is not refitted: no standard errors")
     elif data is None:
@@ -93,11 +95,6 @@ def _found(
     return saved.estimator.regress(
         saved.names.index(target), numbers, **rows, n_refits=n_refits, random_state=seed
     )
-
-
-def _refitted(data: Measured) -> dict[str, Any]:
-    """Return the rows as refits take them."""
-    return {"w": data.w, "sample_weight": data.rows.weights, **data.rows.arguments}
 
 
 def _write(saved: ModelFolder, found: Any, output: Path) -> None:

@@ -60,19 +60,14 @@ class Scores:
         from deconflow.evaluation import PValueCounts
 
         self.estimator = estimator
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
+        self.parts: list[tuple[int, float, float]] = []
         self.p_values = PValueCounts()
 
     def __call__(self, rows: Rows) -> Array:
         """Log density and p-value of each measurement, ``(n, 2)``."""
         p = self.estimator.p_values(rows.w, **rows.arguments)
         scores = self.estimator.score_observations(rows.w, **rows.arguments)
-        new = self.count + len(scores)
-        step = scores.mean() - self.mean
-        between = step**2 * self.count * len(scores) / new
-        self.squares += scores.var() * len(scores) + between
-        self.mean += step * len(scores) / new
-        self.count = new
+        self.parts.append((len(scores), scores.mean(), scores.var()))
         return np.column_stack([scores, p])
 
     def watch(self, values: Array) -> None:
@@ -81,5 +76,7 @@ class Scores:
 
     def in_words(self, counts: str) -> list[str]:
         """Say the mean, the counts of rows, and how many are unusual."""
-        error = np.sqrt(self.squares) / self.count
-        return [f"mean log p(w) {self.mean:.6f} +- {error:.6f}; {counts}", str(self.p_values)]
+        sizes, means, variances = np.array(self.parts).T
+        mean = np.average(means, weights=sizes)
+        error = np.sqrt(sizes @ (variances + (means - mean) ** 2)) / sizes.sum()
+        return [f"mean log p(w) {mean:.6f} +- {error:.6f}; {counts}", str(self.p_values)]

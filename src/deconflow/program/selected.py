@@ -51,16 +51,16 @@ class Selected:
             )
         if self.nothing and self.select_of != OF[0]:
             raise ValueError("Expected --select or --efficiency with --select-of; got neither.")
-        if self.efficiency is not None:
-            self._grid()
+        self._grid()
 
     def arguments(self, names: Sequence[str], rows: Measurements) -> dict[str, Any]:
         """Return arguments of ``fit``; rows that could not have been seen are refused by name."""
         if self.nothing:
             return {}
         found: dict[str, Any] = {"selection_of": self.select_of} if self.select_of != OF[0] else {}
-        if self.efficiency is not None:
-            return found | {"selection": self._grid()}
+        grid = self._grid()
+        if grid is not None:
+            return found | {"selection": grid}
         from deconflow.ranges import parse_ranges
 
         for each in parse_ranges(self.select or (), names, "--select"):
@@ -81,7 +81,8 @@ class Selected:
         return self.select is None and self.efficiency is None
 
     def _grid(self) -> Any:
+        if self.efficiency is None:
+            return None
         from deconflow.measuring import Efficiency
 
-        assert self.efficiency is not None
         return Efficiency.from_npz(self.efficiency)

@@ -96,7 +96,13 @@ def append_columns(
             counts.update(status)
             first_row += table.num_rows
             bar.update(table.num_rows)
-        _refuse_useless(counts, source.name)
+        if not counts:
+            raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+        if "ok" not in counts:
+            reason = counts.most_common(1)[0][0]
+            raise ValueError(
+                f"Expected a row of {source.name} that can be used; got none: {reason}"
+            )
     return counts
 
 
@@ -110,7 +116,14 @@ def _output_of(
         return
     arrow: Any = need("pyarrow")
     kept = reader.source.kept
-    schema = _schema(reader.source, new_fields([*columns, STATUS], output, prefix))
+    schema = arrow.schema([reader.source.schema.field(name) for name in kept])
+    for field in new_fields([*columns, STATUS], output, prefix):
+        if field.name in schema.names:
+            raise ValueError(
+                f"Expected no column {field.name!r} in {reader.source.name} yet; got one. "
+                "Give --prefix for the names of new columns."
+            )
+        schema = schema.append(field)
     harmless = _harmless if format_of(output).is_text else str
     with writing(output, schema) as sink:
 
@@ -137,15 +150,6 @@ def _compute_rows(
     for row, reason in failures.items():
         status[places[row]] = reason
     return rows.scatter(answers), status
-
-
-def _refuse_useless(counts: Counter[str], table: str) -> None:
-    """Raise if a table has no rows, or none that could be used."""
-    if not counts:
-        raise ValueError(f"Expected one or more rows in {table}; got none.")
-    if "ok" not in counts:
-        reason = counts.most_common(1)[0][0]
-        raise ValueError(f"Expected a row of {table} that can be used; got none: {reason}")
 
 
 def report_counts(counts: Counter[str]) -> str:
@@ -200,16 +204,3 @@ def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> 
 def _harmless(text: str) -> str:
     """Keep a spreadsheet from taking text of ours, made of names in a file, for a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def _schema(source: Source, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the columns of a table with new ones after them, which it must not have yet."""
-    schema = need("pyarrow").schema([source.schema.field(name) for name in source.kept])
-    for field in fields:
-        if field.name in schema.names:
-            raise ValueError(
-                f"Expected no column {field.name!r} in {source.name} yet; got one. "
-                "Give --prefix for the names of new columns."
-            )
-        schema = schema.append(field)
-    return schema

@@ -4,6 +4,6 @@
 Gaussians, and draws of it for bands.
 """
 
-from deconflow.splines.fit import MOST_COLUMNS, LogSplineFit, fit_log_spline, limits_of, work_of_fit
+from deconflow.splines.fit import MOST_COLUMNS, LogSplineFit, fit_log_spline, work_of_fit
 
-__all__ = ["MOST_COLUMNS", "LogSplineFit", "fit_log_spline", "limits_of", "work_of_fit"]
+__all__ = ["MOST_COLUMNS", "LogSplineFit", "fit_log_spline", "work_of_fit"]

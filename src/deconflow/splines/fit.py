@@ -26,15 +26,12 @@ from deconflow.classical import GridDensity, grid_mixture
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.splines.domain import Domain, domain_of
 from deconflow.splines.likelihoods import Likelihood
 from deconflow.splines.line import LineFrame
 from deconflow.splines.newton import Fitted, Penalty, masses, maximise, solver
-from deconflow.splines.plane import PlaneFrame
-from deconflow.splines.rows import Rows, as_rows
+from deconflow.splines.planes import PlaneFrame
+from deconflow.splines.rows import Domain, Rows, as_rows, domain_of
 from deconflow.standardising import Standardiser
-
-Bounds = Sequence[tuple[float | None, float | None]]
 
 BEHIND, BEHIND_ROWS, WIDTH_BEHIND = 0.1, 10.0, 2.0
 """Share of a normal law behind the grid, over the number of rows; rows added to these; and its
@@ -151,7 +148,7 @@ class LogSplineFit:
 def fit_log_spline(
     data: Observations,
     *,
-    bounds: Bounds | None = None,
+    bounds: Array | None = None,
     n_intervals: int | None = None,
     start: LogSplineFit | None = None,
 ) -> LogSplineFit:
@@ -162,7 +159,7 @@ def fit_log_spline(
     data
         Rows with one or two columns, in any units, without a projection; values may be missing.
     bounds
-        ``(low, high)`` for each column, None where there is none: the truth lies within.
+        ``(2, D)``, infinite where there is none: the truth lies within.
     n_intervals
         Knot intervals per column; None for 60 in one column and 16 in two.
     start
@@ -174,8 +171,7 @@ def fit_log_spline(
     ValueError
         If the rows do not allow a fit.
     """
-    limits = limits_of(bounds)
-    units, rows, domain, frame = _laid_out(data, limits, n_intervals, start)
+    units, rows, domain, frame = _laid_out(data, bounds, n_intervals, start)
     penalties = start._penalties if start else [frame.penalty(order) for order in frame.orders]
     near = rows[~domain.far]
     seen: Likelihood = frame.likelihood(near)
@@ -194,7 +190,7 @@ def fit_log_spline(
         seen.n_rows,
         far=float(rows.count[domain.far].sum()) / total,
         lost=max(seen.total - curve.explained for curve in curves) / total,
-        bounds=limits,
+        bounds=bounds,
         _penalties=penalties,
         _rows=seen,
     )
@@ -215,7 +211,7 @@ def _begin(
 
 def _laid_out(
     data: Observations,
-    limits: Array | None = None,
+    bounds: Array | None = None,
     n_intervals: int | None = None,
     start: LogSplineFit | None = None,
 ) -> tuple[Standardiser, Rows, Domain, LineFrame | PlaneFrame]:
@@ -223,7 +219,9 @@ def _laid_out(
     refuse_unsuitable(data)
     units = Standardiser.fit(data) if start is None else start.units
     rows = as_rows(units.observations(data))
-    domain = domain_of(rows, *_standard_bounds(limits, units))
+    ends = np.array([[-np.inf], [np.inf]]) if bounds is None else bounds
+    low, high = (ends - units.location.numpy()) / units.scale.numpy()
+    domain = domain_of(rows, low, high)
     if start is not None:
         return units, rows, domain, start.frame
     frame = (LineFrame if data.dim == 1 else PlaneFrame)(domain, n_intervals)
@@ -255,22 +253,3 @@ def refuse_unsuitable(data: Observations) -> None:
             "Expected values that differ in every column of w; "
             f"got one value in column {int(constant.argmax())}. Drop it."
         )
-
-
-def limits_of(bounds: Bounds | None) -> Array | None:
-    """Return bounds as an array ``(2, D)``, infinite where there is none; None without any."""
-    if bounds is None:
-        return None
-    low = [-np.inf if pair[0] is None else pair[0] for pair in bounds]
-    high = [np.inf if pair[1] is None else pair[1] for pair in bounds]
-    limits = np.array([low, high])
-    return limits if np.isfinite(limits).any() else None
-
-
-def _standard_bounds(limits: Array | None, units: Standardiser) -> tuple[Array, Array]:
-    """Bounds in standardised units, infinite where there is none."""
-    location, scale = units.location.numpy(), units.scale.numpy()
-    if limits is None:
-        return np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
-    low, high = (limits - location) / scale
-    return low, high

@@ -49,37 +49,29 @@ class Likelihood(Protocol):
     @property
     def total(self) -> float:
         """Sum of the rows' counts."""
-        ...
 
     @property
     def mass(self) -> Array:
         """Integral of the hat around each node, flat."""
-        ...
 
     @property
     def n_rows(self) -> int:
         """Number of rows or bins."""
-        ...
 
     def values(self, beta: Array) -> Array:
         """Return ``B beta`` at the nodes."""
-        ...
 
     def project(self, counts: Array) -> Array:
         """Return ``B' counts``."""
-        ...
 
     def second(self, counts: Array) -> Array:
         """Return ``B' diag(counts) B``."""
-        ...
 
     def log_likelihood(self, q: Array) -> float:
         """Return ``sum c_i log p_i`` under masses ``q``, to a constant."""
-        ...
 
     def expect(self, q: Array) -> Expectations:
         """Expectations under masses ``q``."""
-        ...
 
 
 @dataclass(frozen=True)

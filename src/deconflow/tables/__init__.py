@@ -27,9 +27,11 @@ from deconflow.tables.measurements import (
     Rows,
     conversion,
     read_rows,
+    refuse_empty_columns,
 )
 from deconflow.tables.opening import is_many, open_table
 from deconflow.tables.option_syntax import (
+    finite_number,
     parse_atoms,
     parse_bounds,
     split_list,
@@ -55,6 +57,7 @@ __all__ = [
     "find_columns",
     "find_given",
     "find_how",
+    "finite_number",
     "format_of",
     "gathered",
     "independent_noise",
@@ -65,6 +68,7 @@ __all__ = [
     "parse_atoms",
     "parse_bounds",
     "read_rows",
+    "refuse_empty_columns",
     "row_name",
     "split_list",
     "split_part",

@@ -50,8 +50,8 @@ class TextSource(Source):
         return map(self._with_types, self._text(size, columns))
 
     def _text(self, size: int, names: Sequence[str]) -> Iterator[pa.Table]:
-        as_written = dict(zip(self.names, self._written, strict=True))
-        written = [as_written[name] for name in names]
+        own = dict(zip(self.names, self._written, strict=True))
+        written = [own[name] for name in names]
         text = dict.fromkeys(self._written, pa.string())
         with (
             self._clear_errors(),
@@ -160,7 +160,7 @@ def write_text(file: IO[bytes], schema: pa.Schema, delimiter: str) -> Iterator[S
         writer.writerow(schema.names)
 
         def write(table: pa.Table) -> None:
-            columns = [map(_as_written, column.to_pylist()) for column in table.columns]
+            columns = [map(as_written, column.to_pylist()) for column in table.columns]
             writer.writerows(zip(*columns, strict=True))
 
         yield Sink(write)
@@ -343,7 +343,7 @@ def _above_the_rows(content: Content) -> tuple[int, bytes]:
     return count, lines[count]
 
 
-def _as_written(cell: Any) -> Any:
+def as_written(cell: Any) -> Any:
     """Leave missing cells empty; arrays inside cells are written as Python writes them."""
     if cell is None or cell != cell:
         return ""

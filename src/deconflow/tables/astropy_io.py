@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from deconflow.tables.arrow_io import as_written
 from deconflow.tables.io import Sink, Source, about, described, need, slices
-from deconflow.tables.packed import Content, TableError
+from deconflow.tables.packed import Content, TableError, opened, size_of
 
 ASTROPY_FORMATS = {"ecsv": "ascii.ecsv", "votable": "votable", "ascii": "ascii"}
 READ_OPTIONS = {"votable": {"use_names_over_ids": True}}
@@ -58,8 +59,9 @@ class FitsSource(Source):
     def _table(self) -> Iterator[Any]:
         fits = need("astropy.io.fits")
         source = self.content.unpacked
-        file = io.BytesIO(source) if isinstance(source, bytes) else source
-        with fits.open(file, memmap=True) as file:
+        with fits.open(
+            opened(source) if isinstance(source, bytes) else source, memmap=True
+        ) as file:
             kinds = fits.BinTableHDU | fits.TableHDU
             tables = {str(i): hdu for i, hdu in enumerate(file) if isinstance(hdu, kinds)}
             if not tables:
@@ -68,7 +70,7 @@ class FitsSource(Source):
 
     def _check_size(self, hdu: Any) -> None:
         """Hold the header against the file, before astropy believes it."""
-        header, size = hdu.header, _size(self.content)
+        header, size = hdu.header, size_of(self.content.unpacked)
         if not 0 <= header["TFIELDS"] <= MOST_COLUMNS:
             raise TableError(
                 f"Expected up to {MOST_COLUMNS} columns in {self.name}; got {header['TFIELDS']}."
@@ -138,31 +140,19 @@ def write_fits(file: IO[bytes], schema: pa.Schema) -> Iterator[Sink]:
     for column in table.itercols():
         if column.dtype.kind == "U":
             table[column.name] = np.char.encode(np.asarray(column), "utf-8")
-    hdu = need("astropy.io.fits").table_to_hdu(table)
-    for number, unit in enumerate(units, start=1):
-        if unit:
-            hdu.header[f"TUNIT{number}"] = unit
-    _describe_columns(hdu.header, schema)
-    written = io.BytesIO()
-    hdu.writeto(written)
-    file.write(written.getvalue())
-
-
-def _describe_columns(header: Any, schema: pa.Schema) -> None:
-    """Put descriptions into a FITS header, for astropy and for others; FITS has ASCII only."""
-    words = [(about(field, "description") or "").encode("ascii", "replace") for field in schema]
-    texts = [" ".join(word.decode().split()) for word in words]
-    if not any(texts):
-        return
-    for number, text in enumerate(texts, start=1):
-        if text:
-            header[f"TCOMM{number}"] = text
-    fields = [described(f.name, pa.int16(), None, t) for f, t in zip(schema, texts, strict=True)]
-    file = io.BytesIO()
-    _as_astropy(pa.schema(fields).empty_table()).write(file, format="fits")
-    file.seek(0)
-    for line in need("astropy.io.fits").getheader(file, 1)["COMMENT"]:
-        header.add_comment(line)
+    for field in schema:  # FITS has ASCII only
+        words = (about(field, "description") or "").encode("ascii", "replace").decode()
+        table[field.name].description = " ".join(words.split()) or None
+    fits, written, whole = need("astropy.io.fits"), io.BytesIO(), io.BytesIO()
+    table.write(written, format="fits")  # descriptions as astropy reads them
+    written.seek(0)
+    with fits.open(written) as hdus:
+        for number, (column, unit) in enumerate(zip(table.itercols(), units, strict=True), start=1):
+            for card, text in (("TUNIT", unit), ("TCOMM", column.description)):  # as others do
+                if text:
+                    hdus[1].header[f"{card}{number}"] = text
+        hdus.writeto(whole)
+    file.write(whole.getvalue())
 
 
 def _fits_descriptions(hdu: Any) -> list[str | None]:
@@ -225,18 +215,8 @@ def _read(content: Content, kind: str) -> Any:
         _check_votable(content)
     table_type = need("astropy.table").Table
     options = READ_OPTIONS.get(kind, {})
-    with warnings.catch_warnings(action="ignore"), _opened(content) as file:
+    with warnings.catch_warnings(action="ignore"), opened(content.unpacked) as file:
         return table_type.read(file, format=ASTROPY_FORMATS[kind], **options)
-
-
-def _opened(content: Content) -> IO[bytes]:
-    source = content.unpacked
-    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-
-
-def _size(content: Content) -> int:
-    source = content.unpacked
-    return len(source) if isinstance(source, bytes) else source.stat().st_size
 
 
 def _check_votable(content: Content) -> None:
@@ -248,7 +228,9 @@ def _check_votable(content: Content) -> None:
                 f"Expected the rows of {content.name} in the file itself; got a link to "
                 f"{attributes['href']!r}. Download that, and convert it to .parquet."
             )
-        if element.endswith("TABLE") and int(attributes.get("nrows", 0)) > _size(content):
+        if element.endswith("TABLE") and int(attributes.get("nrows", 0)) > size_of(
+            content.unpacked
+        ):
             raise TableError(
                 f"Expected as many rows as {content.name} has room for; got "
                 f"nrows={attributes['nrows']}."
@@ -256,7 +238,7 @@ def _check_votable(content: Content) -> None:
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
-    with _opened(content) as file:
+    with opened(content.unpacked) as file:
         parser.ParseFile(file)
 
 
@@ -313,10 +295,4 @@ def _as_numpy(column: pa.ChunkedArray) -> Any:
             least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
             return np.ma.array(values, mask=missing, fill_value=least)
         return values
-    return np.array([_text(cell) for cell in column.to_pylist()], dtype=str)
-
-
-def _text(cell: Any) -> str:
-    if cell is None:
-        return ""
-    return cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
+    return np.array([str(as_written(cell)) for cell in column.to_pylist()], dtype=str)

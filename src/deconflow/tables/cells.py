@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.tables.io import row_name
+from deconflow.tables.option_syntax import finite_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,21 +123,16 @@ class Cells:
         from deconflow.tables.arrow_io import as_words
 
         words = as_words(self.table[name], name)
-        words[[self._stands_for_missing(word) for word in words]] = None
+        if self.missing:
+            words[[word is not None and finite_number(word) in self.missing for word in words]] = (
+                None
+            )
         return words
 
     def _without_missing(self, values: Array) -> Array:
         for number in self.missing:  # a column in single precision has it rounded
             values[(values == number) | (values == np.float32(number))] = np.nan
         return values
-
-    def _stands_for_missing(self, word: str | None) -> bool:
-        if word is None or not self.missing:
-            return word is None
-        try:
-            return float(word) in self.missing
-        except ValueError:
-            return False
 
 
 class Values(ABC):

@@ -137,12 +137,9 @@ class Columns:
 
     def describe(self) -> list[str]:
         """Say in plain words what is measured, and how well; one line per column."""
+        joint = "" if self._other_words() else "with error "
         pairs = zip(self.names, self.error_words(), strict=True)
-        return [f"{name} {self._joint}{words}" for name, words in pairs]
-
-    @property
-    def _joint(self) -> str:
-        return "" if self._other_words() else "with error "
+        return [f"{name} {joint}{words}" for name, words in pairs]
 
     def _other_words(self) -> list[str]:
         """Say what there is in place of errors; nothing if there are errors."""

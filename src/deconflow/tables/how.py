@@ -136,7 +136,9 @@ def find_how(
     """
     said = {"trials": trials, "exposure": exposure}
     repeated = parse_replicates(replicate_columns, names, source.names) if replicate_columns else ()
-    lists = [name for name in names if _holds_lists(source, name)]
+    from deconflow.tables.arrow_io import is_list
+
+    lists = [n for n in names if n in source.names and is_list(source.schema.field(n).type)]
     draws = id is not None or len(lists) > 0
     _refuse_mixtures(noise, said, repeated, draws, log_prior, fit_errors)
     if id is None and lists and len(lists) < len(names):
@@ -228,14 +230,6 @@ def _checked_parts(said: Sequence[str]) -> tuple[str, ...]:
             got = repr(part) if parts else part
             raise ValueError(f"Expected fit_errors= with {', '.join(FITTED)}; got {got}.")
     return tuple(dict.fromkeys(parts))
-
-
-def _holds_lists(source: Source, name: str) -> bool:
-    if name not in source.names:
-        return False
-    from deconflow.tables.arrow_io import is_list
-
-    return is_list(source.schema.field(name).type)
 
 
 def _text(value: Any) -> str | None:

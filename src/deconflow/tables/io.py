@@ -6,6 +6,7 @@ import importlib
 import re
 import textwrap
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from deconflow.tables.packed import (
     STANDARD,
     Content,
     TableError,
-    packed_output,
+    size_of,
     standard_output,
 )
 
@@ -108,14 +109,6 @@ class Format:
         need("pyarrow")
         return getattr(importlib.import_module(f"deconflow.tables.{self.module}"), name)
 
-    def check_written(self, path: str | Path) -> str:
-        """Return the name of what writes the format, or raise that a file of it is not written."""
-        if self.writer is None:
-            raise ValueError(
-                f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-            )
-        return self.writer
-
     @property
     def is_text(self) -> bool:
         """Whether cells are written as they are read."""
@@ -152,8 +145,12 @@ def open_content(content: Content, known: Format, part: str | None, *, typed: bo
     options = known.options if part is None else {"part": part}
     with clear_read_errors(content.name):
         source: Source = known.load(known.reader)(content, **options)
-        source.n_bytes = content.size
-        _refuse_duplicates(source.names, source.name)
+        source.n_bytes = size_of(content.source)
+        if len({*source.names}) < len(source.names):
+            twice = Counter(source.names).most_common(1)[0][0]
+            raise TableError(
+                f"Expected each column of {source.name} once; got {twice!r} twice. Rename one."
+            )
         return source.typed() if typed else source
 
 
@@ -164,7 +161,11 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     ``-`` is the standard output, in CSV.
     """
     known = format_of(path)
-    write = known.load(known.check_written(path))
+    if known.writer is None:
+        raise ValueError(
+            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+        )
+    write = known.load(known.writer)
     if Path(path) == STANDARD:
         with write(standard_output(), schema, **known.options) as sink:
             yield sink
@@ -172,7 +173,7 @@ def writing(path: str | Path, schema: pa.Schema) -> Iterator[Sink]:
     packing = PACKINGS.get(Path(path).suffix.lower())
     with (
         replacing(path) as part,
-        packed_output(part, packing) as file,
+        need("pyarrow").output_stream(str(part), compression=packing) as file,
         write(file, schema, **known.options) as sink,
     ):
         yield sink
@@ -263,13 +264,3 @@ def described(
     known = {"unit": unit, "description": description}
     metadata = {what: text for what, text in known.items() if text}
     return need("pyarrow").field(name, kind, metadata=metadata or None)
-
-
-def _refuse_duplicates(names: Sequence[str], table: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise TableError(
-                f"Expected each column of {table} once; got {name!r} twice. Rename one."
-            )
-        seen.add(name)

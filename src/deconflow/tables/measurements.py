@@ -56,18 +56,14 @@ class Rows:
         return len(self.w)
 
     def __getitem__(self, rows: Any) -> Rows:
+        noise: Any = self.noise  # only pooled errors are those of any number of rows
         return Rows(
             self.w[rows],
-            self._bound_noise()[rows],
+            (noise if noise.n_rows is not None else noise.bind(len(self.w)))[rows],
             None if self.given is None else self.given.part(rows),
             None if self.limits is None else self.limits[rows],
             None if self.weights is None else self.weights[rows],
         )
-
-    def _bound_noise(self) -> Noise | FreeErrors:
-        """Return the noise as that of so many rows; only pooled errors are those of any number."""
-        noise: Any = self.noise
-        return noise if noise.n_rows is not None else noise.bind(len(self.w))
 
     @property
     def said(self) -> Noise:
@@ -245,17 +241,22 @@ def read_rows(reader: RowReader) -> Measurements:
     except ValueError:
         _name_file(reader)
         raise
-    for d, name in enumerate(reader.columns.names):
-        if np.isnan(rows.w[:, d]).all():
-            raise ValueError(
-                f"Expected measured values, with errors, in column {name!r}; got none in "
-                f"{len(rows)} rows. Leave the column out."
-            )
+    refuse_empty_columns(reader.columns.names, (~np.isnan(rows.w)).sum(0), len(rows))
     if len(rows.w) < 2:
         raise ValueError(f"Expected at least 2 rows that can be used; got {len(rows.w)}.")
     if rows.weights is not None and not rows.weights.any():
         raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
     return rows
+
+
+def refuse_empty_columns(names: Sequence[str], measured: NDArray[Any], n_rows: int) -> None:
+    """Raise for a column without any measured value."""
+    for name, count in zip(names, measured, strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Expected measured values, with errors, in column {name!r}; got none in "
+                f"{n_rows} rows. Leave the column out."
+            )
 
 
 def _name_file(reader: RowReader) -> None:
@@ -324,15 +325,12 @@ def conversion(unit: str, wanted: Sequence[str], column: str) -> float:
         return 1.0
     units = need("astropy.units")
     try:
-        theirs, *parts = (_of_differences(units.Unit(one)) for one in (unit, *wanted))
+        found = [units.Unit(one) for one in (unit, *wanted)]
+        # Errors are differences: of magnitudes on any scale they are magnitudes.
+        theirs, *parts = (getattr(each, "function_unit", each) for each in found)
         return float(theirs.to(math.prod(parts, start=units.dimensionless_unscaled)))
     except (ValueError, TypeError) as error:
         product = " * ".join(wanted)
         raise ValueError(
             f"Expected column {column!r} in a unit like {product}; got {unit}. Convert it."
         ) from error
-
-
-def _of_differences(unit: Any) -> Any:
-    """Unit of differences, as errors are: of magnitudes on any scale they are magnitudes."""
-    return getattr(unit, "function_unit", unit)

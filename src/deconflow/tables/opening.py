@@ -48,7 +48,7 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
     known = format_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a table at {path}; got no such file.")
-    return open_content(Content.of_file(path), known, part, typed=typed)
+    return open_content(Content(path, path.name), known, part, typed=typed)
 
 
 def is_many(path: str | Path) -> bool:

@@ -106,7 +106,7 @@ def parse_bounds(
     for part in split_list(items, names=names):
         name, said = _split_at(part, names)
         low, colon, high = said.partition(":")
-        ends = [_number(end) if end.strip() else None for end in (low, high)]
+        ends = [finite_number(end) if end.strip() else None for end in (low, high)]
         if not colon or ends == [None, None] or any(end is math.nan for end in ends):
             raise ValueError(
                 f"Expected bounds= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of "
@@ -128,7 +128,7 @@ def parse_atoms(items: Sequence[str], names: Sequence[str]) -> list[float] | lis
     """
     points = []
     for part in split_list(items):
-        point = [_number(value) for value in part.split(":")]
+        point = [finite_number(value) for value in part.split(":")]
         if len(point) != len(names) or any(value is math.nan for value in point):
             shape = ":".join("0" for _ in names)
             what = "numbers" if len(names) == 1 else f"points of {':'.join(names)}"
@@ -137,7 +137,7 @@ def parse_atoms(items: Sequence[str], names: Sequence[str]) -> list[float] | lis
     return [point[0] for point in points] if len(names) == 1 else points
 
 
-def _number(text: str) -> float:
+def finite_number(text: str) -> float:
     """Read a finite number; NaN itself for anything else."""
     try:
         value = float(text)

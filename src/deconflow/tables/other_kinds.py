@@ -27,14 +27,25 @@ class Draws(Values):
         read = [*columns.names, *([prior] if prior else [])]
         lists = [as_draws(cells.table[name], name) for name in read]
         for name, each in zip(read, lists, strict=True):
-            self._refuse_ragged(name, each, columns.names[0], lists[0])
+            for row, (draws, wanted) in enumerate(zip(each, lists[0], strict=True)):
+                if len(draws) != len(wanted):
+                    raise ValueError(
+                        f"Expected as many draws in column {name!r} as in {read[0]!r}; got "
+                        f"{len(draws)} and {len(wanted)} in {cells.row(row)}. Correct it."
+                    )
         rows = list(zip(*lists, strict=True))
         self.draws = [np.stack(row[: len(columns.names)], -1) for row in rows]
         self.log_prior = [row[-1] for row in rows] if prior else None
         for row, draws in enumerate(self.draws):
             cells.reasons.set(row, self._why_not(draws))
-        self.w[cells.usable] = 0.0
-        self._refuse_vanishing_prior()
+        usable = cells.usable
+        self.w[usable] = 0.0
+        for row, values in enumerate(self.log_prior or ()):
+            if usable[row] and not np.isfinite(values).all():
+                raise ValueError(
+                    f"Expected a finite log prior of every draw in column {prior!r}; got another "
+                    f"in {cells.row(row)}. Correct it, or leave that draw out."
+                )
 
     def law(self) -> tuple[Array, Noise | None]:
         """Usable values and their noise."""
@@ -55,26 +66,6 @@ class Draws(Values):
             return f"fewer than {fewest} draws"
         same = (draws == draws[0]).all(axis=0)
         return f"all draws of {self.columns.names[same.argmax()]} are equal" if same.any() else ""
-
-    def _refuse_vanishing_prior(self) -> None:
-        usable = self.cells.usable
-        for row, values in enumerate(self.log_prior or ()):
-            if usable[row] and not np.isfinite(values).all():
-                raise ValueError(
-                    "Expected a finite log prior of every draw in column "
-                    f"{self.columns.how.log_prior!r}; got another in {self.cells.row(row)}. "
-                    "Correct it, or leave that draw out."
-                )
-
-    def _refuse_ragged(
-        self, name: str, lists: list[Array], other: str, others: list[Array]
-    ) -> None:
-        for row, (each, wanted) in enumerate(zip(lists, others, strict=True)):
-            if len(each) != len(wanted):
-                raise ValueError(
-                    f"Expected as many draws in column {name!r} as in {other!r}; got {len(each)} "
-                    f"and {len(wanted)} in {self.cells.row(row)}. Correct it."
-                )
 
 
 class Replicates(Values):
@@ -116,8 +107,10 @@ class Counts(Values):
             self.w[:, d] = self._counts(name)
         beside = columns.how.beside
         self.beside = None if beside is None else self._beside(beside)
-        if columns.noise == "binomial":
-            self._refuse_more_than_trials()
+        if columns.noise == "binomial" and self.beside is not None:
+            wanted = f"no more counts than trials, which are in column {beside!r}"
+            most = np.fmax.reduce(self.w, axis=1)
+            cells.refuse(most > self.beside, most, wanted, "Correct the count or the trials.")
 
     def law(self) -> tuple[Array, Noise | None]:
         """Usable rates or probabilities, near what the counts say, and their law."""
@@ -132,12 +125,6 @@ class Counts(Values):
         reading = (laws.poisson if self.columns.noise == "poisson" else laws.binomial)(beside)
         w, noise = reading.read(from_numpy(self.w[usable]))
         return w.numpy(), noise
-
-    def _refuse_more_than_trials(self) -> None:
-        assert self.beside is not None
-        wanted = f"no more counts than trials, which are in column {self.columns.how.beside!r}"
-        most = np.fmax.reduce(self.w, axis=1)
-        self.cells.refuse(most > self.beside, most, wanted, "Correct the count or the trials.")
 
     def _counts(self, name: str) -> Array:
         values = self.cells.numbers(name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,32 +40,18 @@ class Content:
     name: str
 
     @classmethod
-    def of_file(cls, path: Path) -> Content:
-        """Take a file as it is."""
-        return cls(path, path.name)
-
-    @classmethod
     def of_standard_input(cls) -> Content:
         """Read a pipe once, to the end: tables are gone through twice."""
         if sys.stdin is None or sys.stdin.isatty():
             raise TableError("Expected a table on the standard input; got none. Pipe one to it.")
         return cls(sys.stdin.buffer.read(), "standard input")
 
-    @property
-    def size(self) -> int:
-        """Bytes, as they are packed."""
-        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
-
     @cached_property
     def packing(self) -> str | None:
         """How the bytes are packed."""
-        if isinstance(self.source, bytes):
-            beginning = self.source[:16]
-        else:
-            with self.source.open("rb") as file:
-                beginning = file.read(16)
-        found = (name for name, magic in MAGIC.items() if re.match(magic, beginning))
-        return next(found, None)
+        with opened(self.source) as file:
+            beginning = file.read(16)
+        return next((name for name, magic in MAGIC.items() if re.match(magic, beginning)), None)
 
     def stream(self) -> pa.NativeFile:
         """Open the bytes, unpacked, for the threads of pyarrow.
@@ -93,13 +78,14 @@ class Content:
             return file.read()
 
 
-@contextmanager
-def packed_output(path: Path, packing: str | None) -> Iterator[IO[bytes]]:
-    """Open a file for writing, and pack what is written."""
-    import pyarrow as pa
+def opened(source: Path | bytes) -> IO[bytes]:
+    """Open a file, or bytes as one."""
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
-    with pa.output_stream(str(path), compression=packing) as file:
-        yield file
+
+def size_of(source: Path | bytes) -> int:
+    """Count the bytes."""
+    return len(source) if isinstance(source, bytes) else source.stat().st_size
 
 
 def standard_output() -> IO[bytes]:

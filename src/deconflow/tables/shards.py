@@ -6,7 +6,6 @@ import glob
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
@@ -23,8 +22,6 @@ from deconflow.tables.io import (
     open_content,
 )
 from deconflow.tables.packed import Content, TableError
-
-TextTypes = dict[str, list[pa.DataType]]
 
 NOT_ROWS = (".", "_")
 """Names that begin so are no tables: hidden files, unfinished output, ``_metadata``."""
@@ -57,7 +54,7 @@ class Shard(Source):
         self, root: Path, place: str, part: str | None, folders: dict[str, pa.Scalar]
     ) -> None:
         self.path, self.place, self.name = root / place, place, f"{root.name}/{place}"
-        self._part, self._text_types = part, TextTypes()
+        self._part = part
         opened = self.opened()
         self.n_rows, self.n_bytes = opened.n_rows, opened.n_bytes
         self._folders = {key: cell for key, cell in folders.items() if key not in opened.names}
@@ -67,15 +64,17 @@ class Shard(Source):
     def opened(self) -> Source:
         """Open the file; if it is text, with the types that were found in all files."""
         with clear_read_errors(self.name):
-            content = replace(Content.of_file(self.path), name=self.name)
-            source: Any = open_content(content, format_of(self.path), self._part, typed=False)
-        return source.with_types(self._text_types) if self._text_types else source
+            content = Content(self.path, self.name)
+            source = open_content(content, format_of(self.path), self._part, typed=False)
+        if format_of(self.path).is_text and hasattr(self, "schema"):
+            source.schema = pa.schema([self.schema.field(name) for name in source.names])
+        return source
 
     def _chunks(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         wanted = pa.schema([self.schema.field(name) for name in columns])
         own = [name for name in columns if name not in self._folders]
         own = own or [name for name in self.names if name not in self._folders][:1]
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):  # thousands of files may say the same
             opened = self.opened()
         for table in opened.chunks(size, own):
             for key, cell in self._folders.items():
@@ -86,10 +85,6 @@ class Shard(Source):
     def pieces(self) -> list[tuple[str, Source]]:
         """Row groups of a Parquet file without columns from folders; else the file."""
         return [(self.name, self)] if self._folders else self.opened().pieces
-
-    def take_types(self, types: TextTypes) -> None:
-        """Give columns of a text file the first of these types."""
-        self._text_types = types
 
 
 class ShardedSource(Source):
@@ -121,16 +116,15 @@ class ShardedSource(Source):
     def typed(self) -> Self:
         """Take the narrowest types that fit all files; those of text need a pass through them."""
         if format_of(self.shards[0].path).is_text:
-            left: TextTypes = {name: list(TYPES) for name in self.names}
+            own = self.shards[0].opened().names  # without those of folders
+            left = {name: list(TYPES) for name in own}
             for shard in self.shards:
                 source: Any = shard.opened()
                 for name, found in source.possible_types().items():
                     left[name] = [kind for kind in left[name] if kind in found]
-            for shard in self.shards:
-                shard.take_types(left)
-            opened = self.shards[0].opened().schema
+            kinds = {name: [*types, pa.string()][0] for name, types in left.items()}
             self._set_schema(pa.schema(
-                [opened.field(f.name) if f.name in opened.names else f for f in self.schema]
+                [field.with_type(kinds.get(field.name, field.type)) for field in self.schema]
             ))  # fmt: skip
         return self
 
@@ -284,8 +278,3 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 def _sum(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
-
-
-def _quiet() -> warnings.catch_warnings[None]:
-    """Keep thousands of files from saying the same."""
-    return warnings.catch_warnings(action="ignore")

@@ -7,7 +7,6 @@ fold of the rows, and ``fit_averaged`` averages such fits of more and more compo
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 
-from deconflow.xd.averaged import AveragedFit, who_chose
 from deconflow.xd.chains import (
     FLOORS,
     Chain,
@@ -45,21 +44,16 @@ from deconflow.xd.known_parts import (
     memberships,
     shares_of_parts,
 )
-from deconflow.xd.ladder import (
-    N_FOLDS,
-    Everything,
-    fit_averaged,
-)
+from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import fit_everything, fit_samples
 from deconflow.xd.maximisation import Constraints, maximisation, with_floor
 from deconflow.xd.minibatch import Adam, Minibatches, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.selected import SelectedFit, fit_selected
-from deconflow.xd.shared_passes import FoldedRows, Job, fit_together, fold_numbers
+from deconflow.xd.shared_passes import FoldedRows, Job, StreamedRows, fit_together, fold_numbers
 from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
 from deconflow.xd.starts import STARTS
-from deconflow.xd.streamed_rows import StreamedRows
 
 __all__ = [
     "COMPONENTS_TO_TRY",

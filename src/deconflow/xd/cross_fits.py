@@ -122,17 +122,6 @@ def numbered_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
     return [Fold(np.flatnonzero(number != f), np.flatnonzero(number == f)) for f in range(folds)]
 
 
-def of_some(data: Observations, folds: Sequence[Fold], rows: Index) -> list[Fold]:
-    """Return the folds of some of the rows, by their places among these.
-
-    A row is left out by the fits without the same fold, however many rows there are.
-    """
-    number = np.empty(len(data), np.int16)
-    for f, fold in enumerate(folds):
-        number[fold.held] = f
-    return numbered_folds(number[rows], len(folds))
-
-
 class PreparedFold:
     """The rows but for a fold, ready to be fitted, and the rows left out, ready to be scored."""
 
@@ -190,7 +179,10 @@ class CrossFits:
 
     def among(self, rows: Index) -> CrossFits:
         """Return the same for some of the rows, given by their numbers: with the same folds."""
-        folds = of_some(self.data, self.folds, rows)
+        number = np.empty(len(self.data), np.int16)
+        for f, fold in enumerate(self.folds):
+            number[fold.held] = f
+        folds = numbered_folds(number[rows], len(self.folds))
         return CrossFits(self.data[torch.from_numpy(rows)], folds, self.rng)
 
     def __iter__(self) -> Iterator[PreparedFold]:
@@ -204,8 +196,11 @@ class CrossFits:
         """Fit without one fold: the average of the fits from some starts."""
         settings = candidate.settings
         results = fold.rest.fit_from(starts, settings, self.rng)
-        failed = failure(settings.n_components, fold.rest.rows)
-        candidate.fits.append(successful(results, failed))
+        parameters = n_parameters(settings.n_components, fold.rest.rows.dim)
+        failed = max(FAILED_START, 0.5 * parameters / fold.rest.rows.n_rows)
+        ordered = sorted(results, key=lambda result: -result.log_likelihood)
+        least = ordered[0].log_likelihood - failed
+        candidate.fits.append([each for each in ordered if each.log_likelihood >= least])
         candidate.held_out[fold.held] = log_p(
             candidate.density(-1), fold.rows, settings.stopping.threads
         )
@@ -257,18 +252,6 @@ class CrossFits:
 def held_out_of(candidates: Sequence[Candidate]) -> Array:
     """Held-out log-likelihoods ``(C, N)``."""
     return np.stack([each.held_out + each.allowance for each in candidates])
-
-
-def failure(n_components: int, rows: KernelRows) -> float:
-    """How far below the best start, in mean log-likelihood, one counts as stuck."""
-    return max(FAILED_START, 0.5 * n_parameters(n_components, rows.dim) / rows.n_rows)
-
-
-def successful(results: list[EMResult], failed: float) -> list[EMResult]:
-    """Best first, without those that got stuck."""
-    ordered = sorted(results, key=lambda result: -result.log_likelihood)
-    least = ordered[0].log_likelihood - failed
-    return [result for result in ordered if result.log_likelihood >= least]
 
 
 def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None) -> Array:

@@ -19,15 +19,16 @@ from itertools import repeat
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.xd.averaged import AveragedFit, average
 from deconflow.xd.cross_fits import (
     Candidate,
     CrossFits,
     Fold,
     PreparedFold,
     Starts,
+    Table,
     held_out_of,
     log_p,
 )
@@ -35,7 +36,7 @@ from deconflow.xd.em import EMResult
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FITTING, FitSettings, n_parameters
 from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
 from deconflow.xd.shared_passes import Job
-from deconflow.xd.shares import even_shares
+from deconflow.xd.shares import even_shares, log_average
 
 OF_MANY_ROWS = (128, 192, 256, 384, 512)
 """Numbers of components that are tried beyond the usual ones where rows are many."""
@@ -83,6 +84,58 @@ class Everything:
 
     n_rows: int
     fit: Callable[[list[Job]], list[EMResult]]
+
+
+@dataclass(frozen=True)
+class AveragedFit:
+    """An average of mixtures, each fitted without one fold.
+
+    Attributes
+    ----------
+    mixtures : list of GaussianMixture
+        One for each fold that was left out.
+    shares : array
+        The share of each in the average.
+    held_out : array
+        ``(N,)`` log-likelihood of each row under the mixture that left it out.
+    folds : list of Fold
+        The folds.
+    settings : FitSettings
+        Those of the largest share.
+    table : dict of arrays
+        See :meth:`CrossFits.table`; where a sample has chosen, also its number of rows,
+        ``choosing_rows``, and that of all rows, ``fitted_rows``.
+    converged : bool
+        Whether EM converged in ``singles``: of hundreds of fits with small shares some never do.
+    n_iter : int
+        Number of passes over the rows in the longest fit.
+    singles : list of GaussianMixture
+        One fit by ``settings`` without each fold.
+    n_choosing, n_rows : int
+        How many rows have chosen, and how many are fitted.
+    """
+
+    mixtures: list[GaussianMixture]
+    shares: Array
+    held_out: Array
+    folds: list[Fold]
+    settings: FitSettings
+    table: Table
+    converged: bool
+    n_iter: int
+    singles: list[GaussianMixture]
+    n_choosing: int
+    n_rows: int
+
+    @property
+    def all_chose(self) -> bool:
+        """Whether all rows have chosen."""
+        return self.n_choosing == self.n_rows
+
+    @property
+    def mixture(self) -> GaussianMixture:
+        """The average as one mixture."""
+        return mix(self.mixtures, self.shares.tolist())
 
 
 def fit_averaged(
@@ -356,17 +409,36 @@ class _Search:
             more = [each for each in COMPONENTS_TO_TRY if each > count]
             self.climb(winner.settings, more, starts, [winner])
 
-    def shares_of_all(self) -> Array:
-        """Share out the average among all that were tried on these rows."""
-        if self.n_choosing == self.n_rows:
-            return self.cross.shares(self.tried)
-        return even_shares(held_out_of(self.tried), self.cross.weights)
-
     def averaged(self) -> AveragedFit:
         """Average all that were tried on these rows, each by its share."""
-        shares = self.shares_of_all()
-        return average(
-            self.cross, self.tried, shares, n_choosing=self.n_choosing, n_rows=self.n_rows
+        cross, tried = self.cross, self.tried
+        if self.n_choosing == self.n_rows:
+            shares = cross.shares(tried)
+        else:
+            shares = even_shares(held_out_of(tried), cross.weights)
+        used = [each for each, share in zip(tried, shares, strict=True) if share > 0]
+        mixtures = [
+            mix([each.density(f) for each in used], shares[shares > 0].tolist())
+            for f in range(len(cross.folds))
+        ]
+        table = cross.table(tried, shares)
+        if self.n_choosing < self.n_rows:
+            table["choosing_rows"] = np.full(len(tried), self.n_choosing)
+            table["fitted_rows"] = np.full(len(tried), self.n_rows)
+        largest = tried[int(shares.argmax())]
+        fits = [result for each in used for fold in each.fits for result in fold]
+        return AveragedFit(
+            mixtures,
+            np.full(len(mixtures), 1.0 / len(mixtures)),
+            log_average(held_out_of(used), shares[shares > 0]),
+            cross.folds,
+            largest.settings,
+            table,
+            all(best.converged for best, *_ in largest.fits),
+            max(result.n_iter for result in fits),
+            [best.mixture for best, *_ in largest.fits],
+            self.n_choosing,
+            self.n_rows,
         )
 
 
@@ -377,3 +449,17 @@ def _in_few_passes(settings: FitSettings) -> FitSettings:
 def _ends(candidate: Candidate) -> Iterable[Starts]:
     """Where the fits of each fold ended."""
     return ([result.mixture for result in fold] for fold in candidate.fits)
+
+
+def who_chose(table: Table) -> str:
+    """Say in a sentence how many rows have chosen; nothing if it was all of them.
+
+    Examples
+    --------
+    >>> who_chose({"choosing_rows": np.array([100_000]), "fitted_rows": np.array([1_000_000])})
+    ' 100,000 of 1,000,000 rows choose the model; all of them fit it.'
+    """
+    if "choosing_rows" not in table:
+        return ""
+    some, whole = int(table["choosing_rows"][0]), int(table["fitted_rows"][0])
+    return f" {some:,} of {whole:,} rows choose the model; all of them fit it."

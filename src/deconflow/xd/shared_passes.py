@@ -28,8 +28,6 @@ from deconflow.xd.layout import KernelRows, lay_out
 
 DIGITS = 2.0**53
 """What makes whole numbers of random ones."""
-
-
 NO_FOLD = -1
 """Stands for the fold that a fit to all rows leaves out."""
 
@@ -119,6 +117,34 @@ class FoldedRows:
         fold = torch.from_numpy(fold_numbers(numbers, self.n_folds))
         masks = [(f, fold == f) for f in range(self.n_folds)]
         return [(f, lay_out(data[mask], units)) for f, mask in masks if mask.any()]
+
+
+class StreamedRows(FoldedRows):
+    """All rows of a stream, of all processes, as one fit by EM sees them.
+
+    Parameters
+    ----------
+    stream, overview
+        The rows, and what a first pass has found.
+    units
+        The change of units that all chunks are given.
+    step
+        Called after every chunk, with its number of rows.
+    """
+
+    def __init__(
+        self,
+        stream: RowStream,
+        overview: Overview,
+        units: Standardiser,
+        step: Callable[[int], None] = lambda n: None,
+    ) -> None:
+        super().__init__(stream, overview, 1, step)
+        self.units, self.dim, self.total_weight = units, len(units.scale), float(overview.n_rows)
+
+    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
+        """Add up over all rows what EM needs of them."""
+        return self.pass_over([(NO_FOLD, mixture)], self.units, threads)[0]
 
 
 def _of_all_ranks(found: list[EMStatistics]) -> list[EMStatistics]:
