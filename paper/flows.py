@@ -10,8 +10,8 @@ import torch
 
 from deconflow import Observations
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
-from deconflow.estimators.posterior import Posterior
-from deconflow.estimators.weighted_fit import ProposedByModel, WeightedFit, standardised
+from deconflow.fits.posterior import Posterior
+from deconflow.fits.weighted_fit import ProposedByModel, WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.posteriors import MixtureExact, PosteriorModel, RecognitionFlow

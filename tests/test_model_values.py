@@ -12,7 +12,7 @@ from signing import edit_json, sign
 from torch import float16, float32, nan
 
 import deconflow
-from deconflow.model_files import LARGEST_TEXT
+from deconflow.saving.model_files import LARGEST_TEXT
 
 STORED = Path(__file__).resolve().parent / "golden"
 FLOW = {"epochs": 1, "hidden": 4, "random_state": 0}
@@ -174,7 +174,7 @@ def test_a_huge_file_is_not_read(model):
 
 
 def test_a_description_that_could_not_be_read_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("deconflow.model_files.LARGEST_TEXT", 1000)
+    monkeypatch.setattr("deconflow.saving.model_files.LARGEST_TEXT", 1000)
     model = deconflow.XDGMM(1, init={"means": np.zeros((1, 40))}).fit(np.eye(40), noise=0.1)
     with pytest.raises(ValueError, match="set those that are long to None"):
         model.save(tmp_path / "model")

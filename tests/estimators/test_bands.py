@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from deconflow import XDGMM, DeconvolvingKDE, GaussianMixture
 from deconflow.densities import MixtureDensity
 from deconflow.estimators import BlendFit, MixtureFit, Replicates, WeightedFit
-from deconflow.estimators.weighted_fit import ProposedByMixture
+from deconflow.fits.weighted_fit import ProposedByMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.xd import ladder

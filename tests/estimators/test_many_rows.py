@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from deconflow import XDGMM, _limits, open_rows, streams
-from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.posterior import WeightedPosterior
+from deconflow.fits.blend_fit import BlendFit
+from deconflow.fits.posterior import WeightedPosterior
 from deconflow.observations import OutOfReachError
 
 posterior_of_rows = importlib.import_module("deconflow.xd.posterior")

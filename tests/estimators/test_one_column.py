@@ -10,8 +10,8 @@ from scipy import stats
 
 from deconflow import XDGMM, DeconvolvingKDE, LogSplineDeconvolver, Observations
 from deconflow.densities import MixtureDensity
-from deconflow.estimators.bounded_fit import folded
-from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit
+from deconflow.fits.bounded_fit import folded
+from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit
 from deconflow.standardising import Standardiser
 from deconflow.truth import Bounds
 

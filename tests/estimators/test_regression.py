@@ -14,9 +14,9 @@ from deconflow import (
     Regression,
 )
 from deconflow.estimators import MixtureFit
-from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.parts_fit import PartsFit
-from deconflow.estimators.replicates import Replicates
+from deconflow.fits.blend_fit import BlendFit
+from deconflow.fits.parts_fit import PartsFit
+from deconflow.fits.replicates import Replicates
 
 N, SLOPE = 1000, 2.0
 

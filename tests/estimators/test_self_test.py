@@ -6,8 +6,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from deconflow import XDGMM, DeconvolvingKDE
+from deconflow.answers.self_test import BINS
 from deconflow.estimators import Refit, SelfTest, refits
-from deconflow.estimators.self_test import BINS
 from deconflow.noise import gaussian, student_t
 
 N = 600

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from deconflow import XDGMM, GaussianMixture
-from deconflow.estimators.exact_posterior import ExactPosterior
-from deconflow.estimators.posterior import WeightedPosterior
+from deconflow.fits.exact_posterior import ExactPosterior
+from deconflow.fits.posterior import WeightedPosterior
 from deconflow.observations import Observations
 
 NAMES = ["x", "y"]

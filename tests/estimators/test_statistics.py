@@ -10,10 +10,10 @@ from sklearn.exceptions import NotFittedError
 from uncertainties import unumpy
 
 from deconflow import XDGMM, DeconvolvingKDE, GaussianMixture, LogSplineDeconvolver
+from deconflow.answers.statistics import SHARES, Figures
 from deconflow.estimators import components_of
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.replicates import Replicates
-from deconflow.estimators.statistics import SHARES, Figures
+from deconflow.fits.mixture_fit import MixtureFit
+from deconflow.fits.replicates import Replicates
 
 NAMES = ["x", "y"]
 N = 600

@@ -8,8 +8,8 @@ from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from deconflow import DeconvolvingKDE, FlowDeconvolver, GaussianMixture, Observations
 from deconflow import noise as laws
-from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.evaluation import unusual_rows
+from deconflow.fits.mixture_fit import MixtureFit
 from deconflow.randomness import isolated_rng
 
 N = 2000

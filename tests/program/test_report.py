@@ -71,9 +71,9 @@ def test_without_the_table(folder):
 
 def trust(certificate):
     """What the page says of a model with this certificate."""
-    from deconflow.model_files import ModelFiles
     from deconflow.program.model_folder import ModelFolder
     from deconflow.program.report import _trust
+    from deconflow.saving.model_files import ModelFiles
 
     about = {"certificate": certificate, "fitted": "12 flows."}
     return unescape("".join(_trust(ModelFolder(ModelFiles(Path("model"), {}, {}), None, about))))

@@ -2,30 +2,38 @@
 
 from pathlib import Path
 
-from deconflow.estimators.bands import Band
+from deconflow.answers import (
+    Components,
+    Figures,
+    Refit,
+    Regression,
+    SelfTest,
+    Statistics,
+    components_of,
+    run_self_test,
+)
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
-from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.components import Components, components_of
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
-from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.flow import FlowDeconvolver
-from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.log_spline import LogSplineDeconvolver
-from deconflow.estimators.mixture_fit import MixtureFit
 from deconflow.estimators.persistence import read_model
-from deconflow.estimators.posterior import Posterior, column_numbers
-from deconflow.estimators.refits import run_self_test
-from deconflow.estimators.regression import Regression
-from deconflow.estimators.replicates import Replicates
-from deconflow.estimators.self_test import Refit, SelfTest
-from deconflow.estimators.statistics import Figures, Statistics
 from deconflow.estimators.wavelet import WaveletDeconvolver
-from deconflow.estimators.weighted_fit import WeightedFit
 from deconflow.estimators.xd import XDGMM
-from deconflow.model_files import ModelFiles, read_folder
+from deconflow.fits import (
+    Band,
+    BlendFit,
+    FittedDensity,
+    GridFit,
+    MixtureFit,
+    Posterior,
+    Replicates,
+    WeightedFit,
+    column_numbers,
+)
 from deconflow.observations import OutOfReachError
+from deconflow.saving import ModelFiles, read_folder
 
 ESTIMATORS = {
     cls.__name__: cls

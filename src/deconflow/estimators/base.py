@@ -17,18 +17,15 @@ from torch import Tensor
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
+from deconflow.answers import completed
 from deconflow.checks import as_floats, check_integer, check_seed
 from deconflow.errors import LearnedErrors
-from deconflow.estimators.bands import Band, told_apart
-from deconflow.estimators.completing import completed
-from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.fitted_rows import FittedRowsQuestions
 from deconflow.estimators.in_chunks import AnswersInChunks
 from deconflow.estimators.knowledge import Knowledge
 from deconflow.estimators.observing import refuse_limits
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.picturing import Pictured
-from deconflow.estimators.posterior import Posterior, column_numbers
 from deconflow.estimators.routing import refuse_search_without_routing
 from deconflow.estimators.saved_errors import PREFIX as ERRORS
 from deconflow.estimators.saved_errors import errors_state, saved_errors
@@ -36,7 +33,6 @@ from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
 from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
 from deconflow.estimators.streaming import NEEDS_MEMORY, FitsStreams
 from deconflow.estimators.summarised import Summarised
-from deconflow.estimators.to_other_tools import Origin
 from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,
@@ -45,6 +41,7 @@ from deconflow.estimators.validation import (
 )
 from deconflow.estimators.watched import Watched
 from deconflow.evaluation import Estimate
+from deconflow.fits import Band, FittedDensity, Origin, Posterior, column_numbers, told_apart
 from deconflow.frames import (
     Units,
     column_units,
@@ -54,9 +51,9 @@ from deconflow.frames import (
 )
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
-from deconflow.model_files import read_folder
 from deconflow.observations import Observations, check_measured
 from deconflow.randomness import RandomState, isolated_rng
+from deconflow.saving import read_folder
 from deconflow.streams import RowStream
 from deconflow.truth import as_bounds
 

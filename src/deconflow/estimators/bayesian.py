@@ -21,15 +21,14 @@ from deconflow._types import Array
 from deconflow.checks import check_integer, check_number, warn_caller
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.chain_files import FinishedChains
-from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
-from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import joined, parted, refuse
 from deconflow.estimators.validation import check_resumable, refuse_unseen
 from deconflow.estimators.xd_settings import threads
+from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.mixtures import GaussianMixture, mix
-from deconflow.model_files import check_form
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.saving import check_form
 from deconflow.xd import (
     FLOORS,
     Chain,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from deconflow.answers import completed
 from deconflow.certificate import LOW_SIZE, Certificate
-from deconflow.estimators.completing import completed
 from deconflow.findings import Finding
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng

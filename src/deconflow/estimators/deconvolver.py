@@ -26,16 +26,16 @@ from deconflow.densities import Architecture, Density, FixedMixture
 from deconflow.devices import resolve_device
 from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.blend_fit import BlendFit
 from deconflow.estimators.certifying import CHECKING, certified
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_candidates import fitted_of, state_of
 from deconflow.estimators.saved_values import prefixed, saved_standardiser, under
 from deconflow.estimators.validation import check_resumable
-from deconflow.estimators.weighted_fit import (
+from deconflow.fits import (
+    BlendFit,
+    FittedDensity,
+    MixtureFit,
     ProposedByMixture,
+    Replicates,
     WeightedFit,
     log_volume,
     refuse_far,

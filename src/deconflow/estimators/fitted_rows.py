@@ -10,13 +10,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import threads_at_most
+from deconflow.answers import Regression, SelfTest, regression_of, run_self_test
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, check_seed
 from deconflow.estimators.certifying import certified
 from deconflow.estimators.observing import ObservesRows, refuse_limits
-from deconflow.estimators.refits import run_self_test
-from deconflow.estimators.regression import Regression, regression_of
-from deconflow.estimators.self_test import SelfTest
 from deconflow.estimators.unseen_rows import completed_by
 from deconflow.guests import as_guest
 from deconflow.randomness import RandomState

@@ -27,7 +27,7 @@ from deconflow.estimators.saved_values import (
     under,
 )
 from deconflow.estimators.validation import check_resumable
-from deconflow.estimators.weighted_fit import (
+from deconflow.fits import (
     ProposedByModel,
     WeightedFit,
     refuse_far,
@@ -41,7 +41,6 @@ from deconflow.fitting import (
     refuse_different_rows,
     share_of,
 )
-from deconflow.model_files import check_form
 from deconflow.objectives import (
     ELBO,
     CoupledChains,
@@ -57,6 +56,7 @@ from deconflow.posteriors import (
     RecognitionFlow,
 )
 from deconflow.randomness import RandomState, isolated_rng
+from deconflow.saving import check_form
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
 

@@ -12,10 +12,10 @@ from deconflow._types import Array
 from deconflow.checks import warn_caller
 from deconflow.classical import FourierFit, FourierRows, GridDensity
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.grid_fit import GridFit
 from deconflow.estimators.saved_values import CLOSE, refuse, saved_arrays
-from deconflow.model_files import check_form
+from deconflow.fits import GridFit
 from deconflow.observations import Observations
+from deconflow.saving import check_form
 from deconflow.standardising import Standardiser
 
 LARGEST_ERROR = 0.5

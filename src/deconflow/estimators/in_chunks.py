@@ -12,11 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow.checks import check_integer, check_seed
-from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.observing import ObservesRows
-from deconflow.estimators.posterior import Posterior
-from deconflow.estimators.to_other_tools import Origin
 from deconflow.estimators.validation import reaching
+from deconflow.fits import FittedDensity, Origin, Posterior
 from deconflow.frames import Units, refuse_other_units
 from deconflow.guests import as_guest
 from deconflow.observations import Observations, rows_counted_from

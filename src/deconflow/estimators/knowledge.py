@@ -14,10 +14,7 @@ import numpy as np
 import torch
 
 from deconflow._types import Array
-from deconflow.estimators.bounded_fit import folded
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.given_fit import GivenFit
-from deconflow.estimators.parts_fit import PartsFit, log_densities_of_parts
+from deconflow.fits import FittedDensity, GivenFit, PartsFit, folded, log_densities_of_parts
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.truth import (

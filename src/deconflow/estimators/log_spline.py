@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 from deconflow.checks import check_integer, warn_caller
 from deconflow.classical import GridDensity
 from deconflow.estimators.grid import GridEstimator, check_grid
-from deconflow.estimators.grid_fit import GridFit
-from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_arrays
 from deconflow.estimators.validation import refuse_unseen
+from deconflow.fits import GridFit, Replicates
 from deconflow.observations import Observations
 from deconflow.splines import LogSplineFit, fit_log_spline
 from deconflow.truth import as_bounds

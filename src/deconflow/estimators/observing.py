@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow.copies import keep_copies_together
 from deconflow.errors import LearnedErrors, learn_errors
-from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.knowledge import Knowledge, bounds_of
 from deconflow.estimators.unseen_rows import DRAWS, SeenShare, with_unseen_rows
 from deconflow.estimators.validation import observe
+from deconflow.fits import FittedDensity
 from deconflow.frames import refuse_other_rows
 from deconflow.guests import as_guest
 from deconflow.measuring import Rule, Selection, as_rule

@@ -15,7 +15,7 @@ from deconflow.devices import device_here
 from deconflow.estimators.saved_values import PARTS, check_arrays, refuse
 from deconflow.files import as_path, replacing_folder
 from deconflow.mixtures import GaussianMixture
-from deconflow.model_files import (
+from deconflow.saving import (
     ABOUT_ONE_RUN,
     DESCRIPTION,
     FORMAT,

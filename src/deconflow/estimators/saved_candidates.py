@@ -22,7 +22,7 @@ from deconflow.estimators.saved_values import (
     under,
 )
 from deconflow.mixtures import GaussianMixture
-from deconflow.model_files import NUMBERS, SAVED_CERTIFICATE, check_form
+from deconflow.saving import NUMBERS, SAVED_CERTIFICATE, check_form
 
 SAVED_DETAILS = {
     "size": {str: float},

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from deconflow.errors import LearnedErrors
 from deconflow.estimators.saved_values import prefixed, refuse, under
-from deconflow.model_files import check_form
+from deconflow.saving import check_form
 
 PREFIX = "errors"
 """What the names of its arrays begin with."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.model_files import NUMBERS, check_form
+from deconflow.saving import NUMBERS, check_form
 from deconflow.standardising import SAVED, Standardiser
 
 SAVED_HISTORY = {

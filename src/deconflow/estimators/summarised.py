@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
+from deconflow.answers import Statistics, statistics_of
 from deconflow.carried_errors import parted
 from deconflow.estimators.observing import ObservesRows
-from deconflow.estimators.statistics import Statistics, statistics_of
 from deconflow.frames import (
     Units,
     column_units,

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.estimators.fitted import FittedDensity
 from deconflow.estimators.saved_values import refuse
+from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian

@@ -120,14 +120,6 @@ def reaching(estimator: Any, data: Observations) -> Observations:
     return replace(data, noise=noise)
 
 
-def as_arguments(data: Observations) -> dict[str, Any]:
-    """Return noise and projection as a fit takes them: for whole rows."""
-    noise: Any = data.noise
-    if noise.observed is not None:
-        noise = replace(noise, observed=None)
-    return {"noise": noise, "projection": data.projection}
-
-
 def _validated(estimator: Any, table: Any, name: str, *, reset: bool) -> Any:
     """Let scikit-learn compare shapes and names with those of the fit, or take them from it."""
     check_rows_and_columns(table.shape, name)

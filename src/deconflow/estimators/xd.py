@@ -18,8 +18,6 @@ from deconflow._types import Array
 from deconflow.checks import as_floats, warn_caller
 from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import MEASURED, DensityEstimator
-from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
-from deconflow.estimators.replicates import Replicates
 from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
 from deconflow.estimators.stream_fits import fit_stream
 from deconflow.estimators.validation import refuse_unseen
@@ -33,12 +31,13 @@ from deconflow.estimators.xd_settings import (
     minibatches,
     threads,
 )
+from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
-from deconflow.model_files import check_form
 from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.saving import check_form
 from deconflow.streams import Overview, RowStream
 from deconflow.xd import (
     FITTING,

@@ -16,7 +16,6 @@ import typer
 from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
-from deconflow.model_files import TABLE
 from deconflow.program.how import HowSaid
 from deconflow.program.known import Known
 from deconflow.program.messages import (
@@ -35,6 +34,7 @@ from deconflow.program.provenance import now, typed_command
 from deconflow.program.reading import TableSaid, find_rows, read_all
 from deconflow.program.selected import Selected
 from deconflow.progress import Progress
+from deconflow.saving import TABLE
 from deconflow.tables import STANDARD, RowReader
 
 if TYPE_CHECKING:

@@ -11,7 +11,10 @@ from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
-from deconflow.model_files import (
+from deconflow.program.known import given_columns
+from deconflow.program.methods import method_of_class
+from deconflow.program.reading import refuse_too_large
+from deconflow.saving import (
     ABOUT_ONE_RUN,
     SAVED_CERTIFICATE,
     TABLE,
@@ -21,9 +24,6 @@ from deconflow.model_files import (
     parse_json,
     read_folder,
 )
-from deconflow.program.known import given_columns
-from deconflow.program.methods import method_of_class
-from deconflow.program.reading import refuse_too_large
 from deconflow.tables import (
     STANDARD,
     Columns,

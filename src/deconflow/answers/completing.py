@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from deconflow.estimators.fitted import FittedDensity
+from deconflow.fits import FittedDensity
 from deconflow.noise import LimitedNoise
 from deconflow.observations import Observations
 from deconflow.randomness import own_generator

@@ -26,12 +26,12 @@ from deconflow.checks import (
     check_seed,
     refuse_extremes,
 )
-from deconflow.estimators.bands import Band, band_of
-from deconflow.estimators.one_column import OneColumn, TabulatedColumn, fine_grid
-from deconflow.estimators.posterior import Posterior, column_numbers
-from deconflow.estimators.replicates import Replicates
-from deconflow.estimators.to_other_tools import to_scipy
 from deconflow.evaluation import Estimate, row_p_values
+from deconflow.fits.bands import Band, band_of
+from deconflow.fits.one_column import OneColumn, TabulatedColumn, fine_grid
+from deconflow.fits.posterior import Posterior, column_numbers
+from deconflow.fits.replicates import Replicates
+from deconflow.fits.to_other_tools import to_scipy
 from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture

@@ -11,14 +11,14 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, as_tensor, check_number
-from deconflow.estimators.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
-from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Replicates
 from deconflow.extras import need
+from deconflow.fits.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
+from deconflow.fits.posterior import column_numbers
+from deconflow.fits.replicates import Answer, Replicates
 from deconflow.frames import plain_table, refuse_other_names
 
 if TYPE_CHECKING:
-    from deconflow.estimators.fitted import FittedDensity
+    from deconflow.fits.fitted import FittedDensity
 
 POINTS, FINE_POINTS = 200, 400
 ENDS = 0.001

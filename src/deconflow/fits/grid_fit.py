@@ -18,10 +18,10 @@ from deconflow.classical import (
     resample,
     weighted_points,
 )
-from deconflow.estimators.fitted import Columns, FittedDensity
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import Estimate
+from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.mixture_fit import MixtureFit
+from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 

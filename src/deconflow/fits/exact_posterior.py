@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
-from deconflow.estimators.posterior import USUAL_DRAWS, Posterior
+from deconflow.fits.posterior import USUAL_DRAWS, Posterior
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState

@@ -15,8 +15,7 @@ import torch
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
-from deconflow.estimators.mixture_fit import MixtureFit, clear_errors
-from deconflow.estimators.replicates import Replicates
+from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState

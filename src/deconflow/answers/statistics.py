@@ -9,13 +9,17 @@ from itertools import combinations
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.estimators.bands import FINE_POINTS, POINTS, quantiles_of
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.moments import Points
-from deconflow.estimators.one_column import fine_grid
-from deconflow.estimators.parts_fit import PartsFit
-from deconflow.estimators.regression import told
-from deconflow.estimators.replicates import Answer
+from deconflow.answers.moments import Points
+from deconflow.answers.regression import told
+from deconflow.fits import (
+    FINE_POINTS,
+    POINTS,
+    Answer,
+    FittedDensity,
+    PartsFit,
+    fine_grid,
+    quantiles_of,
+)
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 HEADS = ["column", "figure", "deconvolved", "measured"]

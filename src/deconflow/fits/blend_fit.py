@@ -17,10 +17,10 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
 from deconflow._types import Array
-from deconflow.estimators.exact_posterior import ExactPosterior, MixedPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity
-from deconflow.estimators.posterior import Posterior, WeightedPosterior
 from deconflow.evaluation import Estimate
+from deconflow.fits.exact_posterior import ExactPosterior, MixedPosterior
+from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 

@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
 from deconflow._types import Array
-from deconflow.estimators.changed_posteriors import MovedPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity
-from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
+from deconflow.fits.changed_posteriors import MovedPosterior
+from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.posterior import Posterior
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.truth import Covariates, LocationScale

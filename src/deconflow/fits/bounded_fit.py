@@ -14,12 +14,12 @@ from sklearn.utils import check_random_state
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.densities import Density, Folded
-from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.estimators.weighted_fit import ProposedByMixture, WeightedFit, estimate_of
 from deconflow.evaluation import Estimate
+from deconflow.fits.blend_fit import BlendFit
+from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
+from deconflow.fits.mixture_fit import MixtureFit
+from deconflow.fits.posterior import Posterior, WeightedPosterior
+from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit, estimate_of
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations

@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import check_integer, check_seed
-from deconflow.estimators.one_column import quantile_beside_atoms
-from deconflow.estimators.posterior import ARRAYS, USUAL_DRAWS, Posterior
+from deconflow.fits.one_column import quantile_beside_atoms
+from deconflow.fits.posterior import ARRAYS, USUAL_DRAWS, Posterior
 from deconflow.randomness import RandomState
 
 

@@ -11,13 +11,9 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from deconflow._types import Array
-from deconflow.estimators.bounded_fit import BoundedFit
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.given_fit import GivenFit
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.moments import as_mixture, continuous_part
-from deconflow.estimators.regression import told
-from deconflow.estimators.replicates import Replicates
+from deconflow.answers.moments import as_mixture, continuous_part
+from deconflow.answers.regression import told
+from deconflow.fits import BoundedFit, FittedDensity, GivenFit, MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture
 
 FEW = 6

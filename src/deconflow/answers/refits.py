@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,7 @@ from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
 from deconflow._types import Array
-from deconflow.estimators.self_test import BAND_LEVEL, BINS, Refit, SelfTest
-from deconflow.estimators.validation import as_arguments
+from deconflow.answers.self_test import BAND_LEVEL, BINS, Refit, SelfTest
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 
@@ -153,3 +153,11 @@ def _bands(model: Any, refit: Any, fresh: Array) -> tuple[int | None, int | None
         density = np.exp(model.density_.marginal(d).log_prob(points[:, None]))
         held += int(((band.lower <= density) & (density <= band.upper)).sum())
     return held, PLACES * fresh.shape[1]
+
+
+def as_arguments(data: Observations) -> dict[str, Any]:
+    """Return noise and projection as a fit takes them: for whole rows."""
+    noise: Any = data.noise
+    if noise.observed is not None:
+        noise = replace(noise, observed=None)
+    return {"noise": noise, "projection": data.projection}

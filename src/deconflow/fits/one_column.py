@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.estimators.replicates import Answer
+from deconflow.fits.replicates import Answer
 from deconflow.mixtures import GaussianMixture
 from deconflow.randomness import RandomState
 

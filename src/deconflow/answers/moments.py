@@ -13,11 +13,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.estimators.blend_fit import BlendFit
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.parts_fit import PartsFit
-from deconflow.estimators.replicates import Answer
+from deconflow.fits import Answer, BlendFit, FittedDensity, MixtureFit, PartsFit
 from deconflow.mixtures import GaussianMixture, mix
 
 DRAWS = 20_000

@@ -12,8 +12,8 @@ from scipy.stats import rv_continuous
 
 from deconflow._types import Array
 from deconflow.checks import as_floats
-from deconflow.estimators.one_column import ColumnWithAtoms, OneColumn
 from deconflow.extras import need
+from deconflow.fits.one_column import ColumnWithAtoms, OneColumn
 from deconflow.frames import Units
 from deconflow.randomness import RandomState
 

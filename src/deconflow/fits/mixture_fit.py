@@ -8,11 +8,11 @@ import numpy as np
 
 from deconflow._limits import row_slices, rows_at_once
 from deconflow._types import Array
-from deconflow.estimators.exact_posterior import ExactPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity, clear_errors
-from deconflow.estimators.one_column import MixtureColumn
-from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
+from deconflow.fits.exact_posterior import ExactPosterior
+from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
+from deconflow.fits.one_column import MixtureColumn
+from deconflow.fits.posterior import Posterior
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from

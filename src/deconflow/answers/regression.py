@@ -15,14 +15,18 @@ import numpy as np
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
+from deconflow.answers.moments import DRAWS, Points, as_mixture
+from deconflow.answers.reweighting import reweighted_fits
 from deconflow.checks import as_floats, check_integer, check_number
-from deconflow.estimators.bands import Band, checked_points
-from deconflow.estimators.fitted import FittedDensity
-from deconflow.estimators.mixture_fit import MixtureFit
-from deconflow.estimators.moments import DRAWS, Points, as_mixture
-from deconflow.estimators.posterior import column_numbers
-from deconflow.estimators.replicates import Answer, Replicates
-from deconflow.estimators.reweighting import reweighted_fits
+from deconflow.fits import (
+    Answer,
+    Band,
+    FittedDensity,
+    MixtureFit,
+    Replicates,
+    checked_points,
+    column_numbers,
+)
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations

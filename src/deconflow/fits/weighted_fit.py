@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.checks import check_integer, first_bad
 from deconflow.densities import Density, Ensemble, MixtureDensity
-from deconflow.estimators.fitted import (
+from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
+from deconflow.fits.fitted import (
     DRAWS_FOR_MIXTURE,
     Columns,
     FittedDensity,
     mixture_of_draws,
     seen_through,
 )
-from deconflow.estimators.posterior import Posterior, WeightedPosterior
-from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
+from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations, OutOfReachError, noise_sizes, refuse_unreached

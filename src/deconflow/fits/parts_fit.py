@@ -10,11 +10,11 @@ import torch
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.estimators.changed_posteriors import PartedPosterior
-from deconflow.estimators.fitted import Columns, FittedDensity
-from deconflow.estimators.one_column import ColumnWithAtoms, OneColumn
-from deconflow.estimators.posterior import Posterior
 from deconflow.evaluation import Estimate
+from deconflow.fits.changed_posteriors import PartedPosterior
+from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.one_column import ColumnWithAtoms, OneColumn
+from deconflow.fits.posterior import Posterior
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState

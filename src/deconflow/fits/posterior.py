@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
-from deconflow.estimators import to_other_tools as tools
+from deconflow.fits import to_other_tools as tools
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 

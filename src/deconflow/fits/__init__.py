@@ -1,0 +1,53 @@
+"""Densities of true values that fits give, and what each returns: posteriors, bands, columns."""
+
+from deconflow.fits.bands import FINE_POINTS, POINTS, Band, checked_points, quantiles_of, told_apart
+from deconflow.fits.blend_fit import BlendFit
+from deconflow.fits.bounded_fit import BoundedFit, folded
+from deconflow.fits.fitted import FittedDensity
+from deconflow.fits.given_fit import GivenFit
+from deconflow.fits.grid_fit import GridFit
+from deconflow.fits.mixture_fit import MixtureFit, clear_errors
+from deconflow.fits.one_column import fine_grid
+from deconflow.fits.parts_fit import PartsFit, log_densities_of_parts
+from deconflow.fits.posterior import Posterior, column_numbers
+from deconflow.fits.replicates import Answer, Replicates
+from deconflow.fits.to_other_tools import Origin
+from deconflow.fits.weighted_fit import (
+    ProposedByMixture,
+    ProposedByModel,
+    WeightedFit,
+    log_volume,
+    refuse_far,
+    standardised,
+)
+
+__all__ = [
+    "FINE_POINTS",
+    "POINTS",
+    "Answer",
+    "Band",
+    "BlendFit",
+    "BoundedFit",
+    "FittedDensity",
+    "GivenFit",
+    "GridFit",
+    "MixtureFit",
+    "Origin",
+    "PartsFit",
+    "Posterior",
+    "ProposedByMixture",
+    "ProposedByModel",
+    "Replicates",
+    "WeightedFit",
+    "checked_points",
+    "clear_errors",
+    "column_numbers",
+    "fine_grid",
+    "folded",
+    "log_densities_of_parts",
+    "log_volume",
+    "quantiles_of",
+    "refuse_far",
+    "standardised",
+    "told_apart",
+]
