@@ -13,8 +13,6 @@ from sklearn.exceptions import NotFittedError
 from torch.distributions import Laplace, Normal
 
 from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, Observations
-from deconflow.densities import Ensemble
-from deconflow.densities.flow import StandardNormal
 from deconflow.fitting import Training
 from deconflow.noise import (
     from_law,
@@ -321,10 +319,6 @@ BAD_TRAINING = {
 }  # fmt: skip
 
 BAD_CALLS = {
-    "ensemble: no members": (lambda m: Ensemble([]),
-        ValueError, r"members of one dimension; got dimensions \[\]"),
-    "ensemble: two spaces": (lambda m: Ensemble([StandardNormal(1), StandardNormal(2)]),
-        ValueError, r"members of one dimension; got dimensions \[1, 2\]"),
     "fit: one row": (lambda m: fit(W[:1]), ValueError, r"at least 2 rows.*n_samples = 1"),
     "fit: unseen column": (lambda m: fit(np.where([True, False], W, np.nan)),
         ValueError, r"every dimension to be measured.*column 1\. Drop it"),

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, MixtureDensity, Stack
+from deconflow.densities import ARCHITECTURES, Architecture, Stack
 
 SIZE = Architecture(layers=2, hidden=16, blocks=1)
 
@@ -14,12 +14,15 @@ def trained_flows(count, dim=3):
     return flows
 
 
+def alone(flows, v):
+    return torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
+
+
 def test_a_stack_is_its_members():
     flows = trained_flows(4)
     v = torch.randn(4, 5, 7, 3)
     together = Stack(flows).log_prob(v)
-    alone = torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
-    torch.testing.assert_close(together, alone)
+    torch.testing.assert_close(together, alone(flows, v))
     torch.testing.assert_close(Stack(flows).log_prob(v[:, 0, 0]), together[:, 0, 0])
 
 
@@ -31,17 +34,9 @@ def test_members_come_back_with_what_they_learned():
         optimiser.zero_grad()
         (-stack.log_prob(v).mean()).backward()
         optimiser.step()
-    flows = stack.flows()
-    alone = torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
-    torch.testing.assert_close(stack.log_prob(v), alone)
+    torch.testing.assert_close(stack.log_prob(v), alone(stack.flows(), v))
 
 
 def test_other_weights_are_refused():
-    with pytest.raises(TypeError, match=r"masked linear layers only; got the weights \['layers"):
+    with pytest.raises(TypeError, match="masked linear layers only"):
         Stack([ARCHITECTURES["maf"](2, SIZE)])
-
-
-def test_a_member_may_get_no_draw():
-    """One draw from three members: two of them get none, mixtures among them."""
-    members = [MixtureDensity.spread(2, 2) for _ in range(3)]
-    assert Ensemble(members).sample(1).shape == (1, 2)

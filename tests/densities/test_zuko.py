@@ -33,14 +33,8 @@ before = state()
 assert len(before) > 1000
 """
 
-ADDED = {("Transform", "call_and_ladj")}
-"""The only trace: a method that zuko's transforms call on torch's."""
-
-ZUKO_ALONE = ADDED | {
-    ("Distribution", "_validate_args"),
-    ("Distribution", "arg_constraints"),
-    ("_InverseTransform", "called"),
-}
+ADDED = {("Transform", "call_and_ladj"), ("_InverseTransform", "called")}
+"""The only traces: a method that zuko's transforms call on torch's, and a name in a repr."""
 
 VALIDATED = """
 for wrong in (lambda: d.Normal(0.0, -1.0), lambda: d.Uniform(0.0, 1.0).log_prob(torch.tensor(2.0))):
@@ -73,7 +67,6 @@ def run(*parts):
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -87,19 +80,8 @@ def test_torch_is_as_it_was():
 
 
 @pytest.mark.slow
-def test_the_comparison_sees_what_zuko_changes():
-    run(STATE, "import zuko", f"assert changes(before) == {ZUKO_ALONE!r}, changes(before)")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", ["import deconflow.densities", ""])
-def test_zuko_works_for_others(first):
-    run("import torch, torch.distributions as d", first, FLOWS)
-
-
-@pytest.mark.slow
-def test_torch_stays_as_zuko_made_it_for_those_who_imported_zuko_first():
-    run("import zuko", STATE, "import deconflow.densities", "assert changes(before) == set()")
+def test_zuko_works_for_others():
+    run("import torch, torch.distributions as d", "import deconflow.densities", FLOWS)
 
 
 def test_one_module_imports_zuko():

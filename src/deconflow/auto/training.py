@@ -13,7 +13,7 @@ from torch import Tensor
 
 from deconflow.auto.plan import Plan
 from deconflow.auto.proposals import RefitProposals
-from deconflow.densities import ARCHITECTURES, Architecture, Flow, Stack, load_weights
+from deconflow.densities import ARCHITECTURES, Architecture, Flow, Stack
 from deconflow.fitting import Training, fit
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
@@ -79,7 +79,7 @@ class Member:
         """Make the flow."""
         with isolated_rng(0):  # weights drawn here are replaced
             flow = ARCHITECTURES[FLOW](dim, size)
-        load_weights(flow, self.state)
+        flow.load_state_dict(self.state)
         return flow.eval()
 
 

@@ -1,22 +1,24 @@
-"""Densities ``p(v)`` of the truth, and the networks and layers they are made of."""
+"""Densities ``p(v)`` of the true values, and the networks and layers they are made of."""
 
-from deconflow.densities.architectures import (
+from deconflow.densities.base import (
+    Density,
+    Ensemble,
+    Folded,
+    StandardNormal,
+    simulate,
+    without_dropout,
+)
+from deconflow.densities.flows import (
     ARCHITECTURES,
     DENSITIES,
     Architecture,
+    Flow,
+    Stack,
     autoregressive_layer,
     interleave_lu,
 )
-from deconflow.densities.base import Density, simulate
-from deconflow.densities.conditional_mixture import ConditionalMixture
-from deconflow.densities.dropout import Dropout, without_dropout
-from deconflow.densities.ensemble import Ensemble
-from deconflow.densities.fixed_mixture import FixedMixture
-from deconflow.densities.flow import Flow, StandardNormal
-from deconflow.densities.folded import Folded
-from deconflow.densities.mixture_density import MixtureDensity
-from deconflow.densities.networks import MaskedLinear, ResidualNetwork, load_weights
-from deconflow.densities.stack import Stack
+from deconflow.densities.mixtures import ConditionalMixture, FixedMixture, MixtureDensity
+from deconflow.densities.networks import Dropout, MaskedLinear, ResidualNetwork
 from deconflow.densities.transforms import AutoregressiveLayer, compose
 
 __all__ = [
@@ -39,7 +41,6 @@ __all__ = [
     "autoregressive_layer",
     "compose",
     "interleave_lu",
-    "load_weights",
     "simulate",
     "without_dropout",
 ]

@@ -10,12 +10,39 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from deconflow.densities.dropout import Dropout
-from deconflow.randomness import lend_generator
+from deconflow.randomness import lend_generator, own_generator
 
 START = 0.3
 """Outputs start small, as a share of what a linear layer has by default, so that flows start near
 the identity. Not at zero: layers that all start alike may stay alike, at a poor fit."""
+
+
+class Dropout(nn.Module):
+    """Dropout from random bytes: eight decisions for each number that is drawn.
+
+    torch draws one float for every element, which on a CPU costs more than the matrix product
+    beside it. A byte decides with a probability rounded to 1/256, and the kept values are
+    divided by exactly that probability, so the mean is kept.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.level = min(255, round(256 * p))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop values while training."""
+        factors = self.factors(x)
+        return x if factors is None else x * factors
+
+    def factors(self, like: Tensor) -> Tensor | None:
+        """Draw what to multiply with, or None when nothing is dropped."""
+        if not self.training or self.level == 0:
+            return None
+        words = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
+        words.random_(torch.iinfo(torch.int64).min, None, generator=own_generator(like.device))
+        numbers = words.view(torch.uint8)[: like.numel()].view(like.shape)
+        # Compared as floats, in place: comparing bytes and converting the answers takes far longer.
+        return numbers.to(like.dtype).ge_(self.level).mul_(256 / (256 - self.level))
 
 
 class MaskedLinear(nn.Linear):
@@ -63,9 +90,8 @@ class ResidualBlock(nn.Module):
         if self.context is not None:
             bias = bias + self.context(context)
         weights = self.first.masked_weight(), self.second.masked_weight()
-        return residual_block(
-            h, weights[0], bias, weights[1], self.second.bias, self.dropout.factors(h)
-        )
+        keep = self.dropout.factors(h)
+        return _ResidualBlock.apply(h, weights[0], bias, weights[1], self.second.bias, keep)
 
 
 class DenseBlock(nn.Module):
@@ -164,18 +190,6 @@ class ResidualNetwork(nn.Module):
         return self.output(F.relu(h))
 
 
-def load_weights(network: nn.Module, saved: dict[str, Tensor]) -> None:
-    """Fill a network with saved weights; of their types only the precision may be another."""
-    for name, own in network.state_dict().items():
-        if name in saved and _kind(saved[name]) != _kind(own):
-            raise ValueError(f"Expected {name} of type {own.dtype}; got {saved[name].dtype}.")
-    network.load_state_dict(saved)
-
-
-def _kind(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.is_floating_point() else tensor.dtype
-
-
 def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     """Spread degrees over hidden units: a unit of degree ``d`` sees the first ``d`` dimensions.
 
@@ -185,28 +199,14 @@ def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     return torch.arange(hidden) % max(dim - lowest, 1) + lowest
 
 
-def residual_block(
-    h: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, keep: Tensor | None = None
-) -> Tensor:
-    r"""Return :math:`h + W_2 (k \odot r(W_1 r(h) + b_1)) + b_2` with ReLU :math:`r`.
-
-    Parameters
-    ----------
-    h
-        ``(..., H)``.
-    W1, W2
-        ``(H, H)``.
-    b1
-        ``(H,)``, or ``(N, H)`` for ``h`` of shape ``(..., N, H)``.
-    b2
-        ``(H,)``.
-    keep
-        Factors of dropout, ``(..., H)``, or None.
-    """
-    return _ResidualBlock.apply(h, W1, b1, W2, b2, keep)
-
-
 class _ResidualBlock(Function):
+    r"""The map :math:`h + W_2 (k \odot r(W_1 r(h) + b_1)) + b_2` with ReLU :math:`r`.
+
+    ``h`` is ``(..., H)``; ``W1`` and ``W2`` are ``(H, H)``; ``b1`` is ``(H,)``, or ``(N, H)`` for
+    ``h`` of shape ``(..., N, H)``; ``b2`` is ``(H,)``; ``keep`` are the factors of dropout,
+    ``(..., H)``, or None.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,

@@ -4,60 +4,35 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import AffineTransform, Distribution, Transform, constraints
-from torch.distributions.transforms import _InverseTransform
 
 from deconflow.densities.networks import MaskedNetwork, ResidualNetwork
 from deconflow.randomness import own_generator
 
+# An import of zuko changes torch for every distribution of the process. That is undone, but for
+# zuko's own distributions, some of which warn or fail otherwise, and for the added method
+# Transform.call_and_ladj, which zuko's transforms call.
+_as_it_was = Distribution._validate_args, Distribution.arg_constraints
 
-@contextmanager
-def _torch_unchanged() -> Iterator[None]:
-    """Undo what an import of zuko changes in torch, for every distribution of the process.
+from zuko.transforms import (  # noqa: E402
+    AutoregressiveTransform,
+    ComposedTransform,
+    CouplingTransform,
+    DependentTransform,
+    MonotonicRQSTransform,
+)
 
-    One change stays, since zuko's transforms call it: the added ``Transform.call_and_ladj``.
-    """
-    changed: list[tuple[Any, str]] = [
-        (Distribution, "_validate_args"),
-        (Distribution, "arg_constraints"),
-        (_InverseTransform, "__name__"),
-    ]
-    before = [getattr(owner, name) for owner, name in changed]
-    try:
-        yield
-    finally:
-        for (owner, name), value in zip(changed, before, strict=True):
-            setattr(owner, name, value)
-
-
-def _keep_for_zuko() -> None:
-    """Leave zuko's own distributions as it made them: not validated, without constraints.
-
-    Some of them warn or fail otherwise, in programs that import zuko too. The torch distributions
-    inside them follow torch's default, which ``Distribution.set_default_validate_args`` changes.
-    """
-    own: list[Any] = [x for x in Distribution.__subclasses__() if x.__module__.startswith("zuko.")]
-    for law in own:
-        law._validate_args = False
-        law.arg_constraints = vars(law).get("arg_constraints", {})
-
-
-with _torch_unchanged():
-    from zuko.transforms import (
-        AutoregressiveTransform,
-        ComposedTransform,
-        CouplingTransform,
-        DependentTransform,
-        MonotonicRQSTransform,
-    )
-_keep_for_zuko()
+for _own in Distribution.__subclasses__():
+    if _own.__module__.startswith("zuko."):
+        _own._validate_args = False
+        _own.arg_constraints = vars(_own).get("arg_constraints", {})  # type: ignore[method-assign]
+Distribution._validate_args, Distribution.arg_constraints = _as_it_was  # type: ignore[method-assign]
 
 SMALLEST_SCALE = 1e-3
 RAW_SCALE_OF_ONE = math.log(math.expm1(1 - SMALLEST_SCALE))
@@ -124,12 +99,7 @@ class CouplingLayer(Layer):
     kept: Tensor
 
     def __init__(
-        self,
-        kept: Tensor,
-        univariate: Univariate,
-        hidden: int,
-        blocks: int,
-        dropout: float,
+        self, kept: Tensor, univariate: Univariate, hidden: int, blocks: int, dropout: float
     ) -> None:
         super().__init__()
         self.univariate = univariate
@@ -217,11 +187,6 @@ class LUTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """Sum of the log diagonal, for every row."""
         return self.ladj.expand(x.shape[:-1])
-
-    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the map's value and log-determinant, as zuko's transforms do."""
-        y = self._call(x)
-        return y, self.log_abs_det_jacobian(x, y)
 
 
 def compose(layers: Iterable[nn.Module], context: Tensor | None = None) -> ComposedTransform:

@@ -16,7 +16,6 @@ from deconflow.densities import (
     Architecture,
     Density,
     MixtureDensity,
-    load_weights,
 )
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
@@ -89,7 +88,7 @@ class FlowDeconvolver(DensityEstimator):
     Parameters
     ----------
     flow : {"maf", "made", "spline", "coupling", "mixture", "gaussian_mixture"}
-        Architecture of the density; see :mod:`deconflow.densities.architectures`. The last is no
+        Architecture of the density; see :mod:`deconflow.densities.flows`. The last is no
         flow but a plain mixture of ``base_components`` Gaussians.
     objective : {"iw", "elbo", "roulette", "coupled"}
         The importance-weighted bound; the evidence lower bound; the unbiased roulette; unbiased
@@ -255,8 +254,8 @@ class FlowDeconvolver(DensityEstimator):
         self.standardiser_ = saved_standardiser(units, self.n_latent_, self.n_features_in_)
         with isolated_rng(0):  # weights drawn here are replaced below
             self._build(details["n_posterior_features"])
-        load_weights(self._own_density.density, under(weights, "density"))
-        load_weights(self.posterior_, under(weights, "posterior"))
+        self._own_density.density.load_state_dict(under(weights, "density"))
+        self.posterior_.load_state_dict(under(weights, "posterior"))
         self.history_ = History(**details["history"])
 
     def _training(self, n_rows: int) -> Training:

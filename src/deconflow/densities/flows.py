@@ -1,18 +1,18 @@
-r"""Named flow architectures: each is a few lines over layers and a base."""
+r"""Normalizing flows: the density, named architectures of a few lines each, and stacks of flows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from deconflow.densities.base import Density
-from deconflow.densities.conditional_mixture import ConditionalMixture
-from deconflow.densities.flow import Flow, StandardNormal
-from deconflow.densities.mixture_density import MixtureDensity
-from deconflow.densities.networks import MaskedNetwork
+from deconflow.densities.base import Density, Ensemble, StandardNormal
+from deconflow.densities.mixtures import ConditionalMixture, MixtureDensity
+from deconflow.densities.networks import MaskedLinear, MaskedNetwork
 from deconflow.densities.transforms import (
     Affine,
     AutoregressiveLayer,
@@ -20,6 +20,7 @@ from deconflow.densities.transforms import (
     LULayer,
     Spline,
     Univariate,
+    compose,
 )
 from deconflow.randomness import own_generator
 
@@ -27,6 +28,41 @@ MIXING = 0.42
 """How much the linear layers of a flow with plain networks mix the dimensions at the start. After
 some mixing every layer can change every dimension, whatever the order of the layers; where the
 dimensions are only permuted, such networks may stay at a poor fit."""
+
+
+class Flow(Density):
+    r"""The density of :math:`v = T^{-1}(u)` with :math:`u` from a base density.
+
+    .. math:: \log p(v) = \log p_u(T(v)) + \log |\det \partial T(v) / \partial v|
+
+    Parameters
+    ----------
+    layers
+        The layers of ``T``, from ``v`` to ``u``.
+    base
+        The density of ``u``.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module], base: Density) -> None:
+        super().__init__()
+        self.dim, self.base, self.layers = base.dim, base, nn.ModuleList(layers)
+
+    def log_prob(self, v: Tensor) -> Tensor:
+        """Log density of ``(..., dim)``."""
+        u, log_det = self.to_base(v)
+        return self.base.log_prob(u) + log_det
+
+    def sample(self, n: int) -> Tensor:
+        """Draw ``(n, dim)``."""
+        return self.from_base(self.base.sample(n))
+
+    def to_base(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``u = T(v)`` and the log-determinant of the map."""
+        return compose(self.layers).call_and_ladj(v)
+
+    def from_base(self, u: Tensor) -> Tensor:
+        """Return ``v = T^{-1}(u)``."""
+        return compose(self.layers).inv(u)
 
 
 @dataclass(frozen=True)
@@ -174,3 +210,69 @@ def _with_lu(
 ) -> Flow:
     layers, plain = interleave_lu(dim, size.layers, layer, mixing), size.base_components == 1
     return Flow(layers, StandardNormal(dim) if plain else gaussian_mixture(dim, size))
+
+
+class StackedLinear(nn.Module):
+    """Masked linear layers side by side, one for each member: ``(members, ..., in)`` to out."""
+
+    mask: Tensor
+
+    def __init__(self, layers: list[MaskedLinear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+        self.register_buffer("mask", torch.stack([layer.mask for layer in layers]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply each member's masked weights to its own points."""
+        rows = x.reshape(len(x), -1, x.shape[-1])
+        y = torch.baddbmm(self.bias.unsqueeze(1), rows, (self.weight * self.mask).mT)
+        return y.view(*x.shape[:-1], -1)
+
+
+class Stack(Density):
+    """Flows of one architecture, each with its own weights and orders, on points of their own.
+
+    A step of a small flow is mostly overhead; a stack pays it once for all members.
+
+    Parameters
+    ----------
+    flows
+        The members; flows whose only weights are those of masked linear layers.
+    """
+
+    def __init__(self, flows: list[Flow]) -> None:
+        super().__init__()
+        self.dim, self.members = flows[0].dim, len(flows)
+        self.flow = copy.deepcopy(flows[0])
+        self._templates = [copy.deepcopy(flow).requires_grad_(False) for flow in flows]
+        for name, layers in self._layers():
+            parent, _, last = name.rpartition(".")
+            setattr(self.flow.get_submodule(parent), last, StackedLinear(layers))
+        if len(list(self.flow.parameters())) != 2 * len(list(self._layers())):
+            raise TypeError("Expected flows of masked linear layers only; got other weights.")
+
+    def log_prob(self, v: Tensor) -> Tensor:
+        """Log density of ``(members, ..., dim)``, each member's of its own points."""
+        return self.flow.log_prob(v)
+
+    def sample(self, n: int) -> Tensor:
+        """Draw ``(n, dim)`` from the members' average."""
+        return Ensemble(list(self.flows())).sample(n)
+
+    @torch.no_grad()
+    def flows(self) -> list[Flow]:
+        """Return the members, each on its own."""
+        for name, layers in self._layers():
+            stacked = cast(StackedLinear, self.flow.get_submodule(name))
+            for layer, weight, bias in zip(layers, stacked.weight, stacked.bias, strict=True):
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+        return [copy.deepcopy(flow).eval() for flow in self._templates]
+
+    def _layers(self) -> Iterator[tuple[str, list[MaskedLinear]]]:
+        """Linear layers of all members, by name."""
+        for name, part in self._templates[0].named_modules():
+            if isinstance(part, MaskedLinear):
+                members = [flow.get_submodule(name) for flow in self._templates]
+                yield name, cast(list[MaskedLinear], members)
