@@ -121,7 +121,6 @@ ENTRIES = {
     "a parameter": ("xdgmm", "parameters.tol", "small", "Expected tol"),
     "background": ("kde", "details.background", -1.0, "background is not a share"),
     "background of 5": ("wavelet", "details.background", 5, "background is not a share"),
-    "bandwidth": ("kde", "details.learned.bandwidth", [0.0], "bandwidth is not a positive number"),
     "level": ("wavelet", "details.learned.level", None, "level of learned is None"),
 }
 

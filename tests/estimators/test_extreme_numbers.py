@@ -244,11 +244,3 @@ def test_laws_of_any_size_are_taken_or_refused():
     assert np.isfinite(XDGMM(1).fit(W, noise=laplace(sd)).covariances_).all()
     with pytest.raises(ValueError, match=r"and noise within .* row 3"):
         FlowDeconvolver(**FLOW).fit(W, noise=laplace(sd))
-
-
-def test_conditions_on_a_grid_count_the_width_of_its_cells():
-    model = DeconvolvingKDE().fit(W, noise=SD)
-    answer = model.condition(W[:1, :1], [0], n_samples=20_000)
-    assert answer.sd[0, 0] == pytest.approx(answer.samples[0].std(), rel=0.02)
-    step = model.density_.grid.step[1]
-    assert (answer.covariance >= step**2 / 6).all()

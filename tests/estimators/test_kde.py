@@ -251,12 +251,12 @@ W = np.random.default_rng(0).normal(size=(30, 2))
 
 
 BAD = {
-    "zero": (0.0, "bandwidth as a positive number"),
-    "none at all": ([], "bandwidth as a positive number"),
-    "nan": (float("nan"), "bandwidth as a positive number"),
-    "several": ([0.1] * 3, "bandwidth as one number or 2, one for each column"),
-    "tiny": (1e-9, "a grid can resolve, of at least"),
-    "huge": (1e300, "Expected a bandwidth that a grid can resolve"),
+    "zero": (0.0, "bandwidth as one number or 2, one for each column"),
+    "none at all": ([], "bandwidth as one number or 2"),
+    "nan": (float("nan"), "bandwidth as one number or 2"),
+    "several": ([0.1] * 3, "bandwidth as one number or 2"),
+    "tiny": (1e-9, "a grid can resolve: of at least"),
+    "huge": (1e300, "a grid can resolve"),
     "text": ("plug_in", "Expected numbers as bandwidth; got"),
     "a flag": (True, "Expected numbers as bandwidth; got"),
 }

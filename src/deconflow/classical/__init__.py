@@ -1,6 +1,5 @@
 """Classical deconvolution in few dimensions, by kernels and wavelets; densities on a grid."""
 
-from deconflow.classical.conditioning import condition_on_grid
 from deconflow.classical.empirical import FourierRows
 from deconflow.classical.grid import GridDensity
 from deconflow.classical.grid_mixture import grid_mixture
@@ -17,7 +16,6 @@ __all__ = [
     "FourierRows",
     "GridDensity",
     "WeightedPoints",
-    "condition_on_grid",
     "enclose",
     "fit_kde",
     "fit_wavelets",

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array, Complex
@@ -47,22 +46,18 @@ class FourierRows:
             part = slice(i, i + size)
             yield FourierRows(self.w[part], self.noise[part], self.weights[part])
 
-    def are_near(self, lattice: Lattice) -> NDArray[np.bool_]:
-        """Say which rows lie in a lattice's box, or outside by what their noise explains.
+    def near(self, lattice: Lattice) -> tuple[FourierRows, int]:
+        """Rows in a lattice's box, or outside by what their noise explains; and how many are not.
 
         The waves of a box repeat: any other row would come back in at another place.
         """
         inside = np.clip(self.w, lattice.low, lattice.low + lattice.length)
         beyond = np.where(np.array(lattice.order) > 0, self.w - inside, 0.0)
-        return (np.abs(beyond) <= FAR * np.sqrt(self.noise.variance().numpy())).all(1)
-
-    def only(self, chosen: NDArray[np.bool_]) -> FourierRows:
-        """Leave rows out."""
-        if chosen.all():
-            return self
-        weights = self.weights[chosen]
-        noise = self.noise[torch.from_numpy(chosen)]
-        return FourierRows(self.w[chosen], noise, weights / weights.sum())
+        near = (np.abs(beyond) <= FAR * np.sqrt(np.asarray(self.noise.variance()))).all(1)
+        if near.all():
+            return self, 0
+        weights = self.weights[near] / self.weights[near].sum()
+        return FourierRows(self.w[near], self.noise[near], weights), int((~near).sum())
 
     @property
     def effective_number(self) -> float:
@@ -75,11 +70,9 @@ class FourierRows:
         These are :math:`\bar\phi_j e^{i t (w_j - low)}` and :math:`|\phi_j|^2`.
         """
         phi = self.characteristic(lattice)
-        offset = self.w - lattice.low
-        axes = [np.exp(1j * offset[:, d, None] * lattice.axis(d)) for d in range(lattice.dim)]
-        return _outer(axes) * phi.conj(), np.broadcast_to(
-            np.square(np.abs(phi)), (len(self.w), lattice.size)
-        )
+        offset = (self.w - lattice.low).T[:, :, None]
+        waves = _outer([np.exp(1j * x * lattice.axis(d)) for d, x in enumerate(offset)])
+        return waves * phi.conj(), np.broadcast_to(np.square(np.abs(phi)), waves.shape)
 
     def characteristic(self, lattice: Lattice) -> Complex:
         """Characteristic functions of the noise on a lattice, ``(N or 1, T)``."""
@@ -155,11 +148,9 @@ def empirical_characteristic(rows: FourierRows, lattice: Lattice) -> EmpiricalCh
         squares = np.square(part.weights)
         numerator += part.weights @ waves
         sums += part.weights @ power, squares @ power, squares @ np.square(power)
-    shape, ridge = lattice.shape, 1 / rows.effective_number
-    power, power_of_squares, fourth = sums.reshape(3, *shape)
-    return EmpiricalCharacteristic(
-        lattice, numerator.reshape(shape), power, power_of_squares, fourth, ridge
-    )
+    power, power_of_squares, fourth = sums.reshape(3, *lattice.shape)
+    numerator, ridge = numerator.reshape(lattice.shape), 1 / rows.effective_number
+    return EmpiricalCharacteristic(lattice, numerator, power, power_of_squares, fourth, ridge)
 
 
 def _outer(factors: list[NDArray]) -> NDArray:

@@ -73,14 +73,14 @@ def fit_kde(
         box = _box(rows.w, chosen, FACTORS[dim][0])
     else:
         chosen, box = bandwidth, _box(rows.w, bandwidth, 1.0)
-    near = rows.are_near(box)
-    ecf = empirical_characteristic(rows.only(near), box)
+    near, n_far = rows.near(box)
+    ecf = empirical_characteristic(near, box)
     if bandwidth is None and dim > 1:
         chosen = chosen * _common_factor(ecf, chosen)
     K = kernel_on(box, chosen)
     error = _relative_error(ecf, K, scale)
     order = tuple(int(k) for k in np.minimum(box.order, orders_for(box.length, chosen)))
-    return chosen, FourierFit(*box.trim(order, ecf.estimate * K), error, int((~near).sum()))
+    return chosen, FourierFit(*box.trim(order, ecf.estimate * K), error, n_far)
 
 
 def _of_one_dimension(rows: FourierRows, d: int, scale: Array, spread: Array) -> float:
@@ -90,7 +90,7 @@ def _of_one_dimension(rows: FourierRows, d: int, scale: Array, spread: Array) ->
     line = _line(rows, d, spread, smallest)
     smallest = max(smallest, line.length[d] / (2 * np.pi * line.order[d]))
     candidates = np.geomspace(smallest, LARGEST * spread[d], CANDIDATES)
-    ecf = empirical_characteristic(rows.only(rows.are_near(line)), line)
+    ecf = empirical_characteristic(rows.near(line)[0], line)
     t = line.axes()[d]
     return _least_risk(candidates, [cross_validation(ecf, flat_top(h * t)) for h in candidates],
                        scale[d])  # fmt: skip

@@ -1,22 +1,23 @@
 r"""The posterior of a row's true value under a density on a grid.
 
 A row with noise wider than the grid's cells is weighed at grid points, by
-:math:`p(v_g) \, p(w \mid v_g)`, and at draws :math:`w - n` of its noise by the normal law behind
-the grid; one with narrower noise (or none) at such draws alone, by :math:`p(v)`, unless all of
-them lie where the truth cannot be, beyond a bound. Either way the weights add up to :math:`p(w)`.
+:math:`p(v_g) \, p(w \mid v_g)`, and at draws :math:`w - n` of its noise by the normal distribution
+behind the grid; a row with narrower noise (or none) at the draws alone, by :math:`p(v)`, unless all
+of them lie where the true value cannot be, beyond a bound. Either way the weights add up to
+:math:`p(w)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from deconflow._types import Array
+from deconflow.checks import as_tensor
 from deconflow.classical.grid import GridDensity
 from deconflow.noise import Noise
 from deconflow.observations import Observations
@@ -51,12 +52,6 @@ class WeightedPoints:
     draws: Array
     log_weights: Array
 
-    def take(self, which: NDArray[np.bool_]) -> WeightedPoints:
-        """Return some of the rows."""
-        return WeightedPoints(
-            self.rows[which], self.grid, self.draws[which], self.log_weights[which]
-        )
-
     def log_marginal(self) -> Array:
         """Log density of each measurement, ``(n,)``."""
         return logsumexp(self.log_weights, axis=1)
@@ -67,12 +62,13 @@ class WeightedPoints:
         return np.sqrt(shares.shape[1] * shares.var(1))
 
     def shares(self) -> Array:
-        """Weights that sum to one, ``(n, G + K)``; a row out of reach has equal ones of draws."""
+        """Weights of sum one, ``(n, G + K)``; equal weights of the draws for a row out of reach."""
         total = self.log_marginal()[:, None]
-        alike = np.r_[np.zeros(len(self.grid)), np.full(self.draws.shape[1], 1.0)]
+        count = self.draws.shape[1]
+        alike = np.r_[np.zeros(len(self.grid)), np.full(count, 1 / count)]
         with np.errstate(invalid="ignore"):
             shares = np.exp(self.log_weights - total)
-        return np.where(np.isfinite(total), shares, alike / alike.sum())
+        return np.where(np.isfinite(total), shares, alike)
 
 
 def weighted_points(
@@ -80,122 +76,87 @@ def weighted_points(
 ) -> Iterator[WeightedPoints]:
     """Walk through all rows in pieces of bounded memory, not in their order."""
     wide = np.broadcast_to(_wide(data.noise, density.step), len(data))
-    draws = Draws.of(random_state)
-    yield from _on_grid(density, data, np.flatnonzero(wide), n_draws, draws)
-    for weighed in _at_draws(density, data, np.flatnonzero(~wide), n_draws, draws):
+    own = Draws.of(random_state)
+    yield from _weigh(density, data, np.flatnonzero(wide), n_draws, own)
+    for weighed in _weigh(density, data, np.flatnonzero(~wide), n_draws, own, on_grid=False):
         reached = np.isfinite(weighed.log_marginal())
-        yield weighed.take(reached)
-        yield from _on_grid(density, data, weighed.rows[~reached], n_draws, draws)
+        parts = (getattr(weighed, name)[reached] for name in ("draws", "log_weights"))
+        yield WeightedPoints(weighed.rows[reached], weighed.grid, *parts)
+        yield from _weigh(density, data, weighed.rows[~reached], n_draws, own)
 
 
 def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:
     """Whether a grid sees rows' noise: wide in all dimensions, nowhere thinner than a cell."""
-    wide = (np.sqrt(noise.variance().numpy()) >= WIDE * step).all(1)
+    wide = (np.sqrt(np.asarray(noise.variance())) >= WIDE * step).all(1)
     if noise.independent or not wide.any():
         return wide
-    pivots = noise.cholesky().diagonal(dim1=-2, dim2=-1).numpy()
+    pivots = np.diagonal(np.asarray(noise.cholesky()), axis1=-2, axis2=-1)
     return wide & (pivots >= step).all(1)
 
 
-def _on_grid(
-    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int, own: Draws
+def _weigh(
+    density: GridDensity,
+    data: Observations,
+    rows: NDArray[np.int64],
+    n_draws: int,
+    own: Draws,
+    on_grid: bool = True,
 ) -> Iterator[WeightedPoints]:
-    """Weigh grid points by the density on the grid, and draws by the normal law behind it."""
+    """Weigh draws by the density behind the grid and its points by the rest, or draws by all."""
     flat = density.values.ravel()
-    used = np.flatnonzero(flat > NEGLIGIBLE * flat.max())
+    used = np.flatnonzero(flat > NEGLIGIBLE * flat.max()) if on_grid else np.empty(0, np.int64)
+    log_density = density.log_behind if on_grid else density.log_prob
     points = density.points(used)
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(density.mass.ravel()[used]) + np.log1p(-density.background)
-    v = torch.from_numpy(points)[:, None]
-    for part in _pieces(rows, len(used) + n_draws * density.dim):
-        log_noise = data[part].log_likelihood(v.expand(-1, len(part), -1)).numpy().T
-        draws, log_behind = _drawn(density.log_behind, data[part], n_draws, own)
-        log_weights = np.concatenate([log_mass + log_noise, log_behind], axis=1)
+    log_mass = np.log(density.mass.ravel()[used]) + np.log1p(-density.background)
+    size = max(1, AT_ONCE // (len(used) + n_draws * density.dim))
+    for part in (rows[i : i + size] for i in range(0, len(rows), size)):
+        some = data[part]
+        log_noise = np.empty((len(some), 0))
+        if on_grid:
+            log_noise = np.asarray(some.log_likelihood(as_tensor(points, "v")[:, None])).T
+        with own.in_use():
+            draws = np.swapaxes(np.asarray(some.w - some.noise.sample(n_draws)), 0, 1)
+        log_p = log_density(draws.reshape(-1, density.dim)).reshape(draws.shape[:2])
+        log_weights = np.concatenate([log_mass + log_noise, log_p - np.log(n_draws)], axis=1)
         yield WeightedPoints(part, points, draws, log_weights)
-
-
-def _at_draws(
-    density: GridDensity, data: Observations, rows: NDArray[np.int64], n_draws: int, own: Draws
-) -> Iterator[WeightedPoints]:
-    """Weigh draws by the whole density."""
-    none = np.empty((0, density.dim))
-    for part in _pieces(rows, n_draws * density.dim):
-        yield WeightedPoints(part, none, *_drawn(density.log_prob, data[part], n_draws, own))
-
-
-def _drawn(
-    log_density: Callable[[Array], Array], data: Observations, n_draws: int, own: Draws
-) -> tuple[Array, Array]:
-    """Draws ``(n, K, D)`` of the noise around each row, and the logs of their weights."""
-    with own.in_use():
-        v = (data.w - data.noise.sample(n_draws)).transpose(0, 1).numpy()
-    log_p = log_density(v.reshape(-1, v.shape[2])).reshape(v.shape[:2])
-    return v, log_p - np.log(n_draws)
-
-
-def _pieces(rows: NDArray[np.int64], points: int) -> Iterator[NDArray[np.int64]]:
-    size = max(1, AT_ONCE // points)
-    for i in range(0, len(rows), size):
-        yield rows[i : i + size]
 
 
 def resample(
     density: GridDensity, weighted: WeightedPoints, n_samples: int, rng: np.random.RandomState
 ) -> tuple[Array, Array, Array, Array]:
-    """Draws ``(n, S, D)``, means, covariances and effective sample sizes of some rows."""
-    shares = weighted.shares()
-    cumulated = np.cumsum(shares, axis=1)
-    spots = rng.uniform(size=(len(shares), n_samples)) * cumulated[:, -1:]
-    chosen = np.empty(spots.shape, np.int64)
-    for i, (steps, spot) in enumerate(zip(cumulated, spots, strict=True)):
-        chosen[i] = np.searchsorted(steps, spot).clip(max=len(steps) - 1)
-    draws = _picked(density, weighted, chosen, rng)
-    return draws, *_moments(weighted, shares), 1 / np.square(shares).sum(1)
+    """Draws ``(n, S, D)``, means, covariances and effective sample sizes of some rows.
 
-
-def _picked(
-    density: GridDensity,
-    weighted: WeightedPoints,
-    chosen: NDArray[np.int64],
-    rng: np.random.RandomState,
-) -> Array:
-    """The points with these numbers ``(n, S)``, those on the grid moved within their cells."""
-    size = len(weighted.grid)
-    answer = np.take_along_axis(weighted.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
+    Draws at points of the grid are moved within their cells.
+    """
+    shares, size = weighted.shares(), len(weighted.grid)
+    edges = np.cumsum(shares, axis=1)
+    spots = rng.uniform(size=(len(shares), n_samples)) * edges[:, -1:]
+    rows = zip(edges, spots, strict=True)
+    chosen = np.array([np.searchsorted(*row) for row in rows], np.int64).reshape(spots.shape)
+    chosen = chosen.clip(max=shares.shape[1] - 1)
+    picked = np.take_along_axis(weighted.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
     on_grid = chosen < size
-    inside = rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))
-    answer[on_grid] = density.folded(weighted.grid[chosen[on_grid]] + density.step * inside)
-    return answer
+    inside = density.step * rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))
+    picked[on_grid] = density.folded(weighted.grid[chosen[on_grid]] + inside)
+    return picked, *_moments(weighted, shares), 1 / np.square(shares).sum(1)
 
 
 def _moments(weighted: WeightedPoints, shares: Array) -> tuple[Array, Array]:
-    """Means ``(n, D)`` and covariances ``(n, D, D)``: of both kinds of points, then of all.
-
-    Each kind is centred by itself, so that large offsets do not cancel.
-    """
-    size = len(weighted.grid)
-    shift = weighted.grid.mean(0) if size else 0.0
-    share, grid_mean, grid_cov = _of_kind(shares[:, :size], weighted.grid - shift)
-    rest, draws_mean, draws_cov = _of_kind(shares[:, size:], weighted.draws)
-    grid_mean = grid_mean + shift
-    between = np.where(share * rest > 0, grid_mean - draws_mean, 0.0)
-    mean = np.where(rest > 0, draws_mean + share * between, grid_mean)
-    share, rest = share[:, None], rest[:, None]
-    spread = between[:, :, None] * between[:, None]
-    return mean, share * grid_cov + rest * draws_cov + share * rest * spread
-
-
-def _of_kind(shares: Array, points: Array) -> tuple[Array, Array, Array]:
-    """Total share ``(n, 1)``, mean and covariance of points ``(K, D)`` or ``(n, K, D)``."""
-    total = shares.sum(1, keepdims=True)
-    within = shares / np.where(total > 0, total, 1.0)
-    if points.ndim == 2:
-        mean = within @ points
-        dim = points.shape[1]
-        products = (points[:, :, None] * points[:, None]).reshape(-1, dim * dim)
-        second = (within @ products).reshape(-1, dim, dim)
-        return total, mean, second - mean[:, :, None] * mean[:, None]
-    first = points[:, 0]  # draws of an exact value are all the same: so is their mean
-    mean = first + np.einsum("nk,nkd->nd", within, points - first[:, None])
-    offset = points - mean[:, None]
-    return total, mean, np.einsum("nk,nki,nkj->nij", within, offset, offset)
+    """Means ``(n, D)`` and covariances ``(n, D, D)``, without large offsets that cancel."""
+    size, dim = weighted.grid.shape
+    on_grid, of_draws = shares[:, :size], shares[:, size:]
+    rest = of_draws.sum(1)[:, None] if size else 1.0
+    first = weighted.draws[:, 0]  # draws of an exact value are all the same: so is their mean
+    mean = on_grid @ weighted.grid + rest * first
+    mean = mean + np.einsum("nk,nkd->nd", of_draws, weighted.draws - first[:, None])
+    offset = weighted.draws - mean[:, None]
+    covariance = np.einsum("nk,nki,nkj->nij", of_draws, offset, offset)
+    if size:
+        centre = weighted.grid.mean(0)
+        points, shift = weighted.grid - centre, mean - centre
+        products = (points[:, :, None] * points[:, None]).reshape(size, -1)
+        mixed = (on_grid @ points)[:, :, None] * shift[:, None]
+        square = on_grid.sum(1)[:, None, None] * shift[:, :, None] * shift[:, None]
+        covariance += (on_grid @ products).reshape(-1, dim, dim) + square
+        covariance -= mixed + mixed.swapaxes(1, 2)
+    return mean, covariance

@@ -128,8 +128,7 @@ def fit_wavelets(
     The linear estimator up to the level where wavelets gain most, and above it those wavelets
     that exceed what pure error hardly ever does, below ``level`` if there is one.
     """
-    near = rows.are_near(Lattice(low, length, (1,)))
-    rows = rows.only(near)
+    rows, n_far = rows.near(Lattice(low, length, (1,)))
     bar = float(np.sqrt(2 * np.log(rows.effective_number)))
     levels = _informative(rows, low, length, level, bar)
     gains = np.cumsum([0.0, *(wavelets.gain for wavelets in levels)])
@@ -139,8 +138,7 @@ def fit_wavelets(
     order = max(order_of(part.level, part.kind) for part in kept)
     parts = [synthesise(part.values, part.level, part.kind, order) for part in kept]
     lattice = Lattice(low, length, (order,))
-    error = _relative_error(kept)
-    return kept, FourierFit(lattice, np.sum(parts, 0), error, int((~near).sum()))
+    return kept, FourierFit(lattice, np.sum(parts, 0), _relative_error(kept), n_far)
 
 
 def _informative(

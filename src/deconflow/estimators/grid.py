@@ -61,14 +61,26 @@ class GridEstimator(DensityEstimator):
         check_grid(grid, self.n_latent_)
         self._own_density = GridFit(grid, self._names)
         for name, value in details["learned"].items():
-            setattr(self, f"{name}_", value)
+            setattr(self, f"{name}_", np.array(value) if isinstance(value, list) else value)
 
     def _take(self, fit: FourierFit, problem: FourierProblem) -> None:
         """Take the density of a fit, and warn if it is mostly noise."""
         grid = fit.on_grid(problem.location, problem.spread)
         self._own_density = GridFit(grid.in_units(problem.units), self._names)
         self.relative_error_ = fit.relative_error
-        _warn_of(fit, problem.units)
+        if fit.n_far:
+            ends = problem.units * [fit.lattice.low, fit.lattice.low + fit.lattice.length]
+            low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
+            warn_caller(
+                f"{fit.n_far} of the rows are left out: they lie too far out for a grid, which is "
+                f"between {low} and {high}. Use a larger bandwidth, or XDGMM."
+            )
+        if fit.relative_error > LARGEST_ERROR:
+            warn_caller(
+                f"The noise hides the density at this resolution: error is "
+                f"{fit.relative_error:.2g} times the signal. Check the noise, smooth more, or "
+                "bring more rows."
+            )
 
 
 def check_grid(grid: GridDensity, dim: int) -> None:
@@ -81,21 +93,6 @@ def check_grid(grid: GridDensity, dim: int) -> None:
     refuse("values", not whole or (grid.values < 0).any(), "a density")
     lower = grid.factor.shape == (dim, dim) and (np.triu(grid.factor, 1) == 0).all()
     refuse("factor", not lower or (np.diag(grid.factor) <= 0).any(), "that of a normal law")
-
-
-def _warn_of(fit: FourierFit, units: Array) -> None:
-    if fit.n_far:
-        ends = units * np.stack([fit.lattice.low, fit.lattice.low + fit.lattice.length])
-        low, high = ([float(f"{x:.5g}") for x in end] for end in ends)
-        warn_caller(
-            f"{fit.n_far} of the rows are left out: they lie too far out for a grid, which is "
-            f"between {low} and {high}. Use a larger bandwidth, or XDGMM."
-        )
-    if fit.relative_error > LARGEST_ERROR:
-        warn_caller(
-            f"The noise hides the density at this resolution: error is {fit.relative_error:.2g}"
-            " times the signal. Check the noise, smooth more, or bring more rows."
-        )
 
 
 @dataclass(frozen=True)
@@ -135,20 +132,18 @@ class FourierProblem:
             )
         units = Standardiser.powers_of_two(data)
         data = units.observations(data)
-        w = data.w.numpy()
+        w, noise = np.asarray(data.w), data.noise
         constant = np.ptp(w, axis=0) == 0
         if constant.any():
             raise ValueError(
                 "Expected values that differ in every column of w; "
                 f"got one value in column {int(constant.argmax())}. Drop it."
             )
-        weights = np.ones(len(w)) if data.weights is None else data.weights.numpy()
+        weights = np.ones(len(w)) if data.weights is None else np.asarray(data.weights)
         weights = weights / weights.sum()
         truth = Standardiser.fit(data)
-        scale, variance = truth.scale.numpy(), data.noise.variance().numpy()
-        precision_weights = None if data.noise.shared else weights
+        location, scale = np.asarray(truth.location), np.asarray(truth.scale)
+        variance = np.broadcast_to(np.asarray(noise.variance()), w.shape)
         with np.errstate(divide="ignore"):  # an exact row has all precision that there is
-            typical = 1 / np.average(1 / variance, axis=0, weights=precision_weights)
-        spread = np.sqrt(np.square(scale) + typical)
-        rows = FourierRows(w, data.noise, weights)
-        return cls(rows, truth.location.numpy(), scale, spread, units.scale.numpy())
+            spread = np.sqrt(np.square(scale) + 1 / (weights @ (1 / variance)))
+        return cls(FourierRows(w, noise, weights), location, scale, spread, np.asarray(units.scale))

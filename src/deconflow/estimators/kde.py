@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.checks import as_floats
 from deconflow.classical import MOST_ORDERS, fit_kde
 from deconflow.estimators.grid import FourierProblem, GridEstimator
-from deconflow.estimators.saved_values import refuse
 from deconflow.observations import Observations
 
 WIDEST = 1e6
@@ -78,46 +76,28 @@ class DeconvolvingKDE(GridEstimator):
         return f"Kernel estimate with bandwidth {widths}."
 
     def _check_parameters(self) -> None:
-        if self.bandwidth is None:
-            return
-        values = as_floats(self.bandwidth, "bandwidth")
-        positive = (np.isfinite(values) & (values > 0)).all()
-        if values.ndim > 1 or not values.size or not positive:
-            raise ValueError(
-                "Expected bandwidth as a positive number, one for each column of w, or None; "
-                f"got {self.bandwidth!r}."
-            )
+        """Leave the bandwidth to the fit: it has the units of the rows."""
 
     def _fit(self, data: Observations) -> None:
         problem = FourierProblem.of(data, type(self).__name__, max(MOST_ORDERS))
-        given = None if self.bandwidth is None else self._given(self.bandwidth, problem)
-        chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, given)
+        chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, self._given(problem))
         self.bandwidth_ = chosen * problem.units
         self._take(fit, problem)
 
-    def _given(self, bandwidth: ArrayLike, problem: FourierProblem) -> Array:
-        """Return one number per dimension, in units of the problem, that a grid can resolve."""
-        values, dim = as_floats(bandwidth, "bandwidth"), len(problem.spread)
-        if values.ndim and len(values) != dim:
-            raise ValueError(
-                f"Expected bandwidth as one number or {dim}, one for each column of w; "
-                f"got {bandwidth!r}."
-            )
-        values = np.broadcast_to(values, dim) / problem.units
+    def _given(self, problem: FourierProblem) -> Array | None:
+        """Return one bandwidth per dimension, in units of the problem, that a grid can resolve."""
+        if self.bandwidth is None:
+            return None
+        given, dim = as_floats(self.bandwidth, "bandwidth"), len(problem.spread)
         smallest = 6 * problem.spread / (2 * np.pi * MOST_ORDERS[dim])
         largest = WIDEST * problem.spread
-        if ((values < smallest) | (values > largest)).any():
+        values = given / problem.units if given.shape in ((), (dim,)) else np.full(dim, np.nan)
+        if not ((values >= smallest) & (values <= largest)).all():
             low, high = (
                 [float(f"{h:.3g}") for h in ends * problem.units] for ends in (smallest, largest)
             )
             raise ValueError(
-                "Expected a bandwidth that a grid can resolve, "
-                f"of at least {low} and at most {high}; got {bandwidth!r}."
+                f"Expected bandwidth as one number or {dim}, one for each column of w, that a grid "
+                f"can resolve: of at least {low} and at most {high}; got {self.bandwidth!r}."
             )
         return values
-
-    def _restore(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
-        super()._restore(details, arrays)
-        self.bandwidth_ = np.array(self.bandwidth_)
-        fits = self.bandwidth_.shape == (self.n_latent_,) and (self.bandwidth_ > 0).all()
-        refuse("bandwidth", not fits, "a positive number for each column")

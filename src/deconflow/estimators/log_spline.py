@@ -50,8 +50,9 @@ class LogSplineDeconvolver(GridEstimator):
     are even over all rows: a row that lies far out takes resolution from the others; drop it, or
     raise ``n_intervals``.
 
-    Values may be missing. Answers about rows with missing values come from a mixture of Gaussians
-    that stands for the density, which does not end at a bound. Projections are for :class:`XDGMM`.
+    Values may be missing. Posteriors of rows with missing values, and of some columns given others,
+    come from a mixture of Gaussians that stands for the density, which does not end at a bound.
+    Projections are for :class:`XDGMM`.
 
     ``band`` has Laplace's approximation: draws of the density given the rows, at a fifth of the
     smoothing, because the bias of a smooth answer is not in its variance.

@@ -13,7 +13,6 @@ from deconflow._types import Array
 from deconflow.classical import (
     GridDensity,
     WeightedPoints,
-    condition_on_grid,
     grid_mixture,
     resample,
     weighted_points,
@@ -27,7 +26,7 @@ from deconflow.randomness import RandomState
 
 
 class GridFit(FittedDensity):
-    """A density on a grid; rows with missing values are answered by a mixture of Gaussians."""
+    """A density on a grid; a mixture of Gaussians stands for it where rows measure less."""
 
     def __init__(self, grid: GridDensity, names: list[str]) -> None:
         self.grid, self.names = grid, names
@@ -55,12 +54,12 @@ class GridFit(FittedDensity):
         """Log density ``log p(w)`` of each row.
 
         Rows with noise wider than the grid's cells are summed over the grid, and over ``n_draws``
-        draws of their noise for the law behind it; the others over draws alone.
+        draws of their noise for the density behind it; the others over draws alone.
         """
         log_p, error = np.empty(len(data)), np.zeros(len(data))
-        complete, incomplete = _told_apart(data)
-        if len(incomplete):
-            log_p[incomplete] = self._mixture.log_marginal(data[incomplete]).log_p
+        complete, others = _complete_and_others(data)
+        if len(others):
+            log_p[others] = self._mixture.log_marginal(data[others]).log_p
         n_draws = 1000 if n_draws is None else n_draws
         for rows, weighed in self._weighed(data, complete, n_draws, random_state):
             log_p[rows], error[rows] = weighed.log_marginal(), weighed.relative_error()
@@ -74,26 +73,22 @@ class GridFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, at grid points and draws of its noise."""
-        n, dim = len(data), self.dim
-        arrays = (
-            np.empty((n, n_samples, dim)),
-            np.empty((n, dim)),
-            np.empty((n, dim, dim)),
-            np.empty(n),
-        )
         rng = check_random_state(random_state)
-        complete, incomplete = _told_apart(data)
-        for rows, weighed in self._weighed(data, complete, n_proposals, rng):
-            parts = resample(self.grid, weighed, n_samples, rng)
-            for array, part in zip(arrays, parts, strict=True):
-                array[rows] = part
-        if len(incomplete):
-            exact = self._mixture.posterior(data[incomplete])
+        complete, others = _complete_and_others(data)
+        parts = [
+            (rows, *resample(self.grid, weighed, n_samples, rng))
+            for rows, weighed in self._weighed(data, complete, n_proposals, rng)
+        ]
+        if len(others):
+            exact = self._mixture.posterior(data[others])
+            size = np.full(len(others), float(n_samples))
             draws = exact.sample(n_samples, rng)
-            parts = draws, exact.mean, exact.covariance, np.full(len(incomplete), n_samples)
-            for array, part in zip(arrays, parts, strict=True):
-                array[incomplete] = part
-        return WeightedPosterior(*arrays, self.names)
+            parts.append((others, draws, exact.mean, exact.covariance, size))
+        rows, draws, mean, covariance, size = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(rows)
+        return WeightedPosterior(
+            draws[order], mean[order], covariance[order], size[order], self.names
+        )
 
     def _weighed(
         self, data: Observations, rows: Columns, n_draws: int, random_state: RandomState
@@ -107,18 +102,10 @@ class GridFit(FittedDensity):
     def _marginal(self, columns: Columns) -> GridFit:
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, on their grid, given draws of the noise."""
-        others = self._others(given)
-        answer = condition_on_grid(self.grid, data, given, others, n_samples, random_state)
-        return WeightedPosterior(*answer, [self.names[d] for d in others])
 
-
-def _told_apart(data: Observations) -> tuple[Columns, Columns]:
-    """Numbers of the rows without missing values, and of those with some."""
-    if data.observed is None:
-        return np.arange(len(data)), np.empty(0, np.int64)
-    complete = data.observed.all(1).numpy()
+def _complete_and_others(data: Observations) -> tuple[Columns, Columns]:
+    """Numbers of the rows that measure all columns, and of the others."""
+    complete = np.full(len(data), data.projection is None)
+    if data.observed is not None:
+        complete &= np.asarray(data.observed).all(1)
     return np.flatnonzero(complete), np.flatnonzero(~complete)
