@@ -50,7 +50,7 @@ class Observations:
     groups : Tensor or None
         ``(N,)`` whole numbers, the same for rows that belong together: these are never split
         between a fit and the rows it is judged by. None for rows on their own.
-    given : Tensor or None
+    given : array or None
         ``(N, C)`` covariates, as numbers that are known exactly: the density in question is that
         of the truth given these. None for none.
     """
@@ -61,7 +61,7 @@ class Observations:
     projection: Tensor | None = None
     weights: Tensor | None = None
     groups: Tensor | None = None
-    given: Tensor | None = None
+    given: NDArray[np.float64] | None = None
 
     @classmethod
     def from_arrays(
@@ -259,7 +259,6 @@ class Observations:
             projection=move(self.projection),
             weights=move(self.weights),
             groups=None if self.groups is None else self.groups.to(device=device),
-            given=move(self.given),
         )
 
 

@@ -168,7 +168,7 @@ def test_one_value_of_the_covariates():
     assert middle == pytest.approx(np.median(one.sample(4000, 0)[:, 1]), abs=0.05)
     with pytest.raises(ValueError, match="Expected "):
         fitted.density_.given(table)
-    with pytest.raises(ValueError, match="without covariates to condition"):
+    with pytest.raises(ValueError, match="Expected given"):
         fitted.condition([[1.0]], [0])
 
 

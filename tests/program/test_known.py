@@ -193,7 +193,7 @@ def test_whole_numbers_as_words(tmp_path, monkeypatch):
     said = succeed(
         "fit", "t.csv", "-c", "x", "--given", "kind", "--missing", "-999", "-o", "m", *ONE
     )
-    assert "given kind, 2 kinds" in said
+    assert "given kind" in said
     columns["kind"] = np.array(["1"] * 60, dtype=object)
     write(tmp_path / "ones.csv", **columns)
     for output in ("out.csv", "out.parquet"):

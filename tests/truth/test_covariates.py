@@ -42,12 +42,12 @@ TABLES = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_any_kind_give_the_same_numbers(kind):
     learned = fit(pd.DataFrame({"x": X, "kind": KIND}))
-    found = learned.encode(TABLES[kind](), rows()).numpy()
+    found = learned.encode(TABLES[kind](), rows())
     expected = np.c_[(X - X.mean()) / X.std(), KIND == "galaxy"]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert learned.names == ["x", "kind"]
     assert learned.continuous.tolist() == [True, False]
-    again = fit(TABLES[kind]()).encode(TABLES[kind](), rows()).numpy()
+    again = fit(TABLES[kind]()).encode(TABLES[kind](), rows())
     np.testing.assert_allclose(np.sort(again, 1), np.sort(expected, 1), atol=1e-12)
 
 
@@ -57,20 +57,16 @@ def test_tables_of_any_kind_give_the_same_numbers(kind):
      np.ma.masked_array(X), X.astype(object), X.astype(str)],
 )  # fmt: skip
 def test_a_single_covariate(given):
-    numbers = fit(given).encode(given, rows()).numpy()
+    numbers = fit(given).encode(given, rows())
     np.testing.assert_allclose(numbers[:, 0], (X - X.mean()) / X.std(), atol=1e-6)
-
-
-@pytest.mark.parametrize("values", [X > 5, (X > 5).astype(np.int8), pd.date_range("2026", None, N)])
-def test_other_types_of_numbers(values):
-    table = pd.DataFrame({"x": values})
-    assert np.isfinite(fit(table).encode(table, rows()).numpy()).all()
+    for other in (X > 5, (X > 5).astype(np.int8), pd.date_range("2026", None, N)):
+        assert np.isfinite(fit(other).encode(other, rows())).all()
 
 
 def test_many_categories_are_indicators_less_one():
     labels = np.array(list("abcd") * 15)
     learned = fit(labels)
-    numbers = learned.encode(labels, rows()).numpy()
+    numbers = learned.encode(labels, rows())
     assert numbers.shape == (N, 3)
     assert set(numbers.sum(1)) == {0.0, 1.0}
     with pytest.raises(ValueError, match=r"among a, b, c, d, as in the fit; got 'e' in row 2"):
@@ -82,7 +78,7 @@ def test_errors_are_covariates_by_their_logarithm():
     learned = fit("noise", rows(noise=sd))
     assert learned.names == ["log error of a"]  # the other is the same for all
     logs = np.log(sd[:, 0])
-    numbers = learned.encode("noise", rows(noise=sd)).numpy()[:, 0]
+    numbers = learned.encode("noise", rows(noise=sd))[:, 0]
     np.testing.assert_allclose(numbers, (logs - logs.mean()) / logs.std(), atol=1e-9)
     both = fit(("noise", X), rows(noise=sd))
     assert both.names == ["log error of a", "x0"]
@@ -97,11 +93,11 @@ def test_errors_are_covariates_by_their_logarithm():
 def test_a_row_without_a_value_has_a_usual_error_whatever_rows_are_beside_it():
     data = rows(noise=SD, missing=[(0, 1), (7, 0)])
     learned = fit("noise", data)
-    whole = learned.encode("noise", data).numpy()
+    whole = learned.encode("noise", data)
     assert np.isfinite(whole).all()
     assert whole[0, 1] == 0
     assert whole[7, 0] == 0
-    np.testing.assert_array_equal(learned.encode("noise", data[[0]]).numpy(), whole[[0]])
+    np.testing.assert_array_equal(learned.encode("noise", data[[0]]), whole[[0]])
 
 
 def test_one_value():
@@ -145,8 +141,6 @@ def test_one_value():
         ({}, "at least one covariate"),
         ("errors", "or \"noise\"; got 'errors'"),
         ("noise", "Expected errors that differ by row"),
-        (["noise", X], "rectangular.*noise"),
-        (X + 1j, "real numbers"),
         (1e200 * X, "at most"),
         (pd.DataFrame(index=range(N)), "at least one covariate"),
     ],
@@ -163,7 +157,7 @@ def test_missing_and_other_columns_after_the_fit():
         (pd.DataFrame({"x": X, "k": KIND}), "of the fit, x, kind; got the columns x, k"),
         (pd.DataFrame({"x": X, "kind": np.where(X > 5, None, KIND)}), "got none for kind"),
         (pd.DataFrame({"x": KIND, "kind": KIND}), "Expected numbers in x of given"),
-        (X, "got 1 columns"),
+        (X, "got the columns x0"),
     ):
         with pytest.raises(ValueError, match=message):
             learned.encode(wrong, rows())

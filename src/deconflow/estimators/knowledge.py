@@ -183,13 +183,14 @@ class Knowledge:
     ) -> tuple[Array, Array]:
         """Return shares and memberships by curves of the covariates, where rows are likelier so."""
         assert self.covariates is not None
-        weights, without = row_weights(data), (shares, q)
+        x, weights, without = np.asarray(data.given), row_weights(data), (shares, q)
         unit = GaussianMixture(np.ones(1), np.zeros((1, data.dim)), np.eye(data.dim)[None])
         for _ in range(CURVE_ROUNDS):
             by_rest = torch.from_numpy(np.maximum(weights * q[-1], 1e-6))
-            curves = LocationScale.fit(replace(data, weights=by_rest), self.covariates.continuous)
-            rows = lay_out(curves.standardised(data))
-            rest = log_p(unit, rows, threads) - curves.log_volume(data)
+            weighted = replace(data, weights=by_rest)
+            curves = LocationScale.fit(weighted, x, self.covariates.continuous)
+            rows = lay_out(curves.standardised(data, x))
+            rest = log_p(unit, rows, threads) - curves.log_volume(data, x)
             shares = shares_of_parts(shares, known, rest, weights)
             q, found = memberships(shares, known, rest)
         return (shares, q) if weights @ found > weights @ log_p_without else without
@@ -212,11 +213,10 @@ class Knowledge:
     def _straightened(self, data: Observations, rng: np.random.RandomState) -> Observations:
         """Take location and scale out of the rows."""
         assert self.covariates is not None
-        assert data.given is not None
-        chosen = np.sort(rng.permutation(len(data))[:MOST_KEPT])
-        self.kept = data.given.numpy()[chosen].copy()
-        self.curves = LocationScale.fit(data, self.covariates.continuous)
-        return self.curves.standardised(data)
+        x = np.asarray(data.given)
+        self.kept = x[np.sort(rng.permutation(len(data))[:MOST_KEPT])]
+        self.curves = LocationScale.fit(data, x, self.covariates.continuous)
+        return self.curves.standardised(data, x)
 
     def _refuse_starts(self, model: Any) -> None:
         """Raise for starts and fixed parameters: rows in other units, or mirrored, have others."""

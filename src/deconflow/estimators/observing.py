@@ -23,7 +23,7 @@ from deconflow.measuring import Rule, Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
 from deconflow.streams import RowStream
-from deconflow.truth import Bounds, Covariates, check_rows, given_parts
+from deconflow.truth import Bounds, Covariates, given_parts
 
 
 class ObservesRows(ABC):
@@ -84,7 +84,6 @@ class ObservesRows(ABC):
             data = self._learn_errors(noise, data, given)
         covariates = None
         if given is not None:
-            check_rows(w, given, data)
             if not self._takes_covariates:
                 raise ValueError(
                     f"Expected no covariates with {type(self).__name__}; got given. Use XDGMM, "
@@ -92,7 +91,7 @@ class ObservesRows(ABC):
                 )
             refuse_limits(data, "beside covariates", "Leave out given")
             covariates = Covariates.fit(given, data, self._measured_names)
-            data = replace(data, given=covariates.encode(given, data))
+            data = replace(data, given=covariates.encode(given, data, w))
         if selection is not None and self._errors is not None:
             raise ValueError(
                 "Expected errors that are known beside a selection, because it changes the scatter "
@@ -163,8 +162,7 @@ class ObservesRows(ABC):
             )
         if given is None:
             raise ValueError(covariates.missing())
-        check_rows(w, given, data)
-        return replace(data, given=covariates.encode(given, data))
+        return replace(data, given=covariates.encode(given, data, w))
 
     @property
     def _bounds(self) -> Bounds | None:

@@ -39,9 +39,9 @@ def knowledge_state(known: Knowledge) -> tuple[dict[str, Any], dict[str, Tensor]
     arrays = {"kept": known.kept, "atom_weights": known.atom_weights}
     if known.background is not None:
         arrays |= {"low": known.background.low, "high": known.background.high}
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     if known.curves is not None:
-        tensors |= prefixed("curves", known.curves.state())
+        arrays |= prefixed("curves", known.curves.state())
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     return details, prefixed(PREFIX, tensors)
 
 
@@ -65,5 +65,7 @@ def saved_knowledge(model: Any, details: dict[str, Any], arrays: dict[str, Tenso
     )
     refuse("atom_weights", len(found.atom_weights) != len(found.atoms), "one for each atom")
     if covariates is not None:
-        found.curves = LocationScale.from_state(under(own, "curves"))
+        found.curves = LocationScale.from_state(
+            {name: tensor.numpy() for name, tensor in under(own, "curves").items()}
+        )
     return found

@@ -46,7 +46,7 @@ def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
 
-def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def prefixed(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """Return arrays by names that begin with a prefix: the way back of :func:`under`."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 

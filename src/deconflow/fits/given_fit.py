@@ -1,12 +1,11 @@
-"""The density of the truth given covariates."""
+"""The density of the true values given covariates."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
@@ -21,11 +20,12 @@ from deconflow.randomness import RandomState
 from deconflow.truth import Covariates, LocationScale
 
 
+@dataclass(repr=False, eq=False)
 class GivenFit(FittedDensity):
     r"""The density of :math:`v = m(x) + \tau(x) z`, where that of ``z`` is the same for all ``x``.
 
     Log densities and draws are those of the mix of covariates that is kept: one value of them for
-    :meth:`given`, and otherwise those of the fitted rows. Questions about rows need their own.
+    :meth:`given`, and otherwise those of the fitted rows. Rows need their own covariates.
 
     Attributes
     ----------
@@ -39,37 +39,39 @@ class GivenFit(FittedDensity):
         ``(R, C)`` encoded covariates of some of the fitted rows.
     """
 
-    def __init__(
-        self, inner: FittedDensity, curves: LocationScale, covariates: Covariates, kept: Array
-    ) -> None:
-        self.inner, self.curves, self.covariates, self.kept = inner, curves, covariates, kept
-        self.names, self.threads = inner.names, inner.threads
+    inner: FittedDensity
+    curves: LocationScale
+    covariates: Covariates
+    kept: Array
+
+    def __post_init__(self) -> None:
+        self.names, self.threads = self.inner.names, self.inner.threads
 
     def given(self, x: Any) -> GivenFit:
         """Return the density for one value of the covariates."""
         return GivenFit(self.inner, self.curves, self.covariates, self.covariates.encode_one(x))
 
-    def with_covariates(self, data: Observations) -> Observations:
-        """Return rows with their covariates, which are the same for all if only one is kept."""
-        if data.given is None and len(self.kept) == 1:
-            return replace(data, given=torch.from_numpy(self.kept).expand(len(data), -1))
-        if data.given is None:
-            raise ValueError(self.covariates.missing())
-        return data
+    def covariates_of(self, data: Observations) -> Array:
+        """Covariates ``(N, C)`` of rows, which are the same for all if only one is kept."""
+        if data.given is not None:
+            return np.asarray(data.given)
+        if len(self.kept) == 1:
+            return np.broadcast_to(self.kept, (len(data), self.kept.shape[1]))
+        raise ValueError(self.covariates.missing())
 
     def standardised(self, data: Observations) -> Observations:
         """Return the rows of ``z``."""
-        return self.curves.standardised(self.with_covariates(data))
+        return self.curves.standardised(data, self.covariates_of(data))
 
     def _log_prob(self, v: Array) -> Array:
         """Average over the covariates that are kept."""
         location, scale = self.curves.at(self.kept)
-        found = np.empty(len(v))
+        log_p = np.empty(len(v))
         for some in row_slices(len(v), self.kept.shape[0] * self.dim):
             z = (v[some, None] - location) / scale
             each = self.inner._log_prob(z.reshape(-1, self.dim)).reshape(z.shape[:2])
-            found[some] = logsumexp(each - np.log(scale).sum(1), axis=1)
-        return found - np.log(len(self.kept))
+            log_p[some] = logsumexp(each - np.log(scale).sum(1), axis=1)
+        return log_p - np.log(len(self.kept))
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
@@ -81,9 +83,8 @@ class GivenFit(FittedDensity):
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:
         """Log density of each row given its covariates."""
-        rows = self.with_covariates(data)
-        found = self.inner.log_marginal(self.curves.standardised(rows), n_draws, random_state)
-        return found.shifted(-self.curves.log_volume(rows))
+        estimate = self.inner.log_marginal(self.standardised(data), n_draws, random_state)
+        return estimate.shifted(-self.curves.log_volume(data, self.covariates_of(data)))
 
     def posterior(
         self,
@@ -93,12 +94,9 @@ class GivenFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value."""
-        rows = self.with_covariates(data)
-        inner = self.inner.posterior(
-            self.curves.standardised(rows), n_samples, n_proposals, random_state
-        )
-        assert rows.given is not None
-        return MovedPosterior(inner, *self.curves.at(rows.given.numpy()), self.names)
+        rows = self.standardised(data)
+        inner = self.inner.posterior(rows, n_samples, n_proposals, random_state)
+        return MovedPosterior(inner, *self.curves.at(self.covariates_of(data)), self.names)
 
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0
@@ -107,18 +105,9 @@ class GivenFit(FittedDensity):
         return self.inner.p_values(self.standardised(data), n_draws, random_state)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
-        """Whether the density of ``z`` is."""
+        """Whether the density of ``z`` has closed forms."""
         return self.inner.exact(gaussian_noise=gaussian_noise)
 
     def _marginal(self, columns: Columns) -> GivenFit:
         curves = self.curves.marginal(columns)
         return GivenFit(self.inner._marginal(columns), curves, self.covariates, self.kept)
-
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Refuse: covariates and columns of the truth would both be given."""
-        raise ValueError(
-            "Expected a model without covariates to condition on columns of the truth; got one "
-            "with some. Put the covariates in w, with errors of zero, and condition on those."
-        )

@@ -155,7 +155,7 @@ def read_all(reader: RowReader) -> tuple[Columns, Measurements, Found]:
     rows = read_rows(reader)
     found = Found.of(rows)
     found.take_errors(rows)
-    given_words = [] if rows.given is None else rows.given.describe()
+    given_words = [] if rows.given is None else [rows.given.describe()]
     more = [*given_words, *_groups(rows, reader.groups), *found.of_weights(reader.weights)]
     note(*found.in_words(reader.columns), *more)
     return to_keep(reader.columns), rows, found

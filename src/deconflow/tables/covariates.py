@@ -1,4 +1,4 @@
-"""Columns of a table that are known exactly, and that the truth may depend on."""
+"""Covariates in a table: columns that are known exactly."""
 
 from __future__ import annotations
 
@@ -52,15 +52,9 @@ class GivenValues:
             return self.values
         return (NOISE, self.values) if self.values else NOISE
 
-    def describe(self) -> list[str]:
-        """Say in plain words what is given; one line for each."""
-        lines = ["given the logarithms of the errors"] if self.errors else []
-        for name, values in self.values.items():
-            if values.dtype.kind == "f" and len(values):
-                lines.append(f"given {name}, numbers from {values.min():g} to {values.max():g}")
-            else:
-                lines.append(f"given {name}, {len(set(values.tolist()))} kinds")
-        return lines
+    def describe(self) -> str:
+        """Name what is given."""
+        return f"given {', '.join([NOISE] * self.errors + list(self.values))}"
 
 
 def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) -> GivenColumns:
@@ -73,12 +67,11 @@ def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) ->
     parts = list(dict.fromkeys(split_list(items, source.names)))
     names = [part for part in parts if part != NOISE]
     check_available(source.names, names, source.name)
-    for name in names:
-        if name in measured:
-            raise ValueError(
-                f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
-                "one of them."
-            )
+    for name in set(names) & set(measured):
+        raise ValueError(
+            f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
+            "one of them."
+        )
     if not parts:
         raise ValueError("Expected given= with columns, or the word noise; got none.")
     labels: dict[str, Collection[str] | None] = dict.fromkeys(names)

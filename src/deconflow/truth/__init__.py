@@ -1,7 +1,7 @@
 """What is known of the truth beside its measurements: bounds, covariates, atoms, a background."""
 
 from deconflow.truth.bounds import MOST_MIRRORS, Bounds, as_bounds
-from deconflow.truth.covariates import Covariates, check_rows, given_parts
+from deconflow.truth.covariates import Covariates, given_parts
 from deconflow.truth.location_scale import LocationScale
 from deconflow.truth.parts import (
     Background,
@@ -22,6 +22,5 @@ __all__ = [
     "as_atoms",
     "as_background",
     "as_bounds",
-    "check_rows",
     "given_parts",
 ]

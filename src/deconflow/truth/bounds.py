@@ -21,8 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.noise import Ends, GaussianNoise, Noise
+from deconflow.noise import Ends, GaussianNoise
 from deconflow.observations import Observations
+from deconflow.truth.units import in_units, symmetric
 
 MOST_MIRRORS = 9
 """Images per row; of more that there could be, each row gets some by chance."""
@@ -32,7 +33,6 @@ WRAPS = 2
 FARTHEST = 8.0
 """Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
 may have long tails."""
-SYMMETRIC = 1e-6
 
 Reflection = tuple[float, float]
 """A sign and a shift: ``u = shift + sign * v``."""
@@ -139,7 +139,7 @@ class Bounds:
         shifts = np.stack([shift for _, shift in images])[chosen].reshape(count * n, -1)
         groups = data.groups if data.groups is not None else torch.arange(n)
         rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
-        return _reflected(rows, torch.from_numpy(signs), torch.from_numpy(shifts))
+        return in_units(rows, shifts, signs)
 
     def in_words(self, names: list[str]) -> list[str]:
         """Say for each bounded column where its truth ends."""
@@ -166,7 +166,7 @@ class Bounds:
         middle = np.nanmedian(w, axis=0)
         # Chance moves the median, and so does skewness, which is no more than one error.
         unsure = FARTHEST * 1.25 * np.nanstd(w, axis=0) / np.sqrt((~np.isnan(w)).sum(0))
-        lopsided = not data.noise.additive or not _symmetric(data.noise)
+        lopsided = not data.noise.additive or not symmetric(data.noise)
         unsure = unsure + np.median(sd, axis=0) if lopsided else unsure
         beyond = (middle < self.lower - unsure) | (middle > self.upper + unsure)
         for d in np.flatnonzero(beyond).tolist():
@@ -273,42 +273,3 @@ def _combined(columns: list[list[Reflection]]) -> list[tuple[Array, Array]]:
         (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
         for each in product(*columns)
     ]
-
-
-def _reflected(data: Observations, signs: torch.Tensor, shifts: torch.Tensor) -> Observations:
-    """Reflect each row by its own signs and shifts of the truth, ``(N, D)`` each."""
-    mirrored = data.noise.mirrored(signs)
-    if mirrored is None and (data.projection is not None or not _symmetric(data.noise)):
-        # w = R v + n with v = shift + sign v': the rows see the mirrored truth, with their noise.
-        R = data.projections().expand(len(data), -1, -1)
-        w = data.w - torch.einsum("nmd,nd->nm", R, shifts)
-        return replace(data, w=w, projection=R * signs.unsqueeze(1))
-    w = shifts + signs * data.w
-    if data.observed is not None:
-        w = torch.where(data.observed, w, 0.0)
-    noise = _mirrored_noise(data.noise, signs) if mirrored is None else mirrored
-    return replace(data, w=w, noise=noise)
-
-
-def _mirrored_noise(noise: Noise, signs: torch.Tensor) -> Noise:
-    """Change the signs of correlations; of independent symmetric values nothing changes."""
-    if not isinstance(noise, GaussianNoise) or noise.diagonal:
-        return noise
-    factor = noise.factor * signs.unsqueeze(1) * signs.unsqueeze(2)
-    return GaussianNoise(factor, shared=False, n_rows=len(signs), observed=noise.observed)
-
-
-def _symmetric(noise: Noise) -> bool:
-    """Whether each value of the noise has the law of its mirror image, by itself."""
-    if isinstance(noise, GaussianNoise):
-        return True
-    if not noise.independent:
-        return False
-    mean, sd = torch.broadcast_tensors(noise.mean(), noise.variance().sqrt())
-    for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
-        ahead, behind = mean.clone(), mean.clone()
-        ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
-        there, back = noise.log_prob(torch.stack([ahead, behind]))
-        if not torch.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
-            return False
-    return True

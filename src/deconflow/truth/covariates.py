@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
@@ -17,7 +16,8 @@ from deconflow.observations import Observations
 NOISE = "noise"
 """The word for the logarithms of the rows' own errors."""
 MOST_CATEGORIES = 100
-MISSING = ("None", "nan", "NaT", "<NA>")
+MISSING = ("None", "nan", "inf", "-inf", "NaT", "<NA>")
+Cells = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -30,41 +30,43 @@ class Column:
         Its name.
     location, scale : float
         What standardises its numbers.
-    categories : tuple of str or None
+    categories : list of str or None
         Labels in the order of their indicators, the first of which has none; None for numbers.
     """
 
     name: str
     location: float = 0.0
     scale: float = 1.0
-    categories: tuple[str, ...] | None = None
+    categories: list[str] | None = None
 
     @classmethod
-    def fit(cls, name: str, values: NDArray[Any]) -> Column:
-        """Find out whether values are numbers or labels, and which."""
-        if _are_numbers(values):
-            numbers = _numbers(name, values)
+    def fit(cls, name: str, cells: Cells) -> Column:
+        """Standardise numbers, or order labels by how many rows have them."""
+        numbers = _numbers(name, cells)
+        if numbers is not None:
             spread = numbers.std()
-            if not (spread > 0 and numbers.max() > numbers.min()):  # rounding makes spread of one
+            if not (spread > 0 and np.ptp(numbers) > 0):  # rounding makes a spread of equal values
                 raise ValueError(
                     f"Expected covariates that differ by row; got one value in {name}. Leave it "
                     "out."
                 )
             return cls(name, float(numbers.mean()), float(spread))
-        labels, counts = np.unique(_labels(name, values), return_counts=True)
+        labels, counts = np.unique(cells.astype(str), return_counts=True)
         if not 2 <= len(labels) <= MOST_CATEGORIES:
             raise ValueError(
                 f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
                 "Put rare ones together, or leave it out."
             )
-        order = np.argsort(-counts, kind="stable")
-        return cls(name, categories=tuple(labels[order].tolist()))
+        return cls(name, categories=labels[np.argsort(-counts, kind="stable")].tolist())
 
-    def encode(self, values: NDArray[Any]) -> Array:
+    def encode(self, cells: Cells) -> Array:
         """Return numbers ``(N, c)``; an error for labels that were not there at the fit."""
         if self.categories is None:
-            return ((_numbers(self.name, values) - self.location) / self.scale)[:, None]
-        labels, known = _labels(self.name, values), np.array(self.categories)
+            numbers = _numbers(self.name, cells)
+            if numbers is None:
+                raise ValueError(f"Expected numbers in {self.name} of given; got labels.")
+            return ((numbers - self.location) / self.scale)[:, None]
+        labels, known = cells.astype(str), np.array(self.categories)
         unseen = ~np.isin(labels, known)
         if unseen.any():
             row = int(unseen.argmax())
@@ -81,14 +83,14 @@ class Covariates:
 
     Attributes
     ----------
-    columns : tuple of Column
-        The covariates.
-    errors : tuple of int
-        Columns of ``w`` the logarithm of whose error is a covariate; these come first.
+    columns : list of Column
+        The covariates; logarithms of errors first.
+    errors : list of int
+        Columns of ``w`` the logarithm of whose error is a covariate.
     """
 
-    columns: tuple[Column, ...]
-    errors: tuple[int, ...] = ()
+    columns: list[Column]
+    errors: list[int] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -98,9 +100,8 @@ class Covariates:
     @property
     def continuous(self) -> NDArray[np.bool_]:
         """Which of the numbers, ``(C,)``, are not indicators of a category."""
-        kinds = [[True] if c.categories is None else [False] * len(c.categories[1:])
-                 for c in self.columns]  # fmt: skip
-        return np.concatenate(kinds)
+        widths = [1 if c.categories is None else len(c.categories) - 1 for c in self.columns]
+        return np.repeat([c.categories is None for c in self.columns], widths)
 
     @classmethod
     def fit(cls, given: Any, data: Observations, names: list[str]) -> Covariates:
@@ -110,8 +111,7 @@ class Covariates:
         errors: list[int] = []
         if with_errors:
             logs = _log_errors(data)
-            usual = np.nanmean(logs, axis=0)
-            logs = np.where(np.isnan(logs), usual, logs)
+            logs = np.where(np.isnan(logs), np.nanmean(logs, axis=0), logs)
             errors = np.flatnonzero(np.ptp(logs, axis=0) > 1e-9).tolist()
             columns = [Column.fit(f"log error of {names[d]}", logs[:, d]) for d in errors]
             if not errors:
@@ -119,48 +119,51 @@ class Covariates:
                     f'Expected errors that differ by row with given="{NOISE}"; got the same for '
                     "all rows."
                 )
-        if table is not None:
-            columns += [Column.fit(*each) for each in _by_name(table, len(data)).items()]
-        return cls(tuple(columns), tuple(errors))
+        columns += [Column.fit(*each) for each in _by_name(table, len(data)).items()]
+        return cls(columns, errors)
 
-    def encode(self, given: Any, data: Observations) -> torch.Tensor:
-        """Return covariates of rows as numbers ``(N, C)``."""
+    def encode(self, given: Any, data: Observations, w: Any = None) -> Array:
+        """Return covariates of rows as numbers ``(N, C)``; ``w`` is the table of these rows."""
         with_errors, table = given_parts(given)
-        own, parts = self.columns[len(self.errors) :], []
-        if with_errors != bool(self.errors) or (table is None) != (not own):
-            got = [f'"{NOISE}"'] * with_errors + ["a table"] * (table is not None)
-            raise ValueError(self._expected(" and ".join(got)))
+        if w is not None and hasattr(table, "iloc"):
+            refuse_other_rows(w, table, "given")
+        if not data.noise.additive:
+            raise ValueError(
+                "Expected noise that is added to the true values with given; got values with a "
+                "likelihood, such as counts. Leave out given."
+            )
+        n_errors, parts = len(self.errors), []
+        if with_errors != (n_errors > 0):
+            raise ValueError(self._expected(f'"{NOISE}"' if with_errors else f'no "{NOISE}"'))
         if with_errors:
-            for column, d in zip(self.columns, self.errors, strict=False):
-                logs = _log_errors(data)[:, d]
-                parts.append(column.encode(np.where(np.isnan(logs), column.location, logs)))
-        if table is not None:
-            parts += self._encoded(own, table, len(data))
-        return torch.from_numpy(np.concatenate(parts, axis=1))
+            logs = _log_errors(data)[:, self.errors]
+            logs = np.where(np.isnan(logs), [c.location for c in self.columns[:n_errors]], logs)
+            parts = [c.encode(each) for c, each in zip(self.columns, logs.T, strict=False)]
+        cells = _by_name(table, len(data))
+        return np.concatenate([*parts, *self._encoded(self.columns[n_errors:], cells)], axis=1)
 
     def encode_one(self, x: Any) -> Array:
         """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""
         if hasattr(x, "keys") and not hasattr(x, "columns"):  # a mapping, or a row of pandas
             x = dict(x)
-        return np.concatenate(self._encoded(self.columns, x, 1), axis=1)
+        return np.concatenate(self._encoded(self.columns, _by_name(x, 1)), axis=1)
 
     def missing(self) -> str:
-        """Say that rows have no covariates, and which they should have."""
+        """Message for rows that have no covariates."""
         return (
             "Expected given, because the model was fitted with covariates "
             f"({', '.join(self.names)}); got none."
         )
 
-    def _encoded(self, own: tuple[Column, ...], table: Any, n_rows: int) -> list[Array]:
+    def _encoded(self, own: list[Column], cells: dict[str, Cells]) -> list[Array]:
         """Encode columns of a table, found by name, or by order where either has no names."""
-        found, names = _by_name(table, n_rows), [column.name for column in own]
-        if set(found) != set(names):
-            named = not (_are_numbered(found) or _are_numbered(names))
-            if named or len(found) != len(own):
-                got = f"the columns {', '.join(found)}" if named else f"{len(found)} columns"
-                raise ValueError(self._expected(got))
-            found = dict(zip(names, found.values(), strict=True))
-        return [column.encode(found[column.name]) for column in own]
+        names = [column.name for column in own]
+        if set(cells) != set(names):
+            numbered = [f"x{j}" for j in range(len(cells))]
+            if len(cells) != len(names) or numbered not in (names, list(cells)):
+                raise ValueError(self._expected(f"the columns {', '.join(cells) or 'none'}"))
+            cells = dict(zip(names, cells.values(), strict=True))
+        return [column.encode(cells[column.name]) for column in own]
 
     def _expected(self, got: str) -> str:
         return f"Expected given with the covariates of the fit, {', '.join(self.names)}; got {got}."
@@ -172,23 +175,7 @@ class Covariates:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Covariates:
         """Take what :meth:`as_dict` gave."""
-        columns = [
-            Column(**{**each, "categories": each["categories"] and tuple(each["categories"])})
-            for each in saved["columns"]
-        ]
-        return cls(tuple(columns), tuple(saved["errors"]))
-
-
-def check_rows(w: Any, given: Any, data: Observations) -> None:
-    """Raise if a table of covariates has other rows than ``w``, or these cannot be moved."""
-    table = given_parts(given)[1]
-    if hasattr(table, "iloc"):
-        refuse_other_rows(w, table, "given")
-    if not data.noise.additive:
-        raise ValueError(
-            "Expected noise that is added to the true values with given; got values with a "
-            "likelihood, such as counts. Leave out given."
-        )
+        return cls([Column(**each) for each in saved["columns"]], saved["errors"])
 
 
 def given_parts(given: Any) -> tuple[bool, Any]:
@@ -204,19 +191,21 @@ def given_parts(given: Any) -> tuple[bool, Any]:
 
 def _log_errors(data: Observations) -> Array:
     """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
-    sd = data.noise.variance().sqrt().double().expand(len(data), -1).numpy()
-    seen = np.ones(sd.shape, bool) if data.observed is None else data.observed.numpy()
-    if (sd[seen] == 0).any():
-        row = int(np.argwhere(seen & (sd == 0))[0][0])
+    seen = ~np.isnan(data.measured())
+    sd = np.broadcast_to(np.sqrt(np.asarray(data.noise.variance(), np.float64)), seen.shape)
+    exact = (seen & (sd == 0)).any(axis=1)
+    if exact.any():
         raise ValueError(
             f'Expected positive errors with given="{NOISE}", whose logarithm is taken; got 0 in '
-            f"row {row}."
+            f"row {int(exact.argmax())}."
         )
-    return np.where(seen, np.log(np.where(seen, sd, 1.0)), np.nan)
+    return np.log(np.where(seen, sd, np.nan))
 
 
-def _by_name(table: Any, n_rows: int) -> dict[str, NDArray[Any]]:
+def _by_name(table: Any, n_rows: int) -> dict[str, Cells]:
     """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
+    if table is None:
+        return {}
     if hasattr(table, "to_frame") and not hasattr(table, "columns"):
         table = table.to_frame()
     names = table if isinstance(table, dict) else getattr(table, "columns", None)
@@ -224,81 +213,48 @@ def _by_name(table: Any, n_rows: int) -> dict[str, NDArray[Any]]:
         array = _cells(table)
         if array.ndim < 2:
             array = array.reshape((1, -1) if n_rows == 1 else (-1, 1))
-        found = {f"x{j}": column for j, column in enumerate(array.T)}
+        columns = {f"x{j}": column for j, column in enumerate(array.T)}
     else:
-        found = {str(name): np.atleast_1d(_cells(table[name])) for name in names}
-    if not found:
+        columns = {str(name): np.atleast_1d(_cells(table[name])) for name in names}
+    if not columns:
         raise ValueError("Expected at least one covariate in given; got none.")
-    for name, column in found.items():
+    for name, column in columns.items():
         if column.shape != (n_rows,):
             raise ValueError(
                 f"Expected given of shape (N,) or (N, C), with one row for each of {n_rows}; got "
                 f"{name} of shape {column.shape}."
             )
-    return found
+        _refuse_missing(name, column)
+    return columns
 
 
-def _are_numbered(names: Any) -> bool:
-    return list(names) == [f"x{j}" for j in range(len(names))]
+def _cells(values: Any) -> Cells:
+    """Return cells of a table as an array, with None for masked ones."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(values), np.array(None), values.data)
+    return np.asarray(values)
 
 
-def _cells(values: Any) -> NDArray[Any]:
-    """Return cells of a table as an array; those that are masked are None."""
-    try:
-        array = np.ma.asarray(values) if hasattr(values, "mask") else np.asarray(values)
-    except ValueError as error:
-        raise ValueError(
-            f"Expected given as a rectangular table of covariates; got {type(values).__name__} of "
-            'parts of several lengths. For errors with a table say ("noise", table).'
-        ) from error
-    if isinstance(array, np.ma.MaskedArray):
-        array, masked = array.data, np.ma.getmaskarray(array)
-        if masked.any():
-            array = array.astype(object)
-            array[masked] = None
-    if array.dtype.kind == "c":
-        raise ValueError("Expected covariates that are real numbers, or labels; got complex ones.")
-    return array
-
-
-def _are_numbers(values: NDArray[Any]) -> bool:
-    """Whether cells are numbers: text among objects is not, even where it looks like some."""
-    if values.dtype.kind == "O" and any(isinstance(each, str) for each in values):
-        return False
-    try:
-        values[~_missing(values)].astype(np.float64)
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which cells are None, NaN, or what pandas has for these."""
-    if values.dtype != object:
-        return np.asarray(values != values)
-    return np.array([not isinstance(c, str) and str(c) in MISSING for c in values], dtype=bool)
-
-
-def _numbers(name: str, values: NDArray[Any]) -> Array:
-    try:
-        numbers, known = np.full(len(values), np.nan), ~_missing(values)
-        numbers[known] = values[known].astype(np.float64)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"Expected numbers in {name} of given; got others.") from error
-    _refuse(name, ~np.isfinite(numbers))
-    refuse_extremes(f"{name} of given", numbers)
-    return numbers
-
-
-def _labels(name: str, values: NDArray[Any]) -> NDArray[np.str_]:
-    _refuse(name, _missing(values))
-    return values.astype(str)
-
-
-def _refuse(name: str, missing: NDArray[np.bool_]) -> None:
+def _refuse_missing(name: str, cells: Cells) -> None:
+    if cells.dtype.kind in "OSU":  # None, NaN, or what pandas has for these
+        missing = np.array([not isinstance(c, str) and str(c) in MISSING for c in cells])
+    else:
+        missing = ~np.isfinite(cells)
     if missing.any():
         raise ValueError(
             f"Expected covariates that are known in every row; got none for {name} in row "
             f"{int(missing.argmax())} of given. Drop such rows, or put the column in w with its "
             "error, where values may be missing."
         )
+
+
+def _numbers(name: str, cells: Cells) -> Array | None:
+    """Cells as numbers, None for labels: text among objects is one even where it has digits."""
+    if cells.dtype.kind == "O" and any(isinstance(each, str) for each in cells):
+        return None
+    try:
+        numbers = cells.astype(np.float64)
+    except (ValueError, TypeError):
+        return None
+    refuse_extremes(f"{name} of given", numbers)
+    return numbers

@@ -1,11 +1,11 @@
-r"""Where the truth lies and how widely it scatters, as smooth functions of covariates.
+r"""Location and scale of the true values, as smooth functions of covariates.
 
 .. math:: v_d = m_d(x) + \tau_d(x) \, z_d
 
 With one Gaussian per column, :math:`w_d \sim N(m_d(x), \tau_d(x)^2 + s_d^2)`: the mean is a sum of
 penalised cubic splines, one per covariate, whose penalties maximise the restricted likelihood; the
-logarithm of :math:`\tau^2` is a quadratic function, whose ridge is found likewise. What is left,
-``z``, depends far less on ``x`` than ``v`` does: a curve without any width has become a point.
+logarithm of :math:`\tau^2` is a quadratic function, whose ridge is found in the same way. The rest,
+``z``, depends far less on ``x`` than ``v`` does.
 
 References
 ----------
@@ -21,13 +21,13 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.preprocessing import SplineTransformer
 
 from deconflow._types import Array
-from deconflow.noise import GaussianNoise, Noise
+from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
+from deconflow.truth.units import in_units
 
 INTERVALS = 10
 """Knot intervals of a spline, at most; they are even in the covariate's quantiles."""
@@ -36,12 +36,11 @@ FEWEST_VALUES = 5
 ROUNDS, STEPS = 5, 30
 PENALTY_ROUNDS, PRECISE = 100, 0.01
 NARROWEST = 1e-3
-"""The truth's variance about the curve is taken to be at least this share of the noise's."""
+"""Least variance about the curve, as a share of the noise's."""
 RIDGE, STIFFEST = 1.0, 1e4
 """Least and largest penalty on how the width changes; in between the rows choose."""
 WIDEST = 40.0
-"""Log variances may exceed the least by so much."""
-ARRAYS = ("mean", "log_variance", "smallest", "low", "high")
+"""Largest log variance above the least."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +65,23 @@ class Spline:
     def fit(cls, values: Array) -> Spline | None:
         """Make the basis for a covariate's values; None for one of few values."""
         count = len(np.unique(values))
-        shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
-        knots = np.unique(np.quantile(values, shares))
+        knots = np.quantile(values, np.linspace(0, 1, min(INTERVALS, count - 1) + 1))
+        knots = np.unique(knots)
         if count < FEWEST_VALUES or len(knots) < 3:
             return None
         grid = np.linspace(knots[0], knots[-1], 400)
         bends = np.diff(_b_splines(knots, grid), 2, axis=0) / (grid[1] - grid[0]) ** 2
         penalty, vectors = np.linalg.eigh(bends.T @ bends * (grid[1] - grid[0]))
-        kept = penalty > 1e-8 * penalty[-1]
-        directions = vectors[:, kept] / np.sqrt(penalty[kept])
-        bent = _b_splines(knots, values) @ directions
-        return cls(knots, directions, np.linalg.lstsq(_straight(values), bent, rcond=None)[0])
+        bent = penalty > 1e-8 * penalty[-1]
+        directions = vectors[:, bent] / np.sqrt(penalty[bent])
+        straight = np.column_stack([np.ones_like(values), values])
+        line = np.linalg.lstsq(straight, _b_splines(knots, values) @ directions, rcond=None)[0]
+        return cls(knots, directions, line)
 
     def __call__(self, values: Array) -> Array:
         """Values ``(N, c)`` of the basis; straight beyond the knots."""
-        return _b_splines(self.knots, values) @ self.directions - _straight(values) @ self.line
+        straight = np.column_stack([np.ones_like(values), values])
+        return _b_splines(self.knots, values) @ self.directions - straight @ self.line
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,18 @@ class LocationScale:
     high: Array
 
     @classmethod
-    def fit(cls, data: Observations, continuous: NDArray[np.bool_]) -> LocationScale:
-        """Fit curves to rows with covariates."""
-        assert data.given is not None
-        x = data.given.numpy()
-        found = {c: Spline.fit(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
-        splines = {c: spline for c, spline in found.items() if spline is not None}
-        sizes = [x.shape[1], *(spline.directions.shape[1] for spline in splines.values())]
+    def fit(cls, data: Observations, x: Array, continuous: NDArray[np.bool_]) -> LocationScale:
+        """Fit curves to rows with covariates ``(N, C)``."""
+        made = {c: Spline.fit(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
+        splines = {c: spline for c, spline in made.items() if spline is not None}
         design, bends = _design(x, splines), _quadratic(x)
-        w = (data.w - data.noise.mean()).numpy()
-        variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
-        seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
-        weights = np.ones(len(w)) if data.weights is None else data.weights.numpy()
+        sizes = [x.shape[1], *(spline.directions.shape[1] for spline in splines.values())]
+        w = data.measured() - np.asarray(data.noise.mean())
+        variance = np.broadcast_to(np.asarray(data.noise.variance()), w.shape)
+        weights = np.ones(len(w)) if data.weights is None else np.asarray(data.weights)
         free = bends.shape[1] if isinstance(data.noise, GaussianNoise) else 1
         curves = []
-        for d in range(w.shape[1]):
-            use = seen[:, d]
+        for d, use in enumerate(~np.isnan(w).T):
             rows = w[use, d], variance[use, d], weights[use]
             curves.append(_curve(*rows, design[use], sizes, bends[use], free))
         mean, log_variance, smallest = (np.stack(each) for each in zip(*curves, strict=True))
@@ -138,61 +135,52 @@ class LocationScale:
         logs = np.clip(logs, self.smallest, self.smallest + WIDEST)
         return np.stack(means, axis=1), np.exp(0.5 * logs)
 
-    def standardised(self, data: Observations) -> Observations:
+    def standardised(self, data: Observations, x: Array) -> Observations:
         """Return the rows of ``z``, without covariates."""
-        assert data.given is not None
-        mean, width = (torch.from_numpy(each) for each in self.at(data.given.numpy()))
-        data = replace(data, given=None)
-        if data.projection is not None:  # w = R (m + tau z) + n: the noise is as it was
-            w = data.w - torch.einsum("nmd,nd->nm", data.projection, mean)
-            return replace(data, w=w, projection=data.projection * width.unsqueeze(1))
-        w = (data.w - mean) / width
-        if data.observed is not None:
-            w = torch.where(data.observed, w, 0.0)
-        return replace(data, w=w, noise=_divided(data.noise, width))
+        return in_units(replace(data, given=None), *self.at(x))
 
-    def log_volume(self, data: Observations) -> Array:
+    def log_volume(self, data: Observations, x: Array) -> Array:
         """Log of ``|dw / dz|`` over each row's observed values, ``(N,)``."""
-        assert data.given is not None
         if data.projection is not None:
             return np.zeros(len(data))
-        logs = np.log(self.at(data.given.numpy())[1])
-        if data.observed is not None:
-            logs = np.where(data.observed.numpy(), logs, 0.0)
-        return logs.sum(1)
+        return np.where(np.isnan(data.measured()), 0.0, np.log(self.at(x)[1])).sum(1)
 
     def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
-        """Return the curves of some columns of the truth."""
-        return replace(
-            self, mean=self.mean[columns], log_variance=self.log_variance[columns],
-            smallest=self.smallest[columns],
-        )  # fmt: skip
+        """Return the curves of some columns."""
+        own = {name: getattr(self, name)[columns] for name in ("mean", "log_variance", "smallest")}
+        return replace(self, **own)
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, Array]:
         """Return what is saved."""
-        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays = {name: each for name, each in vars(self).items() if name != "splines"}
         for c, spline in self.splines.items():
             arrays |= {f"spline.{c}.{name}": each for name, each in vars(spline).items()}
-        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+        return arrays
 
     @classmethod
-    def from_state(cls, saved: dict[str, torch.Tensor]) -> LocationScale:
+    def from_state(cls, saved: dict[str, Array]) -> LocationScale:
         """Take what :meth:`state` gave."""
-        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
-        columns = sorted({int(name.split(".")[1]) for name in arrays if "." in name})
+        own = {name: array for name, array in saved.items() if "." not in name}
+        columns = sorted({name.split(".")[1] for name in saved if "." in name}, key=int)
         names = [field.name for field in fields(Spline)]
-        splines = {c: Spline(*(arrays[f"spline.{c}.{name}"] for name in names)) for c in columns}
-        return cls(splines, *(arrays[name] for name in ARRAYS))
-
-
-def _straight(values: Array) -> Array:
-    return np.column_stack([np.ones_like(values), values])
+        splines = {int(c): Spline(*(saved[f"spline.{c}.{n}"] for n in names)) for c in columns}
+        return cls(splines, **own)
 
 
 def _design(x: Array, splines: dict[int, Spline]) -> Array:
     """A constant, the covariates, and their splines."""
     bent = [spline(x[:, c]) for c, spline in splines.items()]
     return np.column_stack([np.ones(len(x)), x, *bent])
+
+
+def _quadratic(x: Array) -> Array:
+    """A constant, the covariates, and their squares less one."""
+    return np.column_stack([np.ones(len(x)), x, np.square(x) - 1.0])
+
+
+def _b_splines(knots: Array, values: Array) -> Array:
+    made = SplineTransformer(degree=3, knots=knots[:, None], extrapolation="linear")
+    return np.asarray(made.fit(knots[:, None]).transform(values[:, None]))
 
 
 def _curve(
@@ -266,28 +254,3 @@ def _log_variance(
         if np.abs(step).max() < 1e-3 and abs(np.log(ridge / before)) < PRECISE:
             break
     return b
-
-
-def _quadratic(x: Array) -> Array:
-    """A constant, the covariates, and their squares less one."""
-    return np.column_stack([np.ones(len(x)), x, np.square(x) - 1.0])
-
-
-def _b_splines(knots: Array, values: Array) -> Array:
-    made = SplineTransformer(degree=3, knots=knots[:, None], extrapolation="linear")
-    return np.asarray(made.fit(knots[:, None]).transform(values[:, None]))
-
-
-def _divided(noise: Noise, width: torch.Tensor) -> Noise:
-    """Divide each row's noise by its own widths ``(N, M)``; those of other laws by one for all."""
-    if not isinstance(noise, GaussianNoise):
-        if len(width) and not torch.allclose(width, width[:1]):
-            raise ValueError(
-                "Expected Gaussian noise, because the model was fitted with covariates to rows "
-                "with such; got another law. Fit again with rows of that law."
-            )
-        return noise.divide(width[0])
-    if noise.shared:
-        shape = (len(width), *noise.factor.shape[1:])
-        noise = GaussianNoise(noise.factor.expand(shape), shared=False, n_rows=len(width))
-    return noise.divide(width)

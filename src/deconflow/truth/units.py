@@ -1,0 +1,77 @@
+"""Rows in units of their own: moved, scaled or mirrored, each by its own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import torch
+
+from deconflow._types import Array
+from deconflow.noise import GaussianNoise, Noise
+from deconflow.observations import Observations
+
+SYMMETRIC = 1e-6
+
+
+def in_units(data: Observations, location: Array, scale: Array) -> Observations:
+    r"""Return the rows of ``z`` with :math:`v = m + s z` for ``m`` and ``s`` of each row.
+
+    A negative scale makes a mirror image. Noise that is neither Gaussian nor symmetric, and rows
+    with a projection, stay as they are and get a projection that holds the scale.
+
+    Parameters
+    ----------
+    data
+        Rows of ``v``.
+    location, scale
+        ``(N, D)``: ``m`` and ``s``.
+    """
+    m, s = torch.as_tensor(location), torch.as_tensor(scale)
+    noise = data.noise.mirrored(s.sign())
+    if noise is None:
+        turned = bool((s < 0).any()) and not symmetric(data.noise)
+        if turned or data.projection is not None:  # w = R (m + s z) + n
+            R = data.projections().expand(len(data), -1, -1)
+            w = data.w - torch.einsum("nmd,nd->nm", R, m)
+            return replace(data, w=w, projection=R * s.unsqueeze(1))
+        noise = _scaled(data.noise, s)
+    w = (data.w - m) / s
+    return replace(
+        data, w=w if data.observed is None else torch.where(data.observed, w, 0.0), noise=noise
+    )
+
+
+def _scaled(noise: Noise, scale: torch.Tensor) -> Noise:
+    """Divide each row's noise by its own scales ``(N, M)``."""
+    size, signs = scale.abs(), scale.sign()
+    if isinstance(noise, GaussianNoise):
+        if noise.diagonal and torch.equal(size, torch.ones_like(size)):
+            return noise  # maybe one for all rows
+        factor = noise.factor.expand(len(size), *noise.factor.shape[1:])
+        noise = replace(noise, factor=factor, shared=False, n_rows=len(size)).divide(size)
+        if noise.diagonal:
+            return noise
+        return replace(noise, factor=noise.factor * signs.unsqueeze(1) * signs.unsqueeze(2))
+    if len(size) and not torch.allclose(size, size[:1]):
+        raise ValueError(
+            "Expected Gaussian noise, because the model was fitted with covariates to rows "
+            "with such; got another law. Fit again with rows of that law."
+        )
+    return noise.divide(size[0])
+
+
+def symmetric(noise: Noise) -> bool:
+    """Whether each value of the noise has the distribution of its mirror image, by itself."""
+    if isinstance(noise, GaussianNoise):
+        return True
+    if not noise.independent:
+        return False
+    mean, sd = torch.broadcast_tensors(noise.mean(), noise.variance().sqrt())
+    for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
+        ahead, behind = mean.clone(), mean.clone()
+        ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
+        there, back = noise.log_prob(torch.stack([ahead, behind]))
+        if not torch.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
+            return False
+    return True
