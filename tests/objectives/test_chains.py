@@ -75,7 +75,7 @@ def test_importance_weighting_is_not_exact_with_few_draws():
 
         def sweep(mean, variance, count=count):
             chains.density = normal(mean, variance)
-            draws = chains.weigh(rows, chains.proposal.sample(rows, count).unsqueeze(0))
+            draws = chains.weigh(rows, rows.sample(count).unsqueeze(0))
             weights = draws.normalised.unsqueeze(-1)
             first, second = ((weights * draws.v**p).sum(0).mean() for p in (1, 2))
             return float(first), float(second)
@@ -150,32 +150,10 @@ def test_training_raises_the_likelihood_and_visits_every_row(members):
     assert chains.eval()(chains.rows).mean() > before + 0.05
 
 
-def test_weighted_and_drawn_gradients_agree():
-    """On all values by their weights, and on draws: the same in the mean, less variance first."""
-
-    def weighted(chains):
-        draws = chains.visit(chains.with_proposals(chains.rows), chains.rows.row)
-        return (draws.normalised * chains.density.log_prob(draws.v)).sum(0)
-
-    found = []
-    for values in (weighted, lambda chains: chains(chains.rows)):
-        chains = small_fit(n=100).train()
-        gradients = []
-        for _ in range(300):
-            chains.zero_grad()
-            values(chains).mean().backward()
-            gradients.append(chains.density.base.network.output.bias.grad.clone())
-        found.append(torch.stack(gradients))
-    error = (found[0].var(0) + found[1].var(0)).div(300).sqrt()
-    apart = (found[0].mean(0) - found[1].mean(0)).abs()
-    assert (apart < 5 * error + 1e-6).all()
-    assert found[0].var(0).sum() < found[1].var(0).sum()
-
-
 def test_dropout_never_touches_a_weight():
     chains = small_fit(dropout=0.5)
     rows = chains.with_proposals(chains.rows)
-    v = chains.proposal.sample(rows, 4).unsqueeze(0)
+    v = rows.sample(4).unsqueeze(0)
     chains.train()
     first, second = (chains.weigh(rows, v).log_weights for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
@@ -224,16 +202,6 @@ def test_another_mixture_proposes_and_a_network_comes_and_goes():
     torch.testing.assert_close(chains.mixtures.means, first.means)
 
 
-def test_numbered_rows_find_their_own_proposals():
-    chains = small_fit(n=20)
-    some = chains.rows[torch.tensor([3, 1])]
-    assert some.row.tolist() == [3, 1]
-    torch.testing.assert_close(some.observations.w, chains.rows.observations.w[[3, 1]])
-    torch.testing.assert_close(
-        chains.with_proposals(some).mixtures.means, chains.mixtures.means[[3, 1]]
-    )
-
-
 def test_noise_may_differ_by_row(monkeypatch):
     """Full covariances row by row: the kernel of the proposal and the weights take each row's."""
     rng = np.random.default_rng(2)
@@ -245,6 +213,6 @@ def test_noise_may_differ_by_row(monkeypatch):
     monkeypatch.setattr(proposals, "SHARES", (1.0, 0.0, 0.0))
     chains = Chains(MixtureDensity(*parts), data, mixture)
     rows = chains.with_proposals(chains.rows)
-    weights = chains.weigh(rows, chains.proposal.sample(rows, 6).unsqueeze(0)).log_weights
+    weights = chains.weigh(rows, rows.sample(6).unsqueeze(0)).log_weights
     # Proposals from the exact posterior: every weight is log p(w), whatever the draw.
     torch.testing.assert_close(weights, weights[:1].expand_as(weights))

@@ -8,7 +8,7 @@ from reference_posteriors import NoiseKernel
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, evaluate, fit
 from deconflow.objectives import CoupledChains, ImportanceWeighted, Roulette
-from deconflow.objectives.posterior_steps import proposal_step
+from deconflow.objectives.base import proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 
@@ -121,11 +121,3 @@ def test_a_row_out_of_reach_is_a_skipped_step():
     values = CoupledChains(density, NoiseKernel(), 3)(data)
     assert values.requires_grad
     assert values.isnan().all()
-
-
-def test_refusals(data):
-    density, posterior = MixtureDensity.spread(2, 2), posterior_of("mixture", data)
-    with pytest.raises(ValueError, match=r"Expected draws .* at least 2; got 1"):
-        CoupledChains(density, posterior, 1)
-    with pytest.raises(ValueError, match=r"Expected steps .* at least 3; got 1"):
-        CoupledChains(density, posterior, 2, burn_in=3, steps=1)

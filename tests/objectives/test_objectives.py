@@ -80,12 +80,6 @@ def test_maximum_likelihood_is_the_log_density(data):
     assert torch.equal(MaximumLikelihood(density)(data), density.log_prob(data.w))
 
 
-def test_maximum_likelihood_needs_complete_rows():
-    data = Observations.from_arrays([[1.0, np.nan], [1.0, 2.0]], 0.1)
-    with pytest.raises(ValueError, match="complete rows"):
-        MaximumLikelihood(StandardNormal(2))(data)
-
-
 def test_posterior_likelihood_is_the_log_density_of_pairs(data):
     v = torch.randn(len(data), 3, dtype=torch.float64)
     found = PosteriorLikelihood(LinearGaussian())(Pairs(data, v))

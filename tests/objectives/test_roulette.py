@@ -71,11 +71,3 @@ def test_telescope_by_hand():
     expected = log_weights.mean() + first / 2 / 2**-1.5 + second / 2**-3.0
     assert torch.allclose(roulette.telescope(log_weights.unsqueeze(1), 1.5)[0], expected)
     assert roulette.telescope(log_weights[:1].unsqueeze(1), 1.5)[0] == a
-
-
-def test_refusals():
-    for decay in (1.0, 2.0):
-        with pytest.raises(ValueError, match=r"Expected decay in \(1, 2\)"):
-            Roulette(StandardNormal(1), NoiseKernel(), 1, decay=decay)
-    with pytest.raises(ValueError, match="at least one draw"):
-        Roulette(StandardNormal(1), NoiseKernel(), 0)

@@ -92,14 +92,6 @@ def test_recognition_starts_at_the_linear_gaussian(kind, rng):
     assert apart[False] > 0.2
 
 
-def test_recognition_sees_the_noise_of_its_row(rng):
-    w = np.tile(rng.normal(size=(1, D)), (2, 1))
-    data = Observations.from_arrays(w, np.array([[0.5] * D, [1.0] * D]))
-    posterior = recognition(data, anchored=False)
-    log_q = posterior.log_prob(data, torch.zeros(1, 2, D, dtype=torch.float64))
-    assert abs(float((log_q[0, 0] - log_q[0, 1]).detach())) > 1e-3
-
-
 def test_bounded_noise_keeps_the_truth_in_reach(rng):
     data = observations("uniform", rng).to(dtype=torch.float32)
     v, log_q = recognition(data).float().sample(data, 2000)

@@ -12,7 +12,7 @@ from deconflow.densities import Density, simulate
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
+from deconflow.posteriors import RowsWithProposals, WeightedDraws
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,9 @@ def certify(
 ) -> Certificate:
     """Look at a density in standardised units, on ``data`` and on rows simulated like them."""
     like = next(density.parameters()).dtype
-    proposal = DefensiveProposal()
-    rows = RowsWithProposals.of(data, mixture, like).to(dtype=like)
-    seen = proposal.weigh(density, rows, proposal.sample(rows, draws))
-    gaps = _gap(density, proposal, mixture, data.to(dtype=like), draws)
+    rows = RowsWithProposals.of(data, mixture, like)
+    seen = rows.weigh(density, rows.sample(draws))
+    gaps = _gap(density, mixture, data.to(dtype=like), draws)
     gap = _mean_and_error(gaps, torch.ones_like(gaps))
     efficiency = seen.effective_sample_size() / draws
     k = pareto_k(seen.log_weights)
@@ -68,13 +67,7 @@ def certify(
     )
 
 
-def _gap(
-    density: Density,
-    proposal: DefensiveProposal,
-    mixture: GaussianMixture,
-    data: Observations,
-    draws: int,
-) -> Tensor:
+def _gap(density: Density, mixture: GaussianMixture, data: Observations, draws: int) -> Tensor:
     """Return upper less lower bound of ``log p(w)`` for each simulated row, ``(N,)``.
 
     Both are importance-weighted averages. The upper one has the true value of the row, which is an
@@ -83,9 +76,7 @@ def _gap(
     """
     pairs = simulate(density, data)
     rows = RowsWithProposals.of(pairs.observations.to(dtype=torch.float64), mixture, data.w.dtype)
-    rows = rows.to(dtype=data.w.dtype)
-    drawn = proposal.sample(rows, draws)
-    weighed = proposal.weigh(density, rows, torch.cat([pairs.v[None], drawn]))
+    weighed = rows.weigh(density, torch.cat([pairs.v[None], rows.sample(draws)]))
     lower = WeightedDraws(weighed.v[1:], weighed.log_weights[1:]).log_marginal()
     upper = WeightedDraws(weighed.v[:-1], weighed.log_weights[:-1]).log_marginal()
     return upper - lower

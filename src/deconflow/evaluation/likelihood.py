@@ -69,7 +69,7 @@ def estimate_log_likelihood(density: Density, rows: RowsWithProposals, draws: in
 
 
 def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimate:
-    mixtures, data = rows.mixtures, rows.observations.to(dtype=rows.mixtures.means.dtype)
+    mixtures, data = rows.mixtures, rows.observations
     v = _quasi_random_draws(mixtures, points)  # (R P, n, D)
     narrow, wide = mixtures.stretched_log_prob(v, 1.0, STRETCH)
     log_q = torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))

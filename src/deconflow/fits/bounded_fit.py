@@ -23,7 +23,7 @@ from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit, estimate
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
-from deconflow.posteriors import DefensiveProposal, RowsWithProposals, WeightedDraws
+from deconflow.posteriors import RowsWithProposals, WeightedDraws
 from deconflow.randomness import RandomState
 from deconflow.truncation import CutMixture
 from deconflow.truth import Bounds
@@ -258,13 +258,12 @@ class FoldedProposing(ProposedByMixture):
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
-        like, proposal = next(density.parameters()), DefensiveProposal()
-        rows = RowsWithProposals.of(data, self.mixture, like.dtype)
-        rows = rows.to(dtype=like.dtype, device=like.device)
+        like = next(density.parameters())
+        rows = RowsWithProposals.of(data, self.mixture, like.dtype).to(device=like.device)
         fold = Folded(density, self.bounds)  # for its folding alone
-        v = fold.fold(proposal.sample(rows, n_draws))
+        v = fold.fold(rows.sample(n_draws))
         seen = rows.observations
-        each = [proposal.log_prob(rows, u, seen.log_likelihood(u)) for u in fold.images(v)]
+        each = [rows.log_prob(u, seen.log_likelihood(u)) for u in fold.images(v)]
         log_q = torch.logsumexp(torch.stack(each), 0)
         log_p = density.log_prob(v)
         return WeightedDraws(v, log_p + seen.log_likelihood(v) - log_q)

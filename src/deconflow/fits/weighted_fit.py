@@ -27,7 +27,6 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations, OutOfReachError, noise_sizes, refuse_unreached
 from deconflow.posteriors import (
-    DefensiveProposal,
     PosteriorModel,
     RowsWithProposals,
     WeightedDraws,
@@ -78,10 +77,9 @@ class ProposedByMixture:
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
-        like, proposal = next(density.parameters()), DefensiveProposal()
-        rows = RowsWithProposals.of(data, self.mixture, like.dtype)
-        rows = rows.to(dtype=like.dtype, device=like.device)
-        return proposal.weigh(density, rows, proposal.sample(rows, n_draws))
+        like = next(density.parameters())
+        rows = RowsWithProposals.of(data, self.mixture, like.dtype).to(device=like.device)
+        return rows.weigh(density, rows.sample(n_draws))
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
         """Estimate ``log p(w)`` by quasi-random points, without bias."""

@@ -161,7 +161,7 @@ def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:
     with their values, their noise and everything else that matters to the fit.
     """
     digest = hashlib.sha256(repr((asdict(training), len(data), str(objective))).encode())
-    for tensor in objective.state_dict().values():
+    for tensor in (*objective.parameters(), *objective.buffers()):
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     like = next(objective.parameters())
     some = data[:: max(1, len(data) // 64)].to(dtype=like.dtype, device=like.device)

@@ -1,14 +1,15 @@
-"""Objectives: what a fit maximises, row by row."""
+"""Objectives: the number per row that a fit maximises."""
 
-from deconflow.objectives.base import Objective, RowData
-from deconflow.objectives.chains import Chains, NumberedRows, proposing_network
-from deconflow.objectives.coupled import CoupledChains
-from deconflow.objectives.likelihood import (
+from deconflow.objectives.base import (
     ELBO,
     ImportanceWeighted,
     MaximumLikelihood,
+    Objective,
     PosteriorLikelihood,
+    RowData,
 )
+from deconflow.objectives.chains import Chains, proposing_network
+from deconflow.objectives.coupled import CoupledChains
 from deconflow.objectives.roulette import Roulette
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "CoupledChains",
     "ImportanceWeighted",
     "MaximumLikelihood",
-    "NumberedRows",
     "Objective",
     "PosteriorLikelihood",
     "Roulette",

@@ -27,14 +27,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from deconflow.checks import check_integer
 from deconflow.densities import Density, Dropout, Stack, without_dropout
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import RowIndex
 from deconflow.objectives.base import Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import (
-    DefensiveProposal,
     MixtureNetwork,
     RowMixtures,
     RowsWithProposals,
@@ -42,8 +40,6 @@ from deconflow.posteriors import (
     propose,
 )
 
-PROPOSING = ("weights", "means", "covariances")
-BUFFERS = tuple(f"proposing_{name}" for name in PROPOSING)
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
 GRADIENT_DRAWS = 2
 """Draws from the weights on which a gradient is taken."""
@@ -51,15 +47,10 @@ GRADIENT_DRAWS = 2
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """Observations that know their numbers in the data set, by which a chain finds its state."""
+    """Observations with their numbers in the data set, by which a chain finds its state."""
 
     observations: Observations
     row: Tensor
-
-    @classmethod
-    def of(cls, data: Observations) -> NumberedRows:
-        """Number all rows."""
-        return cls(data, torch.arange(len(data)))
 
     @property
     def weights(self) -> Tensor | None:
@@ -120,24 +111,18 @@ class Chains(Objective):
         n_proposals: int = 4,
     ) -> None:
         super().__init__()
-        check_integer("n_proposals", n_proposals, 1)
-        self.density, self.proposal = density, DefensiveProposal()
-        self.n_proposals = n_proposals
+        self.density, self.n_proposals = density, n_proposals
         self.members = density.members if isinstance(density, Stack) else 1
         self.draws = self.members * (n_proposals + 1 + GRADIENT_DRAWS)
-        self.rows = NumberedRows.of(data)
-        if mixtures is None:
-            mixtures = propose(data, mixture, data.w.dtype)
+        self.rows = NumberedRows(data, torch.arange(len(data)))
+        self.proposing = mixture
         device = next(density.parameters()).device
-        self.mixtures = mixtures.to(device=device)
+        self.mixtures = (mixtures or propose(data, mixture, data.w.dtype)).to(device=device)
         self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
         self.register_buffer("latents", self.mixtures.sample(self.members, 1.0))
         self.register_buffer("visits", torch.zeros(len(data), device=device))
         self.register_buffer("moves", torch.zeros(self.members, len(data), device=device))
-        for name, buffer in zip(PROPOSING, BUFFERS, strict=True):
-            self.register_buffer(buffer, torch.tensor(getattr(mixture, name)))
         self._networks: tuple[MixtureNetwork, ...] = ()  # no part of what is trained
-        self.register_load_state_dict_pre_hook(_restore_proposals)
 
     def forward(self, data: NumberedRows) -> Tensor:
         """Move the rows' chains; the answer estimates ``log p(w)``, its gradient is the step."""
@@ -153,39 +138,35 @@ class Chains(Objective):
         return RowsWithProposals(data.observations, self.mixtures[data.row])
 
     @property
-    def proposing(self) -> GaussianMixture:
-        """The mixture whose posteriors propose."""
-        return _mixture_in({name: getattr(self, name) for name in BUFFERS})
-
-    @property
     def network(self) -> MixtureNetwork | None:
         """The network that proposes beside the mixture, if one does."""
         return self._networks[0] if self._networks else None
 
     def set_proposal(self, mixture: GaussianMixture, network: MixtureNetwork | None = None) -> None:
-        """Let another mixture of as many components propose from now on, or a network beside it."""
+        """Let another mixture propose from now on, or a network with it."""
         data = self.rows.observations
         mixtures = propose(data, mixture, self.mixtures.means.dtype, network)
         self.mixtures = mixtures.to(device=self.latents.device)
-        self._networks = () if network is None else (network,)
-        for name, buffer in zip(PROPOSING, BUFFERS, strict=True):
-            getattr(self, buffer).copy_(torch.tensor(getattr(mixture, name)))
+        self.proposing, self._networks = mixture, () if network is None else (network,)
 
-    def get_extra_state(self) -> Tensor:
-        """Return the weights of the proposing network, one after another."""
-        if self.network is None:
-            return torch.empty(0)
-        return parameters_to_vector(self.network.parameters()).detach().cpu()
+    def get_extra_state(self) -> list[Tensor]:
+        """Return the proposing mixture, and the weights of the network if one proposes."""
+        mixture = self.proposing
+        state = [torch.tensor(x) for x in (mixture.weights, mixture.means, mixture.covariances)]
+        if self.network is not None:
+            state.append(parameters_to_vector(self.network.parameters()).detach().cpu())
+        return state
 
-    def set_extra_state(self, state: Tensor) -> None:
-        """Let the network with these weights propose."""
-        if torch.equal(state, self.get_extra_state()):
+    def set_extra_state(self, state: list[Tensor]) -> None:
+        """Let the mixture and the network of a saved state propose."""
+        own = self.get_extra_state()
+        if len(own) == len(state) and all(map(torch.equal, own, state)):
             return
         network = None
-        if len(state):
+        if len(state) > 3:
             network = proposing_network(self.rows.observations).to(device=self.latents.device)
-            vector_to_parameters(state.to(self.latents.device), network.parameters())
-        self.set_proposal(self.proposing, network)
+            vector_to_parameters(state[3].to(self.latents.device), network.parameters())
+        self.set_proposal(GaussianMixture(*(part.numpy() for part in state[:3])), network)
 
     def refresh_rate(self) -> Tensor:
         """How often a fresh value won, for each row that was visited."""
@@ -194,7 +175,7 @@ class Chains(Objective):
 
     def efficiency(self, rows: RowsWithProposals, draws: int) -> float:
         """Mean effective sample size of so many proposals, as a share of them."""
-        v = self.proposal.sample(rows, self.members * draws).unflatten(0, (self.members, draws))
+        v = rows.sample(self.members * draws).unflatten(0, (self.members, draws))
         return float(self.weigh(rows, v).effective_sample_size().mean()) / draws
 
     @torch.no_grad()
@@ -204,7 +185,7 @@ class Chains(Objective):
         The answer has ``members * N`` rows.
         """
         count = v.shape[1]
-        log_ratio = self.proposal.log_ratio(data, v.flatten(0, 1)).unflatten(0, (-1, count))
+        log_ratio = data.log_ratio(v.flatten(0, 1)).unflatten(0, (-1, count))
         v = v.transpose(0, 1).flatten(1, 2)
         with without_dropout(self.density) if self._drops else nullcontext():
             log_weights = self._log_prob(v) + log_ratio.transpose(0, 1).flatten(1)
@@ -233,7 +214,7 @@ class Chains(Objective):
         return values.unflatten(0, (self.members, -1))
 
     def _fresh(self, data: RowsWithProposals) -> Tensor:
-        fresh = self.proposal.sample(data, self.members * self.n_proposals)
+        fresh = data.sample(self.members * self.n_proposals)
         return fresh.unflatten(0, (self.members, self.n_proposals))
 
 
@@ -241,15 +222,3 @@ def proposing_network(data: Observations) -> MixtureNetwork:
     """Make a network, not yet trained, that can propose for these rows."""
     n_features = data.features().shape[1]
     return MixtureNetwork(data.latent_dim, n_features, NETWORK_COMPONENTS, hidden=NETWORK_WIDTH)
-
-
-def _restore_proposals(chains: Chains, state: dict[str, Tensor], *_: Any) -> None:
-    """Before a saved state is taken: let the mixture propose that proposed then."""
-    saved = _mixture_in(state)
-    if any((getattr(saved, n) != getattr(chains.proposing, n)).any() for n in PROPOSING):
-        chains.set_proposal(saved, chains.network)
-
-
-def _mixture_in(state: dict[str, Tensor]) -> GaussianMixture:
-    """Return the proposing mixture of a saved state."""
-    return GaussianMixture(*(state[name].cpu().numpy() for name in BUFFERS))

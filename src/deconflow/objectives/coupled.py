@@ -7,10 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from deconflow.checks import check_integer
 from deconflow.densities import Density, without_dropout
-from deconflow.objectives.base import Objective
-from deconflow.objectives.posterior_steps import proposal_step
+from deconflow.objectives.base import Objective, proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import PosteriorModel, couple, weigh
 
@@ -22,7 +20,7 @@ class CoupledChains(Objective):
 
     with the expectation estimated without bias by :func:`~deconflow.posteriors.couple`. The
     posterior proposes; it learns by a step of its own
-    (:func:`~deconflow.objectives.posterior_steps.proposal_step`), and the better it is, the
+    (:func:`~deconflow.objectives.base.proposal_step`), and the better it is, the
     sooner the chains meet. The number of each row is the importance-weighted bound of ``draws``
     draws.
 
@@ -51,11 +49,8 @@ class CoupledChains(Objective):
         steps: int = 6,
     ) -> None:
         super().__init__()
-        check_integer("draws", draws, 2)
-        check_integer("burn_in", burn_in, 0)
-        check_integer("steps", steps, burn_in)
         self.density, self.posterior = density, posterior
-        self.weighed, self.burn_in, self.steps = draws, burn_in, steps
+        self.weighed, self.options = draws, {"burn_in": burn_in, "steps": steps}
         self.draws = 2 * draws + (draws - 1) * max(1, steps)
 
     def forward(self, data: Observations) -> Tensor:
@@ -64,10 +59,9 @@ class CoupledChains(Objective):
         if not torch.is_grad_enabled():
             with without_dropout(density, posterior):
                 return weigh(density, posterior, data, self.weighed).log_marginal()
-        options = {"burn_in": self.burn_in, "steps": self.steps}
         try:
             with without_dropout(density, posterior):
-                found = couple(density, posterior, data, self.weighed, **options)
+                found = couple(density, posterior, data, self.weighed, **self.options)
         except FloatingPointError:  # no number, which the fit loop counts and skips
             nowhere = data.w.new_zeros(len(data), data.latent_dim)
             return math.nan * density.log_prob(nowhere)

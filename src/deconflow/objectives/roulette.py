@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from deconflow.checks import check_number
 from deconflow.densities import Density, without_dropout
-from deconflow.objectives.base import Objective
-from deconflow.objectives.posterior_steps import proposal_step
+from deconflow.objectives.base import Objective, proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import PosteriorModel
 from deconflow.randomness import drawn_again, own_generator
@@ -48,7 +46,7 @@ class Roulette(Objective):
     The estimate's gradient for the density is that of :math:`\log p(w)`, without bias. Its
     gradient for the posterior would be zero in the mean; the posterior ascends a bound, or
     descends the forward KL, instead
-    (:func:`~deconflow.objectives.posterior_steps.proposal_step`).
+    (:func:`~deconflow.objectives.base.proposal_step`).
     Dropout in the density makes it another, random one: leave it off.
 
     Parameters
@@ -72,9 +70,6 @@ class Roulette(Objective):
         self, density: Density, posterior: PosteriorModel, draws: int, *, decay: float = 1.5
     ) -> None:
         super().__init__()
-        if draws < 1:
-            raise ValueError(f"Expected at least one draw per row; got {draws}.")
-        check_number("decay", decay, 1, 2, open_low=True)
         self.density, self.posterior = density, posterior
         self.lowest, self.decay = draws, decay
         self.draws = math.ceil(draws * (1 - 2**-decay) / (1 - 2 ** (1 - decay)))
@@ -118,12 +113,11 @@ class Roulette(Objective):
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():
             return self.density.log_prob(v) + rest
-        kept_by_torch = own_generator() is None
         again = checkpoint(
             self.density.log_prob,
             v,
             use_reentrant=False,
-            preserve_rng_state=kept_by_torch,
+            preserve_rng_state=own_generator() is None,
             context_fn=drawn_again,
         )
         return again + rest

@@ -1,23 +1,13 @@
-"""Models ``q(v | w, noise)`` of the truth given a measurement, and draws weighed by the truth."""
+"""Posteriors ``q(v | w, noise)`` of the true value of a row, and draws weighed by the exact one."""
 
-from deconflow.posteriors.base import PosteriorModel
-from deconflow.posteriors.coordinates import Whitening
+from deconflow.posteriors.base import PosteriorModel, WeightedDraws, weigh
 from deconflow.posteriors.coupled import SignedDraws, couple
-from deconflow.posteriors.mixture_exact import MixtureExact
-from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.posteriors.proposals import (
-    STRETCH,
-    DefensiveProposal,
-    RowsWithProposals,
-    propose,
-)
-from deconflow.posteriors.recognition import RecognitionFlow
-from deconflow.posteriors.resampling import WeightedDraws, weigh
-from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.posteriors.mixtures import MixtureExact, RowMixtures
+from deconflow.posteriors.networks import MixtureNetwork, RecognitionFlow, Whitening
+from deconflow.posteriors.proposals import STRETCH, RowsWithProposals, propose
 
 __all__ = [
     "STRETCH",
-    "DefensiveProposal",
     "MixtureExact",
     "MixtureNetwork",
     "PosteriorModel",

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from deconflow.densities import Density
 from deconflow.observations import Observations
-from deconflow.posteriors.base import PosteriorModel
-from deconflow.posteriors.resampling import WeightedDraws, weigh
+from deconflow.posteriors.base import PosteriorModel, WeightedDraws, weigh
 from deconflow.randomness import own_generator
 
 MOST_STEPS = 10_000
@@ -80,15 +79,16 @@ def couple(
     Jacob, O'Leary, Atchadé (2020), https://arxiv.org/abs/1708.03625;
     Ruiz et al. (2021), https://arxiv.org/abs/2010.01845
     """
-    ahead_of_time = max(1, steps)
-    drawn = weigh(density, posterior, data, 2 * k + (k - 1) * ahead_of_time)
-    first, second, *queue = drawn.split([k, k, *[k - 1] * ahead_of_time])
+    at_once = max(1, steps)
+    drawn = weigh(density, posterior, data, 2 * k + (k - 1) * at_once)
+    first, second, *queue = drawn.split([k, k, *[k - 1] * at_once])
     for draws in (first, second, drawn):
-        _refuse_broken(draws)
-    pairs = _Pairs.start(first, second)
-    meeting = torch.zeros(len(data), dtype=torch.long, device=data.w.device)
+        _refuse_broken(draws.log_weights)
+    rows = torch.arange(len(data), device=data.w.device)
+    pairs = _Pairs(rows, _start(first), _start(second), torch.zeros_like(rows, dtype=torch.bool))
+    meeting = torch.zeros_like(rows)
     points = list(_points(0, pairs, burn_in, steps))
-    pairs.ahead = pairs.ahead.advance(queue.pop(0))
+    pairs.ahead = pairs.ahead.move(queue[0], _pick(pairs.ahead.chances(queue.pop(0))))
     for t in range(1, MOST_STEPS + 1):
         points += _points(t, pairs, burn_in, steps)
         if t >= steps and bool(pairs.met.all()):
@@ -97,7 +97,7 @@ def couple(
         if not queue:
             pairs = pairs.take(~pairs.met)
             drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
-            _refuse_broken(drawn, kept=pairs.ahead)
+            _refuse_broken(torch.cat([drawn.log_weights, pairs.ahead.log_weight.unsqueeze(0)]))
             queue = drawn.split([k - 1] * STEPS_AT_ONCE)
         now = pairs.advance(queue.pop(0))
         meeting[now.rows[now.met & ~pairs.met]] = t + 1
@@ -105,20 +105,16 @@ def couple(
     raise RuntimeError(
         f"Expected coupled chains to meet within {MOST_STEPS} steps; got {int((~pairs.met).sum())} "
         "rows whose chains did not. Draw more proposals per step, or use a posterior that is "
-        "nearer to the truth's."
+        "nearer to the exact one."
     )
 
 
-def _refuse_broken(draws: WeightedDraws, kept: _Chain | None = None) -> None:
-    """Raise where a weight is no number, or where no point of a row has any weight."""
-    largest = draws.log_weights.amax(0)
-    if kept is not None:
-        largest = torch.maximum(largest, kept.log_weight)
-    bad = ~largest.isfinite()
+def _refuse_broken(log_weights: Tensor) -> None:
+    """Raise where a weight is not a number, or where no point of a row has any weight."""
+    bad = ~log_weights.amax(0).isfinite()
     if bad.any():
         raise FloatingPointError(
-            "Expected draws with finite weights to run chains on; "
-            f"got {int(bad.sum())} rows without."
+            f"Expected draws with finite weights for the chains; got {int(bad.sum())} rows without."
         )
 
 
@@ -152,19 +148,10 @@ class _Chain:
     v: Tensor
     log_weight: Tensor
 
-    @classmethod
-    def start(cls, draws: WeightedDraws) -> _Chain:
-        """Keep one of the draws, by weight."""
-        return cls(draws.v[0], draws.log_weights[0]).move(draws, _pick(draws.normalised.mT) + 1)
-
     def chances(self, proposals: WeightedDraws) -> Tensor:
         """Probabilities ``(N, K)`` of the own point and of each proposal."""
         log_weights = torch.cat([self.log_weight.unsqueeze(0), proposals.log_weights])
         return torch.softmax(log_weights.mT, -1)
-
-    def advance(self, proposals: WeightedDraws) -> _Chain:
-        """Take a step alone."""
-        return self.move(proposals, _pick(self.chances(proposals)))
 
     def move(self, proposals: WeightedDraws, index: Tensor) -> _Chain:
         """Keep the own point where ``index`` is 0, else take a proposal."""
@@ -173,9 +160,11 @@ class _Chain:
         v = torch.where(own.unsqueeze(1), self.v, proposals.v[taken, rows])
         return _Chain(v, torch.where(own, self.log_weight, proposals.log_weights[taken, rows]))
 
-    def take(self, rows: Tensor) -> _Chain:
-        """Keep some rows."""
-        return _Chain(self.v[rows], self.log_weight[rows])
+
+def _start(draws: WeightedDraws) -> _Chain:
+    """Keep one of the draws, by weight."""
+    chain = _Chain(draws.v[0], draws.log_weights[0])
+    return chain.move(draws, _pick(draws.normalised.mT) + 1)
 
 
 @dataclass
@@ -187,13 +176,6 @@ class _Pairs:
     behind: _Chain
     met: Tensor
 
-    @classmethod
-    def start(cls, first: WeightedDraws, second: WeightedDraws) -> _Pairs:
-        """Start both chains from the same law, at ``X_0`` and ``Y_0``."""
-        rows = torch.arange(first.v.shape[1], device=first.v.device)
-        met = torch.zeros_like(rows, dtype=torch.bool)
-        return cls(rows, _Chain.start(first), _Chain.start(second), met)
-
     def advance(self, proposals: WeightedDraws) -> _Pairs:
         """Take a coupled step: index 0, the own point, is one state only after the meeting."""
         p, q = self.ahead.chances(proposals), self.behind.chances(proposals)
@@ -201,18 +183,15 @@ class _Pairs:
         same_state[:, 0] = self.met
         i, j, together = couple_choices(p, q, same_state)
         j = torch.where(self.met, i, j)
-        return _Pairs(
-            self.rows,
-            self.ahead.move(proposals, i),
-            self.behind.move(proposals, j),
-            self.met | together,
-        )
+        ahead, behind = self.ahead.move(proposals, i), self.behind.move(proposals, j)
+        return _Pairs(self.rows, ahead, behind, self.met | together)
 
     def take(self, which: Tensor) -> _Pairs:
         """Keep some rows."""
-        return _Pairs(
-            self.rows[which], self.ahead.take(which), self.behind.take(which), self.met[which]
+        ahead, behind = (
+            _Chain(chain.v[which], chain.log_weight[which]) for chain in (self.ahead, self.behind)
         )
+        return _Pairs(self.rows[which], ahead, behind, self.met[which])
 
 
 def _points(

@@ -16,9 +16,9 @@ from deconflow.densities import Density
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import RowIndex
 from deconflow.observations import Observations
-from deconflow.posteriors.mixture_network import MixtureNetwork
-from deconflow.posteriors.resampling import WeightedDraws
-from deconflow.posteriors.row_mixtures import RowMixtures
+from deconflow.posteriors.base import WeightedDraws
+from deconflow.posteriors.mixtures import RowMixtures
+from deconflow.posteriors.networks import MixtureNetwork
 from deconflow.randomness import own_generator
 from deconflow.xd import posterior
 
@@ -39,7 +39,21 @@ DRAWS_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class RowsWithProposals:
-    """Observations, with the mixture that proposes for each."""
+    r"""Observations, and where draws for each row come from.
+
+    .. math:: q(v) = a_1 q_{XD}(v) + a_2 q_{wide}(v) + a_3 q_{kernel}(v)
+
+    The wide copy of the mixture and the noise kernel bound the weights where the mixture is wrong.
+    The kernel needs complete rows of values, none of them a limit; otherwise its share goes to the
+    wide copy.
+
+    Attributes
+    ----------
+    observations : Observations
+        The rows.
+    mixtures : RowMixtures
+        The mixture that proposes for each.
+    """
 
     observations: Observations
     mixtures: RowMixtures
@@ -53,7 +67,7 @@ class RowsWithProposals:
         network: MixtureNetwork | None = None,
     ) -> RowsWithProposals:
         """Compute every row's posterior under ``mixture``; a network may propose beside it."""
-        return cls(data, propose(data, mixture, dtype, network))
+        return cls(data.to(dtype=dtype), propose(data, mixture, dtype, network))
 
     def __len__(self) -> int:
         return len(self.mixtures)
@@ -68,6 +82,40 @@ class RowsWithProposals:
             observations=self.observations.to(dtype=dtype, device=device),
             mixtures=self.mixtures.to(dtype=dtype, device=device),
         )
+
+    def sample(self, k: int) -> Tensor:
+        """Draw ``(k, N, D)``."""
+        narrow, _, kernel = self._shares()
+        dtype, device = self.mixtures.means.dtype, self.mixtures.means.device
+        u = torch.rand(k, len(self), 1, dtype=dtype, device=device, generator=own_generator(device))
+        v = self.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
+        if kernel == 0:
+            return v
+        observed = self.observations
+        return torch.where(u < 1 - kernel, v, observed.w - observed.noise.sample(k))
+
+    def log_ratio(self, v: Tensor) -> Tensor:
+        """Log of ``p(w given v) / q(v)``, ``(k, N)``: a weight but for the density."""
+        log_likelihood = self.observations.log_likelihood(v)
+        return log_likelihood - self.log_prob(v, log_likelihood)
+
+    def log_prob(self, v: Tensor, log_likelihood: Tensor) -> Tensor:
+        """Log density ``(k, N)``; ``log_likelihood`` is that of ``v``, which the kernel needs."""
+        parts = [*self.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
+        pairs = zip(parts, self._shares(), strict=True)
+        logs = [part + math.log(share) for part, share in pairs if share > 0]
+        return torch.logsumexp(torch.stack(logs), 0)
+
+    def weigh(self, density: Density, v: Tensor) -> WeightedDraws:
+        """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
+        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
+        return WeightedDraws(v, log_p + self.log_ratio(v))
+
+    def _shares(self) -> tuple[float, float, float]:
+        rows = self.observations
+        complete = rows.observed is None and rows.projection is None and rows.noise.flags is None
+        narrow, wide, kernel = SHARES
+        return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)
 
 
 def propose(
@@ -88,47 +136,3 @@ def propose(
     device = next(network.parameters()).device
     beside = network.row_mixtures(data.to(dtype=dtype, device=device))
     return mixtures.to(device=device).mixed_with(beside, NETWORK_SHARE)
-
-
-class DefensiveProposal:
-    r"""The law :math:`a_1 q_{XD} + a_2 q_{wide} + a_3 q_{kernel}` of each row.
-
-    The wide copy and the noise kernel bound the weights where the mixture is wrong. The kernel
-    needs complete rows of values, none of them a limit; else the wide copy takes its share.
-    """
-
-    def sample(self, data: RowsWithProposals, k: int) -> Tensor:
-        """Draw ``(k, N, D)``."""
-        narrow, _, kernel = self._shares(data)
-        dtype, device = data.mixtures.means.dtype, data.mixtures.means.device
-        u = torch.rand(k, len(data), 1, dtype=dtype, device=device, generator=own_generator(device))
-        v = data.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
-        if kernel == 0:
-            return v
-        observed = data.observations
-        return torch.where(u < 1 - kernel, v, observed.w - observed.noise.sample(k))
-
-    def log_prob(self, data: RowsWithProposals, v: Tensor, log_likelihood: Tensor) -> Tensor:
-        """Log density ``(k, N)``; ``log_likelihood`` is that of ``v``, which the kernel needs."""
-        shares = self._shares(data)
-        parts = [*data.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
-        logs = [
-            part + math.log(share) for part, share in zip(parts, shares, strict=True) if share > 0
-        ]
-        return torch.logsumexp(torch.stack(logs), 0)
-
-    def log_ratio(self, data: RowsWithProposals, v: Tensor) -> Tensor:
-        """Log of ``p(w given v) / q(v)``, ``(k, N)``: a weight but for the density."""
-        log_likelihood = data.observations.log_likelihood(v)
-        return log_likelihood - self.log_prob(data, v, log_likelihood)
-
-    def weigh(self, density: Density, data: RowsWithProposals, v: Tensor) -> WeightedDraws:
-        """Weigh draws ``(k, N, D)`` by the posterior under ``density``."""
-        log_p = torch.cat([density.log_prob(part) for part in v.split(DRAWS_AT_ONCE)])
-        return WeightedDraws(v, log_p + self.log_ratio(data, v))
-
-    def _shares(self, data: RowsWithProposals) -> tuple[float, float, float]:
-        rows = data.observations
-        complete = rows.observed is None and rows.projection is None and rows.noise.flags is None
-        narrow, wide, kernel = SHARES
-        return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)

@@ -1,0 +1,221 @@
+r"""Gaussian mixtures as posteriors: one per row for many draws, and the exact ones of a mixture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deconflow.densities import MixtureDensity
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import HALF_LOG_2PI, GaussianNoise, RowIndex
+from deconflow.observations import Observations
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.randomness import own_generator
+
+NEGLIGIBLE = 1e-300
+
+
+@dataclass(frozen=True)
+class RowMixtures:
+    r"""The distributions :math:`\sum_c \pi_{ic} N(m_{ic}, L_{ic} L_{ic}^T)` of rows ``i``.
+
+    Attributes
+    ----------
+    log_weights : Tensor
+        ``(N, C)``, minus infinity for components that a row does without.
+    means, factors : Tensor
+        ``(N, C, D)`` and ``(N, C, D, D)``.
+    whiteners, centres : Tensor
+        The inverse factors, and these times the means, as ``(N, C D, D)`` and ``(N, C D)``, so
+        that all components of a row are whitened by one product.
+    log_dets : Tensor
+        ``(N, C)`` log-determinants of the factors.
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    factors: Tensor
+    whiteners: Tensor
+    centres: Tensor
+    log_dets: Tensor
+
+    @classmethod
+    def of(cls, mixtures: GaussianMixture) -> RowMixtures:
+        """Take a batch of mixtures in closed form, one per row."""
+        scale = np.trace(mixtures.covariances, axis1=-2, axis2=-1)[..., None, None] / mixtures.dim
+        # a floor where rounding has left too little
+        factors = np.linalg.cholesky(mixtures.covariances + 1e-9 * scale * np.eye(mixtures.dim))
+        log_dets = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)
+        log_weights = np.log(np.maximum(mixtures.weights, NEGLIGIBLE))
+        parts = (log_weights, mixtures.means, factors, np.linalg.inv(factors), log_dets)
+        return cls.from_factors(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+
+    @classmethod
+    def from_factors(
+        cls,
+        log_weights: Tensor,
+        means: Tensor,
+        factors: Tensor,
+        whiteners: Tensor,
+        log_dets: Tensor,
+    ) -> RowMixtures:
+        """Make them of factors ``(N or 1, C, D, D)`` of the covariances, and their inverses."""
+        n = len(means)
+        centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
+        flat = whiteners.flatten(1, 2).expand(n, -1, -1)
+        return cls(
+            log_weights,
+            means,
+            factors.expand(n, -1, -1, -1),
+            flat,
+            centres.flatten(1),
+            log_dets.expand(n, -1),
+        )
+
+    def mixed_with(self, other: RowMixtures, share: float) -> RowMixtures:
+        """Mix row by row with the mixtures of ``other``, which get ``share``."""
+        ours = replace(self, log_weights=self.log_weights + math.log1p(-share))
+        theirs = replace(other, log_weights=other.log_weights + math.log(share))
+        pairs = zip(ours._parts(), theirs._parts(), strict=True)
+        return RowMixtures(*(torch.cat(pair, 1) for pair in pairs))
+
+    def __len__(self) -> int:
+        return len(self.log_weights)
+
+    def __getitem__(self, rows: RowIndex) -> Self:
+        return type(self)(*(part[rows] for part in self._parts()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # never changed, so no copy of an objective needs its own
+
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """Move to another precision or device."""
+        return type(self)(*(part.to(dtype=dtype, device=device) for part in self._parts()))
+
+    def _parts(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def sample(self, k: int, stretch: Tensor | float | None = None) -> Tensor:
+        """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number.
+
+        Draws carry no derivative: the choice of a component has none.
+        """
+        with torch.no_grad():
+            n, _, dim = self.means.shape
+            own, chances = own_generator(self.means.device), self.log_weights.exp()
+            which = torch.multinomial(chances, k, replacement=True, generator=own).mT  # (k, N)
+            row = torch.arange(n, device=which.device).expand_as(which)
+            means = self.means[row, which]
+            # The two differ in their order in memory, hence in the numbers drawn: seeds keep fits.
+            white = torch.empty_like(means) if stretch is None else means.new_empty(k, n, dim)
+            white.normal_(generator=own).mul_(1.0 if stretch is None else stretch)
+            return means + (self.factors[row, which] @ white.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, v: Tensor) -> Tensor:
+        """Log density ``(k, N)`` of ``v`` with shape ``(k, N, D)``, to the last digit."""
+        whiteners = self.whiteners.unflatten(1, (self.means.shape[1], -1))
+        white = torch.einsum("ncij,kncj->knci", whiteners, v.unsqueeze(2) - self.means)
+        log_parts = self.log_weights - self.log_dets - 0.5 * white.square().sum(-1)
+        return torch.logsumexp(log_parts, -1) - 0.5 * v.shape[-1] * math.log(2 * math.pi)
+
+    def stretched_log_prob(self, v: Tensor, *stretches: float) -> tuple[Tensor, ...]:
+        """Log densities ``(k, N)`` of ``v`` with the components widened by each stretch.
+
+        Quicker than :meth:`log_prob`, and exact enough for values and means of about one.
+        """
+        n, count, dim = self.means.shape
+        white = self.whiteners @ v.permute(1, 2, 0) - self.centres.unsqueeze(-1)
+        squares = white.reshape(n, count, dim, -1).square().sum(2)  # (N, C, k)
+        base = self.log_weights - self.log_dets - 0.5 * dim * math.log(2 * math.pi)
+        return tuple(
+            torch.logsumexp(base.unsqueeze(-1) - 0.5 * squares / stretch**2, 1).mT
+            - dim * math.log(stretch)
+            for stretch in stretches
+        )
+
+
+class MixtureExact(PosteriorModel):
+    r"""The posterior of :math:`v \sim \sum_k \pi_k N(m_k, A_k A_k^T)` given :math:`w = R v + n`.
+
+    It is a mixture again. With :math:`S = L L^T`, :math:`B = L^{-1} R A` and
+    :math:`P = I + B^T B = C C^T`, the component's :math:`u = A^{-1} (v - m)` has
+
+    .. math:: u | w \sim N(P^{-1} B^T L^{-1} (w - R m), \; P^{-1}), \quad
+              \pi_k(w) \propto \pi_k \, N(w; R m, \, R A A^T R^T + S).
+
+    It is computed from the density's parameters at every call, and has none of its own. Missing
+    values and projections are in the formula.
+
+    Parameters
+    ----------
+    density
+        The mixture; it is shared, not copied. Draws and their densities are constants, so that a
+        bound's gradient is that of :math:`\log p(v)` at posterior draws: the paper's fit of a
+        mixture "with samples from the exact posterior".
+    """
+
+    differentiable = False
+
+    def __init__(self, density: MixtureDensity) -> None:
+        super().__init__()
+        self._shared = (density,)  # a tuple: no module of its own, so that nothing is saved twice
+
+    def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
+        """Draw ``(k, N, D)`` with log densities."""
+        mixtures = self._row_mixtures(data)
+        v = mixtures.sample(k)
+        return v, mixtures.log_prob(v).detach()
+
+    def log_prob(self, data: Observations, v: Tensor) -> Tensor:
+        """Log density ``(k, N)``."""
+        return self._row_mixtures(data).log_prob(v).detach()
+
+    def log_marginal(self, data: Observations) -> Tensor:
+        """Log density ``log p(w)`` of what each row measured, ``(N,)``, in closed form."""
+        return torch.logsumexp(self._log_joint(data), -1)
+
+    def _row_mixtures(self, data: Observations) -> RowMixtures:
+        """Return the mixture of each row."""
+        log_weights = torch.log_softmax(self._log_joint(data), -1)
+        density = self._shared[0]
+        A, L = density.factors(), data.noise.cholesky().unsqueeze(1)
+        eye = torch.eye(density.dim, dtype=A.dtype, device=A.device)
+        B = torch.linalg.solve_triangular(L, data.projections().unsqueeze(1) @ A, upper=False)
+        C = torch.linalg.cholesky(eye + B.mT @ B)
+        y = torch.linalg.solve_triangular(L, self._offsets(data).unsqueeze(-1), upper=False)
+        u = torch.cholesky_solve(B.mT @ y, C)
+        whiteners = C.mT @ torch.linalg.solve_triangular(A, eye, upper=False)
+        roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
+        means = density.means + (A @ u).squeeze(-1)
+        log_dets = _log_pivots(A) - _log_pivots(C)
+        return RowMixtures.from_factors(log_weights, means, roots, whiteners, log_dets)
+
+    def _log_joint(self, data: Observations) -> Tensor:
+        """Log of ``pi_k N(w; R m_k, T_k)`` over the observed values, ``(N, K)``."""
+        if not isinstance(data.noise, GaussianNoise):
+            raise ValueError(
+                "Expected Gaussian noise, under which a mixture has an exact posterior; "
+                f"got {type(data.noise).__name__}. Use a recognition flow or a mixture network."
+            )
+        density = self._shared[0]
+        RA = data.projections().unsqueeze(1) @ density.factors()
+        factor = torch.linalg.cholesky(RA @ RA.mT + data.noise.covariance().unsqueeze(1))
+        offsets = self._offsets(data).unsqueeze(-1)
+        white = torch.linalg.solve_triangular(factor, offsets, upper=False).squeeze(-1)
+        per_value = -0.5 * white.square() - factor.diagonal(dim1=-2, dim2=-1).log() - HALF_LOG_2PI
+        if data.observed is not None:
+            per_value = torch.where(data.observed.unsqueeze(1), per_value, 0.0)
+        return torch.log_softmax(density.log_weights, 0) + per_value.sum(-1)
+
+    def _offsets(self, data: Observations) -> Tensor:
+        """Return ``w - R m_k``, ``(N, K, M)``, zero where missing."""
+        return data.residual(self._shared[0].means.unsqueeze(1)).transpose(0, 1)
+
+
+def _log_pivots(factor: Tensor) -> Tensor:
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -1,0 +1,332 @@
+r"""Networks as posteriors: the paper's recognition flow, and Gaussian mixtures.
+
+Both see ``w`` and its noise, and work in coordinates in which a posterior is nearly standard.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Transform
+
+from deconflow.densities import (
+    Architecture,
+    AutoregressiveLayer,
+    ResidualNetwork,
+    autoregressive_layer,
+    compose,
+    interleave_lu,
+)
+from deconflow.observations import Observations
+from deconflow.posteriors.base import PosteriorModel
+from deconflow.posteriors.mixtures import RowMixtures
+from deconflow.randomness import own_generator
+
+SOFT_LIMIT = 10.0
+LARGEST_LOG_SD = 5.0
+START_SPREAD = 0.5
+
+
+class Whitening:
+    r"""The affine map :math:`v = \mu + C^{-T} z` in which each row's posterior is standard normal.
+
+    That is, the posterior of :math:`v \sim N(0, I)` given :math:`w = R v + n`. With
+    :math:`S = L L^T` and :math:`B = L^{-1} R`,
+
+    .. math:: P = I + B^T B = C C^T, \quad
+              v | w \sim N(P^{-1} B^T L^{-1} (w - E n), \; P^{-1}).
+
+    This form stays accurate from tiny to huge noise. Noise that is not Gaussian enters by its
+    mean and covariance.
+    """
+
+    def __init__(self, mean: Tensor, factor: Tensor) -> None:
+        self.mean, self.factor = mean, factor
+
+    @classmethod
+    def of(cls, data: Observations) -> Whitening:
+        """Compute the maps of all rows."""
+        L = data.noise.cholesky()
+        B = torch.linalg.solve_triangular(L, data.projections(), upper=False)
+        eye = torch.eye(data.latent_dim, dtype=B.dtype, device=B.device)
+        C = torch.linalg.cholesky(eye + B.mT @ B)
+        centred = (data.w - data.noise.mean()).unsqueeze(-1)
+        pulled = B.mT @ torch.linalg.solve_triangular(L, centred, upper=False)
+        return cls(torch.cholesky_solve(pulled, C).squeeze(-1), C)
+
+    def restore(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``v`` of ``z`` with shape ``(k, N, D)``, and ``log |dv / dz|``, ``(N,)``."""
+        offset = torch.linalg.solve_triangular(self.factor.mT, self._columns(z), upper=True)
+        return self.mean + self._rows(offset, z), -self._log_pivots()
+
+    def whiten(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``z`` of ``v`` with shape ``(k, N, D)``, and ``log |dz / dv|``, ``(N,)``."""
+        white = self.factor.mT @ self._columns(v - self.mean)
+        return self._rows(white, v), self._log_pivots()
+
+    def _log_pivots(self) -> Tensor:
+        return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def _columns(self, x: Tensor) -> Tensor:
+        """Bring ``(k, N, D)`` into one matrix of columns for each factor."""
+        if len(self.factor) == 1:
+            return x.reshape(1, -1, x.shape[-1]).mT
+        return x.permute(1, 2, 0)
+
+    def _rows(self, columns: Tensor, like: Tensor) -> Tensor:
+        if len(self.factor) == 1:
+            return columns.mT.reshape(like.shape)
+        return columns.permute(2, 0, 1)
+
+
+def network_features(data: Observations, n_features: int) -> Tensor:
+    """Return the features of each row, with far outliers drawn in, or say that they differ."""
+    features = data.features()
+    if data.noise.flags is None and features.shape[-1] + data.dim == n_features:
+        # The network has seen limits, and these rows have none.
+        features = torch.cat([features, torch.zeros_like(data.w)], -1)
+    if features.shape[-1] != n_features:
+        raise ValueError(
+            f"Expected observations with {n_features} features, as in training; got "
+            f"{features.shape[-1]}. Missing values, projections and the kind of noise law must "
+            "be the same kind as those the model was trained on."
+        )
+    return SOFT_LIMIT * torch.asinh(features / SOFT_LIMIT)
+
+
+def to_truth(data: Observations, z: Tensor, anchored: bool = True) -> tuple[Tensor, Tensor | float]:
+    """Map a network's coordinates ``z`` to the truth's, with the log-determinant.
+
+    Noise of bounded support: ``w - v`` lies in it. Otherwise, if ``anchored``, the coordinates in
+    which the posterior of a standard normal truth is standard normal.
+    """
+    support = _support(data)
+    if support is None:
+        return Whitening.of(data).restore(z) if anchored else (z, 0.0)
+    to_support, unit, start = support
+    n = to_support(z + start)
+    return data.w - n / unit, _log_slope(to_support, z + start, n, unit)
+
+
+def from_truth(
+    data: Observations, v: Tensor, anchored: bool = True
+) -> tuple[Tensor, Tensor | float]:
+    """Map the truth's coordinates to a network's, with the log-determinant."""
+    support = _support(data)
+    if support is None:
+        return Whitening.of(data).whiten(v) if anchored else (v, 0.0)
+    to_support, unit, start = support
+    n = (data.w - v) * unit
+    z = to_support.inv(n)
+    return z - start, -_log_slope(to_support, z, n, unit)
+
+
+def _log_slope(to_support: Transform, z: Tensor, n: Tensor, unit: Tensor) -> Tensor:
+    """Log-determinant of ``z -> n / unit``, summed over the values of a row."""
+    ladj = to_support.log_abs_det_jacobian(z, n)
+    return (ladj.sum(-1) if ladj.dim() == z.dim() else ladj) - unit.log().sum()
+
+
+def _support(data: Observations) -> tuple[Transform, Tensor, Tensor] | None:
+    support = data.noise.support_map()
+    if support is not None and not (data.projection is None and data.observed is None):
+        raise ValueError(
+            "Expected complete rows without a projection, because the noise has a bounded "
+            "support; got missing values or a projection."
+        )
+    return support
+
+
+class RecognitionFlow(PosteriorModel):
+    r"""An inverse autoregressive flow :math:`v = T(u; c(w, S))` with :math:`u` standard normal.
+
+    A residual network embeds ``w`` and the noise features into a context ``c`` that enters
+    every layer; samples and their densities take one pass.
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions of the truth.
+    n_features
+        Number of columns of :meth:`Observations.features`.
+    size
+        Sizes of the flow.
+    context_dim
+        Size of the embedding.
+    residual
+        Residual (ResMADE) or plain (MADE) networks in the layers.
+    anchored
+        If true, the flow describes the truth in the coordinates in which the posterior of a
+        standard normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`): it
+        then starts at the posterior of a Gaussian density, and stays right where the noise is
+        tiny or huge. False is the paper's network.
+
+    References
+    ----------
+    Kingma et al. (2016), https://arxiv.org/abs/1606.04934
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        n_features: int,
+        size: Architecture = Architecture(),
+        *,
+        context_dim: int = 64,
+        residual: bool = True,
+        anchored: bool = True,
+    ) -> None:
+        super().__init__()
+        self.dim, self.n_features, self.anchored = dim, n_features, anchored
+        self.embedding = ResidualNetwork(
+            n_features, context_dim, hidden=size.hidden, blocks=2, dropout=size.dropout
+        )
+        self.layers = nn.ModuleList(
+            interleave_lu(
+                dim,
+                size.layers,
+                lambda: autoregressive_layer(dim, size, residual=residual, context_dim=context_dim),
+            )
+        )
+        if anchored:  # exactly: rows of huge noise have huge features, which small weights enlarge
+            for layer in self.layers[1::2]:
+                nn.init.zeros_(cast(AutoregressiveLayer, layer).network.output.weight)
+
+    def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
+        """Draw ``(k, N, D)`` with log densities, in one pass."""
+        u = data.w.new_empty(k, len(data), self.dim)
+        u.normal_(generator=own_generator(u.device))
+        z, inner = compose(self.layers, self._context(data)).call_and_ladj(u)
+        v, outer = to_truth(data, z, self.anchored)
+        return v, self._log_normal(u) - inner - outer
+
+    def log_prob(self, data: Observations, v: Tensor) -> Tensor:
+        """Log density ``(k, N)``, in one pass for each dimension."""
+        z, outer = from_truth(data, v, self.anchored)
+        u, inner = compose(self.layers, self._context(data)).inv.call_and_ladj(z)
+        return self._log_normal(u) + inner + outer
+
+    def _log_normal(self, u: Tensor) -> Tensor:
+        return -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi))
+
+    def _context(self, data: Observations) -> Tensor:
+        return self.embedding(network_features(data, self.n_features))
+
+
+class MixtureNetwork(PosteriorModel):
+    r"""The posterior :math:`q(v | w, n) = \sum_c \pi_c(w, n) \, N(v; m_c(w, n), V_c(w, n))`.
+
+    One pass of a residual network over ``w``, the noise and what is missing gives each row the
+    weights, means and full covariances of ``C`` Gaussians; draws and densities are closed forms.
+    The covariances are given by Cholesky factors of their inverses, so that a density costs
+    no solve.
+
+    The choice of a component has no derivative, so draws and their densities carry none: train
+    it by forward KL on simulated pairs, which also makes it cover all of the posterior, as a
+    proposal must. It describes the truth in the coordinates in which the posterior of a standard
+    normal prior is standard normal (:class:`~deconflow.posteriors.Whitening`).
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions of the truth.
+    n_features
+        Number of columns of :meth:`Observations.features`.
+    components
+        Number of Gaussians per row.
+    hidden, blocks
+        Sizes of the network.
+
+    References
+    ----------
+    Bishop (1994), "Mixture density networks"
+    """
+
+    differentiable = False
+
+    def __init__(
+        self,
+        dim: int,
+        n_features: int,
+        components: int = 8,
+        *,
+        hidden: int = 128,
+        blocks: int = 2,
+    ) -> None:
+        super().__init__()
+        self.dim, self.n_features = dim, n_features
+        self.components = components
+        self.sizes = [1, dim, dim, dim * (dim - 1) // 2]
+        self.network = ResidualNetwork(
+            n_features,
+            components * sum(self.sizes),
+            hidden=hidden,
+            blocks=blocks,
+        )
+        self._start()
+
+    def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
+        """Draw ``(k, N, D)`` with log densities, neither with a derivative."""
+        with torch.no_grad():
+            mixture = self.mixture(data)
+            z = mixture.sample(k)
+            v, outer = to_truth(data, z)
+            return v, mixture.log_prob(z) - outer
+
+    def log_prob(self, data: Observations, v: Tensor) -> Tensor:
+        """Log density ``(k, N)``."""
+        z, outer = from_truth(data, v)
+        return self.mixture(data).log_prob(z) + outer
+
+    def mixture(self, data: Observations) -> RowMixtures:
+        """Return the mixture of each row, in the network's coordinates."""
+        output = self.network(network_features(data, self.n_features))
+        parts = output.unflatten(-1, (self.components, -1))
+        logits, means, raw, below = parts.split(self.sizes, -1)
+        log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
+        whiteners = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
+        own, eye = whiteners.detach(), torch.eye(self.dim).to(whiteners)
+        factors = torch.linalg.solve_triangular(own, eye, upper=False)  # draws carry no derivative
+        log_weights = torch.log_softmax(logits.squeeze(-1), -1)
+        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_pivots.sum(-1))
+
+    @torch.no_grad()
+    def row_mixtures(self, data: Observations) -> RowMixtures:
+        """Lay out each row's mixture in the truth's coordinates, for many draws.
+
+        The noise must not have a bounded support: only then are the coordinates an affine map.
+        """
+        law = self.mixture(data)
+        corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
+        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1))
+        origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0).unsqueeze(1)
+        whiteners = law.whiteners.unflatten(1, (self.components, -1)) @ torch.linalg.inv(turn)
+        return RowMixtures.from_factors(
+            law.log_weights,
+            origin.unsqueeze(1) + (turn @ law.means.unsqueeze(-1)).squeeze(-1),
+            turn @ law.factors,
+            whiteners,
+            torch.linalg.slogdet(turn).logabsdet + law.log_dets,
+        )
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """Start near the anchor, with means apart: equal components would stay equal."""
+        torch.nn.init.zeros_(self.network.output.weight)
+        parts = self.network.output.bias.zero_().unflatten(0, (self.components, -1))
+        _, means, raw, _ = parts.split(self.sizes, -1)
+        if self.components > 1:
+            means += START_SPREAD * torch.empty_like(means).normal_(generator=own_generator())
+            raw -= 0.5 * math.log(1 - START_SPREAD**2)  # the whole has about unit variance
+
+
+def _unit_lower(below: Tensor, dim: int) -> Tensor:
+    """Put ``(..., D (D - 1) / 2)`` below a diagonal of ones, ``(..., D, D)``."""
+    i, j = torch.tril_indices(dim, dim, -1, device=below.device)
+    eye = torch.eye(dim, dtype=below.dtype, device=below.device)
+    factor = eye.expand(*below.shape[:-1], dim, dim).clone()
+    factor[..., i, j] = below
+    return factor
