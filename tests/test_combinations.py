@@ -210,8 +210,6 @@ def asked(case, estimator, fact):
     names = {name for name in QUESTIONS if hasattr(case.model, name)}
     if case.dim == 1:
         names -= {"condition", "regress"}
-    if (estimator, fact) == ("LogSplineDeconvolver", "atoms"):
-        names -= {"condition"}  # a defect: test_defects.py
     if estimator not in WITH_BANDS:
         names -= {"band"}
     return names if estimator == "XDGMM" or fact == "plain" else names - LONG

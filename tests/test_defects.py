@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.integrate import quad
 
-from deconflow import XDGMM, LogSplineDeconvolver, open_rows
+from deconflow import XDGMM, open_rows
 
 SD = 0.4
 NOT_REFUSED = pytest.fail.Exception
@@ -223,16 +223,3 @@ def test_statistics_do_not_take_limits_for_values(limited):
     model, w, _ = limited
     with pytest.raises(ValueError, match="limits"):
         model.statistics(w)
-
-
-# -- atoms on a grid ------------------------------------------------------------------------------
-
-
-@defect("D12", "a condition that no atom meets is an error of numpy", ValueError)
-def test_a_condition_away_from_all_atoms():
-    rng = np.random.default_rng(0)
-    w = np.where(rng.random((80, 1)) < 0.3, 1.0, rng.normal(2.0, 0.7, (80, 2)))
-    model = LogSplineDeconvolver(atoms=[[1.0, 1.0]]).fit(
-        w + 0.2 * rng.normal(size=w.shape), noise=0.2
-    )
-    assert np.isfinite(model.condition([[1.7]], [0], noise=[0.1]).mean).all()
