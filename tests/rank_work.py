@@ -27,7 +27,7 @@ from deconflow.auto import fit as auto_fit
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.estimators.deconvolver import UntrustedFitWarning
 from deconflow.fitting import Training, loop, share_of
-from deconflow.fitting.checkpoint import SharedCheckpoint
+from deconflow.fitting.checkpoint import Checkpoint
 from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains, MaximumLikelihood
 from deconflow.observations import Observations
@@ -41,15 +41,6 @@ SETTINGS = {
 }  # fmt: skip
 SEEN, UNSEEN = 1000, 200
 TRAINING = Training(epochs=4, batch_size=64, learning_rate=3e-3, averaging=0.9)
-
-
-class StoppedCheckpoint(SharedCheckpoint):
-    """Stops a fit after its second epoch, on all processes."""
-
-    def save(self, epoch, state):
-        super().save(epoch, state)
-        if epoch == 1:
-            raise KeyboardInterrupt
 
 
 def weights_of(model):
@@ -102,11 +93,17 @@ def fit_chains(path=None):
 
 def go_on(path):
     """The same, stopped after two epochs, gone on with; and what one process alone is told."""
-    whole = fit_chains()
-    loop.SharedCheckpoint = StoppedCheckpoint
+    whole, save = fit_chains(), Checkpoint.save_all
+
+    def save_twice(self, state):
+        save(self, state)
+        if len(state["history"]["train"]) == 2:
+            raise KeyboardInterrupt
+
+    Checkpoint.save_all = save_twice
     with suppress(KeyboardInterrupt):
         fit_chains(path)
-    loop.SharedCheckpoint = SharedCheckpoint
+    Checkpoint.save_all = save
     with pytest.raises(ValueError, match="Expected") as refusal, ranks.alone():
         fit_chains(path)
     return {"whole": whole, "resumed": fit_chains(path), "refusal": str(refusal.value)}

@@ -85,8 +85,8 @@ def test_an_interrupted_fit_goes_on_to_the_same_result(both):
 
 def test_another_number_of_processes_is_refused(both):
     for found in (each["chains"] for each in both):
-        assert found["refusal"].startswith("Expected 2 processes to go on from")
-        assert "; got 1." in found["refusal"]
+        assert found["refusal"].startswith("Expected as many processes to go on from")
+        assert "2; got 1." in found["refusal"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import torch
 from reference_posteriors import NoiseKernel
 from torch import nn
 
-from deconflow.densities import MixtureDensity, StandardNormal
+from deconflow.densities import MixtureDensity
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.checkpoint import Checkpoint, FullDiskWarning
 from deconflow.fitting.loop import RunningAverage
@@ -47,6 +47,9 @@ def test_finds_the_maximum_likelihood(settings, rng):
     assert torch.allclose(density.means[0], data.w.mean(0).float(), atol=0.15)
     assert len(history) == 20
     assert history.train[-1] > history.train[0]
+    if training.schedule == "cosine":
+        assert history.learning_rate[0] == pytest.approx(0.1)
+        assert history.learning_rate[-1] < 0.001
 
 
 @pytest.mark.parametrize("settings", SCHEDULES.values(), ids=SCHEDULES)
@@ -91,23 +94,18 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "fit.ckpt"]
 
 
-def test_checkpoint_of_another_fit_is_refused(rng, tmp_path):
+def test_checkpoints_that_are_damaged_or_of_another_fit_are_refused(rng, tmp_path):
     path = tmp_path / "fit.ckpt"
     data = clean(rng)
     fit(MaximumLikelihood(single()), data, None, Training(epochs=1), checkpoint=path)
-    with pytest.raises(ValueError, match="another fit"):
-        fit(MaximumLikelihood(single()), data, None, Training(epochs=2), checkpoint=path)
     other = clean(np.random.default_rng(1))
-    with pytest.raises(ValueError, match="another fit"):
-        fit(MaximumLikelihood(single()), other, None, Training(epochs=1), checkpoint=path)
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x80\x04cos\nsystem\n(S'true'\ntR."])
-def test_damaged_checkpoint_is_refused(content, rng, tmp_path):
-    path = tmp_path / "fit.ckpt"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="Delete it"):
-        fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=1), checkpoint=path)
+    for rows, epochs in ((data, 2), (other, 1)):
+        with pytest.raises(ValueError, match="another fit"):
+            fit(MaximumLikelihood(single()), rows, None, Training(epochs=epochs), checkpoint=path)
+    for content in (b"", b"nonsense", b"\x80\x04cos\nsystem\n(S'true'\ntR."):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="Delete it"):
+            fit(MaximumLikelihood(single()), data, None, Training(epochs=1), checkpoint=path)
 
 
 def test_early_stopping_keeps_the_best_weights(rng):
@@ -122,19 +120,6 @@ def test_early_stopping_keeps_the_best_weights(rng):
     assert history.best_epoch == int(np.argmax(history.validation))
     found = float(density.log_prob(held_out.w.float()).mean().detach())
     assert found == pytest.approx(max(history.validation), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.5}, {"schedule": "cosine"}],
-    ids=["plateau", "cosine"],
-)
-def test_schedules_lower_the_learning_rate(settings, rng):
-    data = clean(rng, 40)
-    training = Training(epochs=30, learning_rate=0.3, **settings)
-    history = fit(MaximumLikelihood(single()), data, data, training)
-    assert history.learning_rate[0] == pytest.approx(0.3)
-    assert history.learning_rate[-1] < 0.1
 
 
 def test_weights_count_as_repeated_rows(rng):
@@ -172,8 +157,9 @@ def test_non_finite_steps_are_skipped_and_counted(rng):
     objective = Sometimes({2, 3, 7})
     history = fit(objective, clean(rng), None, Training(epochs=2, batch_size=100))
     assert history.skipped_steps == 3
-    assert objective.weight.isfinite().all()
     assert objective.weight > 1
+    skipped = fit(Sometimes({1}), clean(rng), None, Training(epochs=1, batch_size=400))
+    assert np.isnan(skipped.train[0])
 
 
 def test_many_non_finite_steps_end_the_fit_with_good_weights(rng):
@@ -193,11 +179,6 @@ def test_weights_that_end_up_broken_are_not_kept(validated, rng):
     with pytest.raises(NonFiniteError, match="last good weights"):
         fit(MaximumLikelihood(density), data, data if validated else None, wild)
     assert torch.equal(parameters(density), start)
-
-
-def test_an_epoch_of_skipped_steps_has_no_objective(rng):
-    history = fit(Sometimes({1}), clean(rng), None, Training(epochs=1, batch_size=400))
-    assert np.isnan(history.train[0])
 
 
 def test_infinite_gradient_is_skipped_too(rng):
@@ -243,16 +224,6 @@ def test_running_average_follows_the_weights():
             objective.density.means.fill_(value)
         average.update()
     assert torch.allclose(average.objective.density.means, torch.tensor(2.75))
-
-
-def test_evaluation_uses_the_same_random_numbers(rng):
-    objective = ImportanceWeighted(StandardNormal(2), NoiseKernel(), 4)
-    objective.dummy = nn.Parameter(torch.zeros(1))
-    data = clean(rng)
-    before = torch.get_rng_state()
-    assert evaluate(objective, data, 7) == evaluate(objective, data, 7)
-    assert evaluate(objective, data, 7) != evaluate(objective, data, 8)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_every_epoch_is_told_of(rng):

@@ -47,7 +47,7 @@ class Checkpoint:
     identity
         A digest of what is fitted; a file of another fit is refused.
     processes
-        How many share the fit, if each goes on from a file of its own: as many must go on.
+        How many share the fit, each with a state of its own: as many must go on.
     """
 
     def __init__(self, path: str | Path, identity: str, processes: int = 1) -> None:
@@ -56,8 +56,6 @@ class Checkpoint:
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, or None if there is no file."""
-        if self.path.is_dir():
-            raise ValueError(f"Expected a file as checkpoint; got the folder {self.path}.")
         if not self.path.exists():
             return None
         try:
@@ -71,8 +69,8 @@ class Checkpoint:
             ) from error
         if processes != self.processes:
             raise UnusableCheckpointError(
-                f"Expected {_processes(processes)} to go on from {self.path}, as those that wrote "
-                f"it; got {self.processes}. Start as many, or delete it to start anew."
+                f"Expected as many processes to go on from {self.path} as wrote it, {processes}; "
+                f"got {self.processes}. Start as many, or delete it to start anew."
             )
         if identity != self.identity:
             raise UnusableCheckpointError(
@@ -81,77 +79,34 @@ class Checkpoint:
             )
         return state
 
-    def save(self, state: dict[str, Any]) -> bool:
-        """Write the state, all or nothing; a full disk is no reason to end a fit.
-
-        The answer is whether it was written.
-        """
+    def save(self, state: dict[str, Any]) -> None:
+        """Write the state, all or nothing; a full disk is no reason to end a fit."""
         content = io.BytesIO()  # torch's own writer hides what the disk says
         torch.save({"identity": self.identity, "processes": self.processes, **state}, content)
         try:
             with replacing(self.path) as part:
                 part.write_bytes(content.getbuffer())
-            return True
         except NoRoomError:
             if not self.full:
                 warnings.warn(
-                    f"The disk has no room for the checkpoint {self.path}. The fit goes on; an "
+                    f"The disk has no room for the checkpoint {self.path}. The fit continues; an "
                     "interrupted one would go on from an older checkpoint, or begin anew. Make "
                     "room before the fit ends, so that its model can be written.",
                     FullDiskWarning,
                     stacklevel=2,
                 )
             self.full = True
-            return False
 
+    def save_all(self, state: dict[str, Any]) -> None:
+        """Write the states of all processes of a fit; the first process writes them."""
+        states = ranks.gathered(state)
+        if ranks.is_first():
+            self.save({"states": states})
 
-class SharedCheckpoint:
-    """The checkpoint of a fit by any number of processes, each of which keeps its own chains.
-
-    The first process writes the file that users name, the others write files beside it, each the
-    last two epochs in turn. The first one's comes last, once all others are written: it says which
-    of theirs belong to it, and a crash at any time leaves the files of a whole epoch.
-    """
-
-    def __init__(self, path: str | Path, identity: str) -> None:
-        self.path, self.identity = Path(path), identity
-        self._files = [self._file(turn) for turn in ("a", "b")]
-
-    def _file(self, turn: str) -> Checkpoint:
-        beside = f"{self.path.name}.{ranks.rank()}-of-{ranks.world()}{turn}"
-        path = self.path if ranks.is_first() else self.path.with_name(beside)
-        return Checkpoint(path, self.identity, ranks.world())
-
-    def save(self, epoch: int, state: dict[str, Any]) -> None:
-        """Write the state after an epoch."""
-        file, state = self._files[epoch % 2], {"epoch": epoch, **state}
-        written = ranks.is_first() or file.save(state)
-        if all(ranks.gathered(written)) and ranks.is_first():
-            file.save(state)
-
-    def load(self) -> dict[str, Any] | None:
-        """Return this process's saved state, or None if there is no file."""
-        first = ranks.together(lambda: self._files[0].load() if ranks.is_first() else None)
-        epoch = ranks.from_first(None if first is None else first.get("epoch", 0))
-        if epoch is None:
-            return None
-        return ranks.together(lambda: first if ranks.is_first() else self._beside(epoch))
-
-    def _beside(self, epoch: int) -> dict[str, Any]:
-        """Return what a process other than the first has saved after an epoch."""
-        file = self._files[epoch % 2]
-        state = file.load()
-        if state is None or state["epoch"] != epoch:
-            raise UnusableCheckpointError(
-                f"Expected {file.path} beside {self.path}, of the same epoch; got "
-                f"{'no such file' if state is None else 'one of another'}. Bring it back, or "
-                f"delete {self.path} to start anew."
-            )
-        return state
-
-
-def _processes(count: int) -> str:
-    return "one process" if count == 1 else f"{count} processes"
+    def load_own(self) -> dict[str, Any] | None:
+        """Return the saved state of this process, or None if there is no file."""
+        saved = ranks.from_first(ranks.together(lambda: self.load() if ranks.is_first() else None))
+        return None if saved is None else saved["states"][ranks.rank()]
 
 
 def identity_of(objective: nn.Module, data: RowData, training: Training) -> str:

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
 from deconflow import ranks
-from deconflow.fitting.checkpoint import SharedCheckpoint, identity_of
+from deconflow.fitting.checkpoint import Checkpoint, identity_of
 from deconflow.fitting.settings import History, Training
-from deconflow.fitting.sharing import (
-    add_gradients,
-    batch_sizes,
-    check_alike,
-    own_draws,
-    start_alike,
-)
+from deconflow.fitting.sharing import add_gradients, batch_sizes, make_alike, own_draws
 from deconflow.objectives import Objective, RowData
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import Draws, draws_in_use
@@ -35,6 +29,9 @@ ROWS_TO_CHECK = 100
 
 BAD_STEPS_IN_A_ROW = 10
 """So many steps in a row without a finite gradient end the fit."""
+
+SAVED = ("best", "best_value", "bad_steps", "validation_seed")
+"""What else a checkpoint keeps of a fit."""
 
 Callback = Callable[[int, History], None]
 
@@ -69,8 +66,8 @@ def fit(
     training
         Settings.
     checkpoint
-        A file to write after every epoch. If it is there already, the fit goes on from it. Of
-        several processes each writes one beside it, and as many must go on from them.
+        A file to write after every epoch. If it is there already, the fit goes on from it, with as
+        many processes as wrote it.
     progress
         Counts the epochs.
     callbacks
@@ -87,23 +84,25 @@ def fit(
         return run.run(progress, tuple(callbacks))
 
 
-class RunningAverage:
+class RunningAverage(nn.Module):
     r"""A copy of an objective whose weights follow :math:`a \leftarrow d a + (1 - d) \theta`.
 
     The first update copies the weights, so that the start does not linger.
     """
 
+    updates: Tensor
+
     def __init__(self, objective: Objective, decay: float) -> None:
-        self.objective, self.decay, self.updates = copy.deepcopy(objective), decay, 0
-        self.objective.requires_grad_(False)
-        self._mine: list[Tensor] = list(self.objective.parameters())
+        super().__init__()
+        self.objective, self.decay = copy.deepcopy(objective), decay
+        self.register_buffer("updates", torch.zeros((), dtype=torch.long))
+        self._mine: list[Tensor] = list(self.objective.requires_grad_(False).parameters())
         self._theirs: list[Tensor] = list(objective.parameters())
 
     @torch.no_grad()
     def update(self) -> None:
         """Take the current weights in."""
-        share = 1.0 - self.decay if self.updates else 1.0
-        torch._foreach_lerp_(self._mine, self._theirs, share)
+        torch._foreach_lerp_(self._mine, self._theirs, 1.0 - self.decay if self.updates else 1.0)
         self.updates += 1
 
 
@@ -122,13 +121,16 @@ class _Fit:
         self.objective, self.train, self.validation = objective, train, validation
         self.training, self.own = training, draws.generator("cpu")
         self.sizes, self.batches = batch_sizes(len(train), training.batch_size)
-        start_alike(objective)
-        self.file = checkpoint and SharedCheckpoint(
-            checkpoint, identity_of(objective, train, training)
-        )
+        make_alike(objective)
+        self.file = None
+        if checkpoint is not None:
+            identity = identity_of(objective, train, training)
+            self.file = Checkpoint(checkpoint, identity, ranks.world())
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
-        self.on_device = draws.generator(self.like.device)
+        self.generators = [self.own]
+        if self.like.is_cuda:
+            self.generators.append(draws.generator(self.like.device))
         self.optimiser = torch.optim.AdamW(
             self.parameters,
             lr=training.learning_rate,
@@ -139,6 +141,13 @@ class _Fit:
         self.average = None
         if training.averaging is not None:
             self.average = RunningAverage(objective, training.averaging)
+        parts: dict[str, Any] = {
+            "objective": objective,
+            "optimiser": self.optimiser,
+            "scheduler": self.scheduler,
+            "average": self.average,
+        }
+        self.parts = {name: part for name, part in parts.items() if part is not None}
         self.best = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
@@ -178,6 +187,7 @@ class _Fit:
         start = time.perf_counter()
         self.history.learning_rate.append(self.optimiser.param_groups[0]["lr"])
         self.objective.train()
+        make_alike(self.objective)  # processors may round differently
         order = torch.randperm(len(self.train), generator=self.own)
         steps = zip(order.split(self.sizes), self.batches, strict=True)
         values = [self._step(rows, n_batch) for rows, n_batch in steps]
@@ -189,10 +199,9 @@ class _Fit:
             self._give_up("the objective was not finite after an epoch")
         else:
             self.best = self._kept()
-        check_alike(self.parameters)
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
-            self.file.save(epoch, self._state())
+            self.file.save_all(self._state())
 
     def _finite(self) -> bool:
         some = self.train[:ROWS_TO_CHECK]
@@ -253,10 +262,9 @@ class _Fit:
             self.best = self._kept()
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(-value)
-        since = epoch - (-1 if self.history.best_epoch is None else self.history.best_epoch)
-        self.history.stopped_early = (
-            self.training.patience is not None and since >= self.training.patience
-        )
+        best, patience = self.history.best_epoch, self.training.patience
+        since = epoch - (-1 if best is None else best)
+        self.history.stopped_early = patience is not None and since >= patience
 
     def _make_scheduler(self) -> CosineAnnealingLR | ReduceLROnPlateau | None:
         settings = self.training
@@ -265,12 +273,8 @@ class _Fit:
             lowest = settings.learning_rate * settings.learning_rate_end
             return CosineAnnealingLR(self.optimiser, steps, eta_min=lowest)
         if settings.schedule == "plateau":
-            return ReduceLROnPlateau(
-                self.optimiser,
-                factor=settings.plateau_factor,
-                patience=settings.plateau_patience,
-                threshold=0.0,
-            )
+            factor, patience = settings.plateau_factor, settings.plateau_patience
+            return ReduceLROnPlateau(self.optimiser, "min", factor, patience, threshold=0.0)
         return None
 
     def _summary(self) -> str:
@@ -279,37 +283,23 @@ class _Fit:
 
     def _state(self) -> dict[str, Any]:
         return {
-            "objective": self.objective.state_dict(),
-            "average": self.average.objective.state_dict() if self.average else None,
-            "average_updates": self.average.updates if self.average else 0,
-            "optimiser": self.optimiser.state_dict(),
-            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-            "best": self.best,
-            "best_value": self.best_value,
-            "bad_steps": self.bad_steps,
+            **{name: part.state_dict() for name, part in self.parts.items()},
+            **{name: getattr(self, name) for name in SAVED},
             "history": self.history.as_dict(),
-            "validation_seed": self.validation_seed,
-            "rng": self.own.get_state(),
-            "cuda_rng": [self.on_device.get_state()] if self.like.is_cuda else [],
+            "generators": [generator.get_state() for generator in self.generators],
         }
 
     def _resume(self) -> None:
-        state = self.file.load() if self.file else None
+        state = self.file.load_own() if self.file else None
         if state is None:
             return
-        self.objective.load_state_dict(state["objective"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        if self.average:
-            self.average.objective.load_state_dict(state["average"])
-            self.average.updates = state["average_updates"]
-        if self.scheduler:
-            self.scheduler.load_state_dict(state["scheduler"])
-        self.best, self.best_value = state["best"], state["best_value"]
-        self.bad_steps, self.validation_seed = state["bad_steps"], state["validation_seed"]
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+        for name in SAVED:
+            setattr(self, name, state[name])
         self.history = History(**state["history"])
-        self.own.set_state(state["rng"])
-        if state["cuda_rng"]:
-            self.on_device.set_state(state["cuda_rng"][0])
+        for generator, saved in zip(self.generators, state["generators"], strict=True):
+            generator.set_state(saved)
 
 
 def _settle_allocator() -> None:

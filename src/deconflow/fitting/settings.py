@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deconflow.checks import check_integer, check_number
+from deconflow.checks import check_choice, check_integer, check_number
 
 SCHEDULES = ("constant", "plateau", "cosine")
+WHOLE_NUMBERS = {"epochs": 1, "batch_size": 1, "plateau_patience": 0, "patience": 1}
+NUMBERS = {
+    "learning_rate": (math.inf, True),
+    "learning_rate_end": (1, False),
+    "plateau_factor": (1, True),
+    "weight_decay": (math.inf, False),
+    "clip_norm": (math.inf, True),
+    "averaging": (1, False),
+}
+"""Upper ends of settings, all of at least zero, and which may not be zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +61,13 @@ class Training:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"Expected schedule to be one of {SCHEDULES}; got {self.schedule!r}.")
-        check_integer("epochs", self.epochs, 1)
-        check_integer("batch_size", self.batch_size, 1)
-        check_integer("plateau_patience", self.plateau_patience, 0)
-        check_number("learning_rate", self.learning_rate, 0, open_low=True)
-        check_number("learning_rate_end", self.learning_rate_end, 0, 1)
-        check_number("plateau_factor", self.plateau_factor, 0, 1, open_low=True)
-        check_number("weight_decay", self.weight_decay, 0)
-        if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, 0, open_low=True)
-        if self.averaging is not None:
-            check_number("averaging", self.averaging, 0, 1)
-        if self.patience is not None:
-            check_integer("patience", self.patience, 1)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        for name, lowest in WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), lowest)
+        for name, (high, open_low) in NUMBERS.items():
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0, high, open_low=open_low)
 
 
 @dataclass

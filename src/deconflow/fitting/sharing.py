@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import AbstractContextManager, nullcontext
+from itertools import zip_longest
 from typing import TypeVar
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from deconflow import ranks
 from deconflow.objectives import RowData
@@ -19,10 +21,13 @@ Rows = TypeVar("Rows", bound=RowData)
 
 def refuse_different_rows(data: Observations) -> None:
     """Raise unless all processes have the same table, which is shared out among them here."""
-    if ranks.world() > 1 and not _alike(data.w):
+    if ranks.world() == 1:
+        return
+    digest = hashlib.sha256(np.asarray(data.w).tobytes()).digest()
+    if len(set(ranks.gathered(digest))) > 1:
         raise ValueError(
             f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
-            "of them all rows: they are shared out by themselves."
+            "of them all rows: they are divided among them here."
         )
 
 
@@ -61,19 +66,15 @@ def batch_sizes(n_rows: int, batch_size: int) -> tuple[list[int], list[int]]:
             f"Expected rows to train on in each of {len(counts)} processes; got none in process "
             f"{counts.index(0)}. Start fewer processes."
         )
-    together = sum(counts)
-    each = [_cut(count, -(-batch_size * count // together)) for count in counts]
-    steps = max(map(len, each))
-    each = [sizes + [0] * (steps - len(sizes)) for sizes in each]
-    return each[ranks.rank()], [sum(sizes) for sizes in zip(*each, strict=True)]
+    sizes = []
+    for count in counts:
+        size = -(-batch_size * count // sum(counts))
+        sizes.append([min(size, count - start) for start in range(0, count, size)])
+    steps = list(zip_longest(*sizes, fillvalue=0))
+    return [step[ranks.rank()] for step in steps], [sum(step) for step in steps]
 
 
-def _cut(count: int, size: int) -> list[int]:
-    whole, rest = divmod(count, max(1, size))
-    return [size] * whole + [rest] * (rest > 0)
-
-
-def start_alike(model: nn.Module) -> None:
+def make_alike(model: nn.Module) -> None:
     """Give all processes the first one's weights."""
     if ranks.world() == 1:
         return
@@ -94,17 +95,3 @@ def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
     for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)
     return float(flat[-1])
-
-
-def check_alike(parameters: list[nn.Parameter]) -> None:
-    """Raise unless all processes have the same weights, to the last bit."""
-    if ranks.world() > 1 and not _alike(torch.cat([p.detach().flatten() for p in parameters])):
-        raise RuntimeError(
-            f"Expected the same weights in all {ranks.world()} processes after an epoch; got "
-            "different ones. Processors that round differently cannot train one flow together."
-        )
-
-
-def _alike(numbers: Tensor) -> bool:
-    digest = hashlib.sha256(numbers.cpu().numpy().tobytes()).digest()
-    return len(set(ranks.gathered(digest))) == 1
