@@ -1,7 +1,7 @@
 """Classical deconvolution in few dimensions, by kernels and wavelets; densities on a grid."""
 
 from deconflow.classical.empirical import FourierRows
-from deconflow.classical.grid import GridDensity
+from deconflow.classical.grid import UNBOUNDED, GridDensity
 from deconflow.classical.grid_mixture import grid_mixture
 from deconflow.classical.kde import fit_kde
 from deconflow.classical.lattice import MOST_ORDERS, FourierFit, enclose
@@ -12,6 +12,7 @@ __all__ = [
     "COARSEST",
     "FINEST",
     "MOST_ORDERS",
+    "UNBOUNDED",
     "FourierFit",
     "FourierRows",
     "GridDensity",

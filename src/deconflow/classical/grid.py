@@ -10,12 +10,13 @@ log densities finite where the estimate was cut off at zero, and outside of the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from scipy.special import logsumexp, ndtr, ndtri
+from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
@@ -23,6 +24,7 @@ from deconflow.randomness import RandomState
 
 ON_THE_EDGE = 1e-9
 """Distance from an edge, in steps, that counts as on it."""
+UNBOUNDED = np.array([[-np.inf], [np.inf]])
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class GridDensity:
         Share ``b`` of the normal law.
     mean, factor : array
         ``(D,)`` and ``(D, D)``: the normal law's mean and Cholesky factor.
-    bounds : array or None
-        ``(2, D)``: where the truth can be at all, infinite where there is no bound; the normal law
-        is cut to it, and its columns are then independent.
+    bounds : array
+        ``(2, D)``, or ``(2, 1)`` for all dimensions: where the truth can be at all, infinite where
+        there is no bound; the normal law is cut to it, and its columns are then independent.
     """
 
     low: Array
@@ -51,7 +53,7 @@ class GridDensity:
     background: float
     mean: Array
     factor: Array
-    bounds: Array | None = None
+    bounds: Array = field(default_factory=UNBOUNDED.copy)
 
     @property
     def dim(self) -> int:
@@ -76,34 +78,29 @@ class GridDensity:
 
     def log_behind(self, v: Array) -> Array:
         """Log density of the normal law behind the grid, with its share."""
-        with np.errstate(divide="ignore"):
-            log_p = np.log(self.background) + self._log_normal(v)
-        if self.bounds is None:
-            return log_p
+        white = np.linalg.solve(self.factor, (v - self.mean).T)
         low, high = self._shares_of_bounds()
+        with np.errstate(divide="ignore"):
+            log_share = np.log(self.background) - np.log(np.diag(self.factor) * (high - low)).sum()
+        log_p = log_share + norm.logpdf(white).sum(0)
         inside = ((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1)
-        return np.where(inside, log_p - np.log(high - low).sum(), -np.inf)
+        return np.where(inside, log_p, -np.inf)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""
         rng = check_random_state(random_state)
         mass = np.cumsum(self.mass.ravel())
         chosen = np.searchsorted(mass, rng.uniform(size=n) * mass[-1], side="right")
-        v = self.points(np.minimum(chosen, len(mass) - 1)) + self.jitter((n,), rng)
-        v = self.folded(v)
-        behind = self.mean + self._normal(n, rng) @ self.factor.T
-        return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
-
-    def _normal(self, n: int, rng: np.random.RandomState) -> Array:
-        """Draw ``(n, D)`` standard normal numbers, within the bounds where there are some."""
-        if self.bounds is None:
-            return rng.normal(size=(n, self.dim))
+        hat = rng.uniform(size=(2, n, self.dim)).sum(0) - 1
+        v = self.folded(self.points(np.minimum(chosen, len(mass) - 1)) + self.step * hat)
         low, high = self._shares_of_bounds()
-        return ndtri(rng.uniform(low, high, size=(n, self.dim)))
+        free = (high - low == 1).all()
+        white = rng.normal(size=v.shape) if free else ndtri(rng.uniform(low, high, size=v.shape))
+        behind = self.mean + white @ self.factor.T
+        return np.where(rng.uniform(size=(n, 1)) < self.background, behind, v)
 
     def _shares_of_bounds(self) -> Array:
         """Shares ``(2, D)`` of the normal law below each bound."""
-        assert self.bounds is not None
         return ndtr((self.bounds - self.mean) / np.diag(self.factor))
 
     def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
@@ -119,12 +116,11 @@ class GridDensity:
             self.background,
             self.mean[dimensions],
             np.asarray(np.linalg.cholesky(covariance), dtype=np.float64),
-            None if self.bounds is None else self.bounds[:, dimensions],
+            np.broadcast_to(self.bounds, (2, self.dim))[:, dimensions],
         )
 
     def in_units(self, scale: Array, location: Array | float = 0.0) -> GridDensity:
         """Return the density of ``location + scale * v``."""
-        factor = self.factor * scale[:, None]
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             values = self.values / scale.prod()
         if not 1e-302 < values.max() < 1e302:
@@ -138,8 +134,8 @@ class GridDensity:
             values,
             self.background,
             location + self.mean * scale,
-            factor,
-            None if self.bounds is None else location + self.bounds * scale,
+            self.factor * scale[:, None],
+            location + self.bounds * scale,
         )
 
     @property
@@ -166,25 +162,10 @@ class GridDensity:
         """Coordinates of some grid points, by their flat numbers."""
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)
 
-    def jitter(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
-        """Draw from the hat around a grid point."""
-        return self.step * (rng.uniform(size=(2, *shape, self.dim)).sum(0) - 1)
-
-    def _log_normal(self, v: Array) -> Array:
-        white = np.linalg.solve(self.factor, (v - self.mean).T)
-        log_det = np.log(np.diag(self.factor)).sum()
-        return -0.5 * np.square(white).sum(0) - log_det - self.dim / 2 * np.log(2 * np.pi)
-
 
 def clip_and_normalise(values: Array, cell: float) -> Array:
-    """Set the negative parts of a density on a grid to zero, and scale the rest to one."""
-    kept = np.clip(values, 0, None)
-    kept[_edges(values.shape)] = 0.0
+    """Set negative parts and the faces of the box to zero, and scale the rest to one."""
+    inside = (slice(1, -1),) * values.ndim
+    kept = np.zeros_like(values)
+    kept[inside] = np.clip(values[inside], 0, None)
     return kept / (kept.sum() * cell)
-
-
-def _edges(shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Points on the faces of the box."""
-    edges = np.ones(shape, bool)
-    edges[(slice(1, -1),) * len(shape)] = False
-    return edges

@@ -60,11 +60,8 @@ class Lattice:
 
     def axis(self, d: int) -> Array:
         """Frequencies along dimension ``d``."""
-        return 2 * np.pi / self.length[d] * np.arange(self.first(d), self.order[d] + 1)
-
-    def first(self, d: int) -> int:
-        """Lowest frequency number along dimension ``d``."""
-        return 0 if d == self.dim - 1 else -self.order[d]
+        first = 0 if d == self.dim - 1 else -self.order[d]
+        return 2 * np.pi / self.length[d] * np.arange(first, self.order[d] + 1)
 
     def axes(self) -> list[Array]:
         """Frequencies along each dimension, shaped so that they broadcast over the lattice."""

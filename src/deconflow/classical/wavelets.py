@@ -28,20 +28,19 @@ COARSEST, FINEST = 1, 10
 """Levels that may be chosen or given."""
 
 
-def scaling_window(r: Array) -> Array:
-    """Meyer's scaling function at the relative frequencies ``r = |l| / 2^j``."""
-    return np.where(r < 2 / 3, np.cos(np.pi / 2 * _rise(3 * r - 1)), 0.0)
-
-
-def wavelet_window(r: Array) -> Complex:
-    """Meyer's wavelet at the relative frequencies ``r``, centred between two shifts."""
-    up = np.sin(np.pi / 2 * _rise(3 * r - 1))
-    down = np.cos(np.pi / 2 * _rise(1.5 * r - 1))
-    return np.where(r < 2 / 3, up, np.where(r < 4 / 3, down, 0.0)) * np.exp(-1j * np.pi * r)
-
-
-WINDOWS = {"scaling": scaling_window, "wavelet": wavelet_window}
 ENDS = {"scaling": 2 / 3, "wavelet": 4 / 3}
+
+
+def window(r: Array, kind: str) -> Complex:
+    """Meyer's functions at the relative frequencies ``r = |l| / 2^j``.
+
+    The wavelet is centred between two shifts.
+    """
+    rise = 0.5 * np.pi * _rise(3 * r - 1)
+    if kind == "scaling":
+        return np.where(r < 2 / 3, np.cos(rise), 0.0).astype(complex)
+    down = np.where(r < 4 / 3, np.cos(0.5 * np.pi * _rise(1.5 * r - 1)), 0.0)
+    return np.where(r < 2 / 3, np.sin(rise), down) * np.exp(-1j * np.pi * r)
 
 
 def order_of(level: int, kind: str) -> int:
@@ -58,7 +57,7 @@ def analyse(characteristic: Complex, level: int, kind: str) -> Array:
     k = np.arange(characteristic.shape[-1])
     spectrum = np.zeros((*characteristic.shape[:-1], 2 * size), complex)
     twice = np.where(k == 0, 1.0, 2.0)  # for the negative frequencies
-    spectrum[..., k] = characteristic * (twice * WINDOWS[kind](k / size))
+    spectrum[..., k] = characteristic * (twice * window(k / size, kind))
     folded = spectrum[..., :size] + spectrum[..., size:]
     return np.fft.fft(folded).real / np.sqrt(size)
 
@@ -68,7 +67,7 @@ def synthesise(coefficients: Array, level: int, kind: str, order: int) -> Comple
     size = 2**level
     k = np.arange(order + 1)
     waves = np.fft.fft(coefficients)[k % size]
-    return (WINDOWS[kind](k / size) * waves).conj() / np.sqrt(size)
+    return (window(k / size, kind) * waves).conj() / np.sqrt(size)
 
 
 def _rise(x: Array) -> Array:

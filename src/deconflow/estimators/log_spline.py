@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from deconflow.checks import check_integer, warn_caller
-from deconflow.classical import GridDensity
+from deconflow.classical import UNBOUNDED, GridDensity
 from deconflow.estimators.grid import GridEstimator, check_grid
 from deconflow.estimators.saved_values import refuse, saved_arrays
 from deconflow.estimators.validation import refuse_unseen
@@ -139,7 +139,7 @@ class LogSplineDeconvolver(GridEstimator):
             )
         refuse_unseen(data)
         bounds = as_bounds(self.bounds, self._names)
-        limits = None if bounds is None else np.stack([bounds.lower, bounds.upper])
+        limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         fit = fit_log_spline(data, bounds=limits, n_intervals=self.n_intervals)
         self.fit_ = fit
         self._own_density = GridFit(fit.density, self._names)
@@ -172,7 +172,7 @@ class LogSplineDeconvolver(GridEstimator):
         super()._restore(details, arrays)
         refuse("n_rows", self.n_rows_ < 1 or self.n_bins_ < 1, "counts of rows")
         bounds = as_bounds(self.bounds, self._names)
-        limits = None if bounds is None else np.stack([bounds.lower, bounds.upper])
+        limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         self._own_density = GridFit(replace(self._own_density.grid, bounds=limits), self._names)
         low, step, shapes, values = saved_arrays(arrays, SAVED_DRAWS)
         dim, sizes = self.n_latent_, shapes.prod(-1).astype(np.int64)

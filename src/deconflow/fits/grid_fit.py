@@ -39,7 +39,8 @@ class GridFit(FittedDensity):
     @property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        return super().ends if self.grid.bounds is None else (*self.grid.bounds,)
+        lower, upper = np.broadcast_to(self.grid.bounds, (2, self.dim))
+        return lower, upper
 
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)

@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.classical import GridDensity, grid_mixture
+from deconflow.classical import UNBOUNDED, GridDensity, grid_mixture
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -66,8 +66,8 @@ class LogSplineFit:
         Share of rows that are out of the grid's reach.
     lost : float
         Share of rows that no truth on the grid explains, as those far beyond a bound.
-    bounds : array or None
-        ``(2, D)`` bounds of the truth in the units of the data, infinite where there is none.
+    bounds : array
+        Bounds of the truth in the units of the data, as of a :class:`GridDensity`.
     """
 
     units: Standardiser
@@ -77,7 +77,7 @@ class LogSplineFit:
     n_bins: int
     far: float
     lost: float
-    bounds: Array | None
+    bounds: Array
     _penalties: list[Penalty] = field(repr=False)
     _rows: Likelihood = field(repr=False)
 
@@ -141,14 +141,14 @@ class LogSplineFit:
         dim = len(low)
         behind = 1 - (1 - BEHIND / (self.n_rows + BEHIND_ROWS)) * (1 - self.far)
         grid = GridDensity(low, step, values, behind, np.zeros(dim), WIDTH_BEHIND * np.eye(dim))
-        grid = grid.in_units(self.units.scale.numpy(), self.units.location.numpy())
+        grid = grid.in_units(np.asarray(self.units.scale), np.asarray(self.units.location))
         return replace(grid, bounds=self.bounds)
 
 
 def fit_log_spline(
     data: Observations,
     *,
-    bounds: Array | None = None,
+    bounds: Array = UNBOUNDED,
     n_intervals: int | None = None,
     start: LogSplineFit | None = None,
 ) -> LogSplineFit:
@@ -211,7 +211,7 @@ def _begin(
 
 def _laid_out(
     data: Observations,
-    bounds: Array | None = None,
+    bounds: Array = UNBOUNDED,
     n_intervals: int | None = None,
     start: LogSplineFit | None = None,
 ) -> tuple[Standardiser, Rows, Domain, LineFrame | PlaneFrame]:
@@ -219,8 +219,7 @@ def _laid_out(
     refuse_unsuitable(data)
     units = Standardiser.fit(data) if start is None else start.units
     rows = as_rows(units.observations(data))
-    ends = np.array([[-np.inf], [np.inf]]) if bounds is None else bounds
-    low, high = (ends - units.location.numpy()) / units.scale.numpy()
+    low, high = (bounds - np.asarray(units.location)) / np.asarray(units.scale)
     domain = domain_of(rows, low, high)
     if start is not None:
         return units, rows, domain, start.frame
