@@ -124,13 +124,13 @@ def whole_fit(folder, rows, passes):
     warnings.simplefilter("ignore")  # fits that are cut short say so
     log = Path(folder) / f"fit_{rows}.log"
     limit = {} if passes is None else {"max_iter": passes}
-    with written(streams.RowStream, "overview", log), written(xd.StreamedRows, "one_pass", log):
+    with written(streams.RowStream, "overview", log), written(xd.FoldedRows, "pass_over", log):
         begin = time.perf_counter()
         model = XDGMM(COMPONENTS, random_state=SEED, **limit).fit(stream_of(folder, rows))
         seconds = time.perf_counter() - begin
     taken = [json.loads(line) for line in log.read_text().splitlines()]
     log.unlink()
-    passed = [each["seconds"] for each in taken if each["what"] == "one_pass"]
+    passed = [each["seconds"] for each in taken if each["what"] == "pass_over"]
     return {
         "lower_bound": model.lower_bound_, "passes": model.n_iter_, "converged": model.converged_,
         "seconds": seconds, "pass_seconds": passed,

@@ -34,7 +34,7 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.streams import as_observations
-from deconflow.xd import StreamedRows
+from deconflow.xd import NO_FOLD, FoldedRows
 
 SETTINGS = {
     "n_draws": 4, "epochs": 6, "batch_size": 128, "hidden": 16,
@@ -141,10 +141,10 @@ def fit_a_stream(folder):
     model = XDGMM(2, random_state=0, n_jobs=1).fit(stream)
     overview = stream.overview(100)
     units = Standardiser.powers_of_two(as_observations(overview.sample))
-    rows = StreamedRows(stream, overview, units)
+    rows = FoldedRows(stream, overview, 1)
     start = GaussianMixture(np.full(2, 0.5), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
     found = [model.weights_, model.means_, model.covariances_]
-    return {"fit": found, "sums": rows.one_pass(start, 1).parts}
+    return {"fit": found, "sums": rows.pass_over([(NO_FOLD, start)], units, 1)[0].parts}
 
 
 def fit_other_rows():

@@ -8,9 +8,8 @@ from deconflow import ranks
 from deconflow.estimators.streaming import Passing
 from deconflow.observations import Observations
 from deconflow.progress import Progress
-from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
-from deconflow.xd import EMResult, FitSettings, StreamedRows, fit_everything, fit_samples
+from deconflow.xd import NO_FOLD, EMResult, FitSettings, FoldedRows, Job, fit_samples, fit_together
 
 SAMPLES = "fitting samples"
 
@@ -29,8 +28,6 @@ def fit_stream(
     progress.begin(SAMPLES)
     start = fit_samples(sample, settings, n_init, rng, lambda n: progress.advance(0, f"{n:,} rows"))
     passing = Passing(progress, -(-overview.n_rows // ranks.world()))
-
-    def rows_in(units: Standardiser) -> StreamedRows:
-        return StreamedRows(stream, overview, units, passing)
-
-    return fit_everything(start, sample, rows_in, settings, passing.next)
+    rows = FoldedRows(stream, overview, 1, passing)
+    job, threads = Job(start, settings, NO_FOLD), settings.stopping.threads
+    return fit_together([job], sample, rows, threads, passing.next, few_passes=True)[0]

@@ -46,12 +46,12 @@ from deconflow.xd.known_parts import (
 )
 from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
 from deconflow.xd.layout import Block, KernelRows, lay_out
-from deconflow.xd.many_rows import fit_everything, fit_samples
+from deconflow.xd.many_rows import fit_samples
 from deconflow.xd.maximisation import Constraints, maximisation, with_floor
 from deconflow.xd.minibatch import Adam, Minibatches, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
 from deconflow.xd.selected import SelectedFit, fit_selected
-from deconflow.xd.shared_passes import FoldedRows, Job, StreamedRows, fit_together, fold_numbers
+from deconflow.xd.shared_passes import NO_FOLD, FoldedRows, Job, fit_together, fold_numbers
 from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
 from deconflow.xd.starts import STARTS
 
@@ -59,6 +59,7 @@ __all__ = [
     "COMPONENTS_TO_TRY",
     "FITTING",
     "FLOORS",
+    "NO_FOLD",
     "N_FOLDS",
     "SMALLEST_VARIANCE",
     "STARTS",
@@ -83,12 +84,10 @@ __all__ = [
     "PreparedData",
     "SelectedFit",
     "Stopping",
-    "StreamedRows",
     "Sums",
     "em",
     "expectation",
     "fit_averaged",
-    "fit_everything",
     "fit_exact",
     "fit_minibatch",
     "fit_samples",

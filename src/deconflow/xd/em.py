@@ -2,18 +2,20 @@ r"""EM, plain or accelerated: one loop, in which the likelihood never falls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd.acceleration import Anderson
-from deconflow.xd.em_statistics import EMStatistics, PassedRows, one_pass
+from deconflow.xd.curvature import QuasiNewton
+from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import Constraints, maximisation
+
+PassedRows = KernelRows | Callable[[GaussianMixture], EMStatistics]
 
 
 @dataclass(frozen=True)
@@ -73,36 +75,32 @@ def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
     return float(log_p.mean() if rows.weights is None else (rows.weights @ log_p) / rows.n_rows)
 
 
-class Accelerator(Protocol):
-    """Proposes mixtures beyond those of EM's steps."""
-
-    def propose(
-        self, before: GaussianMixture, after: GaussianMixture, sums: EMStatistics
-    ) -> GaussianMixture:
-        """Return a mixture to try next, from a step and the sums that it was made of."""
-
-    def forget(self) -> None:
-        """Take notice that the last proposal was refused."""
-
-
 def em(
+    mixture: GaussianMixture, rows: PassedRows, constraints: Constraints, stopping: Stopping
+) -> EMResult:
+    """Run EM from a mixture, in the units of the rows; these are laid out, or a pass over them."""
+    going = steps(mixture, constraints, stopping)
+    proposal = next(going)
+    while True:
+        if isinstance(rows, KernelRows):
+            sums = one_pass(proposal, rows, stopping.threads)
+        else:
+            sums = rows(proposal)
+        try:
+            proposal = going.send(sums)
+        except StopIteration as ended:
+            return ended.value
+
+
+def steps(
     mixture: GaussianMixture,
-    rows: PassedRows,
     constraints: Constraints,
     stopping: Stopping,
-    accelerator: Accelerator | None = None,
-    watch: Callable[[EMResult], None] = lambda result: None,
-) -> EMResult:
-    """Run EM from a mixture, in the units of the rows.
+    accelerator: Anderson | QuasiNewton | None = None,
+) -> Generator[GaussianMixture, EMStatistics, EMResult]:
+    """Yield one mixture after another, be sent the sums of a pass with it, and return the end.
 
-    Parameters
-    ----------
-    mixture, rows, constraints, stopping
-        Where to start, on what, within what, and until when.
-    accelerator
-        What proposes mixtures beyond those of EM; None for what ``stopping`` says.
-    watch
-        Called after every accepted step, with what there is so far.
+    ``accelerator`` proposes mixtures beyond those of EM; None for what ``stopping`` says.
     """
     result = EMResult(mixture)
     if accelerator is None and stopping.accelerate:
@@ -110,13 +108,12 @@ def em(
     proposal, fallback = mixture, mixture
     small_steps, enough = 0, 1 if accelerator is None else 3
     while result.n_iter < stopping.max_iter:
-        sums = one_pass(proposal, rows, stopping.threads)
-        value = sums.log_likelihood / rows.n_rows
+        sums = yield proposal
+        value = sums.log_likelihood / sums.n_rows
         if stopping.penalised:
-            value += constraints.log_prior(proposal) / rows.total_weight
+            value += constraints.log_prior(proposal) / sums.weight
         result.n_iter += 1
-        if proposal is not fallback and not value >= result.log_likelihood:
-            assert accelerator is not None
+        if accelerator and proposal is not fallback and not value >= result.log_likelihood:
             accelerator.forget()
             proposal = fallback
             continue
@@ -127,13 +124,9 @@ def em(
         result.history.append(value)
         result.log_likelihood = value
         result.mixture = fallback = maximisation(proposal, sums, constraints)
-        watch(result)
         small_steps = small_steps + 1 if gain <= stopping.tol else 0
         if small_steps == enough:
             result.converged = True
             break
-        if accelerator is not None:
-            proposal = accelerator.propose(proposal, fallback, sums)
-        else:
-            proposal = fallback
+        proposal = accelerator.propose(proposal, fallback, sums) if accelerator else fallback
     return result

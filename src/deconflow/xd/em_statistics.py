@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,28 +20,6 @@ from deconflow.observations import Observations, raw_weights
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, maximisation
-
-
-class DistantRows(Protocol):
-    """Rows that are not in memory all at once, as EM sees them; their weights have a mean of one.
-
-    Attributes
-    ----------
-    n_rows, dim : int
-        Number of rows, of all processes, and of dimensions of the truth.
-    total_weight : float
-        Sum of the row weights.
-    """
-
-    n_rows: int
-    dim: int
-    total_weight: float
-
-    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
-        """Add up over all rows what EM needs of them."""
-
-
-PassedRows = KernelRows | DistantRows
 
 
 @dataclass(frozen=True)
@@ -229,11 +207,9 @@ def _checked_floor(floor: ArrayLike, dim: int) -> Array:
     return found
 
 
-def one_pass(mixture: GaussianMixture, rows: PassedRows, threads: int | None) -> EMStatistics:
-    """Pass over rows, wherever they are; mixture and sums are in their units."""
-    if isinstance(rows, KernelRows):
-        return EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
-    return rows.one_pass(mixture, threads)
+def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
+    """Pass over rows; mixture and sums are in their units."""
+    return EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
 
 
 def _in_units(found: EMStatistics, scale: Array) -> EMStatistics:

@@ -19,7 +19,7 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd.em import Stopping, em
-from deconflow.xd.em_statistics import EMStatistics
+from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import KernelRows
@@ -164,9 +164,9 @@ class _Search:
             made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
-        rows = _RowsOfRest(self.prepared.rows, self.known, self.weights, start.shares)
-        mixture = em(start.mixture, rows, constraints, self.stopping).mixture
-        _, log_p = rows.parted(mixture, self.stopping.threads)
+        rows = _RowsOfRest(self, start.shares)
+        mixture = em(start.mixture, rows.one_pass, constraints, self.stopping).mixture
+        _, log_p = rows.parted(mixture)
         return KnownPartsFit(mixture, rows.shares, float(self.weights @ log_p))
 
     def thinned(self, fit: KnownPartsFit) -> KnownPartsFit:
@@ -197,22 +197,22 @@ class _Search:
 class _RowsOfRest:
     """Rows as EM sees them for the rest, beside the most likely shares of the known parts."""
 
-    def __init__(self, rows: KernelRows, known: Array, weights: Array, shares: Array) -> None:
-        self.rows, self.known, self.weights, self.shares = rows, known, weights, shares
-        self.n_rows, self.dim, self.total_weight = rows.n_rows, rows.dim, rows.total_weight
+    def __init__(self, search: _Search, shares: Array) -> None:
+        self.rows, self.known, self.weights = search.prepared.rows, search.known, search.weights
+        self.threads, self.shares = search.stopping.threads, shares
 
-    def parted(self, mixture: GaussianMixture, threads: int | None) -> tuple[Array, Array]:
+    def parted(self, mixture: GaussianMixture) -> tuple[Array, Array]:
         """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
-        rest = expectation(mixture, self.rows, moments=False, threads=threads).log_p
+        rest = expectation(mixture, self.rows, moments=False, threads=self.threads).log_p
         start = (1 - LEAST_SHARE) * np.maximum(self.shares, LEAST_SHARE / len(self.shares))
         self.shares = shares_of_parts(start, self.known, rest, self.weights)
         return memberships(self.shares, self.known, rest)
 
-    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
+    def one_pass(self, mixture: GaussianMixture) -> EMStatistics:
         """Add up over the rows, by their membership in the rest."""
-        q, log_p = self.parted(mixture, threads)
+        q, log_p = self.parted(mixture)
         rows = weighted(self.rows, np.maximum(self.weights * q[-1], LEAST_WEIGHT))
-        sums = EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
+        sums = one_pass(mixture, rows, self.threads)
         return replace(sums, log_likelihood=float(self.weights @ log_p))
 
 

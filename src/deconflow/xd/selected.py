@@ -21,19 +21,19 @@ from scipy.stats import qmc
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd.acceleration import Anderson
 from deconflow.xd.cross_fits import row_weights
+from deconflow.xd.em import Stopping, em
+from deconflow.xd.em_statistics import EMStatistics
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
-from deconflow.xd.maximisation import maximisation
 
 FLOOR, POINTS, FEWEST_POINTS = 0.1, 1024, 128
 """Points are shared out among components: the error of their integral counts once per row."""
 FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
 """Few steps of many components on purpose: more of them fit chance where little is seen. One or two
 have no such freedom, and go on to the end."""
-PRECISE, ENOUGH = 1e-9, 3
-"""The end: so many steps in a row that gain less than this per row."""
+PRECISE = 1e-9
+"""The end: steps that gain less than this per row."""
 
 
 @dataclass(frozen=True)
@@ -75,28 +75,18 @@ def fit_selected(
     threads
         How many to use at most.
     """
-    count = start.n_components
-    step = _Step(prepared, chances, shares, count, threads)
+    count, n_rows = start.n_components, len(prepared.data)
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
-    proposal = mixture = prepared.begin(start, constraints)
-    anderson = Anderson(constraints) if count <= MOST_ACCELERATED else None
-    value, small_steps, rows = -np.inf, 0, len(prepared.data)
-    for _ in range(FEW_STEPS if anderson is None else MANY_STEPS):
-        new, sums = step(proposal)
-        if anderson is not None and proposal is not mixture and not new >= value:
-            anderson.forget()
-            proposal = mixture
-            continue
-        small_steps = small_steps + 1 if new - value < PRECISE * rows else 0
-        value, mixture = new, maximisation(proposal, sums, constraints)
-        if small_steps == ENOUGH:
-            break
-        proposal = mixture if anderson is None else anderson.propose(proposal, mixture)
-    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(rows)
-    return SelectedFit(prepared.rows.units.mixture_from_standard(mixture), value - cost)
+    few = count <= MOST_ACCELERATED
+    stopping = Stopping(PRECISE, MANY_STEPS if few else FEW_STEPS, accelerate=few)
+    one_pass = _Pass(prepared, chances, shares, count, threads)
+    result = em(prepared.begin(start, constraints), one_pass, constraints, stopping)
+    mixture = prepared.rows.units.mixture_from_standard(result.mixture)
+    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
+    return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
 
 
-class _Step:
+class _Pass:
     """One pass: the log-likelihood, and the sums of seen and unseen rows."""
 
     def __init__(
@@ -113,7 +103,7 @@ class _Step:
         each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
         self.white = _white(prepared.rows.dim, each)
 
-    def __call__(self, mixture: GaussianMixture) -> tuple[float, Sums]:
+    def __call__(self, mixture: GaussianMixture) -> EMStatistics:
         seen = expectation(mixture, self.rows, threads=self.threads)
         factors = np.linalg.cholesky(mixture.covariances)
         offsets = np.einsum("kij,pj->kpi", factors, self.white)
@@ -124,12 +114,14 @@ class _Step:
         odds = self.counts / share
         unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None]
         unseen /= len(self.white)
-        return float(value), seen + _sums(unseen, offsets, mixture.covariances)
+        sums = seen + _sums(unseen, offsets, mixture.covariances)
+        total = float(self.weights.sum())
+        return EMStatistics(self.rows.n_rows, total, float(value), sums.q0, sums.vu, sums.vgv)
 
     def _chances(self, standard: Array) -> Array:
         """Chance ``(L, K, P)`` of points in the units of the rows."""
         units = self.rows.units
-        v = standard * units.scale.numpy() + units.location.numpy()
+        v = standard * np.asarray(units.scale) + np.asarray(units.location)
         found = self.chances(v.reshape(-1, v.shape[-1]))
         return found.reshape(len(found), *v.shape[:2])
 

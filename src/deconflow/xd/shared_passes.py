@@ -7,12 +7,9 @@ file: so no fit ever sees the rows that it is judged by, whatever the pass or nu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow import ranks
@@ -21,10 +18,11 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
-from deconflow.xd.em import EMResult, em
+from deconflow.xd.em import EMResult, steps
 from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.many_rows import quasi_newton
 
 DIGITS = 2.0**53
 """What makes whole numbers of random ones."""
@@ -114,37 +112,9 @@ class FoldedRows:
         """Lay a chunk out, fold by fold."""
         if self.n_folds == 1:
             return [(0, lay_out(data, units))]
-        fold = torch.from_numpy(fold_numbers(numbers, self.n_folds))
+        fold = fold_numbers(numbers, self.n_folds)
         masks = [(f, fold == f) for f in range(self.n_folds)]
         return [(f, lay_out(data[mask], units)) for f, mask in masks if mask.any()]
-
-
-class StreamedRows(FoldedRows):
-    """All rows of a stream, of all processes, as one fit by EM sees them.
-
-    Parameters
-    ----------
-    stream, overview
-        The rows, and what a first pass has found.
-    units
-        The change of units that all chunks are given.
-    step
-        Called after every chunk, with its number of rows.
-    """
-
-    def __init__(
-        self,
-        stream: RowStream,
-        overview: Overview,
-        units: Standardiser,
-        step: Callable[[int], None] = lambda n: None,
-    ) -> None:
-        super().__init__(stream, overview, 1, step)
-        self.units, self.dim, self.total_weight = units, len(units.scale), float(overview.n_rows)
-
-    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
-        """Add up over all rows what EM needs of them."""
-        return self.pass_over([(NO_FOLD, mixture)], self.units, threads)[0]
 
 
 def _of_all_ranks(found: list[EMStatistics]) -> list[EMStatistics]:
@@ -158,32 +128,16 @@ def _of_all_ranks(found: list[EMStatistics]) -> list[EMStatistics]:
     return answers
 
 
-class _Seat:
-    """All rows but a fold, as one fit sees them: it waits until all have asked for a pass."""
-
-    def __init__(self, number: int, rows: FoldedRows, dim: int, asked: SimpleQueue) -> None:
-        self.number, self.asked, self.dim = number, asked, dim
-        self.answers: SimpleQueue[EMStatistics | BaseException] = SimpleQueue()
-        self.n_rows, self.total_weight = rows.n_rows, float(rows.n_rows)
-
-    def one_pass(self, mixture: GaussianMixture, threads: int | None) -> EMStatistics:
-        """Ask for a pass, and wait for its sums."""
-        self.asked.put((self.number, mixture))
-        answer = self.answers.get()
-        if isinstance(answer, BaseException):
-            raise answer
-        self.n_rows, self.total_weight = answer.n_rows, answer.weight
-        return answer
-
-
 def fit_together(
     jobs: Sequence[Job],
     sample: Observations,
     rows: FoldedRows,
     threads: int | None,
-    kept: Callable[[], None] = lambda: None,
+    passed: Callable[[], None] = lambda: None,
+    *,
+    few_passes: bool = False,
 ) -> list[EMResult]:
-    """Fit all jobs, pass by pass; the answers are in the user's units.
+    """Fit all jobs, pass by pass, until no likelihood rises; the answers are in the user's units.
 
     Parameters
     ----------
@@ -195,56 +149,32 @@ def fit_together(
         All rows.
     threads
         How many to use at most.
-    kept
+    passed
         Called after every pass.
+    few_passes
+        Whether to look at the curvature of the sample first, which saves passes.
     """
     prepared = PreparedData(sample)
     units = prepared.rows.units
-    asked: SimpleQueue[tuple[int, GaussianMixture | None]] = SimpleQueue()
-    seats = [_Seat(i, rows, sample.latent_dim, asked) for i in range(len(jobs))]
-    constraints = [job.settings.constraints(prepared) for job in jobs]
-    begins = [prepared.begin(job.start, c) for job, c in zip(jobs, constraints, strict=True)]
+    fits = []
+    for job in jobs:
+        constraints = job.settings.constraints(prepared)
+        begin, faster = prepared.begin(job.start, constraints), None
+        if few_passes:
+            faster = quasi_newton(begin, prepared, rows.n_rows, constraints, job.settings.stopping)
+        fits.append(steps(begin, constraints, job.settings.stopping, faster))
     del prepared
-
-    def work(i: int) -> EMResult:
-        try:
-            return em(begins[i], seats[i], constraints[i], jobs[i].settings.stopping)
-        finally:
-            asked.put((i, None))
-
-    with ThreadPoolExecutor(max(1, len(jobs))) as pool:
-        running = [pool.submit(work, i) for i in range(len(jobs))]
-        _serve(jobs, seats, asked, lambda each: rows.pass_over(each, units, threads), kept)
-        results = [each.result() for each in running]
-    for result in results:
+    asked = {i: next(fit) for i, fit in enumerate(fits)}
+    ends: dict[int, EMResult] = {}
+    while asked:
+        found = rows.pass_over([(jobs[i].fold, each) for i, each in asked.items()], units, threads)
+        passed()
+        for i, sums in zip(list(asked), found, strict=True):
+            try:
+                asked[i] = fits[i].send(sums)
+            except StopIteration as end:
+                ends[i] = end.value
+                del asked[i]
+    for result in ends.values():
         result.mixture = units.mixture_from_standard(result.mixture)
-    return results
-
-
-def _serve(
-    jobs: Sequence[Job],
-    seats: Sequence[_Seat],
-    asked: SimpleQueue[tuple[int, GaussianMixture | None]],
-    pass_over: Callable[[list[tuple[int, GaussianMixture]]], list[EMStatistics]],
-    kept: Callable[[], None],
-) -> None:
-    """Pass over the rows whenever all fits that still run have asked for it."""
-    running, waiting = set(range(len(jobs))), dict[int, GaussianMixture]()
-    while running:
-        number, mixture = asked.get()
-        if mixture is None:
-            running.discard(number)
-        else:
-            waiting[number] = mixture
-        if not waiting or len(waiting) < len(running):
-            continue
-        order = sorted(waiting)
-        answers: Sequence[EMStatistics | BaseException]
-        try:
-            answers = pass_over([(jobs[i].fold, waiting[i]) for i in order])
-            kept()
-        except BaseException as error:  # the fits must end, too, or nobody ever would
-            answers = [error] * len(order)
-        waiting.clear()
-        for i, answer in zip(order, answers, strict=True):
-            seats[i].answers.put(answer)
+    return [ends[i] for i in range(len(jobs))]
