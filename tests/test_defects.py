@@ -194,27 +194,6 @@ def test_bic_knows_the_selection():
     assert found is None or found == pytest.approx(criterion(model, log_p, 2), rel=0.1)
 
 
-# -- D9: how many draws ---------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def plain():
-    w = np.random.default_rng(0).normal(size=(100, 2))
-    return XDGMM(1).fit(w, noise=[SD, SD]), w
-
-
-@defect("D9", "n_samples is ignored")
-def test_as_many_draws_as_were_asked_for(plain):
-    model, w = plain
-    assert model.posterior(w[:3], [SD, SD], n_samples=7).samples.shape == (3, 7, 2)
-
-
-@defect("D9", "n_samples is ignored")
-def test_as_many_draws_of_a_condition_as_were_asked_for(plain):
-    model, w = plain
-    assert model.condition(w[:3, :1], [0], n_samples=7).samples.shape == (3, 7, 1)
-
-
 # -- D11: statistics of limits --------------------------------------------------------------------
 
 

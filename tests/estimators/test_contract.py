@@ -332,6 +332,9 @@ def test_a_posterior_knows_moments_quantiles_and_draws(name, fitted):
     assert infinite.all() if name in EXACT else not infinite.any()
     assert (answer.effective_sample_size >= 1).all()
     np.testing.assert_array_equal(answer.samples, answer.samples)
+    assert answer.samples.shape == answer[:30].samples.shape == (30, 2000, 2)
+    few = fitted(name).condition([[1.0]], [0], n_samples=7)
+    assert few.samples.shape == few.marginal("y").samples.shape == (1, 7, 1)
 
 
 @every_model

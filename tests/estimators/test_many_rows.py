@@ -89,7 +89,7 @@ def test_memory_of_a_question_to_a_posterior(name, whole, in_pieces):
 def test_memory_of_a_question_to_draws(name, in_pieces):
     samples = np.random.default_rng(0).normal(size=(5_000, 50, 2))
     arrays = samples.mean(1), np.ones((5_000, 2, 2)), np.ones(5_000)
-    posterior = WeightedPosterior(samples, *arrays, ["x", "y"])
+    posterior = WeightedPosterior(["x", "y"], *arrays, samples)
     assert beyond_answer(lambda: (DRAWN[name](posterior),)) < 12 * PIECE
 
 
@@ -107,7 +107,7 @@ def changed(rows, law):
 def test_pieces_change_nothing_but_rounding(law, model, rows, monkeypatch):
     w, noise = changed(rows, law)
     whole, score = model.posterior(w, noise), model.score_observations(w, noise)
-    draws = WeightedPosterior(whole.samples, *moments(whole), np.ones(len(w)), whole.names)
+    draws = WeightedPosterior(whole.names, *moments(whole), np.ones(len(w)), whole.samples)
     expected = [*moments(whole), score, draws.quantile(0.3), draws.probability(0, 1)]
     monkeypatch.setattr(_limits, "NUMBERS_AT_ONCE", PIECE)
     again, score = model.posterior(w, noise), model.score_observations(w, noise)

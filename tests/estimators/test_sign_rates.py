@@ -26,14 +26,14 @@ def simulated(n, seed=0):
 
 
 def exact(w, sd):
-    return ExactPosterior(PRIOR, Observations.from_arrays(w, sd), NAMES)
+    return ExactPosterior.of(PRIOR, Observations.from_arrays(w, sd), NAMES)
 
 
 def weighted(samples):
     """A posterior of draws ``(N, S, D)``."""
     n, _, dim = samples.shape
     mean, covariance = samples.mean(1), np.broadcast_to(np.eye(dim), (n, dim, dim))
-    return WeightedPosterior(samples, mean, covariance, np.full(n, 9.0), NAMES[:dim])
+    return WeightedPosterior(NAMES[:dim], mean, covariance, np.full(n, 9.0), samples)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from deconflow._types import Array
-from deconflow.answers.moments import as_mixture, continuous_part
+from deconflow.answers.moments import continuous_part
 from deconflow.answers.regression import told
 from deconflow.fits import BoundedFit, FittedDensity, GivenFit, MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture
@@ -105,7 +105,7 @@ def components_of(model: Any) -> Components:
     heaviest, errors = np.argsort(-values[:, 0], kind="stable"), None
     if own.replicates is not None and own.replicates.kind == "folds":
         folds = Replicates(own.averaged(), "folds")
-        errors = folds.error(values, lambda each: numbers(as_mixture(each)))[heaviest]
+        errors = folds.error(values, lambda each: numbers(each.as_mixture()))[heaviest]
     return Components(list(own.names), values[heaviest], errors, len(own.members))
 
 

@@ -13,21 +13,9 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.fits import Answer, BlendFit, FittedDensity, MixtureFit, PartsFit
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.fits import Answer, FittedDensity, PartsFit
 
 DRAWS = 20_000
-
-
-def as_mixture(answer: Answer) -> GaussianMixture | None:
-    """Return a density as one mixture of Gaussians, if it is one."""
-    if isinstance(answer, MixtureFit):
-        return answer.mixture
-    if isinstance(answer, BlendFit):
-        parts = [as_mixture(part) for part in answer.parts]
-        mixtures = [part for part in parts if part is not None]
-        return mix(mixtures, answer.shares) if len(mixtures) == len(parts) else None
-    return None
 
 
 def continuous_part(answer: Any) -> Any:
@@ -70,7 +58,7 @@ class Points:
 
     def moments(self, answer: Answer) -> tuple[Array, Array]:
         """Return mean ``(D,)`` and covariance ``(D, D)``."""
-        mixture = as_mixture(answer)
+        mixture = answer.as_mixture()
         if mixture is not None:
             return mixture.mean, mixture.covariance
         weights = self.weights(answer)

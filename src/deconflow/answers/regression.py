@@ -15,7 +15,7 @@ import numpy as np
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.answers.moments import DRAWS, Points, as_mixture
+from deconflow.answers.moments import DRAWS, Points
 from deconflow.answers.reweighting import reweighted_fits
 from deconflow.checks import as_floats, check_integer, check_number
 from deconflow.fits import (
@@ -258,7 +258,7 @@ class Regression:
 
     def _ask(self, answer: Answer, x: Array, question: Question) -> Array:
         """Ask the law of ``y`` at each ``x``, in pieces: a mixture per row, of one dimension."""
-        mixture = as_mixture(answer)
+        mixture = answer.as_mixture()
         parts = LEVELS if mixture is None else mixture.n_components
         step = rows_at_once(5 * parts * self.density.dim)
         found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -423,8 +424,7 @@ class DensityEstimator(
         check_seed(random_state)
         data = self._observe(w, noise, projection, given=given, limits=limits)
         found = self.density_.posterior(data, n_samples, n_proposals, random_state)
-        found._origin = Origin.of(w, self._units_of_truth)
-        return found
+        return replace(found, origin=Origin.of(w, self._units_of_truth))
 
     def condition(
         self,
@@ -478,8 +478,7 @@ class DensityEstimator(
         refuse_limits(data, "to condition on")
         found = self.density_.condition(data, given, n_samples, random_state)
         others = np.setdiff1d(np.arange(self.density_.dim), given)
-        found._origin = Origin.of(rows, self._units_of_truth).columns(others)
-        return found
+        return replace(found, origin=Origin.of(rows, self._units_of_truth).columns(others))
 
     def marginal(self, columns: Any) -> FittedDensity:
         """Return the density of some columns, by name or number, in the order given."""

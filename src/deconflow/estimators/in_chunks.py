@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -106,8 +106,7 @@ class AnswersInChunks(ObservesRows):
             rows = slice(first, first + len(part))
             with rows_counted_from(first):
                 found = draws.posterior(density, part)
-            found._origin = origin.rows(rows)
-            yield rows, found
+            yield rows, replace(found, origin=origin.rows(rows))
             first = rows.stop
 
     def _of_stream(self, stream: RowStream, draws: _Draws) -> Iterator[Part]:
@@ -116,7 +115,7 @@ class AnswersInChunks(ObservesRows):
         for data in stream.chunks():
             with stream.named_errors():
                 found = draws.posterior(density, self._answerable(data))
-            found._origin = Origin(units=self._units_of_truth)
+            found = replace(found, origin=Origin(units=self._units_of_truth))
             yield slice(first, first + len(data)), found
             first += len(data)
 
@@ -173,6 +172,4 @@ class _Draws:
             self._later = check_random_state(self.random_state)
             return density.posterior(rows, self.n_samples, self.n_proposals, self.random_state)
         seed = int(self._later.randint(2**31 - 1))
-        found = density.posterior(rows, self.n_samples, self.n_proposals, seed)
-        found._draw_by(seed)
-        return found
+        return density.posterior(rows, self.n_samples, self.n_proposals, seed)

@@ -8,8 +8,7 @@ so that every part answers as it does best, and only the shares :math:`r` are pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,9 +17,11 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.evaluation import Estimate
-from deconflow.fits.exact_posterior import ExactPosterior, MixedPosterior
 from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.mixture_fit import MixtureFit
 from deconflow.fits.posterior import Posterior, WeightedPosterior
+from deconflow.mixtures import GaussianMixture, mix
+from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 
@@ -84,31 +85,25 @@ class BlendFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value: the parts' own, by the shares of each row."""
-        rng = check_random_state(random_state)
-        shapes = ((n_samples, self.dim), (self.dim,), (self.dim, self.dim), ())
-        answers = [np.empty((len(data), *shape)) for shape in shapes]
-        each = ARRAYS * len(self.parts) * n_samples * self.dim
-        for some in row_slices(len(data), each):  # so that no part keeps its draws of all rows
-            rows = data[some]
-            with rows_counted_from(some.start):
-                r, found = self._answers(rows, n_samples, n_proposals, rng)
-            if all(isinstance(part, ExactPosterior) for part in found):
-                if len(rows) < len(data):
-                    r, found = self._answers(data, n_samples, n_proposals, rng)
-                return MixedPosterior(cast(list[ExactPosterior], found), r)
-            for answer, piece in zip(answers, self._blended(r, found, n_samples, rng), strict=True):
-                answer[some] = piece
-        samples, mean, covariance, size = answers
-        return WeightedPosterior(samples, mean, covariance, size, self.names)
+        mixture = self.as_mixture()
+        if mixture is not None and self.exact(gaussian_noise=isinstance(data.noise, GaussianNoise)):
+            whole = MixtureFit([mixture], self.names, self.threads)
+            return whole.posterior(data, n_samples, n_proposals, random_state)
+        pieces = self._pieces(data, n_samples, n_proposals, check_random_state(random_state))
+        return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
 
-    def _answers(
+    def _pieces(
         self, data: Observations, n_samples: int, n_proposals: int, rng: np.random.RandomState
-    ) -> tuple[Array, list[Posterior]]:
-        """Shares ``(C, N)`` of the parts in each row, and their posteriors."""
-        seeds = rng.randint(2**31 - 1, size=2)
-        evidence = [part.log_marginal(data, POINTS, int(seeds[0])) for part in self.parts]
-        found = [part.posterior(data, n_samples, n_proposals, int(seeds[1])) for part in self.parts]
-        return self._shared_out(evidence)[1], found
+    ) -> Iterator[tuple[slice, tuple[Array, ...]]]:
+        """Walk through rows and their answers, so that no part keeps its draws of all rows."""
+        for some in row_slices(len(data), ARRAYS * len(self.parts) * n_samples * self.dim):
+            rows, seeds = data[some], rng.randint(2**31 - 1, size=2).tolist()
+            with rows_counted_from(some.start):
+                evidence = [part.log_marginal(rows, POINTS, seeds[0]) for part in self.parts]
+                found = [
+                    part.posterior(rows, n_samples, n_proposals, seeds[1]) for part in self.parts
+                ]
+            yield some, self._blended(self._shared_out(evidence)[1], found, n_samples, rng)
 
     def _blended(
         self, r: Array, found: list[Posterior], n_samples: int, rng: np.random.RandomState
@@ -135,6 +130,12 @@ class BlendFit(FittedDensity):
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether all parts are."""
         return all(part.exact(gaussian_noise=gaussian_noise) for part in self.parts)
+
+    def as_mixture(self) -> GaussianMixture | None:
+        """Return the average as one mixture, if all parts are mixtures."""
+        mixtures = [part.as_mixture() for part in self.parts]
+        known = [each for each in mixtures if each is not None]
+        return mix(known, self.shares) if len(known) == len(mixtures) else None
 
     def averaged(self) -> list[FittedDensity]:
         """Return the parts."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.densities import Density, Folded
+from deconflow.densities import Folded
 from deconflow.evaluation import Estimate
 from deconflow.fits.blend_fit import BlendFit
 from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
 from deconflow.fits.mixture_fit import MixtureFit
 from deconflow.fits.posterior import Posterior, WeightedPosterior
-from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit, estimate_of
-from deconflow.mixtures import GaussianMixture
+from deconflow.fits.weighted_fit import WeightedFit
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
-from deconflow.posteriors import RowsWithProposals, WeightedDraws
 from deconflow.randomness import RandomState
 from deconflow.truncation import CutMixture
 from deconflow.truth import Bounds
@@ -74,7 +71,9 @@ class BoundedFit(FittedDensity):
     @cached_property
     def images(self) -> MixtureFit:
         """All reflections of the mixture."""
-        return MixtureFit([_reflections(self.own.mixture, self.bounds)], self.names, self.threads)
+        reflections = self.bounds.reflections()
+        images = _images(self.own.mixture, reflections, 1 / len(reflections))
+        return MixtureFit([images], self.names, self.threads)
 
     @property
     def ends(self) -> tuple[Array, Array]:
@@ -105,7 +104,7 @@ class BoundedFit(FittedDensity):
             return drawn.log_marginal(data, n_draws, random_state)
         log_p = self.images.log_marginal(data).log_p + self._log_count
         if not data.noise.additive:  # what its Gaussians have beyond the ends counts
-            return Estimate(log_p, np.zeros(len(data)), np.zeros(len(data)))
+            return Estimate.exact(log_p)
         error = np.zeros(len(data))
         for rows, cut in self._cut(data):
             log_p[rows] += cut.log_mass
@@ -124,15 +123,10 @@ class BoundedFit(FittedDensity):
         if drawn is not None:
             return drawn.posterior(data, n_samples, n_proposals, random_state)
         rng = check_random_state(random_state)
-        n, dim = len(data), self.dim
-        shapes = ((n, n_samples, dim), (n, dim), (n, dim, dim), (n,))
-        answers = [np.empty(shape) for shape in shapes]
-        for rows, cut in self._cut(data):
-            found = _answers(cut, n_samples, n_proposals, rng)
-            for answer, part in zip(answers, found, strict=True):
-                answer[rows] = part
-        samples, mean, covariance, size = answers
-        return WeightedPosterior(samples, mean, covariance, size, self.names)
+        pieces = (
+            (rows, _answers(cut, n_samples, n_proposals, rng)) for rows, cut in self._cut(data)
+        )
+        return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
 
     def averaged(self) -> list[FittedDensity]:
         """Return the mixtures that are averaged, each folded."""
@@ -160,26 +154,14 @@ class BoundedFit(FittedDensity):
                 step = rows_at_once(max(80 * piece.n_components, DRAWS) * self.dim**2)
                 for lo in range(0, len(rows), step):
                     some = slice(lo, lo + step)
-                    mixture = piece[some] if data.noise.additive else self._unfolded(piece[some])
+                    mixture = piece[some]
+                    if not data.noise.additive:  # its Gaussians are folded: what they have beyond
+                        mixture = _images(mixture, self.bounds.mirrors(), 1.0)  # the ends counts
                     cut = CutMixture(
                         mixture, self.bounds.lower, self.bounds.upper,
                         None if known is None else known[rows[some]],
                     )  # fmt: skip
                     yield rows[some], cut
-
-    def _unfolded(self, mixture: GaussianMixture) -> GaussianMixture:
-        """Put the mirror images of rows' mixtures side by side: cut, that is their folded form.
-
-        Of noise whose Gaussians are folded at the ends: what they have beyond counts.
-        """
-        mirrors = self.bounds.mirrors()
-        return GaussianMixture(
-            np.concatenate([mixture.weights] * len(mirrors), axis=1),
-            np.concatenate([sign * (mixture.means - shift) for sign, shift in mirrors], axis=1),
-            np.concatenate(
-                [mixture.covariances * np.outer(sign, sign) for sign, _ in mirrors], axis=1
-            ),
-        )
 
     def _known(self, data: Observations) -> NDArray[np.bool_] | None:
         """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""
@@ -190,14 +172,12 @@ class BoundedFit(FittedDensity):
         return np.asarray(exact.numpy() & inside)
 
 
-def _reflections(mixture: GaussianMixture, bounds: Bounds) -> GaussianMixture:
-    """Put all reflections of a mixture side by side, in equal shares."""
-    images = bounds.reflections()
-    return GaussianMixture(
-        np.concatenate([mixture.weights / len(images)] * len(images)),
-        np.concatenate([sign * (mixture.means - shift) for sign, shift in images]),
-        np.concatenate([mixture.covariances * np.outer(sign, sign) for sign, _ in images]),
-    )
+def _images(
+    mixture: GaussianMixture, reflections: list[tuple[Array, Array]], share: float
+) -> GaussianMixture:
+    """Put reflections of a mixture side by side, each with this share."""
+    each = [mixture.in_units(-sign * shift, sign) for sign, shift in reflections]
+    return mix(each, np.full(len(each), share))
 
 
 def _answers(
@@ -221,53 +201,8 @@ def _answers(
     return samples, mean, covariance, 1 / np.square(weights).sum(1)
 
 
-class BoundedDraws(WeightedFit):
-    """A density in standardised units, folded at bounds, with answers by weighted draws."""
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        assert isinstance(self.density, Folded)
-        units, bounds = self.standardiser, self.density.bounds
-        low, high = (torch.from_numpy(end) for end in (bounds.lower, bounds.upper))
-        return units.from_standard(low).numpy(), units.from_standard(high).numpy()
-
-    def _log_prob(self, v: Array) -> Array:
-        assert isinstance(self.density, Folded)
-        log_p = np.full(len(v), -np.inf)
-        standard = self.standardiser.to_standard(torch.from_numpy(v))
-        inside = self.density.inside(standard).numpy()
-        if inside.any():
-            log_p[inside] = super()._log_prob(v[inside])
-        return log_p
-
-
 def _folded_draws(fit: WeightedFit, bounds: Bounds) -> WeightedFit:
     location, scale = fit.standardiser.location.numpy(), fit.standardiser.scale.numpy()
-    standard = bounds.in_units(location, scale)
-    proposing = FoldedProposing(fit.proposing.for_other_rows(fit.density).mixture, standard)
-    density = Folded(fit.density, standard).eval()
-    return BoundedDraws(density, fit.standardiser, proposing, fit.names, fit.threads)
-
-
-@dataclass(frozen=True)
-class FoldedProposing(ProposedByMixture):
-    """Draws around the posterior of a mixture, folded to within the bounds."""
-
-    bounds: Bounds
-
-    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
-        """Draw and weigh for standardised rows."""
-        like = next(density.parameters())
-        rows = RowsWithProposals.of(data, self.mixture, like.dtype).to(device=like.device)
-        fold = Folded(density, self.bounds)  # for its folding alone
-        v = fold.fold(rows.sample(n_draws))
-        seen = rows.observations
-        each = [rows.log_prob(u, seen.log_likelihood(u)) for u in fold.images(v)]
-        log_q = torch.logsumexp(torch.stack(each), 0)
-        log_p = density.log_prob(v)
-        return WeightedDraws(v, log_p + seen.log_likelihood(v) - log_q)
-
-    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
-        """Estimate ``log p(w)``; its bias is told, not taken off."""
-        return estimate_of(self.weigh(density, data, n_draws))
+    density = Folded(fit.density, bounds.in_units(location, scale)).eval()
+    proposing = fit.proposing.for_other_rows(fit.density)
+    return WeightedFit(density, fit.standardiser, proposing, fit.names, fit.threads)

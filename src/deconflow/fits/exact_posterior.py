@@ -1,47 +1,65 @@
-"""Posteriors in closed form: a Gaussian mixture per row."""
+"""Posteriors of Gaussian mixtures, in closed form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.checks import check_integer, check_seed
-from deconflow.fits.posterior import USUAL_DRAWS, Posterior
+from deconflow.fits.posterior import Posterior, Rows
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.observations import Observations
-from deconflow.randomness import RandomState
 from deconflow.xd import posterior_pieces
 
-ROWS_AT_ONCE = 1000
-"""Rows whose mixtures are put together at a time."""
+Pieces = Iterator[tuple[Rows, GaussianMixture]]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ExactPosterior(Posterior):
-    """A Gaussian mixture per row, made again in pieces for every question: memory stays small."""
+    """A Gaussian mixture per row, made again in pieces by every method: memory stays small.
 
-    _exact = True
+    Attributes
+    ----------
+    prior : GaussianMixture
+        The density of the true values.
+    data : Observations
+        The rows.
+    columns : array
+        Numbers of the dimensions among those of the prior.
+    threads : int or None
+        How many to use at most.
+    """
 
-    def __init__(
-        self,
-        prior: GaussianMixture,
-        data: Observations,
-        names: list[str],
-        threads: int | None = None,
-    ) -> None:
-        self._prior, self._data, self.names, self._threads = prior, data, names, threads
-        self._columns = np.arange(prior.dim)
-        self._find_moments()
+    prior: GaussianMixture
+    data: Observations
+    columns: Rows
+    threads: int | None = None
 
-    def _find_moments(self) -> None:
-        self.mean, self.covariance = self._ask(lambda piece, _: (piece.mean, piece.covariance))
-        self.effective_sample_size = np.broadcast_to(np.inf, len(self._data))  # nothing drawn
+    BY_ROW = (*Posterior.BY_ROW, "data")
+    BY_COLUMN = (*Posterior.BY_COLUMN, "columns")
+
+    @classmethod
+    def of(
+        cls, prior: GaussianMixture, data: Observations, names: list[str],
+        threads: int | None = None, n_samples: int = 100, seed: int = 0,
+    ) -> ExactPosterior:  # fmt: skip
+        """Find the moments of all rows."""
+        pieces, columns = _pieces(prior, data, threads), np.arange(prior.dim)
+        mean, covariance = _each_row(
+            len(data), pieces, lambda each, _: (each.mean, each.covariance)
+        )
+        return cls(
+            names, mean, covariance, np.broadcast_to(np.inf, len(data)),
+            prior, data, columns, threads, n_samples=n_samples, seed=seed,
+        )  # fmt: skip
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answer is a closed form, and no draws were weighed for it."""
+        return True
 
     @cached_property
     def mixture(self) -> GaussianMixture:
@@ -49,123 +67,58 @@ class ExactPosterior(Posterior):
         rows, pieces = zip(*self._pieces(), strict=True)
         return stack(pieces)[np.argsort(np.concatenate(rows), kind="stable")]
 
-    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
-        """Draw ``(N, n_samples, D)``."""
-        check_integer("n_samples", n_samples, 1)
-        check_seed(random_state)
-        rng = check_random_state(random_state)
-        beside = n_samples * (len(self._columns) + 2) ** 2  # a root of each draw's covariance
-        return self._ask(lambda piece, _: (piece.sample(n_samples, rng),), beside)[0]
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def _take(self, chosen: NDArray[np.int64]) -> ExactPosterior:
-        part = self._copy()
-        part._data = self._data[chosen]
-        part.mean, part.covariance = self.mean[chosen], self.covariance[chosen]
-        part.effective_sample_size = self.effective_sample_size[chosen]
-        return part
-
-    def _marginal(self, keep: NDArray[np.int64]) -> ExactPosterior:
-        part = self._copy()
-        part._columns, part.names = self._columns[keep], [self.names[d] for d in keep]
-        part.mean = self.mean[:, keep]
-        part.covariance = self.covariance[:, keep[:, None], keep]
-        return part
-
-    def _copy(self) -> ExactPosterior:
-        """Copy all but what was computed for these rows and columns."""
-        part = copy(self)
-        for name in ("mixture", "samples"):
-            vars(part).pop(name, None)
-        return part
+    def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
+        numbers = n_samples * (len(self.columns) + 2) ** 2  # a root of each draw's covariance
+        return self._ask(lambda mixture, _: (mixture.sample(n_samples, rng),), numbers)[0]
 
     def _quantiles(self, shares: Array) -> Array:
-        found = self._ask(lambda piece, _: tuple(piece.quantile(float(share)) for share in shares))
-        return np.stack(found)
-
-    def _quantiles_at(self, shares: Array) -> Array:
-        return self._ask(lambda piece, rows: (piece.quantiles_at(shares[rows]),))[0]
+        each = self._ask(lambda mixture, rows: [mixture.quantiles_at(q[rows]) for q in shares])
+        return np.stack(each)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = self._ask(
-            lambda piece, rows: (piece.probability(lower[rows, None], upper[rows, None]),)
+            lambda mixture, rows: (mixture.probability(lower[rows, None], upper[rows, None]),)
         )[0]
-        data = self._data
+        data = self.data
         if data.projection is not None:
             return found
-        w = data.w.double().numpy()[:, self._columns]  # to the last bit, where that is the truth
-        exact = (data.noise.variance() == 0).numpy()[:, self._columns]
+        w = np.asarray(data.w, np.float64)[:, self.columns]  # to the last bit, where that is exact
+        exact = np.asarray(data.noise.variance() == 0)[:, self.columns]
         if data.observed is not None:
-            exact = exact & data.observed.numpy()[:, self._columns]
+            exact = exact & np.asarray(data.observed)[:, self.columns]
         return np.where(exact, (lower <= w) & (w <= upper), found)
 
-    def _pieces(self, beside: int = 0) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
-        """Walk through rows and their mixtures, of which so many numbers are made for each row."""
-        dim = len(self._columns)
-        if not len(self._data):
-            parts = (np.empty((0, 1)), np.empty((0, 1, dim)), np.empty((0, 1, dim, dim)))
-            yield np.arange(0), GaussianMixture(*parts)
-        whole = np.array_equal(self._columns, np.arange(self._prior.dim))
-        for rows, piece in posterior_pieces(self._prior, self._data, self._threads, beside):
-            yield rows, piece if whole else piece.marginal(self._columns)
-
     def _ask(
-        self,
-        question: Callable[[GaussianMixture, NDArray[np.int64]], tuple[Array, ...]],
-        beside: int = 0,
+        self, question: Callable[[GaussianMixture, Rows], Sequence[Array]], numbers: int = 0
     ) -> list[Array]:
-        """Put the answers of all pieces, asked with the numbers of their rows, where these are."""
-        whole: list[Array] = []
-        for rows, piece in self._pieces(beside):
-            parts = question(piece, rows)
-            whole = whole or [np.empty((len(self._data), *part.shape[1:])) for part in parts]
-            for answer, part in zip(whole, parts, strict=True):
-                answer[rows] = part
-        return whole
+        return _each_row(len(self), self._pieces(numbers), question)
+
+    def _pieces(self, numbers: int = 0) -> Pieces:
+        """Walk through rows and their mixtures, of which so many numbers are made for each row."""
+        whole = np.array_equal(self.columns, np.arange(self.prior.dim))
+        for rows, mixture in _pieces(self.prior, self.data, self.threads, numbers):
+            yield rows, mixture if whole else mixture.marginal(self.columns)
 
 
-class MixedPosterior(ExactPosterior):
-    """An average of posteriors in closed form, by shares of their own for every row.
+def _pieces(
+    prior: GaussianMixture, data: Observations, threads: int | None, numbers: int = 0
+) -> Pieces:
+    if not len(data):
+        dim = prior.dim
+        parts = (np.empty((0, 1)), np.empty((0, 1, dim)), np.empty((0, 1, dim, dim)))
+        yield np.arange(0), GaussianMixture(*parts)
+    yield from posterior_pieces(prior, data, threads, numbers)
 
-    Parameters
-    ----------
-    parts
-        Posteriors of the same rows.
-    shares
-        ``(C, N)``: of each part in each row.
-    """
 
-    def __init__(self, parts: Sequence[ExactPosterior], shares: Array) -> None:
-        first = parts[0]
-        self._parts, self._shares = list(parts), shares
-        self._data, self.names, self._columns = first._data, first.names, first._columns
-        self._find_moments()
-
-    def _take(self, chosen: NDArray[np.int64]) -> MixedPosterior:
-        return MixedPosterior([part[chosen] for part in self._parts], self._shares[:, chosen])
-
-    def _marginal(self, keep: NDArray[np.int64]) -> MixedPosterior:
-        return MixedPosterior([part.marginal(keep) for part in self._parts], self._shares)
-
-    def _pieces(self, beside: int = 0) -> Iterator[tuple[NDArray[np.int64], GaussianMixture]]:
-        step = min(ROWS_AT_ONCE, rows_at_once(beside))
-        for first in range(0, max(1, len(self._data)), step):
-            rows = np.arange(first, min(first + step, len(self._data)))
-            each = [part[rows].mixture for part in self._parts]
-            yield (
-                rows,
-                GaussianMixture(
-                    np.concatenate(
-                        [
-                            share[:, None] * mixture.weights
-                            for share, mixture in zip(self._shares[:, rows], each, strict=True)
-                        ],
-                        1,
-                    ),
-                    np.concatenate([mixture.means for mixture in each], 1),
-                    np.concatenate([mixture.covariances for mixture in each], 1),
-                ),
-            )
+def _each_row(
+    n_rows: int, pieces: Pieces, question: Callable[[GaussianMixture, Rows], Sequence[Array]]
+) -> list[Array]:
+    """Put answers for the rows of each piece, asked with their numbers, where these rows are."""
+    whole: list[Array] = []
+    for rows, mixture in pieces:
+        parts = question(mixture, rows)
+        whole = whole or [np.empty((n_rows, *part.shape[1:])) for part in parts]
+        for answer, part in zip(whole, parts, strict=True):
+            answer[rows] = part
+    return whole

@@ -1,7 +1,7 @@
-"""What a fit has learned, and the questions that every fit answers.
+"""The density of true values that a fit has learned: the methods that all densities have.
 
-Exact answers are in :mod:`~deconflow.estimators.mixture_fit`, answers by weighted draws in
-:mod:`~deconflow.estimators.weighted_fit`, those on a grid in :mod:`~deconflow.estimators.grid_fit`.
+Exact answers are in :mod:`~deconflow.fits.mixture_fit`, answers by weighted draws in
+:mod:`~deconflow.fits.weighted_fit`, those on a grid in :mod:`~deconflow.fits.grid_fit`.
 """
 
 from __future__ import annotations
@@ -259,6 +259,10 @@ class FittedDensity(ABC):
     def averaged(self) -> list[FittedDensity]:
         """Return the densities that this is an average of; none for a single fit."""
         return []
+
+    def as_mixture(self) -> GaussianMixture | None:
+        """Return the density as one mixture of Gaussians, if it is one."""
+        return None
 
     @_as_guest
     def condition(

@@ -96,7 +96,7 @@ class GivenFit(FittedDensity):
         """Posterior of each row's true value."""
         rows = self.standardised(data)
         inner = self.inner.posterior(rows, n_samples, n_proposals, random_state)
-        return MovedPosterior(inner, *self.curves.at(self.covariates_of(data)), self.names)
+        return MovedPosterior.of(inner, *self.curves.at(self.covariates_of(data)), self.names)
 
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -74,22 +75,20 @@ class GridFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, at grid points and draws of its noise."""
-        rng = check_random_state(random_state)
-        complete, others = _complete_and_others(data)
-        parts = [
-            (rows, *resample(self.grid, weighed, n_samples, rng))
-            for rows, weighed in self._weighed(data, complete, n_proposals, rng)
-        ]
-        if len(others):
-            exact = self._mixture.posterior(data[others])
-            size = np.full(len(others), float(n_samples))
-            draws = exact.sample(n_samples, rng)
-            parts.append((others, draws, exact.mean, exact.covariance, size))
-        rows, draws, mean, covariance, size = map(np.concatenate, zip(*parts, strict=True))
-        order = np.argsort(rows)
-        return WeightedPosterior(
-            draws[order], mean[order], covariance[order], size[order], self.names
-        )
+        pieces = self._pieces(data, n_samples, n_proposals, check_random_state(random_state))
+        return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
+
+    def _pieces(
+        self, data: Observations, n_samples: int, n_proposals: int, rng: np.random.RandomState
+    ) -> Iterator[tuple[Columns, tuple[Any, ...]]]:
+        """Walk through rows and their answers."""
+        complete, incomplete = _complete_and_others(data)
+        for rows, weighed in self._weighed(data, complete, n_proposals, rng):
+            yield rows, resample(self.grid, weighed, n_samples, rng)
+        if len(incomplete):
+            exact = self._mixture.posterior(data[incomplete])
+            drawn = exact.sample(n_samples, rng)
+            yield incomplete, (drawn, exact.mean, exact.covariance, n_samples)
 
     def _weighed(
         self, data: Observations, rows: Columns, n_draws: int, random_state: RandomState

@@ -12,7 +12,7 @@ from deconflow.evaluation import Estimate
 from deconflow.fits.exact_posterior import ExactPosterior
 from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
 from deconflow.fits.one_column import MixtureColumn
-from deconflow.fits.posterior import Posterior
+from deconflow.fits.posterior import Posterior, as_seed
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
@@ -93,7 +93,8 @@ class MixtureFit(FittedDensity):
         if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
         with clear_errors():
-            return ExactPosterior(self.mixture, data, self.names, self.threads)
+            seed = as_seed(random_state)
+            return ExactPosterior.of(self.mixture, data, self.names, self.threads, n_samples, seed)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""
@@ -104,6 +105,10 @@ class MixtureFit(FittedDensity):
         if len(self.members) == 1:
             return []
         return [MixtureFit([member], self.names, self.threads) for member in self.members]
+
+    def as_mixture(self) -> GaussianMixture:
+        """Return the average, as one mixture of all components."""
+        return self.mixture
 
     def _marginal(self, columns: Columns) -> MixtureFit:
         members = [member.marginal(columns) for member in self.members]

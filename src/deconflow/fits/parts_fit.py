@@ -14,7 +14,7 @@ from deconflow.evaluation import Estimate
 from deconflow.fits.changed_posteriors import PartedPosterior
 from deconflow.fits.fitted import Columns, FittedDensity
 from deconflow.fits.one_column import ColumnWithAtoms, OneColumn
-from deconflow.fits.posterior import Posterior
+from deconflow.fits.posterior import Posterior, as_seed
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -110,8 +110,9 @@ class PartsFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, with the probabilities of the parts."""
-        inner = self.inner.posterior(data, n_samples, n_proposals, random_state)
-        return PartedPosterior(inner, self.atoms, *self.memberships(data, random_state))
+        seed = as_seed(random_state)
+        inner = self.inner.posterior(data, n_samples, n_proposals, seed)
+        return PartedPosterior.of(inner, self.atoms, *self.memberships(data, seed), seed)
 
     def memberships(self, data: Observations, random_state: RandomState = 0) -> tuple[Array, Array]:
         """Probability that a row is background ``(N,)``, else that it is each atom ``(N, A)``."""
@@ -137,14 +138,6 @@ class PartsFit(FittedDensity):
         if not len(self.atoms):
             return self.inner._one_column()
         return ColumnWithAtoms(self.inner._one_column(), self.atoms[:, 0], self.atom_weights)
-
-    def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
-    ) -> Posterior:
-        """Posterior of the other dimensions, from rows that measure only those given."""
-        if len(self.atoms):
-            return super().condition(data, given, n_samples, random_state)
-        return self.inner.condition(data, given, n_samples, random_state)
 
     def measuring(self, rows: Observations) -> PartsFit:
         """Return the density for such rows, of which none is background."""

@@ -1,14 +1,14 @@
-"""What a row's measurement says about its true value, exact or by weighted draws."""
+"""Posterior distributions of rows' true values, and those made of weighted draws."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
@@ -21,9 +21,11 @@ from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
 ARRAYS = 4
-"""Arrays of the size of the draws that a question about them may make."""
+"""Arrays of the size of the draws that a method may make of them."""
+Rows = NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior(ABC):
     """The posterior of each row's true value.
 
@@ -35,14 +37,18 @@ class Posterior(ABC):
         ``(N, D)``.
     covariance, correlation : array
         ``(N, D, D)``; correlations are zero where a value is exact.
-    samples : array
-        ``(N, S, D)`` draws.
-    sign_error, sign_q_values : array
-        ``(N, D)``: how likely the sign of a value is wrong, for each row, and on average over all
-        rows at least as certain.
     effective_sample_size : array
         ``(N,)``: how many exact draws the answer for a row is worth; infinite for a closed form.
         Below about 10 the answer is rough: ask for more ``n_proposals``.
+    samples : array
+        ``(N, n_samples, D)`` draws.
+    sign_error, sign_q_values : array
+        ``(N, D)``: how likely the sign of a value is wrong, for each row, and on average over all
+        rows at least as certain.
+    n_samples, seed : int
+        Number of the draws in ``samples``, and their seed.
+    origin : Origin
+        The table that the rows came in.
 
     Examples
     --------
@@ -58,64 +64,65 @@ class Posterior(ABC):
     mean: Array
     covariance: Array
     effective_sample_size: Array
-    _origin = tools.Origin()
-    _exact = False
-    _seed = 0
-    """Of the draws in ``samples``, if these are made when they are asked for."""
+    n_samples: int = field(default=USUAL_DRAWS, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+    origin: tools.Origin = field(default=tools.Origin(), kw_only=True)
+
+    BY_ROW: ClassVar[tuple[str, ...]] = ("mean", "covariance", "effective_sample_size")
+    """Fields with an entry for each row, as their first axis."""
+    BY_COLUMN: ClassVar[tuple[str, ...]] = ("mean",)
+    """Fields with an entry for each column, as their last axis."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answer is a closed form, and no draws were weighed for it."""
+        return False
 
     @abstractmethod
-    def sample(self, n_samples: int, random_state: RandomState = None) -> Array:
+    def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
         """Draw ``(N, n_samples, D)``."""
-
-    @cached_property
-    def samples(self) -> Array:
-        """Draws ``(N, S, D)``, the same at every call."""
-        return self.sample(USUAL_DRAWS, random_state=self._seed)
-
-    def __getitem__(self, rows: Any) -> Self:
-        """Take some rows; a single number gives a posterior of one row."""
-        chosen = torch.arange(len(self))[as_index(rows, len(self))].numpy()
-        part = self._take(chosen)
-        part._origin, part._seed = self._origin.rows(chosen), self._seed
-        return part
-
-    def marginal(self, columns: Any) -> Self:
-        """Return the posterior of some dimensions, by name or number, in the order given."""
-        keep = column_numbers(columns, self.names)
-        part = self._marginal(keep)
-        part._origin, part._seed = self._origin.columns(keep), self._seed
-        return part
-
-    def _draw_by(self, seed: int) -> None:
-        """Set the seed of draws that are still to be made."""
-        self._seed = seed
-
-    @abstractmethod
-    def _take(self, chosen: NDArray[np.int64]) -> Self:
-        """Take some rows, by their numbers."""
-
-    @abstractmethod
-    def _marginal(self, keep: NDArray[np.int64]) -> Self:
-        """Return the posterior of some dimensions, by their numbers."""
 
     @abstractmethod
     def _quantiles(self, shares: Array) -> Array:
-        """Quantiles of each value, ``(Q, N, D)``."""
-
-    @abstractmethod
-    def _quantiles_at(self, shares: Array) -> Array:
-        """Quantiles ``(N, D)`` of each value, at shares of the same shape."""
+        """Quantiles of each value, at shares ``(Q, N, D)``, of the same shape."""
 
     @abstractmethod
     def _probability(self, lower: Array, upper: Array) -> Array:
         """Probability ``(N, D)`` of values between bounds ``(D,)`` or ``(N, D)``, ends included."""
+
+    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
+        """Draw ``(N, n_samples, D)``; from draws by weight, of which more than there are repeat."""
+        check_integer("n_samples", n_samples, 1)
+        check_seed(random_state)
+        return self._draw(n_samples, check_random_state(random_state))
+
+    @cached_property
+    def samples(self) -> Array:
+        """Draws ``(N, n_samples, D)``, the same at every call."""
+        return self.sample(self.n_samples, self.seed)
+
+    def __getitem__(self, rows: Any) -> Self:
+        """Take some rows; a single number gives a posterior of one row."""
+        index = as_index(rows, len(self))
+        chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
+        parts = {name: getattr(self, name)[chosen] for name in self.BY_ROW}
+        return replace(self, **parts, origin=self.origin.rows(chosen))
+
+    def marginal(self, columns: Any) -> Self:
+        """Return the posterior of some dimensions, by name or number, in the order given."""
+        keep = column_numbers(columns, self.names)
+        parts = {name: _columns_of(getattr(self, name), keep) for name in self.BY_COLUMN}
+        parts["covariance"] = self.covariance[:, keep[:, None], keep]
+        names = [self.names[d] for d in keep]
+        return replace(self, **parts, names=names, origin=self.origin.columns(keep))
 
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
         shares = np.atleast_1d(as_floats(q, "q"))
         if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
-        found = self._quantiles(shares)
+        shape = (len(shares), *self.mean.shape)
+        found = self._quantiles(np.broadcast_to(shares[:, None, None], shape))
         return found[0] if np.ndim(q) == 0 else found
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
@@ -264,91 +271,87 @@ class Posterior(ABC):
         return np.divide(self.covariance, size, out=size, where=size > 0)
 
     def __len__(self) -> int:
-        return len(self.effective_sample_size)
+        return len(self.mean)
 
     def __iter__(self) -> Any:
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
-        kind = "exact" if self._exact else "by weighted draws"
+        kind = "exact" if self.exact else "by weighted draws"
         return f"Posterior({len(self)} rows of {', '.join(self.names)}; {kind})"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightedPosterior(Posterior):
-    """Draws by weight, with the moments of all that were weighed."""
+    """Draws by weight ``drawn``, ``(N, S, D)``, with the moments of all that were weighed."""
 
-    def __init__(
-        self, samples: Array, mean: Array, covariance: Array, size: Array, names: list[str]
-    ) -> None:
-        self._samples, self.mean, self.covariance = samples, mean, covariance
-        self.effective_sample_size, self.names = size, names
+    drawn: Array
+
+    BY_ROW = (*Posterior.BY_ROW, "drawn")
+    BY_COLUMN = (*Posterior.BY_COLUMN, "drawn")
+
+    @classmethod
+    def of_pieces(
+        cls, n_rows: int, n_samples: int, names: list[str], pieces: Iterable[tuple[Any, Any]]
+    ) -> WeightedPosterior:
+        """Put pieces together: rows, and their draws, means, covariances and effective sizes."""
+        dim = len(names)
+        arrays = [
+            np.empty((n_rows, *shape)) for shape in ((n_samples, dim), (dim,), (dim, dim), ())
+        ]
+        for rows, parts in pieces:
+            for array, part in zip(arrays, parts, strict=True):
+                array[rows] = part
+        drawn, mean, covariance, size = arrays
+        return cls(names, mean, covariance, size, drawn, n_samples=n_samples)
 
     @property
-    def samples(self) -> Array:
+    def samples(self) -> Array:  # type: ignore[override]
         """Draws ``(N, S, D)``."""
-        return self._samples
+        return self.drawn
 
-    def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
-        """Draw ``(N, n_samples, D)`` from the draws that are there; more of them repeat."""
-        check_integer("n_samples", n_samples, 1)
-        check_seed(random_state)
-        rng = check_random_state(random_state)
-        count = self._samples.shape[1]
+    def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
+        count = self.drawn.shape[1]
         chosen = rng.permutation(count)[:n_samples]
         if n_samples > count:
             chosen = rng.randint(count, size=n_samples)
-        return self._samples[:, chosen]
-
-    def _take(self, chosen: NDArray[np.int64]) -> WeightedPosterior:
-        return WeightedPosterior(
-            self._samples[chosen],
-            self.mean[chosen],
-            self.covariance[chosen],
-            self.effective_sample_size[chosen],
-            self.names,
-        )
-
-    def _marginal(self, keep: NDArray[np.int64]) -> WeightedPosterior:
-        return WeightedPosterior(
-            self._samples[:, :, keep],
-            self.mean[:, keep],
-            self.covariance[:, keep[:, None], keep],
-            self.effective_sample_size,
-            [self.names[d] for d in keep],
-        )
+        return self.drawn[:, chosen]
 
     def _quantiles(self, shares: Array) -> Array:
-        found = np.empty((len(shares), *self.mean.shape))
+        found, last = np.empty(shares.shape), self.drawn.shape[1] - 1
         for some in self._slices():
-            found[:, some] = np.quantile(self._samples[some], shares, axis=1)
-        return found
-
-    def _quantiles_at(self, shares: Array) -> Array:
-        found = np.empty_like(self.mean)
-        for some in self._slices():
-            found[some] = _interpolated(np.sort(self._samples[some], axis=1), shares[some])
+            ranked = np.sort(self.drawn[some], axis=1)
+            place = shares[:, some].swapaxes(0, 1) * last
+            first = np.floor(place).astype(np.int64)
+            low = np.take_along_axis(ranked, first, 1)
+            high = np.take_along_axis(ranked, np.minimum(first + 1, last), 1)
+            found[:, some] = (low + (place - first) * (high - low)).swapaxes(0, 1)
         return found
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = np.empty_like(self.mean)
         for some in self._slices():
-            drawn, low, high = self._samples[some], lower[some, None], upper[some, None]
+            drawn, low, high = self.drawn[some], lower[some, None], upper[some, None]
             found[some] = ((drawn >= low) & (drawn <= high)).mean(1)
         return found
 
     def _slices(self) -> Iterator[slice]:
         """Walk through the rows in pieces of which a few copies do no harm."""
-        return row_slices(len(self._samples), ARRAYS * self._samples.shape[1] * len(self.names))
+        return row_slices(len(self), ARRAYS * self.drawn.shape[1] * len(self.names))
 
 
-def _interpolated(ranked: Array, shares: Array) -> Array:
-    """Quantiles ``(N, D)`` of draws ``(N, S, D)`` in order, at shares of the same shape."""
-    place = shares * (ranked.shape[1] - 1)
-    first = np.floor(place).astype(np.int64)
-    last = np.minimum(first + 1, ranked.shape[1] - 1)
-    low, high = (np.take_along_axis(ranked, at[:, None], 1)[:, 0] for at in (first, last))
-    return low + (place - first) * (high - low)
+def _columns_of(values: Any, keep: Rows) -> Any:
+    """Take columns of an array, or of a posterior."""
+    return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
+
+
+def as_seed(random_state: RandomState) -> int:
+    """Return a seed that is a number: the one given, or one that is drawn."""
+    check_seed(random_state)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    return int(random_state)
 
 
 def column_numbers(

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from deconflow._types import Array
 from deconflow.checks import check_choice
+from deconflow.mixtures import GaussianMixture
 
 KINDS = ("folds", "draws")
 
@@ -24,6 +25,9 @@ class Answer(Protocol):
 
     def marginal(self, columns: Any) -> Answer:
         """Return the density of some columns, by name or number."""
+
+    def as_mixture(self) -> GaussianMixture | None:
+        """Return the density as one mixture of Gaussians, if it is one."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Origin:
 
 def to_frame(posterior: Any, q: float | Sequence[float]) -> Any:
     """Return a table of means, standard deviations and quantiles."""
-    origin = posterior._origin
+    origin = posterior.origin
     parts = {"mean": posterior.mean, "sd": posterior.sd}
     shares = np.atleast_1d(as_floats(q, "q"))
     if shares.size:
@@ -64,7 +64,7 @@ def to_frame(posterior: Any, q: float | Sequence[float]) -> Any:
     for ending, values in parts.items():
         columns |= {f"{name}_{ending}": values[:, d] for d, name in enumerate(posterior.names)}
         units |= {f"{k}_{ending}": unit for k, unit in origin.units_of(posterior.names).items()}
-    if not posterior._exact:
+    if not posterior.exact:
         columns["effective_sample_size"] = posterior.effective_sample_size
     library = origin.kind.__module__.split(".")[0]
     if library == "polars":
@@ -88,7 +88,7 @@ def to_xarray(posterior: Any, n_samples: int | None, random_state: RandomState) 
     drawn = posterior.samples
     if n_samples is not None:
         drawn = posterior.sample(n_samples, random_state)
-    index, units = posterior._origin.index, posterior._origin.units_of(posterior.names)
+    index, units = posterior.origin.index, posterior.origin.units_of(posterior.names)
     data = {
         name: (DIMENSIONS, values.T[None], {"units": units[name]} if name in units else {})
         for name, values in zip(posterior.names, np.moveaxis(drawn, 2, 0), strict=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.checks import check_integer, first_bad
-from deconflow.densities import Density, Ensemble, MixtureDensity
+from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.fits.fitted import (
     DRAWS_FOR_MIXTURE,
@@ -76,13 +76,21 @@ class ProposedByMixture:
     advice: ClassVar = ""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
-        """Draw and weigh for standardised rows."""
+        """Draw and weigh for standardised rows; draws are folded as the density is."""
         like = next(density.parameters())
         rows = RowsWithProposals.of(data, self.mixture, like.dtype).to(device=like.device)
-        return rows.weigh(density, rows.sample(n_draws))
+        v = rows.sample(n_draws)
+        if not isinstance(density, Folded):
+            return rows.weigh(density, v)
+        v, seen = density.fold(v), rows.observations
+        each = [rows.log_prob(u, seen.log_likelihood(u)) for u in density.images(v)]
+        log_q = torch.logsumexp(torch.stack(each), 0)
+        return WeightedDraws(v, density.log_prob(v) + seen.log_likelihood(v) - log_q)
 
     def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
-        """Estimate ``log p(w)`` by quasi-random points, without bias."""
+        """Estimate ``log p(w)``: by quasi-random points, without bias, or by folded draws."""
+        if isinstance(density, Folded):
+            return estimate_of(self.weigh(density, data, n_draws))
         check_integer("n_samples", n_draws, FEWEST_POINTS)
         dtype = next(density.parameters()).dtype
         rows = RowsWithProposals.of(data, self.mixture, dtype)
@@ -125,23 +133,34 @@ class WeightedFit(FittedDensity):
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
         self.names, self.threads = names, threads
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
+        if not isinstance(self.density, Folded):
+            return super().ends
+        bounds, units = self.density.bounds, self.standardiser
+        low, high = (torch.from_numpy(end) for end in (bounds.lower, bounds.upper))
+        return units.from_standard(low).numpy(), units.from_standard(high).numpy()
+
     def _log_prob(self, v: Array) -> Array:
         like, parts = next(self.density.parameters()), []
+        standard = self.standardiser.to_standard(torch.from_numpy(v))
         with torch.no_grad():
-            for some in _pieces(len(v)):
-                points = self.standardiser.to_standard(torch.from_numpy(v[some])).to(like)
-                parts.append(self.density.log_prob(points).double().cpu())
+            for points in standard.split(POINTS_AT_ONCE):
+                parts.append(self.density.log_prob(points.to(like)).double().cpu())
         log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
-        refuse_unreached(~np.isfinite(log_p), 0, f" in {like.dtype}. Look at that row", "v")
+        unreached = ~np.isfinite(log_p)
+        if isinstance(self.density, Folded):
+            inside = self.density.inside(standard).numpy()
+            log_p, unreached = np.where(inside, log_p, -np.inf), unreached & inside
+        refuse_unreached(unreached, 0, f" in {like.dtype}. Look at that row", "v")
         return log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``."""
+        sizes = [min(POINTS_AT_ONCE, n - first) for first in range(0, n, POINTS_AT_ONCE)]
         with torch.no_grad(), isolated_rng(random_state):
-            parts = [
-                self.standardiser.from_standard(self.density.sample(_length(some))).cpu()
-                for some in _pieces(n)
-            ]
+            parts = [self.standardiser.from_standard(self.density.sample(m)).cpu() for m in sizes]
         return torch.cat(parts).numpy()
 
     def log_marginal(
@@ -166,24 +185,26 @@ class WeightedFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value, by sampling-importance-resampling."""
-        shapes = ((n_samples, self.dim), (self.dim,), (self.dim, self.dim), ())
-        answers = [np.empty((len(data), *shape)) for shape in shapes]
         with torch.no_grad(), isolated_rng(random_state):
-            for first, part, ready in self._standardised_chunks(data, n_proposals):
-                draws = self.proposing.weigh(self.density, ready, n_proposals)
-                unreached = ~draws.log_weights.amax(0).isfinite()
-                self._refuse_out_of_reach(unreached.cpu().numpy(), first)
-                scale = self.standardiser.scale.to(draws.v.device)
-                found = (
-                    self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
-                    self.standardiser.from_standard(draws.mean()),
-                    draws.covariance().double() * torch.outer(scale, scale),
-                    draws.effective_sample_size(),
-                )
-                for answer, piece in zip(answers, found, strict=True):
-                    answer[first : first + len(part)] = piece.double().cpu().numpy()
-        samples, mean, covariance, size = answers
-        return WeightedPosterior(samples, mean, covariance, size, self.names)
+            pieces = self._pieces(data, n_samples, n_proposals)
+            return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
+
+    def _pieces(
+        self, data: Observations, n_samples: int, n_proposals: int
+    ) -> Iterator[tuple[slice, list[Array]]]:
+        """Walk through rows and their answers."""
+        for first, part, ready in self._standardised_chunks(data, n_proposals):
+            draws = self.proposing.weigh(self.density, ready, n_proposals)
+            unreached = ~draws.log_weights.amax(0).isfinite()
+            self._refuse_out_of_reach(unreached.cpu().numpy(), first)
+            scale = self.standardiser.scale.to(draws.v.device)
+            found = (
+                self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
+                self.standardiser.from_standard(draws.mean()),
+                draws.covariance().double() * torch.outer(scale, scale),
+                draws.effective_sample_size(),
+            )
+            yield slice(first, first + len(part)), [x.double().cpu().numpy() for x in found]
 
     def averaged(self) -> list[FittedDensity]:
         """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
@@ -224,15 +245,6 @@ class WeightedFit(FittedDensity):
         dtype = next(self.density.parameters()).dtype
         advice = f" in {dtype}. Look at that row{self.proposing.advice}"
         refuse_unreached(unreached, first_row, advice)
-
-
-def _pieces(n: int) -> list[slice]:
-    """Part so many points into pieces of bounded memory."""
-    return [slice(lo, min(lo + POINTS_AT_ONCE, n)) for lo in range(0, max(n, 1), POINTS_AT_ONCE)]
-
-
-def _length(some: slice) -> int:
-    return int(some.stop - some.start)
 
 
 class MarginalFit(FittedDensity):
