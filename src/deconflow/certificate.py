@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deconflow.findings import CHECKS, Finding
+from deconflow.findings import Finding
 
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
@@ -27,8 +27,7 @@ MEANINGS = {
     "gain of the average": "over the mixtures alone, on held-out rows; above two errors it is real",
     "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
 }
-"""What the figures say."""
-MEANINGS |= {each.name: each.meaning for each in CHECKS.values()}
+"""How to read the figures of a fit's own draws."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Certificate:
     @property
     def warnings(self) -> list[str]:
         """What is wrong, in words, the likeliest cause first; empty if nothing is."""
-        return [CHECKS[each.check].caution(each) for each in self.cautions] + self._about_draws()
+        return [each.caution for each in self.cautions] + self._about_draws()
 
     @property
     def cautions(self) -> list[Finding]:
@@ -92,14 +91,9 @@ class Certificate:
         What names a cause comes before what says only that something does not fit; causes are in
         the order of the log-likelihood that they would gain.
         """
-        made = [each for each in self.findings if each.p is not None]
-        tests = max(1, sum(not CHECKS[each.check].counts for each in made))
-        alarming = [
-            each
-            for each in made
-            if each.explains or (each.p is not None and each.p < FALSE_ALARMS / tests)
-        ]
-        return sorted(alarming, key=lambda f: (CHECKS[f.check].unspecific, -f.gain))
+        limit = FALSE_ALARMS / max(1, sum(each.tested for each in self.findings))
+        alarming = [f for f in self.findings if f.explains or (f.p is not None and f.p < limit)]
+        return sorted(alarming, key=lambda f: (f.kind == "fit", -f.gain))
 
     def finding(self, check: str) -> Finding | None:
         """Return what one check has found; None if it was not made."""
@@ -137,7 +131,7 @@ class Certificate:
         return not self.warnings
 
     def figures(self) -> dict[str, str]:
-        """Return what was measured of the fit, by name; :data:`MEANINGS` says what it means."""
+        """Return what was measured of the fit, by name."""
         found = {}
         if self.held_out is not None:
             error = f"+- {self.held_out_error:.4f} per row"
@@ -158,16 +152,18 @@ class Certificate:
         if self.refresh_rate is not None and self.refresh_rate != (1.0, 1.0):
             low, median = self.refresh_rate
             found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
-        for each in self.findings:
-            found[CHECKS[each.check].name] = CHECKS[each.check].figure(each)
-        return found
+        return found | {each.name: each.figure for each in self.findings}
+
+    def meanings(self) -> dict[str, str]:
+        """Return how to read the figures, by name."""
+        return MEANINGS | {each.name: each.meaning for each in self.findings}
 
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
         found = [f"CAUTION: {warning}." for warning in self.warnings]
         if len(self.cautions) > 1:
             found[0] += " What follows may be a consequence of it."
-        if not found and self.findings and all(self._untested(each) for each in self.findings):
+        if not found and self.findings and not any(each.tested for each in self.findings):
             found.append("There are too few rows for a check.")
         elif not found and (self.held_out is not None or self.findings):
             found.append("No reason for doubt was found.")
@@ -183,9 +179,6 @@ class Certificate:
                 f"{rough:.0%} of rows; they {usable}{'' if rough < MOST_ROUGH else _ANOTHER}."
             )
         return found
-
-    def _untested(self, finding: Finding) -> bool:
-        return finding.p is None or CHECKS[finding.check].counts
 
     def in_words(self) -> str:
         """Say it in a few lines: figures, then sentences."""

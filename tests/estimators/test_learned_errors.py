@@ -114,7 +114,7 @@ def test_what_can_hardly_be_told_is_a_caution():
     w = rng.normal(size=(400, 1)) + sd * rng.normal(size=sd.shape)
     free = noise.gaussian(sd=sd, scale="fit")
     found = XDGMM(1, random_state=0).fit(w, noise=free).certify(w, free)
-    assert any("hardly tell the scale of w0" in warning for warning in found.warnings)
+    assert any("hardly determine the scale of w0" in warning for warning in found.warnings)
 
 
 def test_replicates_are_kept_together():

@@ -13,7 +13,8 @@ from deconflow import (
     LogSplineDeconvolver,
     noise,
 )
-from deconflow.trust import find_doubts
+from deconflow.trust import Case, find_doubts
+from deconflow.trust.check import LIKELIHOOD
 
 N = 2000
 
@@ -185,7 +186,7 @@ def test_checks_compare_counts_with_simulated_counts(counts, model):
     certificate = model.certify(counts, noise=noise.poisson())
     found = {each.check: each for each in certificate.findings}
     assert found["columns"].p > 0.01
-    assert found["factor"].reason == found["copies"].reason == "likelihood"
+    assert found["factor"].reason == found["copies"].reason == LIKELIHOOD
     p = model.p_values(counts, noise=noise.poisson())
     assert abs((p <= 0.1).mean() - 0.1) < 0.04  # counts repeat: at most so many
 
@@ -203,10 +204,8 @@ def test_a_self_test_simulates_counts(counts, model):
 
 
 def test_checks_see_a_wrong_model(counts, model):
-    wider = find_doubts(
-        model._observe(counts, noise.poisson(), None),
-        lambda n, seed: 1.3 * model.sample(n, random_state=seed), ["x"],
-    )  # fmt: skip
+    data = model._observe(counts, noise.poisson(), None)
+    wider = find_doubts(Case(data, lambda n, seed: 1.3 * model.sample(n, seed), ["x"]))
     assert {each.check: each.p for each in wider}["columns"] < 1e-6
 
 

@@ -170,9 +170,7 @@ class LearnedErrors:
         if {"scale", "jitter"} <= {*self.kinds}:
             numbers["tied"] = float(self.tied[np.abs(self.tied).argmax()])
         doubtful = self.doubtful()
-        return Finding(
-            "learned", 0.0 if doubtful else 1.0, columns=tuple(doubtful), numbers=numbers
-        )
+        return Finding(p=float(not doubtful), columns=tuple(doubtful), numbers=numbers)
 
     def doubtful(self) -> list[str]:
         """Name what can hardly be told from the rows, one thing for each column or pair."""

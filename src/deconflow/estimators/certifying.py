@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from deconflow.answers import completed
 from deconflow.certificate import LOW_SIZE, Certificate
-from deconflow.findings import Finding
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
-from deconflow.trust import coverage, find_doubts
+from deconflow.trust import Case, find_doubts
 
 CHECKING = "checking the fit"
 """Stage of the progress bar."""
@@ -30,26 +28,28 @@ def certified(model: Any, data: Observations, seed: int) -> Certificate:
     if known is not None:
         density, rows = known.for_checks(model, rows)
         working = working if known.keeps_mixture else None
-    findings = find_doubts(
-        rows, density.sample, model._measured_names,
-        working=working,
+    case = Case(
+        rows, density.sample, model._measured_names, working,
         log_p=None if own is not None else lambda rows: density.log_marginal(rows).log_p,
         seed=seed,
+        learned=None if model._errors is None else model._errors.finding(),
+        samples=_posterior_samples(model, data),
     )  # fmt: skip
     found = _of_fitted_rows(model, data) if own is None else own
     if own is not None and known is not None:
         found = _of_rows_as_they_came(own, _of_fitted_rows(model, data))
-    more = [] if model._errors is None else [model._errors.finding()]
-    return replace(found, findings=(*findings, *more, *_about_samples(model, data)))
+    return replace(found, findings=find_doubts(case))
 
 
-def _about_samples(model: Any, data: Observations) -> tuple[Finding, ...]:
-    """Look whether posterior samples, if rows were made of them, lie where the density is."""
-    unlike = data.projection is not None or data.given is not None
-    if data.noise.kept is None or unlike:
-        return ()
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))
-    return (coverage(data[order[:SCORED_ROWS]], model.density_.log_prob),)
+def _posterior_samples(model: Any, data: Observations) -> Any:
+    """Some of the rows that were made of posterior samples, and the density; None without any."""
+    if data.noise.kept is None or data.projection is not None or data.given is not None:
+        return None
+    return _some(data), model.density_.log_prob
+
+
+def _some(data: Observations) -> Observations:
+    return data[np.random.default_rng(0).permutation(len(data))[:SCORED_ROWS]]
 
 
 def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:
@@ -65,8 +65,7 @@ def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:
 
 def _of_fitted_rows(model: Any, data: Observations) -> Certificate:
     """Say how a model does on rows that it has seen; an exact ``log p(w)`` is that of all rows."""
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(data)))
-    some = data[order[:SCORED_ROWS]]
+    some = _some(data)
     estimate = model.density_.log_marginal(some)
     scores = estimate.log_p
     if len(some) < len(data) and not estimate.error.any():

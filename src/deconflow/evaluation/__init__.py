@@ -3,7 +3,6 @@
 from deconflow.evaluation.certify import HeldOut, certify, of_held_out
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
-from deconflow.evaluation.predictive import predictive_ranks, simulate_like
 from deconflow.evaluation.row_p_values import row_p_values
 from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
 
@@ -17,8 +16,6 @@ __all__ = [
     "estimate_log_likelihood",
     "of_held_out",
     "pareto_k",
-    "predictive_ranks",
     "row_p_values",
-    "simulate_like",
     "unusual_rows",
 ]

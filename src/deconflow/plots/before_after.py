@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
-from deconflow.evaluation import simulate_like
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_again, draw_density, draw_measured
 from deconflow.plots.inputs import DRAWS, axes_of, to_simulate
@@ -22,6 +21,7 @@ from deconflow.plots.style import (
     room_for_legend,
     wrapped,
 )
+from deconflow.trust import simulate_like
 
 SHOWN = 20_000
 REPEATS = 20_000
@@ -75,9 +75,7 @@ def before_after(
     draws = model.sample(max(DRAWS, len(values)), random_state=random_state)
     shown = axes_of(model, columns, names, draws, values)
     times = 1 if len(shown) == 2 else max(1, -(-REPEATS // len(values)))
-    again = np.concatenate(
-        [simulate_like(model, values, data.noise, random_state + i) for i in range(times)]
-    )
+    again = np.concatenate([*simulate_like(model.density_.sample, data, random_state, times)])
     if len(shown) == 2:
         return _draw_plane(axes, shown[0], shown[1], (values, draws, again), figure)
     grid = wrapped(axes, len(shown), figure)

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from deconflow._types import Array
-from deconflow.evaluation import predictive_ranks, simulate_like
 from deconflow.plots.curves import draw_again, draw_measured
 from deconflow.plots.inputs import axes_of, some_of, to_simulate
 from deconflow.plots.style import DATA, DENSITY, SECOND, panels
+from deconflow.trust import predictive_ranks, simulate_like
 
 RANK_BINS = 20
 CHECKED, WEIGHED = 2000, 300
@@ -66,8 +66,9 @@ def diagnostics(
     few = data[some_of(len(data), WEIGHED)]
     sizes = model.density_.posterior(few, 10, 1000, random_state).effective_sample_size
     weighted = not np.isinf(sizes).all()
-    simulated = simulate_like(model, values, data.noise, random_state)
-    ranks = predictive_ranks(model, values, data.noise, random_state=random_state)
+    sample = model.density_.sample
+    (simulated,) = simulate_like(sample, data, random_state)
+    ranks = predictive_ranks(sample, data, seed=random_state)
     shown = axes_of(model, columns, names, simulated, values)
     grid = panels(axes, 2, len(shown) + weighted, (3.6, 2.9), figure)
     for (upper, lower), axis in zip(grid.T, shown, strict=False):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deconflow._version import __version__
-from deconflow.certificate import MEANINGS
 from deconflow.files import replacing
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
 from deconflow.program.messages import as_options, one_line_errors, say
@@ -138,7 +137,8 @@ def _trust(saved: ModelFolder) -> list[str]:
     said = map(as_options, saved.certificate.sentences())
     sentences = [saved.about["fitted"], *saved.known(), *said]
     answer = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]
-    figures = [[name, value, MEANINGS[name]] for name, value in saved.certificate.figures().items()]
+    meanings = saved.certificate.meanings()
+    figures = [[name, text, meanings[name]] for name, text in saved.certificate.figures().items()]
     return answer + ([table(["figure", "value", "what it says"], figures)] if figures else [])
 
 

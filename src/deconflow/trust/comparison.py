@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import eval_legendre
 from scipy.stats import chi2, norm
 
 from deconflow._types import Array
@@ -33,6 +34,10 @@ UNTOUCHED = 1e-6
 TELLING = 0.02
 """Directions of several functions that keep less than this share of their variance are left out:
 first-order theory is no guide there."""
+
+DEGREES = (1, 2, 3, 4, 5)
+"""Polynomials of a probability: shift, spread, skewness and finer shape (Neyman's smooth test)."""
+LARGEST_LOG_RATIO = 50.0
 
 
 @dataclass(frozen=True)
@@ -129,3 +134,13 @@ def of_smallest(p_values: list[float]) -> float:
     """P-value of the smallest of several (Sidak)."""
     smallest = min(p_values)
     return float(-np.expm1(len(p_values) * np.log1p(-smallest))) if smallest < 1 else 1.0
+
+
+def shape(degree: int, probability: Array) -> Array:
+    """Legendre polynomial of a probability, with variance one where that is uniform."""
+    return np.sqrt(2 * degree + 1) * eval_legendre(degree, 2 * probability - 1)
+
+
+def ratio(log_ratio: Array) -> Array:
+    """Return a ratio of likelihoods that is neither infinite nor zero."""
+    return np.exp(np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))

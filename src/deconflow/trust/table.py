@@ -12,15 +12,24 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
+from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.trust.comparison import Comparison, Sums
 from deconflow.trust.lens import MOST_PARTS, Rows, View, below, view
-from deconflow.xd import COMPONENTS_TO_TRY, FitSettings, PreparedData, Stopping, n_parameters
+from deconflow.trust.predictive import Sampler
+from deconflow.xd import (
+    COMPONENTS_TO_TRY,
+    FitSettings,
+    PreparedData,
+    Stopping,
+    n_parameters,
+    row_weights,
+)
 
-Sampler = Callable[[int, int], Array]
-"""Draws so many true values, from a seed."""
+LogLikelihood = Callable[[Observations], Array]
+"""Gives ``log p(w)`` of each row."""
 
 MOST_ROWS, MOST_VALUES = 4000, 30_000
 """Rows that are looked at, and simulated ones in all."""
@@ -70,8 +79,7 @@ class Table:
     @property
     def weights(self) -> Array:
         """Row weights."""
-        given = self.data.weights
-        return np.ones(len(self.data)) if given is None else given.numpy()
+        return row_weights(self.data)
 
     @cached_property
     def view(self) -> View:
@@ -100,8 +108,9 @@ class Table:
     @cached_property
     def differing(self) -> NDArray[np.bool_]:
         """Whether the errors of each column differ from row to row, by more than a few percent."""
-        sd = np.where(self.rows.seen, np.broadcast_to(self.rows.sd, self.rows.seen.shape), np.nan)
-        return np.array([_spread(column[~np.isnan(column)]) > ALIKE for column in sd.T])
+        sd = np.broadcast_to(self.rows.sd, self.rows.seen.shape)
+        columns = zip(sd.T, self.rows.seen.T, strict=True)
+        return np.array([_spread(sizes[seen]) > ALIKE for sizes, seen in columns])
 
 
 ALIKE = 0.05
@@ -131,7 +140,7 @@ def make_table(
     """
     rng = np.random.RandomState(seed)
     some = chosen_rows(data, rng)
-    data = data[torch.from_numpy(some)]
+    data = data[some]
     units = Standardiser.powers_of_two(data)
     ready = units.observations(data)
     mixture = None if working is None else units.mixture_to_standard(working)
@@ -142,30 +151,29 @@ def make_table(
     draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
     if len(data) * draws > most:
         kept = np.sort(rng.permutation(len(data))[: max(1, int(most / draws))])
-        ready, data = ready[torch.from_numpy(kept)], data[torch.from_numpy(kept)]
+        ready, data = ready[kept], data[kept]
     values = [ready.measured()]
     with isolated_rng(seed):
         drawn = sample(draws * len(data), seed)
         v = units.to_standard(torch.from_numpy(drawn))
         for each in v.reshape(draws, len(data), -1):
-            values.append(ready.remeasure(each).w.numpy())
+            values.append(np.asarray(ready.remeasure(each).w))
     return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:
     """Return some rows at random, in their order: one of each group, since others say the same."""
     order = rng.permutation(len(data))
-    groups = data.groups
-    if groups is not None:
-        order = order[np.unique(groups.numpy()[order], return_index=True)[1]]
+    if data.groups is not None:
+        order = order[np.unique(np.asarray(data.groups)[order], return_index=True)[1]]
         order = rng.permutation(order)
     return np.sort(order[:MOST_ROWS])
 
 
 def weight_inflation(data: Observations) -> float:
     """Return by how much row weights raise what a parameter gains by chance: one without any."""
-    weights = data.weights
-    return 1.0 if weights is None else float(weights.square().sum() / weights.sum())
+    weights = row_weights(data)
+    return float(np.square(weights).sum() / weights.sum())
 
 
 def fitting_lens(
@@ -193,3 +201,9 @@ def fitting_lens(
         if best < len(tried) - PATIENCE:
             break
     return tried[best][1]
+
+
+def restricted(law: Noise, like: Noise) -> Noise:
+    """Return a law for the rows and the observed values of another."""
+    law = law.bind(len(like))
+    return law if like.observed is None else law.restrict(like.observed)

@@ -1,4 +1,4 @@
-r"""Rows of another kind: spread out evenly, where the others have left nothing.
+r"""Outliers: rows spread out evenly, far from all others.
 
 A few rows far out make a mixture spend a component on them that is far wider than all the others
 together. Such components are exchanged for an even background over the range of the data,
@@ -6,11 +6,9 @@ together. Such components are exchanged for an even background over the range of
 .. math:: p(w) = (1 - \epsilon) \, p_{\text{rest}}(w) + \epsilon / \text{volume},
 
 which has fewer parameters. Where that is more likely all the same, the rows are outliers rather
-than the tail of the truth; by chance a likelihood is ``c`` times as large with probability
+than a tail; by chance a likelihood is ``c`` times as large with probability
 ``1 / c`` at most.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.findings import Finding
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
-from deconflow.trust.table import FLOOR, Table
+from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
 from deconflow.xd import Constraints, FitSettings, PreparedData, Stopping, em, expectation
 
 LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
@@ -30,16 +26,16 @@ LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
 ROUNDS, STEPS = 20, 3
 
 
-def outliers(table: Table) -> Finding:
+def _test(case: Case) -> Finding:
     """Look whether an even background explains rows far out better than a wide component."""
+    table = case.of_noise
     if table.data.observed is not None or table.data.projection is not None:
-        return Finding("outliers", reason="incomplete")
-    if not np.ptp(table.data.w.numpy(), axis=0).all():
-        return Finding("outliers", reason="constant")
-    sets = list(wide_components(table.mixture))
-    gain, share = exchanged(table, sets) if sets else (0.0, 0.0)
-    p = float(np.exp(-max(gain, 0.0)))
-    return Finding("outliers", p, max(gain, 0.0), numbers={"share": share})
+        return Finding(reason="values are missing or projected")
+    if not np.ptp(table.data.measured(), axis=0).all():
+        return Finding(reason=CONSTANT)
+    gain, share = max(_exchanged(table), default=(0.0, 0.0))
+    gain = max(gain, 0.0)
+    return Finding(p=float(np.exp(-gain)), gain=gain, numbers={"share": share})
 
 
 def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
@@ -58,19 +54,16 @@ def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
             yield out
 
 
-def exchanged(table: Table, sets: list[NDArray[np.int64]]) -> tuple[float, float]:
-    """Return what a background gains in log-likelihood over components, and its share.
-
-    Of several sets of components that it may take the place of, it has the best.
-    """
+def _exchanged(table: Table) -> Iterator[tuple[float, float]]:
+    """Yield what a background gains in log-likelihood over wide components, and its share."""
     prepared = PreparedData(table.data)
-    whole = _fitted(prepared, table.mixture)
-    before = expectation(whole, prepared.rows, moments=False).log_p
-    found = []
-    for wide in sets:
+    before = None
+    for wide in wide_components(table.mixture):
+        if before is None:
+            whole = _fitted(prepared, table.mixture)
+            before = expectation(whole, prepared.rows, moments=False).log_p
         log_p, share = _with_background(table, prepared, wide)
-        found.append((float(table.weights @ (log_p - before)), share))
-    return max(found)
+        yield float(table.weights @ (log_p - before)), share
 
 
 def _with_background(
@@ -81,7 +74,8 @@ def _with_background(
     share = float(table.mixture.weights[wide].sum())
     mixture = prepared.rows.units.mixture_to_standard(_only(table.mixture, rest))
     constraints = FitSettings(len(rest), floor=FLOOR).constraints(prepared)
-    log_even = -_log_volume(table.data)
+    spread = np.ptp(table.data.measured(), axis=0) * (1 + 2 / len(table.data))
+    log_even = -float(np.log(spread).sum())
     for _ in range(ROUNDS):
         _, from_rest = _responsibilities(prepared, mixture, share, log_even)
         share = float(np.clip(1 - np.average(from_rest, weights=table.weights), 1e-9, 1 - 1e-9))
@@ -124,8 +118,16 @@ def _only(mixture: GaussianMixture, kept: NDArray[np.int64]) -> GaussianMixture:
     return GaussianMixture(weights / weights.sum(), mixture.means[kept], mixture.covariances[kept])
 
 
-def _log_volume(data: Observations) -> float:
-    """Log volume of the box of all rows, a little wider than these."""
-    w = data.w.double().numpy()
-    spread = np.ptp(w, axis=0)
-    return float(np.log(spread * (1 + 2 / len(w))).sum())
+def _caution(finding: Finding) -> str:
+    return (
+        f"about {finding.numbers['share']:.1%} of the rows are spread evenly, far from all others: "
+        "they look like outliers, and the fit takes them for true values. Find them with "
+        "`deconflow score` and leave out what is junk; or fit again with "
+        'background="uniform"'
+    )
+
+
+CHECK = Check(
+    "outliers", "rows that an even background explains better", _test, _caution,
+    lambda f: f"{f.numbers['share']:.1%} of rows",
+)  # fmt: skip

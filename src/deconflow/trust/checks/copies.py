@@ -1,0 +1,36 @@
+"""Rows that repeat another one."""
+
+import numpy as np
+
+from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check, Finding
+
+NEAR_COPIES = 0.01
+"""A larger share of rows that all but repeat another one is no chance."""
+
+
+def _test(case: Case) -> Finding:
+    if case.grouped or not case.data.noise.additive:
+        return Finding(reason=GROUPS if case.grouped else LIKELIHOOD)
+    copies = case.repeated
+    repeated = copies.surprising or copies.near_share > NEAR_COPIES
+    numbers = {"share": copies.share if copies.surprising else 0.0, "near": copies.near_share}
+    n = len(case.data)
+    gain = repeated * max(numbers.values()) * n * np.log(n)
+    return Finding(p=float(not repeated), gain=float(gain), numbers=numbers)
+
+
+def _caution(finding: Finding) -> str:
+    share, near = finding.numbers["share"], finding.numbers["near"]
+    what = f"{share:.0%} of the rows are exact copies of others"
+    if near > share:
+        what = f"{near:.0%} of the rows all but repeat another one"
+    return (
+        f"{what}: they count as independent measurements, and all error bars are too small. "
+        "Drop the copies, or name rows that belong together by groups="
+    )
+
+
+CHECK = Check(
+    "copies", "rows that repeat another one, more often than chance allows", _test, _caution,
+    lambda f: f"{f.numbers['share']:.1%} of rows", kind="count",
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""Tails of the noise, heavier than stated."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from deconflow._types import Array
+from deconflow.noise import GaussianNoise, Noise, student_t
+from deconflow.trust.check import (
+    FEW,
+    FEWEST_FOR_SHAPE,
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    log_p,
+    one_sided,
+    ratio,
+    restricted,
+)
+
+TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
+"""Noise with heavier tails: a share of the values has errors so many times as large."""
+USUAL_TAILS = (-0.35, 0.8)
+"""Mean and standard deviation of the test on right fits that are averages. The few rows in the
+tails decide it, which an average follows closer than first order says: measured on eight laws."""
+DEGREES_OF_FREEDOM = (3.0, 6.0)
+
+
+def _test(case: Case) -> Finding:
+    """Lighter tails are not looked for: sharp edges, which a mixture rounds, look like these."""
+    table = case.of_noise
+    z = np.nan
+    if len(table.data) >= FEWEST_FOR_SHAPE:
+        mean, sd = USUAL_TAILS if table.averaged else (0.0, 1.0)
+        z = (float(table.sums([_wider(table)]).z[0]) - mean) / sd
+    if np.isnan(z):
+        return Finding(reason=FEW)
+    return Finding(p=one_sided(z), gain=0.5 * max(z, 0.0) ** 2, numbers={"z": z})
+
+
+def _wider(table: Table) -> Array:
+    """Log-likelihood ratios of noise with heavier tails, added up over the columns."""
+    total = np.zeros_like(table.view.log_p)
+    for d, seen in enumerate(table.rows.seen.T):
+        more = np.zeros_like(total)
+        for size in TAIL_FACTORS:
+            factors = np.where(np.arange(len(table.names)) == d, size, 1.0)
+            wide = log_p(table.mixture, table.rows.stretched(factors)) - table.view.log_p
+            # The idle variance of a missing value was stretched, too.
+            idle = np.where(seen, 0.0, np.log(size))
+            more += ratio(wide + idle[:, None]) / len(TAIL_FACTORS)
+        total += np.log1p(TAIL_SHARE * (more - 1))
+    return total
+
+
+def _alternatives(table: Table, finding: Finding) -> Iterator[Alternative]:
+    noise = table.data.noise
+    if isinstance(noise, GaussianNoise) and noise.diagonal and noise.factor.min() > 0:
+        for df in DEGREES_OF_FREEDOM:
+            yield {"df": df}, partial(_heavy, noise, df)
+
+
+def _heavy(noise: GaussianNoise, df: float) -> Noise:
+    return restricted(student_t(noise.factor[0] if noise.shared else noise.factor, df), noise)
+
+
+def _caution(finding: Finding) -> str:
+    df = finding.numbers.get("df")
+    words, law = "", "a distribution with heavier tails"
+    if df is not None:
+        words = f": noise.student_t(sd, {df:g}) fits better by {finding.gain:.0f} nats"
+        law = "that distribution"
+    return (
+        f"the noise has heavier tails than the stated distribution{words}. Fit again with {law}, "
+        "or look for bad rows"
+    )
+
+
+CHECK = Check(
+    "tails of the noise", "whether heavier than those of the stated distribution", _test, _caution,
+    kind="noise", alternatives=_alternatives,
+)  # fmt: skip
