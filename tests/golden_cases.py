@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import multivariate_normal
 
 import deconflow
 from deconflow import XDGMM, noise
@@ -273,18 +272,6 @@ CASES = {
     for name, (rows, settings) in cases.items()
 }
 
-REFUSED = {
-    **{
-        f"{name}-missing_gaussian_mixture": (name, Rows("gaussian_mixture", missing=True))
-        for name in ("XDGMM", "FlowDeconvolver", "Deconvolver")
-    },
-    "DeconvolvingKDE-missing": ("DeconvolvingKDE", Rows(missing=True)),
-    "DeconvolvingKDE-projected": ("DeconvolvingKDE", Rows(projected=2)),
-    "WaveletDeconvolver-two_columns": ("WaveletDeconvolver", Rows()),
-    "WaveletDeconvolver-projected": ("WaveletDeconvolver", Rows(dim=1, projected=1)),
-}
-"""What an estimator does not take."""
-
 
 def _xd_extras():
     """Closed forms that XDGMM alone has."""
@@ -399,31 +386,3 @@ def closed_form(model, rows):
     )
     kept = dict.fromkeys(("weights", "means", "covariances"), True)
     return rows.fit(XDGMM(start.n_components, init=start, fixed=kept))
-
-
-def by_formula(mixture, rows):
-    """Log p(w), posterior mean and sd of each row with Gaussian noise: the textbook, in a loop."""
-    w, options = rows.given(slice(0, ASKED))
-    law = np.asarray(options["noise"])
-    found = []
-    for i, measured in enumerate(w):
-        S = law if rows.kind.startswith("shared") else law[i]
-        S = np.diag(S**2) if S.ndim == 1 else S
-        seen = ~np.isnan(measured)
-        R = options["projection"][i] if rows.projected else np.eye(rows.dim)
-        found.append(_one_row(mixture, measured[seen], S[np.ix_(seen, seen)], R[seen]))
-    names = ("score_observations", "mean", "sd")
-    return dict(zip(names, map(np.array, zip(*found, strict=True)), strict=True))
-
-
-def _one_row(mixture, w, S, R):
-    weights, means, covariances = mixture.weights_, mixture.means_, mixture.covariances_
-    T = [R @ V @ R.T + S for V in covariances]
-    log_p = [multivariate_normal(R @ m, t).logpdf(w) for m, t in zip(means, T, strict=True)]
-    joint = weights * np.exp(log_p)
-    gains = [V @ R.T @ np.linalg.inv(t) for V, t in zip(covariances, T, strict=True)]
-    each = np.array([m + G @ (w - R @ m) for m, G in zip(means, gains, strict=True)])
-    inner = np.array([np.diag(V - G @ R @ V) for V, G in zip(covariances, gains, strict=True)])
-    share = joint / joint.sum()
-    mean = share @ each
-    return np.log(joint.sum()), mean, np.sqrt(share @ (inner + (each - mean) ** 2))

@@ -6,7 +6,6 @@ One start for all of it, which forks once everything is imported: that takes sec
 import pickle
 import sys
 import time
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,15 +16,11 @@ import pytest
 import torch
 import torch._dynamo  # which optimisers import, in a second: before the fork
 import torch.distributed as dist
-from short_fits import shorten, shorten_chains
 from torch.multiprocessing import start_processes
 from toy import draw
 
 from deconflow import XDGMM, Deconvolver, FlowDeconvolver, open_rows, ranks
-from deconflow.auto import bayes, flows
-from deconflow.auto import fit as auto_fit
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
-from deconflow.estimators.deconvolver import UntrustedFitWarning
 from deconflow.fitting import Training, loop, share_of
 from deconflow.fitting.checkpoint import Checkpoint
 from deconflow.mixtures import GaussianMixture
@@ -109,22 +104,6 @@ def go_on(path):
     return {"whole": whole, "resumed": fit_chains(path), "refusal": str(refusal.value)}
 
 
-def fit_an_ensemble(monkeypatch):
-    """All kinds of candidates in one column, short and with even weights."""
-    shorten(monkeypatch, n_flows=3)
-    shorten_chains(monkeypatch)
-    for module in (bayes, flows):
-        monkeypatch.setattr(module, "FEWEST_COLUMNS", 1)
-    for module in (auto_fit, flows):
-        monkeypatch.setattr(module, "weigh", lambda found, *_: np.full(len(found), 1 / len(found)))
-    w = np.random.default_rng(0).normal(size=(60, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustedFitWarning)
-        model = Deconvolver(random_state=0, n_jobs=1).fit(w, noise=0.5)
-    points = np.linspace(-2, 2, 9)[:, None]
-    return {name: each.log_prob(points) for name, each in model.candidates_.items()}
-
-
 def write_survey(folder):
     """Three files of two clumps, whose sizes differ."""
     folder.mkdir()
@@ -187,7 +166,6 @@ def work(rank, world, folder, asked):
         "without a seed": lambda: fit_a_flow(random_state=None, epochs=1)["weights"],
         "without draws": fit_without_draws,
         "chains": lambda: go_on(folder / "chains.ckpt"),
-        "ensemble": lambda: fit_an_ensemble(pytest.MonkeyPatch()),
         "stream": lambda: fit_a_stream(folder / "survey"),
         "other rows": fit_other_rows,
         "failure": fail,

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.special import digamma, gammaln
-from scipy.stats import gamma as gamma_law
 
 from benchmarks import laws
-from benchmarks.records import gamma
 
 pytestmark = pytest.mark.docs
 
@@ -70,34 +67,3 @@ def test_draws_follow_the_density(name):
 def test_other_draws_are_noticed(name):
     v = 1.03 * CASES[name][0](DRAWS, np.random.default_rng(0))
     assert far_from_expected(name, v).max() > 4
-
-
-def test_slab_and_clumps():
-    rng = np.random.default_rng(2)
-    v = laws.sparse(DRAWS, rng)
-    near = (np.abs(v - 0.2) < 0.02).mean() / 0.04
-    assert near == pytest.approx(laws.slab_density(0.2), rel=4 / np.sqrt(0.006 * DRAWS))
-    assert (v == 0).mean() == pytest.approx(0.85, abs=4 * np.sqrt(0.85 * 0.15 / DRAWS))
-    x = np.arange(-6, 10, 0.05) + 0.025
-    grid = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
-    p = np.exp(laws.clumps_log_p(grid)) * 0.05**2
-    assert p.sum() == pytest.approx(1, abs=1e-6)
-    draws = laws.clumps(DRAWS, rng)
-    np.testing.assert_allclose(draws.mean(0), p @ grid, atol=4 * 2.3 / np.sqrt(DRAWS))
-    np.testing.assert_allclose(np.cov(draws.T), [[5, 4], [4, 4.25]], atol=0.05)
-
-
-def test_gamma_rows_and_divergence():
-    """``KL(Gamma(k) || Gamma(m)) = (k - m) psi(k) - log G(k) + log G(m)``."""
-    w = gamma.rows_of(5, 10_000, 100)
-    assert w.mean() == pytest.approx(15, abs=4 * np.sqrt(6 / 10_000))
-    assert w.var() == pytest.approx(6, rel=0.1)
-    grid = gamma.grid_of(w)
-    assert len(grid) == 10_000
-    np.testing.assert_allclose(grid[[0, -1], 0], [w.min() - 13, w.max() - 7])
-    with np.errstate(divide="ignore"):
-        other = gamma_law.logpdf(grid[:, 0], 6)
-    exact = (5 - 6) * digamma(5) - gammaln(5) + gammaln(6)
-    assert gamma.divergence(5, grid, other) == pytest.approx(exact, abs=1e-3)
-    assert gamma.divergence(5, grid, gamma_law.logpdf(grid[:, 0], 5)) == 0
-    assert gamma.geometric_mean([0.01, 0.04]) == pytest.approx(0.02)

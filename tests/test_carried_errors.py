@@ -48,12 +48,6 @@ def test_numbers_of_uncertainties_fit_as_values_and_noise(name, plain):
         assert list(answer.to_frame().index) == list(INDEX)
 
 
-def test_a_single_column_is_one(plain):
-    wanted = XDGMM(1).fit(W[:, :1], noise=SD[:, :1]).covariances_
-    for w in (CELLS[:, 0], pd.Series(CELLS[:, 0], name="x")):
-        np.testing.assert_array_equal(XDGMM(1).fit(w).covariances_, wanted)
-
-
 def test_correlations_of_a_row_are_used():
     covariances = np.array([[[0.2, 0.1], [0.1, 0.3]]] * 30 + [[[0.1, 0.0], [0.0, 0.2]]] * 30)
     rows = [correlated_values(w, c) for w, c in zip(W, covariances, strict=True)]
@@ -71,14 +65,6 @@ def test_missing_values_may_be_anything_empty():
     w[[0, 1, 2, 3], [0, 1, 0, 1]] = np.nan
     np.testing.assert_array_equal(
         XDGMM(1).fit(cells).covariances_, XDGMM(1).fit(w, noise=SD).covariances_
-    )
-
-
-def test_known_values_to_condition_on_carry_errors_too(plain):
-    known = unumpy.uarray([[1.0], [2.0]], [[0.3], [0.1]])
-    np.testing.assert_array_equal(
-        plain.condition(known, "v0").mean,
-        plain.condition([[1.0], [2.0]], "v0", noise=[[0.3], [0.1]]).mean,
     )
 
 
@@ -103,11 +89,6 @@ def test_what_cannot_be_told_is_refused(name):
     ask, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         ask()
-
-
-def test_an_exact_part_that_rows_share_does_no_harm():
-    cells = CELLS + 0.0 * SHARED
-    assert np.isfinite(XDGMM(1).fit(cells).covariances_).all()
 
 
 # -- astropy's distributions ---------------------------------------------------------------------

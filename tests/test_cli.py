@@ -1,15 +1,13 @@
 import matplotlib
 import numpy as np
 import pytest
-import typer
 from short_fits import shorten, shorten_chains
 from typer.testing import CliRunner
 
 import deconflow
-from deconflow import Deconvolver, FlowDeconvolver, cli, ranks
+from deconflow import Deconvolver, FlowDeconvolver, cli
 from deconflow.__main__ import main
 from deconflow.demo import _draw, cell_nuclei
-from deconflow.program import messages
 
 matplotlib.use("Agg")
 
@@ -85,16 +83,3 @@ def test_examples_in_the_documents_run(name, short_fits, tmp_path, monkeypatch, 
         _draw(names["model"], cell_nuclei(), tmp_path / "demo.png")
         ours, demo = (matplotlib.image.imread(f) for f in ("deconvolved.png", "demo.png"))
         assert np.array_equal(ours, demo)
-
-
-def test_a_lost_process_is_told_in_one_line(capsys):
-    with (
-        pytest.raises(typer.Exit) as ended,
-        messages.one_line_errors(" Go on with --resume."),
-    ):
-        raise ranks.LostRankError("Expected all 2 processes to go on; got no answer from one.")
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "got no answer from one. Go on with --resume." in said
-    assert "report" not in said
-    assert ended.value.exit_code == 1

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import deconflow
 from deconflow import noise
@@ -52,7 +53,7 @@ def facts(dim):
         "student_t": {"noise": noise.student_t(sd, df=4.0)},
         "samples": {"w": samples, "noise": of_samples},
         "replicates": {"w": means, "noise": of_means},
-        "counts": {"w": np.round(w), "noise": noise.poisson()},
+        "counts": {"w": np.round(3 * w), "noise": noise.poisson()},
         "learned": {"noise": noise.gaussian(sd=sd, scale="fit")},
         "missing": {"w": holes},
         "limits": {"rows": {"limits": np.where(w < 1.0, -1, 0)}},
@@ -126,8 +127,8 @@ LONG = {"statistics", "self_test"}
 class Case:
     """A fit to rows of which some facts are known."""
 
-    def __init__(self, estimator, *known):
-        self.dim = 1 if estimator in ONE_COLUMN else 2
+    def __init__(self, estimator, *known, dim=2):
+        self.dim = 1 if estimator in ONE_COLUMN else dim
         parts = {"rows": {}, "fit": {}, "settings": {}}
         for name in ("plain", *known):
             for key, value in facts(self.dim)[name].items():
@@ -136,6 +137,11 @@ class Case:
         self.options = {"noise": parts["noise"]} | parts["rows"]
         model = getattr(deconflow, estimator)(**SETTINGS[estimator], **parts["settings"])
         self.model = model.fit(self.w, **self.options, **self.of_fit)
+
+    def posterior(self, **more):
+        """Return the posterior of some rows."""
+        options = {key: first(value, ASKED) for key, value in self.options.items()}
+        return self.model.posterior(self.w[:ASKED], **options, **more)
 
     def ask(self, name):
         """Call a method with those options of the rows that its signature has."""
@@ -208,10 +214,8 @@ def test_a_fact_is_taken_or_refused(estimator, fact, tmp_path):
 def asked(case, estimator, fact):
     """Return names of the questions that an estimator is asked."""
     names = {name for name in QUESTIONS if hasattr(case.model, name)}
-    if case.dim == 1:
-        names -= {"condition", "regress"}
-    if estimator not in WITH_BANDS:
-        names -= {"band"}
+    names -= {"condition", "regress"} if case.dim == 1 else set()
+    names -= set() if estimator in WITH_BANDS else {"band"}
     return names if estimator == "XDGMM" or fact == "plain" else names - LONG
 
 
@@ -231,3 +235,80 @@ def test_two_facts_go_together_or_are_refused(pair):
     case = Case("XDGMM", *pair)
     for name in ("score_observations", "posterior", "p_values", "sample"):
         assert np.isfinite(case.ask(name)).all(), name
+
+
+@pytest.mark.parametrize("fact", ["covariates", "learned"])
+def test_what_a_fit_had_is_asked_for_again(fact):
+    """And what it had not is refused."""
+    plain, case = Case("XDGMM"), Case("XDGMM", fact)
+    plain.options, case.options = case.options, plain.options
+    for each in (plain, case):
+        for name in ("score_observations", "posterior", "p_values", "certify"):
+            assert (words_of_refusal(each.ask, name) or "").startswith("Expected"), name
+
+
+# -- brute force in one column ------------------------------------------------------------------
+
+GRID = np.linspace(-10, 40, 25_001)
+
+
+def likelihood(case, w, v):
+    """Return ``p(w | v)``, by scipy."""
+    sd = facts(1)["plain"]["noise"][:ASKED]
+    if "counts" in case.known:
+        return stats.poisson.pmf(w, np.maximum(v, 0))
+    if "student_t" in case.known:
+        return stats.t(4, v, sd).pdf(w)
+    if "limits" in case.known:
+        below = case.options["limits"][:ASKED] < 0
+        return np.where(below, stats.norm.cdf((w - v) / sd), stats.norm(v, sd).pdf(w))
+    return stats.norm(v, sd).pdf(w)
+
+
+def densities(case):
+    """Return the density of the rest on the grid, for each row."""
+    model = case.model
+    if "covariates" not in case.known:
+        return np.exp(model.score_samples(GRID[:, None]))
+    given = [model.density_.given(x) for x in case.options["given"][:ASKED]]
+    return np.exp([density.log_prob(GRID[:, None]) for density in given])
+
+
+FEW = ("plain", "student_t", "limits", "counts", "covariates", "bounds", "atoms")
+INTEGRALS = [case for case in CASES if case[1] in FEW and case[1] not in REFUSED.get(case[0], ())]
+INTEGRALS += [
+    ("XDGMM", "student_t", "bounds"),
+    ("XDGMM", "covariates", "atoms"),
+    ("XDGMM", "limits", "atoms"),
+    ("XDGMM", "bounds", "atoms"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", INTEGRALS, ids=" ".join)
+def test_answers_are_integrals(case):
+    """Of the model's own density, which may have an atom, and the likelihood of each row."""
+    rough = 0.4 if case == ("FlowDeconvolver", "student_t") else 0.1
+    case = Case(*case, dim=1)
+    w = case.w[:ASKED]
+    rest = densities(case) * likelihood(case, w, GRID)
+    at = sum(case.model.atom_weights_) * likelihood(case, w, 1.0)[:, 0]
+    total = np.trapezoid(rest, GRID) + at
+    mean = (np.trapezoid(rest * GRID, GRID) + at) / total
+    sd = np.sqrt((np.trapezoid(rest * GRID**2, GRID) + at) / total - mean**2)
+    found = case.posterior(n_samples=1000, n_proposals=4000)
+    exact = np.isinf(found.effective_sample_size).all()
+    close = 1e-3 if exact else rough
+    np.testing.assert_allclose(case.ask("score_observations"), np.log(total), atol=close)
+    np.testing.assert_allclose((found.mean[:, 0] - mean) / sd, 0.0, atol=close)
+    np.testing.assert_allclose(found.sd[:, 0], sd, rtol=close)
+    assert np.abs((found.mean[:, 0] - np.roll(mean, 1)) / sd).max() > 2 * close  # the twin
+    inside = (np.trapezoid(rest * ((GRID > 0.9) & (GRID < 2)), GRID) + at) / total
+    np.testing.assert_allclose(found.probability(0.9, 2.0)[:, 0], inside, atol=0.08)
+    below = np.cumsum(rest, 1) * (GRID[1] - GRID[0]) + at[:, None] * (GRID >= 1)
+    for end, sign in ((1e-3, 1), (-1e-3, -1)):  # a step, where there is an atom
+        place = np.searchsorted(GRID, found.quantile(0.3)[:, 0] + end)
+        share = below[np.arange(ASKED), place] / total
+        assert (sign * (share - 0.3) > -0.08).all()
+    if "atoms" in case.known:
+        np.testing.assert_allclose(found.probability_of_atoms[:, 0], at / total, atol=close)

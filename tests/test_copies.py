@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from deconflow import XDGMM, FlowDeconvolver, Observations
+from deconflow import XDGMM, Observations
 from deconflow.copies import find_copies, keep_copies_together
 from deconflow.noise import gaussian, laplace, student_t
 
@@ -147,13 +146,6 @@ def test_what_is_missing_tells_rows_apart():
         assert sorted(set(sizes)) == [2, 3]
 
 
-def test_projections_tell_rows_apart():
-    w = five(normal(400, 2))
-    projection = RNG.normal(size=(2000, 2, 3))
-    assert found(w, projection=projection).share == 0
-    assert found(w, projection=five(projection[::5])).share == 1.0
-
-
 def test_near_copies_are_counted():
     for dim in (1, 2, 5):
         w = five(normal(400, dim))
@@ -178,14 +170,6 @@ def test_near_by_chance_is_not_counted():
         assert found(np.round(w, 2)).near_share == 0
 
 
-def test_near_copies_are_looked_for_where_the_same_is_missing():
-    w = five(normal(400, 2)) + 1e-9 * RNG.normal(size=(2000, 2))
-    w[::2, 1] = np.nan
-    assert found(w).near_share > 0.99
-    w[:, 0] = normal(2000)[:, 0]
-    assert found(w).near_share == 0
-
-
 def test_nothing_is_overruled():
     data = Observations.from_arrays(five(normal(400)), 0.1, groups=np.arange(2000))
     assert keep_copies_together(data) is data
@@ -199,15 +183,6 @@ def test_a_column_of_one_copied_row_is_left_to_every_fit():
     data = Observations.from_arrays(w, 0.1)
     assert find_copies(data).surprising
     assert keep_copies_together(data).groups is None
-
-
-def test_the_order_of_rows_does_not_matter():
-    w = five(np.round(normal(400, 2), 2))
-    order = RNG.permutation(len(w))
-    one, two = found(w), found(w[order])
-    assert (one.share, one.surprising) == (two.share, two.surprising)
-    same = one.groups[order][:, None] == one.groups[order]
-    assert (same == (two.groups[:, None] == two.groups)).all()
 
 
 # -- what comes of it -----------------------------------------------------------------------------
@@ -242,26 +217,3 @@ def test_copies_do_not_fool_a_choice():
     told = behind(five(w), five(sd), np.repeat(np.arange(400), 5))
     assert max(once, kept, told) < 0.15
     assert behind(five(w), five(sd), np.arange(2000)) > 1.0
-
-
-def test_a_validation_split_keeps_copies_together(monkeypatch):
-    parts = []
-    split = Observations.split
-    monkeypatch.setattr(
-        Observations, "split", lambda *arguments: parts.append(split(*arguments)) or parts[-1]
-    )
-    model = FlowDeconvolver(epochs=1, hidden=8, n_layers=1, random_state=0)
-    model.fit(five(normal(60, 2)), noise=0.1)
-    train, held = (part.w[:, 0].tolist() for part in parts[0])
-    assert not {*train} & {*held}
-    assert len(held) == 30
-
-
-def test_groups_move_with_their_rows():
-    data = Observations.from_arrays(normal(6), 0.1, groups=list("abcabc"), weights=[0, 1, 1] * 2)
-    assert data.groups.tolist() == [0, 1, 2, 0, 1, 2]
-    assert data.groups.dtype == torch.int64
-    assert data[[5, 0]].groups.tolist() == [2, 0]
-    assert data[1:3].groups.tolist() == [1, 2]
-    assert data.with_weight().groups.tolist() == [1, 2, 1, 2]
-    assert data.to(dtype=torch.float32).groups.tolist() == data.groups.tolist()

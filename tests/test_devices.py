@@ -14,7 +14,6 @@ from deconflow.auto.plan import make_plan
 from deconflow.auto.training import Job, train
 from deconflow.devices import resolve_device
 from deconflow.estimators import deconvolver, flow
-from deconflow.fitting.checkpoint import Checkpoint
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
@@ -150,19 +149,6 @@ def test_chains_and_their_proposals_keep_to_the_device(known):
     same_on_the_device(known, fitted)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
-def test_an_ensemble_is_trained_on_the_device(known):
-    shorten(known, n_flows=1)
-    let_flows_win(known)
-
-    def fitted(device):
-        model = Deconvolver(random_state=0, n_jobs=2, device=device).fit(values(), noise=0.3)
-        return answers(model, values()[:3], 0.3)
-
-    same_on_the_device(known, fitted)
-
-
 def test_the_pretended_device_mixes_with_no_other(monkeypatch):
     with pretended(monkeypatch):
         there = torch.ones(3).to(DEVICE)
@@ -205,13 +191,6 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
     np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
     with pytest.raises(ValueError, match="no CUDA"):
         FlowDeconvolver.load(tmp_path / "model", device=name)
-
-
-@ON_GPU
-def test_checkpoints_of_a_gpu_are_read_to_main_memory(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "fit.ckpt", "a fit")
-    checkpoint.save({"weights": torch.ones(3, device="cuda")})
-    assert checkpoint.load()["weights"].device.type == "cpu"
 
 
 @ON_GPU

@@ -110,16 +110,6 @@ with files.replacing_folder(folder) as new:
 """
 
 
-def test_half_a_folder_is_never_taken_for_the_old_one(tmp_path):
-    """Whatever it is called."""
-    for name in ("old", "new", "folder.old"):
-        command = [sys.executable, "-c", KILLED, tmp_path / name, "writing"]
-        assert subprocess.run(command, env=os.environ, check=False).returncode == -9
-        with pytest.raises(StopError), replacing_folder(tmp_path / name):
-            raise StopError
-        assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("when", "left"),
     [("writing", "old"), ("after the exchange", "new"), ("between two moves", None)],

@@ -28,8 +28,6 @@ from torch.distributions import (
 
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, FlowDeconvolver, WaveletDeconvolver
 from deconflow._limits import _threads_of_products, cpus, threads_at_most
-from deconflow.compat import extreme_deconvolution
-from deconflow.densities import Flow
 from deconflow.noise import from_law, gaussian, laplace, student_t, uniform
 from deconflow.noise.split_normal_law import SplitNormal
 from deconflow.randomness import Draws, lend_generator
@@ -134,26 +132,6 @@ def test_what_the_caller_has_set_for_torch_changes_no_bit(name, one_thread, shor
     same(answers(loaded, w, law), expected)
 
 
-def test_a_fit_in_an_odd_world_goes_on_from_its_checkpoint(tmp_path):
-    whole = flow(checkpoint=tmp_path / "one").fit(W, noise=SD)
-    with ExitStack() as stack:
-        enter_odd_world(stack)
-        flow(checkpoint=tmp_path / "two").fit(W, noise=SD)
-        again = flow(checkpoint=tmp_path / "two").fit(W, noise=SD)
-    same([again.score_samples(W)], [whole.score_samples(W)])
-
-
-def test_the_c_librarys_front_in_an_odd_world():
-    def fitted():
-        start = np.full(2, 0.5), np.array([[1.0, 0.0], [3.0, 0.0]]), np.tile(np.eye(2), (2, 1, 1))
-        return [extreme_deconvolution(W, SD**2, *start), *start]
-
-    expected = fitted()
-    with ExitStack() as stack:
-        enter_odd_world(stack)
-        same(fitted(), expected)
-
-
 # -- random state -------------------------------------------------------------------------------
 
 
@@ -193,32 +171,12 @@ def test_another_thread_draws_what_it_would_alone(name, short):
     assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002
 
 
-def test_two_fits_at_once_end_where_they_would_alone(one_thread):
-    laws = [SD, student_t(SD, 5.0), from_law(gumbel, scale=SD)]
-    alone = [flow().fit(W, noise=law).sample(9, random_state=0) for law in laws]
-    with ThreadPoolExecutor(3) as pool:
-        models = pool.map(lambda law: flow().fit(W, noise=law), laws)
-        together = [model.sample(9, random_state=0) for model in models]
-    same(together, alone)
-
-
 def test_one_model_may_be_asked_from_several_threads(one_thread):
     model = flow().fit(W, noise=SD)
     expected = answers(model, W, SD)
     with ThreadPoolExecutor(3) as pool:
         for asked in pool.map(lambda _: answers(model, W, SD), range(3)):
             same(asked, expected)
-
-
-def test_a_failed_question_leaves_nothing_behind():
-    model = flow().fit(W, noise=SD)
-    with pytest.raises(ValueError, match="can reach") as kept:
-        model.posterior(np.vstack([W, [[1e30, 1e30]]]), noise=1e-3)
-    torch.manual_seed(3)
-    model.density_.density.sample(2)
-    after = torch.get_rng_state()
-    torch.manual_seed(3)
-    assert not torch.equal(torch.get_rng_state(), after), kept  # it drew from torch's own
 
 
 LAWS = [
@@ -255,20 +213,6 @@ def test_a_worker_of_joblib_uses_its_own_share(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     shares = Parallel(2, backend="loky", inner_max_num_threads=1)(delayed(cpus)() for _ in range(2))
     assert shares == [1, 1]
-
-
-def test_one_job_keeps_torch_to_one_thread(monkeypatch, short, one_thread):
-    seen, log_prob = [], Flow.log_prob
-
-    def counted(self, v):
-        seen.append(torch.get_num_threads())
-        return log_prob(self, v)
-
-    monkeypatch.setattr(Flow, "log_prob", counted)
-    torch.set_num_threads(3)
-    answers(Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(W, noise=SD), W, SD)
-    assert set(seen) == {1}
-    assert torch.get_num_threads() == 3
 
 
 def test_the_threads_of_torch_are_limited_also_where_a_program_has_set_them(one_thread):

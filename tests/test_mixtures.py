@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.stats import kstest, multivariate_normal, norm
 
 from deconflow import GaussianMixture
-from deconflow.mixtures import mix, stack
+from deconflow.mixtures import mix
 
 N, K, D = 5, 3, 2
 
@@ -144,16 +144,6 @@ def test_an_average_is_the_mean_of_densities(shares):
     mean = sum(a * np.exp(m.log_prob(V)) for a, m in zip(weights, (ONE, other), strict=True))
     np.testing.assert_allclose(mix([ONE, other], shares).log_prob(V), np.log(mean))
     assert mix([ONE, other]).n_components == K + 4
-
-
-def test_rows_of_different_size_are_stacked():
-    small, large = random_mixture((2,), components=1), random_mixture((3,), components=4)
-    both = stack([small, large])
-    assert both.weights.shape == (5, 4)
-    v = V[:5]
-    wanted = np.concatenate([small.log_prob(v[:2]), large.log_prob(v[2:])])
-    np.testing.assert_allclose(both.log_prob(v), wanted, rtol=1e-12)
-    np.testing.assert_allclose(both.quantile(0.3)[:2], small.quantile(0.3), rtol=1e-12)
 
 
 def test_units_change_the_density_by_the_jacobian_only():

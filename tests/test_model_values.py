@@ -172,14 +172,6 @@ def test_a_huge_file_is_not_read(model):
         deconflow.load(path)
 
 
-def test_a_description_that_could_not_be_read_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("deconflow.saving.model_files.LARGEST_TEXT", 1000)
-    model = deconflow.XDGMM(1, init={"means": np.zeros((1, 40))}).fit(np.eye(40), noise=0.1)
-    with pytest.raises(ValueError, match="set those that are long to None"):
-        model.save(tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("file", ["model.json", "weights.safetensors", "SHA256SUMS", "more.txt"])
 def test_every_bit_is_checked(file, model, tmp_path):
     deconflow.load(model("xdgmm")).save(tmp_path / "new", extra_files={"more.txt": "more"})

@@ -40,7 +40,6 @@ CASES = {
     "all": {"w": HOLES, "projection": PROJECTION, "weights": WEIGHTS},
 }
 all_noises = pytest.mark.parametrize("noise", NOISE)
-all_cases = pytest.mark.parametrize("case", CASES)
 
 
 def observe(case, noise="per-row sd"):
@@ -54,16 +53,6 @@ def truths(data):
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def tensors(data):
-    parts = {"w": data.w, "observed": data.observed, "projection": data.projection}
-    parts["weights"] = data.weights
-    noise = data.noise
-    if not noise.shared:
-        law = {"factor": noise.factor} if hasattr(noise, "factor") else noise.parameters
-        parts |= {f"noise {name}": value for name, value in law.items()}
-    return {name: value for name, value in parts.items() if value is not None}
-
-
 # -- log likelihood -----------------------------------------------------------------------------
 
 
@@ -75,17 +64,6 @@ def test_a_projection_is_applied_to_the_truth(noise):
     torch.testing.assert_close(
         data.log_likelihood(V), observe("plain", noise).noise.log_prob(torch.tensor(expected))
     )
-
-
-@all_noises
-def test_the_identity_as_projection_changes_nothing(noise):
-    plain = observe("plain", noise)
-    projected = Observations.from_arrays(W, NOISE[noise], projection=np.eye(M))
-    v = truths(plain)
-    torch.testing.assert_close(projected.log_likelihood(v), plain.log_likelihood(v))
-    holes = Observations.from_arrays(HOLES, NOISE[noise])
-    both = Observations.from_arrays(HOLES, NOISE[noise], projection=np.eye(M))
-    torch.testing.assert_close(both.log_likelihood(v), holes.log_likelihood(v))
 
 
 @pytest.mark.parametrize("noise", ["shared sd", "per-row sd", "per-row covariance"])
@@ -150,23 +128,6 @@ def check_rows(data, rows):
         torch.testing.assert_close(part.weights, data.weights[positions])
 
 
-@all_cases
-@all_noises
-def test_slices_and_chunks_are_views(case, noise):
-    data = observe(case, noise)
-    parts = list(data.chunks(3))
-    assert [len(part) for part in parts] == [3, 3, 2]
-    for part in (*parts, data[1:5]):
-        for name, tensor in tensors(part).items():
-            whole = tensors(data)[name]
-            assert tensor.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr(), name
-    v = truths(data)
-    joined = torch.cat(
-        [part.log_likelihood(v[:, 3 * i : 3 * i + 3]) for i, part in enumerate(parts)], 1
-    )
-    torch.testing.assert_close(joined, data.log_likelihood(v))
-
-
 def test_complete_data_share_the_users_memory_and_leave_it_untouched():
     w, holes = W.copy(), HOLES.copy()
     data = Observations.from_arrays(w, SD, projection=PROJECTION)
@@ -175,12 +136,6 @@ def test_complete_data_share_the_users_memory_and_leave_it_untouched():
     Observations.from_arrays(holes, SD, projection=PROJECTION)
     np.testing.assert_array_equal(np.isnan(holes), MISSING)
     np.testing.assert_array_equal(w, W)
-
-
-def test_one_projection_for_all_rows_takes_no_memory():
-    data = Observations.from_arrays(np.zeros((10_000, M)), SD[0], projection=PROJECTION[0])
-    assert data.projection.shape == (10_000, M, D)
-    assert data.projection.untyped_storage().nbytes() == PROJECTION[0].nbytes
 
 
 # -- split --------------------------------------------------------------------------------------
@@ -220,19 +175,6 @@ def test_weights_have_mean_one_and_no_unit():
         data = Observations.from_arrays(W, SD, weights=scale * WEIGHTS)
         np.testing.assert_allclose(data.weights, WEIGHTS / WEIGHTS.mean())
     assert observe("plain").weights is None
-
-
-@all_cases
-@all_noises
-def test_precision_changes_everywhere(case, noise):
-    data = observe(case, noise)
-    single = data.to(dtype=torch.float32)
-    v = truths(data)
-    answer = single.log_likelihood(v.float())
-    assert answer.dtype == single.features().dtype == torch.float32
-    torch.testing.assert_close(answer.double(), data.log_likelihood(v), rtol=1e-3, atol=1e-3)
-    if data.observed is not None:
-        assert single.observed.dtype == torch.bool
 
 
 CONTAINERS = {

@@ -1,7 +1,6 @@
 """Progress of fits: stages, and steps done."""
 
 import io
-import threading
 
 import numpy as np
 import pytest
@@ -53,20 +52,6 @@ def test_a_terminal_has_a_bar(monkeypatch):
     shown = stream.getvalue()
     assert "\rfitting mixtures, 0 of 3 |" in shown
     assert "\rchecks |" in shown
-
-
-def test_lines_from_threads_are_all_counted():
-    with Progress(tell=lambda line: None) as progress:
-        progress.begin("sampling", "sweeps", 4000)
-        threads = [
-            threading.Thread(target=lambda: [progress.advance() for _ in range(1000)])
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert progress.status() == "sampling, 4,000 of 4,000 sweeps"
 
 
 FITS = {

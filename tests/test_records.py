@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pytest
 
-import deconflow
-from benchmarks import deconvolver, runs
+from benchmarks import runs
 from benchmarks.records.__main__ import main
 from benchmarks.records.sections import SECTIONS, open_runs
-from deconflow.certificate import Certificate
 
 pytestmark = pytest.mark.docs
 
@@ -84,37 +82,3 @@ def test_runs_of_other_code_are_made_again(tmp_path, monkeypatch):
     again.add({"seed": 0, "figure": 2.0})
     found = runs.Runs(path, ["seed"])
     assert sorted((r["seed"], r["figure"]) for r in found.runs) == [(0, 2.0), (1, 1.0)]
-
-
-class WithCandidates(deconflow.XDGMM):
-    """Stands for a Deconvolver: one of its candidates is better than it is."""
-
-    def __init__(self, *, random_state=None, quick=False, n_components=1):
-        super().__init__(n_components, random_state=random_state)
-        self.quick = quick
-
-    def fit(self, w, y=None, *, noise=None):
-        self.__dict__["better"] = deconflow.XDGMM(12, floor=0.1, random_state=0).fit(w, noise=noise)
-        return super().fit(w, noise=noise)
-
-    selection_, certificate_ = {}, Certificate()
-
-    @property
-    def candidates_(self):
-        return {"one": self.density_, "many": self.better.density_}
-
-
-def test_a_task_scores_every_candidate(monkeypatch, tmp_path):
-    monkeypatch.setattr(deconflow, "Deconvolver", WithCandidates)
-    monkeypatch.setattr(deconvolver, "TEST_ROWS", 2000)
-    monkeypatch.setitem(deconvolver.ROWS, "ring", 1000)
-    kept = deconvolver.open_runs(tmp_path / "deconvolver.json")
-    kept.add(deconvolver.run("ring", 0, tmp_path, quick=False))
-    run = kept.runs[0]
-    assert run["ours"] == pytest.approx(run["candidates"]["one"])
-    assert run["figure"] == pytest.approx(run["ours"] - run["truth"])
-    assert run["loss"] == pytest.approx(run["ours"] - run["candidates"]["many"])
-    assert run["loss"] > 0.3  # one Gaussian is no ring
-    table = deconvolver.summary(kept.current())
-    assert table["ring"]["most_lost"] == run["loss"]
-    assert "above its bar" in deconvolver.as_text(table)

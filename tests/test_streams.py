@@ -81,20 +81,6 @@ def test_em_by_statistics_is_that_of_xdgmm(table):
     np.testing.assert_allclose(mixture.covariances, model.covariances_, rtol=1e-9, atol=1e-9)
 
 
-def test_a_chunk_may_have_rows_of_no_weight_only(table, tmp_path):
-    _, w, sd, _ = table
-    counts = (np.arange(len(w)) >= 1000).astype(float)
-    columns = {"x": w[:, 0], "y": w[:, 1], "x_err": sd[:, 0], "y_err": sd[:, 1], "n": counts}
-    pq.write_table(pa.table(columns), tmp_path / "weighted.parquet")
-    found = open_rows(tmp_path / "weighted.parquet", ["x", "y"], weights="n").overview(10)
-    assert (found.n_rows, found.weight) == (len(w), counts.sum())
-    pq.write_table(pa.table({**columns, "n": 0 * counts}), tmp_path / "none.parquet")
-    with pytest.raises(
-        ValueError, match=r"Expected a weight above 0 in column 'n' of .*zeros only"
-    ):
-        open_rows(tmp_path / "none.parquet", ["x", "y"], weights="n").overview(10)
-
-
 def test_a_value_out_of_reach_is_named_with_its_chunk(tmp_path):
     x = np.ones(800)
     x[750] = 1e200
@@ -231,15 +217,6 @@ def test_slopes_are_those_of_the_likelihood():
         assert slope[d] == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-7)
 
 
-def test_columns_of_errors_can_be_named(table):
-    path = table[0]
-    named = XDGMM(1, random_state=0).fit(open_rows(path, ["x"], errors=["x=y_err"]))
-    other = XDGMM(1, random_state=0).fit(open_rows(path, ["x"]), noise=["y_err"])
-    told = XDGMM(1, random_state=0).fit(open_rows(path, ["x"], errors={"x": "y_err"}))
-    assert other.means_ == named.means_ == told.means_
-    assert XDGMM(1).fit(open_rows(path, ["x"])).means_ != named.means_
-
-
 def test_a_fit_says_how_many_rows_it_had(table, tmp_path, monkeypatch):
     path, w, sd, _ = table
     model = XDGMM(1).fit(open_rows(path, ["x", "y"]))
@@ -252,12 +229,3 @@ def test_a_fit_says_how_many_rows_it_had(table, tmp_path, monkeypatch):
     assert flow.fit(open_rows(path, ["x", "y"])).known_ == [
         "A sample of 300 of 4,000 rows was fitted."
     ]
-
-
-def test_units_of_a_table_are_known(tmp_path):
-    field = pa.field("x", pa.float64(), metadata={"unit": "km"})
-    columns = [pa.array([1.0, 2.0, 4.0]), pa.array([1.0, 1.0, 1.0])]
-    schema = pa.schema([field, pa.field("x_err", pa.float64(), metadata={"unit": "km"})])
-    pq.write_table(pa.table(columns, schema=schema), tmp_path / "km.parquet")
-    model = XDGMM(1).fit(open_rows(tmp_path / "km.parquet", ["x"]))
-    assert model._units == ["km"]

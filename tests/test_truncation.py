@@ -77,17 +77,6 @@ def test_mass_moments_and_draws_of_a_box(box, rng):
         assert np.abs(draws.mean(1) - found).max() > 1e-3
 
 
-def test_draws_of_a_box_are_those_that_rejection_keeps(rng):
-    mixture = random_mixture(rng, rows=1, components=3)
-    lower, upper = np.array([-0.5, -INF]), np.array([0.7, INF])
-    draws, _ = CutMixture(mixture, lower, upper).sample(4000, np.random.RandomState(1))
-    free = mixture.sample(40_000, np.random.RandomState(2))[0]
-    kept = free[((free >= lower) & (free <= upper)).all(1)][:4000]
-    for d in range(2):
-        assert stats.ks_2samp(draws[0, :, d], kept[:, d]).pvalue > 1e-3
-    assert stats.ks_2samp(free[:4000, 0], kept[:, 0]).pvalue < 1e-6  # the twin
-
-
 @pytest.mark.parametrize("ends", [(3, INF), (8, 9), (29, INF), (31, INF), (35, 35.02), (-40, -38)])
 def test_tails(ends):
     """Against scipy, whose moments of far tails are good to some digits."""

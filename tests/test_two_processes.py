@@ -89,16 +89,6 @@ def test_another_number_of_processes_is_refused(both):
         assert "2; got 1." in found["refusal"]
 
 
-@pytest.mark.slow
-def test_an_ensemble_that_is_spread_over_processes_is_the_same(tmp_path, monkeypatch, one_thread):
-    both = found_by_two(tmp_path, "ensemble")
-    alone = rank_work.fit_an_ensemble(monkeypatch)
-    for found in (each["ensemble"] for each in both):
-        assert list(found) == ["mixtures", "spline", "bayes", "flows"]
-        for name, log_p in found.items():
-            np.testing.assert_allclose(log_p, alone[name], rtol=1e-9)
-
-
 def test_a_stream_is_fitted_as_by_one_process(both, tmp_path):
     rank_work.write_survey(tmp_path / "survey")
     alone = rank_work.fit_a_stream(tmp_path / "survey")

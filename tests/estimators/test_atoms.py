@@ -1,16 +1,12 @@
 """Atoms of the truth and rows of a background, against brute force."""
 
-import copy
-import pickle
-
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.neighbors import KernelDensity
 
-from deconflow import XDGMM, load
+from deconflow import XDGMM
 from deconflow.estimators import ESTIMATORS
 
 SD = 0.4
@@ -59,39 +55,6 @@ def test_shares_in_all_estimators(name):
     assert np.abs(plain.posterior(w, SD).mean[~lost, 0] - v[~lost]).mean() > (
         np.abs(posterior.mean[~lost, 0] - v[~lost]).mean()
     )
-
-
-def parts(model, w):
-    """Probability of the atom, and the density of the rest on a grid, of one row."""
-    rest = np.exp(model.score_samples(GRID[:, None])) * stats.norm.pdf(w, GRID, SD)
-    atom = model.atom_weights_[0] * stats.norm.pdf(w, 0, SD)
-    total = atom + np.trapezoid(rest, GRID)
-    return total, atom / total, rest / total
-
-
-@pytest.mark.parametrize("w", [-1.0, 0.1, 0.6, 3.0])
-def test_answers_are_those_of_integrals(model, w):
-    total, atom, rest = parts(model, w)
-    posterior = model.posterior([[w]], SD)
-    assert model.score_observations([[w]], SD)[0] == pytest.approx(np.log(total), abs=1e-6)
-    assert posterior.probability_of_atoms[0, 0] == pytest.approx(atom, abs=1e-6)
-    mean = np.trapezoid(rest * GRID, GRID)
-    assert posterior.mean[0, 0] == pytest.approx(mean, abs=1e-5)
-    second = np.trapezoid(rest * GRID**2, GRID)
-    assert posterior.covariance[0, 0, 0] == pytest.approx(second - mean**2, abs=1e-4)
-    below = np.trapezoid(np.where(GRID <= 0, rest, 0), GRID)
-    positive = np.trapezoid(np.where(GRID >= 0, rest, 0), GRID)
-    expected = min(below + atom, positive + atom)
-    assert posterior.sign_error[0, 0] == pytest.approx(expected, abs=2e-3)
-    inside = np.trapezoid(np.where((GRID >= -0.5) & (GRID <= 1), rest, 0), GRID) + atom
-    assert posterior.probability(-0.5, 1.0)[0, 0] == pytest.approx(inside, abs=2e-3)
-    whole = np.cumsum(rest) * (GRID[1] - GRID[0]) + atom * (GRID >= 0)
-    for share in (0.05, 0.3, 0.5, 0.9):
-        at = GRID[np.searchsorted(whole, share)]
-        assert posterior.quantile(share)[0, 0] == pytest.approx(at, abs=6e-3)
-    drawn = posterior.sample(4000, random_state=0)
-    assert (drawn == 0).mean() == pytest.approx(atom, abs=0.03)  # four errors of 4000 draws
-    assert drawn.mean() == pytest.approx(mean, abs=0.08)
 
 
 def test_observations_have_mass_one(model):
@@ -203,18 +166,3 @@ def test_rows_of_a_background_may_lie_beyond_bounds():
     w = np.r_[rng.exponential(size=(300, 1)) + SD * rng.normal(size=(300, 1)), [[-30.0], [40.0]]]
     model = XDGMM(1, bounds=(0, None), background="uniform", random_state=0).fit(w, noise=SD)
     assert model.posterior(w[-2:], SD).probability_of_background.min() > 0.9
-
-
-@pytest.mark.parametrize("atoms", [{0: [0.0]}, {"v0": 0.0}, np.array([0, 3]), pd.Series([0.0])])
-def test_copies_and_saved_models_answer_the_same(atoms, tmp_path):
-    _, w, _ = mixed(150)
-    model = XDGMM(1, atoms=atoms, background="uniform", random_state=0).fit(w, noise=SD)
-    model.save(tmp_path / "model")
-    expected = model.posterior(w, SD).mean
-    for again in (
-        load(tmp_path / "model"),
-        copy.deepcopy(model),
-        pickle.loads(pickle.dumps(model)),
-    ):
-        np.testing.assert_array_equal(again.posterior(w, SD).mean, expected)
-        assert again.known_ == model.known_

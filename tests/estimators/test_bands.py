@@ -8,7 +8,7 @@ from astropy import units as u
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from deconflow import XDGMM, DeconvolvingKDE, GaussianMixture
+from deconflow import XDGMM, GaussianMixture
 from deconflow.densities import MixtureDensity
 from deconflow.estimators import BlendFit, MixtureFit, Replicates, WeightedFit
 from deconflow.fits.weighted_fit import ProposedByMixture
@@ -146,19 +146,6 @@ def test_quantiles_are_those_of_the_mixture(model):
     assert list(band.to_frame()["share of x"]) == [0.1, 0.5, 0.9]
 
 
-def test_other_units_change_a_band_by_their_factor_only(table, monkeypatch):
-    w = table.to_numpy()
-    monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (2,))
-    one, other = (
-        XDGMM("auto", random_state=0).fit(factor * w, noise=factor * np.array([0.3, 0.3]))
-        for factor in (1.0, 4.0)
-    )
-    band, scaled = one.band(POINTS, column=0), other.band(4 * POINTS, column=0)
-    np.testing.assert_allclose(4 * scaled.upper, band.upper, rtol=1e-9)
-    pair = [each.band(column=0, quantiles=[0.2, 0.7]) for each in (one, other)]
-    np.testing.assert_allclose(pair[1].lower, 4 * pair[0].lower, rtol=1e-6)
-
-
 def test_units_of_points_are_those_of_the_fit(table):
     from astropy.table import QTable
 
@@ -195,17 +182,6 @@ def test_bands_of_densities_without_closed_forms_agree_with_those_that_have(mode
     np.testing.assert_allclose(density.band(joint).upper, exact.band(joint).upper, rtol=1e-5)
 
 
-def test_replicates_may_have_replicates_of_their_own(model):
-    """Also themselves: an average may be one of its alternatives, and adds nothing then."""
-    density, plain = model.density_, model.band("y")
-    parts = density.replicates.densities
-    density.replicates = Replicates(parts, "folds", [(1.0, density)])
-    pair = density.marginal(["y", "x"])
-    np.testing.assert_array_equal(density.band("y").upper, plain.upper)
-    np.testing.assert_array_equal(pair.marginal("y").band(plain.points).upper, plain.upper)
-    assert [each.names for each in pair.marginal("x").replicates.answers()] == [["x"]] * FOLDS
-
-
 BAD = {
     "nothing": (lambda m: m.band(), r"points \(N, 2\) or one of the columns x, y; got neither"),
     "no such column": (lambda m: m.band("z"), "columns among x, y.*got 'z'"),
@@ -231,14 +207,3 @@ def test_bad_input_is_refused(name, model):
     call, message = BAD[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call(model)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [XDGMM(1), DeconvolvingKDE()],
-    ids=["single", "kernel"],
-)
-def test_a_model_without_replicates_says_what_to_use(estimator, table):
-    estimator.fit(table, noise=[0.3, 0.3])
-    with pytest.raises(ValueError, match=r"replicates.*Use Deconvolver.* or XDGMM\('auto'\)"):
-        estimator.band("x")

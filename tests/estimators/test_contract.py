@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import kstest
-from short_fits import let_flows_win, shorten, shorten_chains
+from short_fits import let_flows_win, shorten
 from signing import sign
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -23,7 +23,7 @@ from deconflow import (
     UntrustedFitWarning,
 )
 from deconflow.estimators import ESTIMATORS
-from deconflow.noise import gaussian, laplace, student_t
+from deconflow.noise import gaussian, laplace
 
 NAMES = ["x", "y"]
 SD = np.array([0.3, 0.2])
@@ -116,15 +116,6 @@ def test_condition_is_a_slice_of_the_joint_density(name, column, fitted):
     assert found.names == [NAMES[1 - column]]
 
 
-@pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
-@pytest.mark.parametrize("column", [0, 1])
-def test_a_column_is_given_by_name_or_number(name, column, fitted):
-    model, values = fitted(name), MEAN[column] + np.array([[-1.0], [0.8]])
-    found = model.condition(values, [column])
-    for key in (NAMES[column], [NAMES[column]], column, np.array([column])):
-        np.testing.assert_array_equal(model.condition(values, key).mean, found.mean)
-
-
 @every_model
 def test_condition_with_noise_is_the_posterior_with_the_rest_unknown(name, fitted):
     """Noise of the given value widens the answer: sums over the truth by brute force."""
@@ -139,37 +130,6 @@ def test_condition_with_noise_is_the_posterior_with_the_rest_unknown(name, fitte
     assert abs(found.mean[0, 0] - mean) < max(tolerance(name), 1e-5) * wanted
     np.testing.assert_allclose(found.sd[0], wanted, rtol=max(tolerance(name), 1e-4))
     assert found.sd[0, 0] > 1.05 * model.condition([[value]], ["x"]).sd[0, 0]
-
-
-def test_a_flow_fitted_under_another_law_answers_about_some_columns():
-    """Its network knows rows of two columns under Student-t noise only; a mixture proposes."""
-    rng = np.random.default_rng(0)
-    v = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=2000)
-    w = v + 0.2 * rng.standard_t(5, size=v.shape)
-    model = FlowDeconvolver(epochs=2, random_state=0).fit(w, noise=student_t([0.2, 0.2], 5.0))
-    x = np.linspace(-8, 8, 801)
-    p = np.exp(model.score_samples(np.column_stack([np.ones_like(x), x])))
-    found, mean = model.condition([[1.0]], [0]), (p @ x) / p.sum()
-    assert found.mean[0, 0] == pytest.approx(mean, abs=0.1)  # three errors of 900 draws
-    assert found.sd[0, 0] == pytest.approx(np.sqrt((p @ (x - mean) ** 2) / p.sum()), rel=0.1)
-    density = np.exp(model.marginal("v0").log_prob([[1.0]]))
-    assert density[0] == pytest.approx(p.sum() * (x[1] - x[0]), rel=0.02)
-
-
-def test_what_a_marginal_takes(fitted):
-    marginal = fitted("XDGMM").marginal(["y", "x"])
-    both = fitted("XDGMM").score_samples(table(W[:3]))
-    np.testing.assert_allclose(marginal.log_prob(W[:3, ::-1].tolist()), both, rtol=1e-10)
-    np.testing.assert_allclose(
-        marginal.marginal("x").log_prob(W[:3, :1]),
-        fitted("XDGMM").marginal(0).log_prob(W[:3, :1]),
-        rtol=1e-10,
-    )
-    assert repr(marginal) == "MixtureFit(y, x)"
-    with pytest.raises(ValueError, match=r"of shape \(N, 2\), for the columns y, x; got shape"):
-        marginal.log_prob([1.0, 2.0])
-    with pytest.raises(ValueError, match="among y, x"):
-        marginal.marginal("z")
 
 
 @pytest.mark.parametrize("name", ["Deconvolver, flows", "XDGMM"])
@@ -220,36 +180,6 @@ def test_a_marginal_integrates_to_one_and_is_that_of_samples(name, column, fitte
     assert margin.names == [NAMES[column]]
     np.testing.assert_array_equal(model.marginal([column]).log_prob(x[:5, None]),
                                   margin.log_prob(x[:5, None]))  # fmt: skip
-
-
-@every_model
-def test_a_marginal_answers_about_rows(name, fitted):
-    """Its ``log p(w)`` is the integral of its density against the noise."""
-    model = fitted(name)
-    margin = model.marginal("y")
-    w = np.array([[-3.0], [-2.0], [-0.5]])
-    p = np.exp(margin.log_prob(GRID[::4, None]))
-    kernel = np.exp(-0.5 * np.square((w - GRID[::4]) / 0.5)) / (0.5 * np.sqrt(2 * np.pi))
-    data = Observations.from_arrays(w, [0.5])
-    total = (kernel * p).sum(1) * (GRID[4] - GRID[0])
-    found = margin.log_marginal(data)
-    np.testing.assert_allclose(found.log_p, np.log(total), atol=1e-6 if name in EXACT else 0.1)
-    mean = (kernel * p) @ GRID[::4] / (kernel * p).sum(1)
-    answer = margin.posterior(data)
-    np.testing.assert_allclose(answer.mean[:, 0], mean, atol=1e-6 if name in EXACT else 0.1)
-    assert answer.names == ["y"]
-
-
-@every_model
-def test_a_marginal_of_all_columns_is_another_order(name, fitted):
-    model = fitted(name)
-    turned = model.marginal(["y", "x"])
-    assert turned.names == ["y", "x"]
-    drawn = turned.sample(2000, 0).mean(0)
-    np.testing.assert_allclose(drawn, MEAN[::-1], atol=0.25)
-    found = turned.log_prob(V[:20, ::-1].copy())
-    wanted = model.score_samples(table(V[:20]))
-    np.testing.assert_allclose(found, wanted, atol=1e-9 if name in EXACT else 0.1)
 
 
 BAD_COLUMNS = {
@@ -377,26 +307,6 @@ def test_a_table_of_known_values_has_their_columns(fitted):
     assert nameless.condition(known, 1).mean.shape == (2, 1)
 
 
-def test_exact_values_have_no_correlation(fitted):
-    answer = fitted("DeconvolvingKDE").posterior(table(W[:30] + 1 / 3), noise=0.0)
-    assert not answer.sd.any()
-    assert not answer.correlation.any()
-
-
-@pytest.mark.slow
-def test_a_marginal_of_mixtures_weighs_other_laws_by_themselves(fitted):
-    model, law = fitted("Deconvolver, mixtures"), student_t([0.3], 4.0)
-    data = Observations.from_arrays(W[:5, 1:], law)
-    found = model.marginal("y").log_marginal(data, 4000)
-    assert (found.error > 0).all()
-    assert np.isfinite(model.marginal("y").posterior(data).effective_sample_size).all()
-    p = np.exp(model.marginal("y").log_prob(GRID[:, None]))
-    offset = torch.from_numpy(W[:5, 1:] - GRID)
-    kernel = torch.distributions.StudentT(4.0, 0.0, 0.3).log_prob(offset).exp().numpy()
-    wanted = np.log((kernel * p).sum(1) * (GRID[1] - GRID[0]))
-    np.testing.assert_allclose(found.log_p, wanted, atol=5 * found.error.max() + 1e-5)
-
-
 # -- slips --------------------------------------------------------------------------------------
 
 
@@ -421,12 +331,6 @@ def test_noise_without_its_name_is_refused_at_once(name, slip):
     noise = SLIPS[slip](2000)
     with pytest.raises(TypeError, match=r"noise by its name, as in fit\(w, noise=...\); got it as"):
         clone(UNFITTED[name]).fit(w, noise)
-
-
-@every_model
-def test_a_score_takes_noise_by_its_name(name, fitted):
-    with pytest.raises(TypeError, match="by its name"):
-        fitted(name).score(table(W), SD)
 
 
 @pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
@@ -543,21 +447,6 @@ def test_questions_of_one_estimator_before_a_fit(ask):
 # -- files --------------------------------------------------------------------------------------
 
 
-@every_model
-def test_any_model_is_loaded(name, fitted, tmp_path):
-    model = fitted(name)
-    model.save(tmp_path / "model", extra_files={"notes.txt": "seen"})
-    loaded = deconflow.load(tmp_path / "model")
-    assert type(loaded) is type(model)
-    points = table(V[:20])
-    np.testing.assert_array_equal(loaded.score_samples(points), model.score_samples(points))
-    one, two = (m.posterior(table(W[:5]), noise=SD).mean for m in (model, loaded))
-    np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(*(m.condition([[1.0]], "x").mean for m in (model, loaded)))
-    assert loaded.describe() == model.describe()
-    assert (tmp_path / "model" / "notes.txt").read_text() == "seen"
-
-
 def test_an_unknown_class_is_refused(fitted, tmp_path):
     fitted("XDGMM").save(tmp_path / "model")
     file = tmp_path / "model" / "model.json"
@@ -579,18 +468,3 @@ def test_only_those_with_a_precision_are_told_of_it(fitted):
     with pytest.raises(ValueError, match=r"got row 0 of w") as caught:
         fitted("Deconvolver, flows").posterior(table(far), noise=SD)
     assert "dtype=" not in str(caught.value)
-
-
-@pytest.mark.slow
-def test_student_t_noise_in_six_columns(monkeypatch):
-    shorten_chains(monkeypatch, sweeps=10)  # with the full ones, too, mixtures have all the weight
-    rng = np.random.default_rng(0)
-    v = rng.normal(size=(300, 6)) * np.linspace(0.5, 2, 6)
-    law = student_t(np.full(6, 0.3), 4.0)
-    w = v + 0.3 * rng.standard_t(4, size=v.shape)
-    model = Deconvolver(quick=True, n_jobs=1, random_state=0).fit(w, noise=law)
-    np.testing.assert_allclose(model.sample(4000, 0).std(0), np.linspace(0.5, 2, 6), rtol=0.25)
-    answer = model.posterior(w, noise=law)
-    error, raw = (np.sqrt(np.mean((x - v) ** 2, axis=0)) for x in (answer.mean, w))
-    assert error[0] < 0.88 * raw[0]  # a normal law would give 0.76 in the narrowest column
-    assert error.mean() < 0.97 * raw.mean()

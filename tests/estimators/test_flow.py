@@ -7,9 +7,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import FlowDeconvolver
-from deconflow.densities import ARCHITECTURES, networks
+from deconflow.densities import networks
 from deconflow.devices import resolve_device
-from deconflow.fitting import loop
 from deconflow.noise import gaussian, student_t
 
 TINY = dict(
@@ -84,38 +83,6 @@ def test_seeds_decide_fits_and_answers(problem):
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("flow", ARCHITECTURES)
-def test_save_and_load(flow, problem, tmp_path):
-    w, sd = problem
-    model = tiny(flow=flow).fit(w, noise=sd)
-    model.save(tmp_path / "model")
-    loaded = FlowDeconvolver.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.score_samples(w), model.score_samples(w))
-    assert loaded.score(w, noise=sd) == model.score(w, noise=sd)
-    assert loaded.history_.train == model.history_.train
-
-
-def test_checkpoint_resumes_an_interrupted_fit(problem, tmp_path, monkeypatch):
-    w, sd = problem
-    whole = tiny(epochs=4).fit(w, noise=sd).score_samples(w)
-    path = tmp_path / "fit.ckpt"
-    step, calls = loop._Fit._step, []
-
-    def interrupted(self, *batch):
-        calls.append(1)
-        if len(calls) == 8:
-            raise KeyboardInterrupt
-        return step(self, *batch)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop._Fit, "_step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            tiny(epochs=4, checkpoint=path).fit(w, noise=sd)
-    assert path.exists()
-    resumed = tiny(epochs=4, checkpoint=path).fit(w, noise=sd).score_samples(w)
-    np.testing.assert_array_equal(whole, resumed)
-
-
 @pytest.mark.parametrize("as_object", [False, True])
 def test_metadata_routing(as_object, problem):
     w, sd = problem
@@ -172,15 +139,3 @@ def test_toy_improves_and_the_noise_matters():
     shuffled = FlowDeconvolver(**settings).fit(w, noise=right[::-1].copy())
     # Seen on 10,000 rows: 3.31 against 3.63 after these few epochs (the truth has 2.67).
     assert -model.score_samples(v).mean() + 0.1 < -shuffled.score_samples(v).mean()
-
-
-@pytest.mark.slow
-def test_wine_is_finite_and_deconvolved(white_wine):
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(white_wine)
-    w = rows + rng.normal(size=rows.shape) * 0.1**0.5
-    train, test = slice(0, 4400), slice(4400, None)
-    model = FlowDeconvolver(epochs=3, random_state=0).fit(w[train], noise=0.1**0.5)
-    plain = FlowDeconvolver(epochs=3, random_state=0).fit(w[train], noise=0.0)
-    found = model.score_samples(rows[test]).mean()
-    assert found > plain.score_samples(rows[test]).mean() + 0.1

@@ -10,7 +10,7 @@ import toy
 
 from deconflow import FlowDeconvolver
 from deconflow.estimators.flow import NEED_DERIVATIVES, OBJECTIVES, POSTERIORS
-from deconflow.noise import student_t, uniform
+from deconflow.noise import student_t
 
 TINY = dict(
     n_layers=1, hidden=8, n_draws=3, epochs=2, batch_size=64, random_state=0,
@@ -64,14 +64,6 @@ def test_projections(family, problem, rng):
     assert model.sample(3).shape == (3, 3)
     assert model.posterior(w, noise=sd, projection=R).mean.shape == (120, 3)
     assert np.isfinite(model.score(w, noise=sd, projection=R))
-
-
-@pytest.mark.parametrize("make", [lambda sd: student_t(sd, 3.0), uniform], ids=["student", "flat"])
-def test_the_mixture_network_with_other_noise(make, problem):
-    w, sd = problem
-    w = np.nan_to_num(w)
-    model = tiny("coupled", "mixture").fit(w, noise=make(sd))
-    assert np.isfinite(model.score(w, noise=make(sd)))
 
 
 @pytest.mark.slow

@@ -98,24 +98,12 @@ def test_a_failed_refit_leaves_the_model_as_it_was(w, monkeypatch):
     assert model.score(w, noise=SD) == before
 
 
-def test_complete_rows_and_rows_with_holes_go_together(w):
-    holes = w.copy()
-    holes[0, 0] = np.nan
-    assert np.isfinite(tiny().fit(holes, noise=SD).score(w, noise=SD))
-    assert np.isfinite(tiny().fit(w, noise=SD).score(holes, noise=SD))
-
-
 def test_rows_without_weight_are_left_out(w):
     weights = np.zeros(150)
     weights[:20] = 1
     one = tiny().fit(w, noise=SD, sample_weight=weights).score_samples(w)
     two = tiny().fit(w[:20], noise=SD).score_samples(w)
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
-
-
-def test_checkpoint_wants_a_seed(w, tmp_path):
-    with pytest.raises(ValueError, match="integer random_state"):
-        tiny(random_state=None, checkpoint=tmp_path / "fit.ckpt").fit(w, noise=SD)
 
 
 def test_loading_draws_no_random_numbers_and_knows_the_fitted_sizes(w, tmp_path):

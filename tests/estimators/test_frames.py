@@ -279,21 +279,6 @@ def test_units_of_the_fit_hold_for_every_question(tmp_path):
     assert np.isfinite(model.score_samples(table)).all()
 
 
-def test_columns_of_a_marginal_are_matched_or_refused():
-    table = pd.DataFrame(W, columns=NAMES)
-    marginal = XDGMM(1).fit(table, noise=SD).marginal(["y", "x"])
-    assert np.allclose(marginal.log_prob(table[["y", "x"]]), PLAIN.score_samples(W))
-    with pytest.raises(ValueError, match="Expected the columns y, x, in this order; got x, y"):
-        marginal.log_prob(table)
-    assert len(PLAIN.marginal([0]).log_prob(table[["x"]])) == 60  # a fit of arrays has no names
-
-
-def test_arrays_in_cells_are_refused():
-    table = Table({"x": W[:, 0], "y": W})
-    with pytest.raises(ValueError, match="Expected one number per row in column 'y'"):
-        XDGMM(1).fit(table, noise=[0.1, 0.1])
-
-
 @pytest.mark.parametrize(
     ("labels", "errors"),
     [

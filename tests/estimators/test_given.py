@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from deconflow import XDGMM, DeconvolvingKDE, load
 from deconflow.estimators import ESTIMATORS
-from deconflow.noise import poisson, student_t
 
 SD = 0.4
 TINY = {
@@ -85,16 +84,6 @@ def test_densities_integrate_to_one(model):
     assert np.trapezoid(mixed, grid) == pytest.approx(1, abs=1e-3)
 
 
-def test_posteriors_are_those_of_integrals(model):
-    grid = np.linspace(-4, 9, 8001)
-    for x, w in ((0.5, 0.9), (-1.8, 3.0)):
-        joint = np.exp(model.density_.given(x).log_prob(grid[:, None])) * stats.norm.pdf(
-            w, grid, SD
-        )
-        mean = np.trapezoid(joint * grid, grid) / np.trapezoid(joint, grid)
-        assert model.posterior([[w]], SD, given=[x]).mean[0, 0] == pytest.approx(mean, abs=1e-3)
-
-
 def test_other_questions(model):
     x, _, w = parabola()
     p = model.p_values(w, SD, given=x)
@@ -109,16 +98,6 @@ def test_other_questions(model):
         model.posterior(w, SD)
     with pytest.raises(ValueError, match="Expected no covariates with DeconvolvingKDE"):
         DeconvolvingKDE().fit(w, noise=SD, given=x)
-
-
-def test_a_model_without_covariates_takes_none():
-    x, _, w = parabola(60)
-    plain = XDGMM(1, random_state=0).fit(w, noise=SD)
-    for question in (plain.posterior, plain.score_observations):
-        with pytest.raises(ValueError, match=r"Expected no given.*got some"):
-            question(w, SD, given=x)
-    with pytest.raises(ValueError, match="fitted with covariates; got one without"):
-        plain.density_.given(0.0)
 
 
 def test_fits_after_fits(tmp_path):
@@ -170,42 +149,6 @@ def test_one_value_of_the_covariates():
         fitted.density_.given(table)
     with pytest.raises(ValueError, match="Expected given"):
         fitted.condition([[1.0]], [0])
-
-
-def test_what_curves_do_not_go_with():
-    x, _, w = parabola(60)
-    with pytest.raises(ValueError, match="Expected no bounds with covariates"):
-        XDGMM(1, bounds=(-9, None)).fit(w, noise=SD, given=x)
-    with pytest.raises(ValueError, match="Expected no projection with covariates"):
-        XDGMM(1).fit(w, noise=SD, given=x, projection=np.ones((1, 2)))
-    with pytest.raises(ValueError, match="Expected noise that is added to the true values"):
-        XDGMM(1).fit(np.floor(np.abs(w)), noise=poisson(), given=x)
-
-
-@pytest.mark.slow
-def test_rows_of_all_kinds():
-    """Missing values, full covariances, weights, groups, projections, another law."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, size=200)
-    v = np.c_[x, -x] + 0.2 * rng.normal(size=(200, 2))
-    S = np.array([[0.1, 0.05], [0.05, 0.1]])
-    w = v + rng.multivariate_normal(np.zeros(2), S, size=200)
-    w[::5, 1] = np.nan
-    options = {"sample_weight": rng.uniform(0.5, 2, 200), "groups": np.repeat(np.arange(100), 2)}
-    fitted = XDGMM(1, random_state=0).fit(w, noise=S, given=x, **options)
-    whole = fitted.posterior(w, S, given=x)
-    assert error(whole.mean, v) < 0.3
-    np.testing.assert_allclose(
-        fitted.posterior(w[:1], np.array(S)[None], given=x[:1]).mean, whole.mean[:1], atol=1e-9
-    )
-    R = rng.normal(size=(200, 2, 2))
-    seen = np.einsum("nmd,nd->nm", R, v) + 0.1 * rng.normal(size=(200, 2))
-    answer = fitted.posterior(seen, [0.1, 0.1], projection=R, given=x)
-    assert error(answer.mean, v) < 0.3
-    law = student_t([0.3], 4.0)
-    tailed = v[:, :1] + 0.3 * rng.standard_t(4, size=(200, 1))
-    other = XDGMM(1, random_state=0).fit(tailed, noise=law, given=x)
-    assert error(other.posterior(tailed, law, given=x).mean, v[:, :1]) < 0.3
 
 
 def test_covariates_tell_rows_at_an_atom_from_others():

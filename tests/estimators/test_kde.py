@@ -1,7 +1,7 @@
 import classical_toys as toys
 import numpy as np
 import pytest
-from scipy.stats import kstest, norm
+from scipy.stats import norm
 
 from deconflow import DeconvolvingKDE, noise
 
@@ -81,16 +81,6 @@ def test_against_the_formula(bandwidth, scale):
     np.testing.assert_allclose(found / found[4], wanted / wanted[4], rtol=0.02, atol=1e-3)
 
 
-def test_units_change_the_density_by_their_volume():
-    _, w, S, _ = normal_rows(200, 2)
-    scale, shift = np.array([1000.0, 0.01]), np.array([1e5, -3.0])
-    plain = DeconvolvingKDE().fit(w, noise=S)
-    other = DeconvolvingKDE().fit(w * scale + shift, noise=S * np.outer(scale, scale))
-    found = other.score_samples(w * scale + shift) + np.log(scale).sum()
-    np.testing.assert_allclose(found, plain.score_samples(w), atol=1e-5)
-    np.testing.assert_allclose(other.bandwidth_, plain.bandwidth_ * scale, rtol=1e-6)
-
-
 def test_order_of_rows_is_nothing_and_weights_are_repetitions():
     w, law = toys.measure(300, 0)
     order = np.random.default_rng(0).permutation(300)
@@ -107,47 +97,6 @@ def test_order_of_rows_is_nothing_and_weights_are_repetitions():
         np.repeat(w[weights > 0], weights[weights > 0], 0), noise=law
     )
     np.testing.assert_allclose(weighted.score_samples(x), repeated.score_samples(x), atol=1e-8)
-
-
-def test_draws_have_the_density():
-    w, law = toys.measure(2000, 0)
-    model = DeconvolvingKDE().fit(w, noise=law)
-    v = model.sample(20_000, random_state=0)[:, 0]
-    x = np.linspace(-12, 12, 20_001)
-    p = np.exp(model.score_samples(x[:, None]))
-    cdf = np.cumsum(p) / p.sum()
-    assert kstest(v, lambda q: np.interp(q, x, cdf)).pvalue > 0.01
-    assert kstest(v + 0.2, lambda q: np.interp(q, x, cdf)).pvalue < 1e-4
-    np.testing.assert_array_equal(v, model.sample(20_000, random_state=0)[:, 0])
-
-
-def test_posterior_of_a_normal_truth():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(20_000, 1)) + 0.5 * rng.normal(size=(20_000, 1))
-    model = DeconvolvingKDE().fit(w, noise=[0.5])
-    rows, sd = np.array([[-1.0], [0.3], [1.5]]), np.array([[0.7], [1e-4], [0.0]])
-    answer = model.posterior(rows, noise=sd, n_samples=4000)
-    shrink = 1 / (1 + sd**2)
-    np.testing.assert_allclose(answer.mean, shrink * rows, atol=0.06)
-    np.testing.assert_allclose(answer.sd, np.sqrt(shrink) * sd, atol=0.03)
-    np.testing.assert_allclose(answer.samples.mean(1), answer.mean, atol=0.05)
-    np.testing.assert_allclose(answer.samples.std(1), answer.sd, atol=0.03)
-    assert (answer.samples[2] == 1.5).all()
-    assert answer.samples.shape == (3, 4000, 1)
-    assert (answer.effective_sample_size > 10).all()
-
-
-def test_score_is_the_density_of_measurements():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(20_000, 1)) + 0.5 * rng.normal(size=(20_000, 1))
-    model = DeconvolvingKDE().fit(w, noise=[0.5])
-    for sd in (0.5, 1e-3, 0.0):
-        wanted = norm.logpdf(w[:500], scale=np.hypot(1, sd)).mean()
-        assert model.score(w[:500], noise=[sd]) == pytest.approx(wanted, abs=0.03)
-    each = model.score_observations(w[:20], noise=[0.5])
-    assert model.score(w[:20], noise=[0.5]) == pytest.approx(each.mean())
-    far = model.score_observations([[50.0]], noise=noise.uniform([0.5]))
-    assert np.isfinite(far).all()
 
 
 def test_too_little_smoothing_is_said():
@@ -239,14 +188,6 @@ def test_noise_with_a_mean_is_taken_off():
     assert model.sample(20_000, random_state=0).mean() == pytest.approx(v.mean(), abs=0.1)
 
 
-def test_bandwidths_may_be_numbers_of_numpy():
-    w, law = toys.measure(200, 0)
-    for bandwidth in (np.float64(0.3), np.array(0.3), [0.3]):
-        assert DeconvolvingKDE(bandwidth).fit(w, noise=law).bandwidth_.tolist() == [0.3]
-    with pytest.raises(ValueError, match=r"of at least \[\d\.\d+e-1\d\] and .*; got 1e-18"):
-        DeconvolvingKDE(1e-18).fit(1e-12 * w, noise=[1e-13])
-
-
 W = np.random.default_rng(0).normal(size=(30, 2))
 
 
@@ -267,11 +208,3 @@ def test_bad_bandwidths_are_refused(name):
     bandwidth, message = BAD[name]
     with pytest.raises((TypeError, ValueError), match=message):
         DeconvolvingKDE(bandwidth).fit(W, noise=0.1)
-
-
-def test_missing_values_are_refused():
-    holes = np.where(np.arange(60).reshape(30, 2) == 7, np.nan, W)
-    with pytest.raises(ValueError, match=r"complete rows.*got NaN.*use XDGMM"):
-        DeconvolvingKDE().fit(holes, noise=0.1)
-    with pytest.raises(ValueError, match="complete rows"):
-        DeconvolvingKDE().fit(W, noise=0.1).score(holes, noise=0.1)

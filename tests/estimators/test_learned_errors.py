@@ -3,16 +3,11 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-import sklearn
-import torch
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
 
-from deconflow import XDGMM, Observations, load, noise
+from deconflow import XDGMM, load, noise
 from deconflow.estimators import ESTIMATORS
-from deconflow.estimators.saved_errors import errors_state, saved_errors
 
 TINY = {
     "XDGMM": {"n_components": 1, "random_state": 0},
@@ -82,21 +77,6 @@ def test_a_fit_goes_on_with_what_was_learned(name):
     np.testing.assert_allclose(model.score_observations(w[:50], free[:50]), expected, rtol=1e-9)
 
 
-def test_questions_use_what_was_learned(fitted):
-    w, sd, group = rows()
-    free = errors(sd, group)
-    posterior = fitted.posterior(w, free)
-    known = fitted.errors_
-    moved = w - known.shifts[(group == "south").astype(int)]
-    precision = 1 / fitted.covariances_[0, 0, 0] + 1 / np.square(known.scale * sd)
-    pull = moved / np.square(known.scale * sd) + fitted.means_ / fitted.covariances_[0]
-    np.testing.assert_allclose(posterior.mean, pull / precision, rtol=1e-9)
-    for question in (fitted.p_values, fitted.certify):
-        question(w[:100], free[:100])
-    assert fitted.self_test(w, free, n_tables=1).passed
-    assert fitted.score(w, noise=free) == pytest.approx(fitted.score_observations(w, free).mean())
-
-
 def test_the_certificate_says_what_was_learned(fitted):
     w, sd, group = rows()
     found = fitted.certify(w, errors(sd, group))
@@ -127,24 +107,6 @@ def test_replicates_are_kept_together():
     free = noise.gaussian(sd=sd, scale="fit", replicates=which)
     data, *_ = model._observe_to_fit(w, free, None, groups=own)
     assert data.group_codes() is None  # as the caller says
-
-
-def test_tables_missing_values_and_weights():
-    w, sd, group = rows(2)
-    w[::7, 0] = np.nan
-    free = errors(sd, group)
-    table, weights = pd.DataFrame(w, columns=["x", "y"]), np.r_[np.zeros(9), np.ones(N - 9)]
-    model = XDGMM(1, random_state=0).fit(table, noise=free, sample_weight=weights)
-    assert model.errors_.names == ("x", "y")
-    assert model.errors_.scale == pytest.approx(2, rel=0.2)
-    assert np.isfinite(model.score_observations(table, free)).all()
-
-
-def test_folds_of_scikit_learn_take_their_rows(fitted):
-    w, sd, group = rows()
-    with sklearn.config_context(enable_metadata_routing=True):
-        scores = cross_val_score(clone(fitted), w, params={"noise": errors(sd, group)}, cv=2)
-    assert np.isfinite(scores).all()
 
 
 def test_shared_errors_and_correlations_become_laws():
@@ -200,29 +162,3 @@ def test_other_errors_than_those_of_the_fit_are_refused(fitted):
     for words, given in questions.items():
         with pytest.raises(ValueError, match=words):
             fitted.posterior(w, given)
-
-
-def test_where_errors_must_be_known():
-    w, sd, group = rows()
-    free = errors(sd, group)
-    for call in (Observations.from_arrays, XDGMM(1).fit(w, noise=sd).posterior):
-        with pytest.raises(TypeError, match="Expected errors that are known here"):
-            call(w, free)
-    with pytest.raises(ValueError, match='errors that are known for given="noise"'):
-        XDGMM(1).fit(w, noise=free, given="noise")
-
-
-def test_labels_that_json_cannot_hold(tmp_path):
-    w, sd, _ = rows()
-    labels = [complex(j % 2) for j in range(N)]
-    model = XDGMM(1, random_state=0).fit(w, noise=noise.gaussian(sd=sd, groups=labels))
-    with pytest.raises(ValueError, match="numbers or text as groups of the noise"):
-        model.save(tmp_path / "model")
-
-
-def test_damaged_values_are_not_taken(fitted):
-    details, arrays = errors_state(fitted.errors_)
-    for name, value in {"scale": [-1.0], "jitter": [np.nan], "shifts": [[0.0]]}.items():
-        damaged = {**arrays, f"errors.{name}": torch.tensor(value)}
-        with pytest.raises(ValueError, match=f"errors.{name}"):
-            saved_errors(["x"], details, damaged)

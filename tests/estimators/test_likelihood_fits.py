@@ -8,9 +8,7 @@ from deconflow import (
     XDGMM,
     BayesianXDGMM,
     Deconvolver,
-    DeconvolvingKDE,
     FlowDeconvolver,
-    LogSplineDeconvolver,
     noise,
 )
 from deconflow.trust import Case, find_doubts
@@ -74,37 +72,6 @@ def test_counts_with_their_roots_as_errors_are_biased(counts):
     model = XDGMM(2, bounds=(0, None), random_state=0)
     model.fit(counts, noise=np.sqrt(np.maximum(counts, 1.0)))
     assert mean_and_sd(model)[0] < moments(counts)[0] - 0.5
-
-
-def test_posteriors_are_those_of_the_closed_form(model):
-    # The model's own density, integrated with the exact likelihood.
-    w = np.array([[0.0], [1.0], [3.0], [9.0]])
-    v = np.linspace(1e-6, 30.0, 30_001)
-    p = np.exp(model.score_samples(v[:, None])) * stats.poisson.pmf(w, v)
-    mean = (p * v).sum(1) / p.sum(1)
-    sd = np.sqrt((p * np.square(v - mean[:, None])).sum(1) / p.sum(1))
-    found = model.posterior(w, noise=noise.poisson())
-    np.testing.assert_allclose(found.mean[:, 0], mean, atol=0.03)
-    np.testing.assert_allclose(found.sd[:, 0], sd, atol=0.03)
-    log_p = np.log(p.sum(1) * (v[1] - v[0]))
-    np.testing.assert_allclose(model.score_observations(w, noise.poisson()), log_p, atol=0.02)
-    # And that of the truth, near enough for so many rows.
-    np.testing.assert_allclose(found.mean[:, 0], (w[:, 0] + 3) / 2, atol=0.3)
-    longer = model.posterior([[9.0]], noise=noise.poisson(3.0))
-    assert abs(longer.mean[0, 0] - (9 + 3) / 4) < 0.3
-
-
-def test_a_saved_model_needs_no_likelihood(model, tmp_path):
-    model.save(tmp_path / "m")
-    loaded = XDGMM.load(tmp_path / "m")
-    assert loaded.known_ == model.known_
-    np.testing.assert_array_equal(
-        loaded.sample(10, random_state=0), model.sample(10, random_state=0)
-    )
-    rows = {"w": [[0.0], [4.0]], "noise": noise.poisson([1.0, 2.0])}
-    np.testing.assert_array_equal(
-        loaded.score_observations(**rows), model.score_observations(**rows)
-    )
 
 
 def test_shares_of_trials():
@@ -173,15 +140,6 @@ def test_two_columns_with_missing_values():
     assert high > low + 2
 
 
-def test_bounds_within_those_of_the_noise(counts):
-    model = XDGMM(2, bounds=(0.5, None), random_state=0).fit(counts, noise=noise.poisson())
-    assert model.known_ == ["The true v0 is at least 0.5."]
-    v = np.linspace(0.5, 30.0, 30_001)
-    p = np.exp(model.score_samples(v[:, None])) * stats.poisson.pmf(0, v)
-    found = model.posterior([[0.0]], noise=noise.poisson())
-    assert abs(found.mean[0, 0] - (p * v).sum() / p.sum()) < 0.02
-
-
 def test_checks_compare_counts_with_simulated_counts(counts, model):
     certificate = model.certify(counts, noise=noise.poisson())
     found = {each.check: each for each in certificate.findings}
@@ -207,24 +165,6 @@ def test_checks_see_a_wrong_model(counts, model):
     data = model._observe(counts, noise.poisson(), None)
     wider = find_doubts(Case(data, lambda n, seed: 1.3 * model.sample(n, seed), ["x"]))
     assert {each.check: each.p for each in wider}["columns"] < 1e-6
-
-
-REFUSED = {
-    "a characteristic function; got values with a likelihood.*Use XDGMM": (DeconvolvingKDE(), {}),
-    "added to the truth with LogSplineDeconvolver": (LogSplineDeconvolver(), {}),
-    "bounds of v0 within 0 and inf, .* got -1 to inf": (XDGMM(1, bounds=(-1, None)), {}),
-    "no background beside values with a likelihood": (XDGMM(1, background="uniform"), {}),
-    "added to the true values with given": (XDGMM(1), {"given": "noise"}),
-    "beside a selection; got values with a likelihood": (XDGMM(1), {"selection": "w0<5"}),
-    "Gaussian noise of independent values for limits": (XDGMM(1), {"limits": np.zeros((100, 1))}),
-}
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_refused(message, counts):
-    estimator, beside = REFUSED[message]
-    with pytest.raises((TypeError, ValueError), match=message):
-        estimator.fit(counts[:100], noise=noise.poisson(), **beside)
 
 
 def test_a_model_without_ends_is_not_asked_about_counts(counts):

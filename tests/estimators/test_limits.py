@@ -3,19 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from scipy.stats import norm
-from sklearn.model_selection import cross_val_score
 
 from benchmarks.measured_limits import SLOPE, measure
 from deconflow import (
     XDGMM,
     BayesianXDGMM,
     Deconvolver,
-    DeconvolvingKDE,
     FlowDeconvolver,
-    LogSplineDeconvolver,
-    WaveletDeconvolver,
 )
 from deconflow.noise import limited
 
@@ -110,60 +105,6 @@ def test_a_line_with_79_of_100_not_detected():
     assert held >= 2
 
 
-def test_probabilities_and_posteriors_are_those_of_the_model():
-    w, flags = table()
-    model = XDGMM(1).fit(w, noise=ERROR, limits=flags)
-    law = norm(model.means_[0, 0], np.sqrt(model.covariances_[0, 0, 0] + ERROR**2))
-    below, above = np.exp(model.score_observations([[LIMIT]] * 2, noise=ERROR, limits=[[-1], [1]]))
-    assert below == pytest.approx(law.cdf(LIMIT), rel=2e-3)
-    assert below + above == pytest.approx(1, abs=1e-3)
-    v = np.linspace(-5, 9, 4001)
-    p = norm(model.means_[0, 0], np.sqrt(model.covariances_[0, 0, 0])).pdf(v)
-    p *= norm.cdf((LIMIT - v) / ERROR)
-    found = model.posterior([[LIMIT]], noise=ERROR, limits=[[-1]])
-    assert found.mean[0, 0] == pytest.approx(np.average(v, weights=p), abs=0.005)
-    assert found.mean[0, 0] < LIMIT - 0.5
-
-
-@pytest.mark.parametrize("make", [XDGMM, Deconvolver])
-def test_saved_models_know_what_a_limit_is(make, tmp_path):
-    w, flags = table(300)
-    model = XDGMM(1) if make is XDGMM else Deconvolver(quick=True, random_state=0)
-    model.fit(w, noise=ERROR, limits=flags).save(tmp_path / "model")
-    again = make.load(tmp_path / "model")
-    rows = {"noise": ERROR, "limits": [[-1], [1]]}
-    first, second = (each.posterior([[LIMIT]] * 2, **rows).mean for each in (model, again))
-    np.testing.assert_array_equal(first, second)
-    assert first[0, 0] < LIMIT < first[1, 0]
-
-
-def test_a_flow_that_has_seen_limits_answers_for_rows_without():
-    w, flags = table(200)
-    model = FlowDeconvolver("gaussian_mixture", epochs=2, hidden=8, random_state=0)
-    model.fit(w, noise=ERROR, limits=flags)
-    plain = model.posterior([[3.0]], noise=ERROR)
-    assert plain.mean[0, 0] == pytest.approx(3, abs=ERROR)
-    assert plain.effective_sample_size[0] > 100
-
-
-def test_equal_limits_are_no_copies():
-    w, flags = table(400)
-    seen = []
-
-    class Seeing(XDGMM):
-        def _fit(self, data):
-            seen.append(data.groups)
-            super()._fit(data)
-
-    Seeing(1).fit(w, noise=ERROR, limits=flags)
-    assert seen[0] is None
-    twice = np.repeat(w, 2, axis=0)
-    Seeing(1).fit(twice, noise=ERROR, limits=np.repeat(flags, 2, axis=0))
-    measured = np.repeat(flags[:, 0] == 0, 2)
-    assert len(np.unique(seen[1][measured])) == measured.sum() / 2
-    assert len(np.unique(seen[1][~measured])) == (~measured).sum()
-
-
 def test_checks_see_completed_rows():
     w, flags = table(600)
     model = XDGMM(1).fit(w, noise=ERROR, limits=flags)
@@ -201,45 +142,8 @@ def test_tables_find_their_columns():
         XDGMM(1).fit(frame, noise=0.1, limits=pd.DataFrame({"y": flags[:, 1]}).iloc[::-1])
 
 
-def test_flags_go_with_their_rows_through_scikit_learn():
-    w, flags = table(200)
-    rows = {"noise": np.full_like(w, ERROR), "limits": flags}
-    with sklearn.config_context(enable_metadata_routing=True):
-        scores = cross_val_score(XDGMM(1), w, params=rows, cv=2)
-    kept = slice(100, None)
-    model = XDGMM(1).fit(w[kept], noise=ERROR, limits=flags[kept])
-    assert scores[0] == pytest.approx(model.score(w[:100], noise=ERROR, limits=flags[:100]))
-
-
 def test_limits_inside_noise_are_the_same():
     w, flags = table(200)
     a, b = XDGMM(1).fit(w, noise=ERROR, limits=flags), XDGMM(1).fit(w, noise=limited(ERROR, flags))
     np.testing.assert_array_equal(a.covariances_, b.covariances_)
     np.testing.assert_allclose(a.predict_proba(w, noise=limited(ERROR, flags)), 1)
-
-
-def test_refused():
-    w, flags = table(200)
-    one_sided = np.full_like(flags, -1)
-    model = XDGMM(1).fit(w, noise=ERROR, limits=flags)
-    for estimator in (DeconvolvingKDE(), WaveletDeconvolver(), LogSplineDeconvolver()):
-        with pytest.raises(ValueError, match=r"without limits with \w+; got limits. Use XDGMM"):
-            estimator.fit(w, noise=ERROR, limits=flags)
-    refusals = [
-        (lambda: XDGMM(1).fit(w, limits=flags), "Expected noise beside limits"),
-        (
-            lambda: XDGMM(1).fit(w, noise=1.0, limits=one_sided),
-            "only limits to one side in column 0",
-        ),
-        (lambda: XDGMM(1).fit(w, noise=1.0, limits=flags, given=w), "beside covariates"),
-        (
-            lambda: XDGMM(1, background=norm(0, 9).logpdf).fit(w, noise=1.0, limits=flags),
-            "beside a background",
-        ),
-        (lambda: XDGMM(1, bounds=(-9, None)).fit(w, noise=1.0, limits=flags), "beside bounds"),
-        (lambda: model.self_test(w, limited(ERROR, flags)), "without limits for a self-test"),
-        (lambda: model.regress(0, on=0, limits=flags), "Expected w beside"),
-    ]
-    for call, words in refusals:
-        with pytest.raises(ValueError, match=words):
-            call()

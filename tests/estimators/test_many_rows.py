@@ -175,20 +175,6 @@ def test_chunks_draw_by_numbers_of_their_own(model, rows):
     np.testing.assert_array_equal(again, [one, two])
 
 
-@pytest.mark.parametrize("known", ["atoms", "given"])
-def test_chunks_of_posteriors_made_of_others(known, rows):
-    w, sd = (each[:400] for each in rows)
-    beside = {} if known == "atoms" else {"given": w[:, :1] > 1.5}
-    atoms = [[0.0, 0.0]] if known == "atoms" else None
-    model = XDGMM(1, atoms=atoms, random_state=0).fit(w, noise=sd, **beside)
-    whole = model.posterior(w, sd, **beside)
-    parts = [part for _, part in model.posterior_in_chunks(w, sd, **beside, chunk=200)]
-    for ask in (lambda p: p.mean, lambda p: p.covariance, lambda p: p.quantile(0.3)):
-        np.testing.assert_allclose(np.concatenate([ask(p) for p in parts]), ask(whole), rtol=1e-9)
-    apart = [part.samples - part.mean[:, None] for part in parts]
-    assert not np.isclose(*apart).all(-1).mean() > 0.5
-
-
 def test_chunks_know_the_labels_of_their_rows(model, rows):
     w, sd = (each[:10] for each in rows)
     frame = pd.DataFrame(w, columns=["x", "y"], index=list("abcdefghij"))

@@ -56,13 +56,6 @@ def test_xarray_has_the_draws_by_name(kind, request):
     )
 
 
-def test_rows_and_columns_that_are_taken_keep_their_names(exact):
-    some = exact[[5, 1]].marginal("y").to_xarray()
-    assert list(some["row"].values) == ["star 5", "star 1"]
-    assert list(some.data_vars) == ["y"]
-    assert list(exact[-1].to_frame().index) == ["star 59"]
-
-
 def test_rows_of_arrays_are_numbered_and_those_of_several_levels_keep_them(model):
     plain = XDGMM(1).fit(W, noise=SD).posterior(W[:3], noise=SD[:3])
     assert list(plain.to_xarray()["row"].values) == [0, 1, 2]
@@ -119,12 +112,6 @@ def test_a_table_goes_out_as_it_came_in(name):
     assert type(posterior.mean) is np.ndarray
 
 
-def test_effective_sample_sizes_have_no_unit():
-    table = QTable(W, names=NAMES, units=("km", "s"))
-    found = DeconvolvingKDE().fit(table, noise=SD).posterior(table[:3], noise=SD[:3]).to_frame()
-    assert not hasattr(found["effective_sample_size"], "to_value")
-
-
 @pytest.mark.parametrize(
     ("ask", "package", "install"),
     [
@@ -170,9 +157,3 @@ def test_a_search_with_a_scorer_of_its_own_or_errors_inside_needs_no_routing():
 @pytest.mark.parametrize("module", [deconflow, noise, plots, xd, deconflow.tables])
 def test_fronts_show_nothing_but_their_own(module):
     assert sorted(dir(module)) == sorted(module.__all__)
-
-
-@pytest.mark.parametrize("q", [[0.5, 0.5], [0.9999998, 0.9999999]])
-def test_quantiles_of_one_name_are_refused(exact, q):
-    with pytest.raises(ValueError, match="Expected shares in q that differ to six digits; got"):
-        exact.to_frame(q)

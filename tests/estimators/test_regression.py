@@ -13,8 +13,6 @@ from deconflow import (
     LogSplineDeconvolver,
     Regression,
 )
-from deconflow.estimators import MixtureFit
-from deconflow.fits.blend_fit import BlendFit
 from deconflow.fits.parts_fit import PartsFit
 from deconflow.fits.replicates import Replicates
 
@@ -120,16 +118,6 @@ def test_without_a_closed_form_it_is_nearly_the_same(clumps):
     np.testing.assert_allclose(both[0].lower, both[1].lower, atol=5 * tail)
 
 
-def test_averages_of_mixtures_are_exact(clumps):
-    model, _, _ = clumps
-    fit = model.density_
-    blend = BlendFit([0.25, 0.75], [fit, MixtureFit([model.mixture_], fit.names)])
-    alone = model.regress("y", "x")
-    found = Regression(fit.marginal([1, 0]), Replicates([blend] * 2).marginal([1, 0]), "", [1, 0])
-    np.testing.assert_allclose(found.slope, alone.slope)
-    np.testing.assert_allclose(found.slope_error, 0, atol=1e-12)
-
-
 # -- errors -------------------------------------------------------------------------------------
 
 
@@ -200,23 +188,6 @@ def test_a_model_that_is_no_mixture_is_refitted_by_one():
 
 
 # -- rows ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_missing_values_and_projections():
-    w, sd = line(N, 0)
-    holes = w.copy()
-    holes[::5, 0], holes[1::5, 1] = np.nan, np.nan
-    whole = XDGMM(1).fit(w, noise=sd).regress(1, on=0, w=w, noise=sd, n_refits=20)
-    rows = {"w": holes, "noise": sd, "n_refits": 20}
-    found = XDGMM(1).fit(holes, noise=sd).regress(1, on=0, **rows)
-    assert abs(found.slope[0] - SLOPE) < 4 * found.slope_error[0]
-    assert found.slope_error[0] > whole.slope_error[0]
-    R = np.array([[0.0, 1.0], [2.0, 0.0]])  # the truth is half of y, and x
-    model = XDGMM(1, method="em").fit(w, noise=sd, projection=R)
-    found = model.regress(0, 1, w=w, noise=sd, projection=R, n_refits=20)
-    np.testing.assert_allclose(found.slope, whole.slope / 2, rtol=1e-2)  # where EM stops
-    np.testing.assert_allclose(found.slope_error, whole.slope_error / 2, rtol=0.1)
 
 
 def test_rows_without_weight_count_for_nothing():

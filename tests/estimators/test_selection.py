@@ -142,21 +142,6 @@ def test_a_rule_may_look_at_errors_and_other_columns():
     assert moments(twin)[0] > 2.6
 
 
-@pytest.mark.slow
-def test_rows_without_weight_take_their_columns_with_them():
-    """Rows of weight zero change nothing: a hundred that had to be above a far higher limit."""
-    w, sd, _ = table(5, 400)
-    weight, limit = np.repeat([1.0, 0.0], [300, 100]), np.repeat([0.0, 9.0], [300, 100])
-
-    def fitted(n):
-        selection = Selection(lambda w, columns: w[:, 0] > columns, columns=limit[:n])
-        model = XDGMM(1, random_state=0)
-        return model.fit(w[:n], noise=sd[:n], sample_weight=weight[:n], selection=selection)
-
-    # weights make the simulated rows stand for a fraction more, or less, than one each
-    np.testing.assert_allclose(fitted(300).means_, fitted(400).means_, atol=5e-3)
-
-
 def test_efficiency_from_a_file(tmp_path):
     np.savez(tmp_path / "grid.npz", values=[[0.1, 0.2]], edges_0=[0, 1], edges_1=[0, 1, 2])
     grid = Efficiency.from_npz(tmp_path / "grid.npz")
@@ -166,25 +151,6 @@ def test_efficiency_from_a_file(tmp_path):
     np.savez(tmp_path / "other.npz", x=[1.0])
     with pytest.raises(ValueError, match="Expected values, edges_0"):
         Efficiency.from_npz(tmp_path / "other.npz")
-
-
-@pytest.mark.slow
-def test_bounds_beside_a_selection():
-    """No truth below zero is drawn, although the selection would have some.
-
-    An exponential rises where it is not seen, and half of what is missing is found: means of 1.15
-    and 1.17 with two seeds, 1.38 and 1.37 without the selection, 1 in truth.
-    """
-    rng = np.random.default_rng(7)
-    v = rng.exponential(size=(3000, 1))
-    w = v + 0.4 * rng.normal(size=v.shape)
-    w = w[w[:, 0] > 0.3]
-    model = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=[0.4], selection="w0 > 0.3")
-    drawn = model.sample(50_000, random_state=0)
-    assert drawn.min() >= 0
-    assert drawn.mean() < 1.25
-    twin = XDGMM(3, bounds=(0, None), random_state=0).fit(w, noise=[0.4])
-    assert moments(twin)[0] > 1.3
 
 
 def test_a_saved_model_knows_its_selection(tmp_path):

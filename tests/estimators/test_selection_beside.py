@@ -72,12 +72,6 @@ def test_refused_by_one_line(arguments, message):
         XDGMM(1).fit(**{"w": W, "noise": SD, "selection": "w1 > 0"} | arguments)
 
 
-@pytest.mark.parametrize("known", [{"atoms": [[0.0, 0.0]]}, {"background": "uniform"}], ids=str)
-def test_atoms_and_backgrounds_are_refused(known):
-    with pytest.raises(ValueError, match="Expected no covariates, atoms or background"):
-        XDGMM(1, **known).fit(W, noise=SD, selection="w1 > 0")
-
-
 def test_columns_of_other_rows_are_refused():
     """A table of the selection with another index than that of ``w`` may be in another order."""
     table = pd.DataFrame(W, columns=["x", "y"])

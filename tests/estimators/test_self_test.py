@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from deconflow import XDGMM, DeconvolvingKDE
+from deconflow import XDGMM
 from deconflow.answers.self_test import BINS
-from deconflow.estimators import Refit, SelfTest, refits
+from deconflow.estimators import Refit, SelfTest
 from deconflow.noise import gaussian, student_t
 
 N = 600
@@ -140,39 +140,6 @@ def test_the_first_tables_are_the_same_for_any_number(rows, found):
     w, sd = rows
     again = XDGMM(2, random_state=0).fit(w, noise=sd).self_test(w, noise=sd, n_tables=1)
     assert again.refits[0].ranks == found.refits[0].ranks
-
-
-def test_a_density_with_gaps(rows):
-    w, sd = rows
-    model = DeconvolvingKDE().fit(w[:, :1], noise=sd[:, :1])
-    found = model.self_test(w[:, :1], noise=sd[:, :1], n_tables=1)
-    assert 0 <= found.missed < 0.05
-    assert np.isfinite(found.excess[0])
-
-
-def test_interrupted(rows, simple, monkeypatch):
-    w, sd = rows
-    real, left = refits._one_table, iter(range(2))
-
-    def one_table(*arguments):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(refits, "_one_table", one_table)
-    found = simple.self_test(w, noise=sd)
-    assert (found.n_tables, found.asked) == (2, 5)
-    assert "2 (of 5, interrupted) of 600 simulated rows" in found.in_words()
-    with pytest.raises(KeyboardInterrupt):  # before the first table
-        simple.self_test(w, noise=sd)
-
-
-def test_progress_is_shown_on_request_only(rows, simple, capsys):
-    w, sd = rows
-    simple.self_test(w, noise=sd, n_tables=1)
-    assert capsys.readouterr().err == ""
-    simple.self_test(w, noise=sd, n_tables=2, verbose=True)
-    assert "self-test: 100%" in capsys.readouterr().err
 
 
 def test_bad_input(rows, simple):

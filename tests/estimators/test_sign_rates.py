@@ -61,15 +61,6 @@ def test_closed_form_is_that_of_the_mixture_and_of_its_draws(rows):
     assert np.abs(found - posterior.probability(lower[::-1], upper[::-1])).max() > 0.3  # the twin
 
 
-def test_every_row_and_column_has_its_own(rows):
-    posterior = rows[-1]
-    whole = posterior.probability(0.2, 1.0)
-    assert whole.shape == (4000, 2)
-    np.testing.assert_allclose(posterior[[7, 3]].probability(0.2, 1.0), whole[[7, 3]])
-    np.testing.assert_allclose(posterior.marginal("y").probability(0.2, 1.0), whole[:, 1:])
-    assert posterior[:0].probability(0.2).shape == posterior[:0].sign_q_values.shape == (0, 2)
-
-
 def test_small_probabilities_keep_their_digits():
     posterior = XDGMM(1).fit(simulated(500)[1], noise=0.5).posterior([[20.0, -20.0]], noise=0.5)
     mean, sd = posterior.mean[0], posterior.sd[0]

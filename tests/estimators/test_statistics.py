@@ -69,13 +69,6 @@ def test_errors_are_those_of_the_mean_of_so_many_rows(plain):
     assert found.how == "standard errors from 5 fits without a fold each"
 
 
-def test_quantiles_and_errors_are_those_of_bands(plain):
-    found, band = plain.statistics(), plain.band("y", quantiles=SHARES)
-    np.testing.assert_allclose(found.truth.quantiles[:, 1], band.value, rtol=1e-12)
-    t = plain.density_.replicates.t(0.9)
-    np.testing.assert_allclose(t * found.errors.quantiles[:, 1], band.upper - band.value)
-
-
 @pytest.mark.parametrize("name", ["kde", "spline", "bounded"])
 def test_figures_without_closed_forms_are_those_of_draws(name):
     model = {

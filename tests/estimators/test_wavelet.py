@@ -17,21 +17,6 @@ def test_integrates_to_one():
     assert total == pytest.approx(1, abs=1e-4)
 
 
-def mean_error(n, law):
-    errors = []
-    for seed in range(4):
-        w, given = toys.measure(n, seed, law)
-        errors.append(toys.squared_error(WaveletDeconvolver().fit(w, noise=given)))
-    return np.mean(errors)
-
-
-@pytest.mark.slow
-def test_more_rows_help_and_laplace_noise_is_easier():
-    few, many = (mean_error(n, "laplace") for n in (500, 20_000))
-    assert many < few / 4
-    assert many < 0.8 * mean_error(20_000, "gaussian")
-
-
 def test_a_spike_on_a_wide_density_gets_wavelets_of_its_own():
     """What thresholding is for: without its wavelets the estimate is worse."""
     rng = np.random.default_rng(0)

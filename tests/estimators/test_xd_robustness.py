@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM, Observations
+from deconflow import XDGMM
 from deconflow.compat import extreme_deconvolution
 from deconflow.noise import split_normal
-from deconflow.xd import FitSettings, PreparedData, Stopping
 
 
 @pytest.fixture
@@ -46,16 +45,6 @@ def test_given_parameters_stay_given(method, data):
     assert model.weights_.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("accelerate", [False, True])
-def test_the_penalised_objective_never_falls(accelerate, data):
-    stopping = Stopping(accelerate=accelerate, penalised=True)
-    settings = FitSettings(3, shrinkage=5.0, stopping=stopping)
-    prepared = PreparedData(Observations.from_arrays(*data))
-    result = prepared.fit(settings, np.random.RandomState(0))
-    assert len(result.history) > 5
-    assert np.diff(result.history).min() > -1e-12
-
-
 @pytest.mark.parametrize("as_dict", [False, True])
 def test_a_given_start_is_saved(data, tmp_path, as_dict):
     w, sd = data
@@ -93,33 +82,6 @@ def test_compat_takes_single_precision(data):
     np.testing.assert_allclose(single[1], double[1], atol=1e-3)
 
 
-BAD_STARTS = {
-    "shape": (lambda a, m, V: (a, m[:, :1], V), r"xmean of shape \(2, 2\)"),
-    "NaN": (lambda a, m, V: (a, m * np.nan, V), "finite values in xmean"),
-    "negative": (lambda a, m, V: (a * [3.0, -1.0], m, V), "amplitudes of at least 0"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_STARTS)
-def test_compat_refuses_a_bad_start_before_any_work(name, data):
-    w, sd = data
-    change, message = BAD_STARTS[name]
-    a, m, V = change(*start())
-    before = a.copy()
-    with pytest.raises(ValueError, match=message):
-        extreme_deconvolution(w, sd**2, a, m, V)
-    np.testing.assert_array_equal(a, before)
-
-
-def test_compat_likeonly_leaves_the_log_alone(data, tmp_path):
-    w, sd = data
-    arrays, log = start(), str(tmp_path / "fit")
-    extreme_deconvolution(w, sd**2, *arrays, logfile=log)
-    kept = (tmp_path / "fit_loglike.log").read_text()
-    extreme_deconvolution(w, sd**2, *arrays, logfile=log, likeonly=True)
-    assert (tmp_path / "fit_loglike.log").read_text() == kept
-
-
 def test_very_uneven_error_bars_are_refused_not_cut(data):
     w, sd = data
     assert np.isfinite(XDGMM(1).fit(w, noise=split_normal(sd, 19 * sd)).score_samples(w)).all()
@@ -149,13 +111,6 @@ def test_huge_noise_in_nine_of_ten_rows_changes_nothing(rng, huge, cells, settin
     without = XDGMM(2, random_state=0, **settings).fit(w[good], noise=sd[good])
     model = XDGMM(2, random_state=0, **settings).fit(w, noise=sd)
     assert model.score(v, noise=0.0) > without.score(v, noise=0.0) - 0.02
-
-
-def test_rows_of_huge_noise_change_nothing_where_values_are_missing(rng):
-    w, sd = two_clumps(rng, 300)
-    w[rng.random(w.shape) < 0.1] = np.nan
-    w, sd = w[~np.isnan(w).all(1)], sd[~np.isnan(w).all(1)]
-    assert XDGMM(2, random_state=0).fit(w, noise=sd).weights_.min() > 0.4
 
 
 def test_rows_of_huge_noise_that_nobody_told_of_do_change_the_fit(rng):
