@@ -23,14 +23,15 @@ import torch
 from deconflow import ranks
 from deconflow._types import Array
 from deconflow.checks import check_integer
+from deconflow.extras import need
 from deconflow.observations import Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
     RowReader,
+    Rows,
     Source,
     TableError,
     find_columns,
-    need,
     open_table,
 )
 
@@ -60,7 +61,7 @@ class Overview:
         How many rows cannot be used, by the reason.
     without_error : int
         How many values had no error, and count as missing.
-    sample : Measurements
+    sample : Rows
         Rows drawn by chance from all, in random order; the same on all processes.
     sample_numbers : array
         The random number of each of these, as :meth:`RowStream.numbered_chunks` has it.
@@ -76,7 +77,7 @@ class Overview:
     weight: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
     without_error: int = 0
-    sample: Measurements | None = None
+    sample: Rows | None = None
     sample_numbers: Array = field(default_factory=lambda: np.empty(0))
     seed: int = 0
     digest: int = 0
@@ -123,8 +124,8 @@ class RowStream:
         columns = self.reader.columns
         errors = _said_errors(noise, self.names)
         found = find_columns(
-            self.source.names, self.names, errors=errors, noise=columns.noise, df=columns.df,
-            units=columns.units, missing=columns.missing,
+            self.source, self.names, errors=errors, noise=columns.noise, df=columns.df,
+            missing=columns.missing,
         )  # fmt: skip
         return RowStream(RowReader(found, self.source, weights=self.reader.weights))
 
@@ -159,7 +160,7 @@ class RowStream:
             while (found := coming.result()) is not None:
                 coming = reading.submit(next, parts, None)
                 self._at = self._place(*found[0])
-                if len(found[1].w):
+                if len(found[1].rows):
                     yield found
 
     def named_errors(self) -> AbstractContextManager[None]:
@@ -185,9 +186,10 @@ class RowStream:
         for piece, first, table in self._tables():
             rows = self._rows(piece, first, table)
             found.n_all += len(rows)
-            found.n_rows += len(rows.w)
-            found.weight += len(rows.w) if rows.weights is None else float(rows.weights.sum())
-            found.reasons.update(rows.reasons[~rows.usable].tolist())
+            weights = rows.rows.weights
+            found.n_rows += len(rows.rows)
+            found.weight += len(rows.rows) if weights is None else float(weights.sum())
+            found.reasons.update({reason: len(at) for reason, at in rows.reasons.items()})
             found.without_error += rows.without_error
             found.digest += _digest(rows, self._place(piece, first))
             drawn.add(table, rows.usable, (self._key(piece), first))
@@ -212,8 +214,9 @@ class RowStream:
             )
         assert table is not None
         return Overview(
-            int(n_rows), int(n_all), float(weight), reasons, int(without), self.reader(table, 0),
-            drawn.keys[0], drawn.seed, sum(ranks.gathered(found.digest)),
+            int(n_rows), int(n_all), float(weight), reasons, int(without),
+            self.reader(table, 0).rows, drawn.keys[0], drawn.seed,
+            sum(ranks.gathered(found.digest)),
         )  # fmt: skip
 
     def identity(self) -> str:
@@ -333,8 +336,9 @@ def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
 def _digest(rows: Measurements, place: str) -> int:
     """Return a number that stands for the values, errors and weights of a chunk."""
     found = zlib.crc32(place.encode())
-    noise = [] if rows.noise is None else vars(rows.noise).values()
-    for part in (rows.w, rows.weights, *noise):
+    usable = rows.rows
+    noise = [] if usable.noise is None else vars(usable.noise).values()
+    for part in (usable.w, usable.weights, *noise):
         if isinstance(part, np.ndarray | torch.Tensor):
             found = zlib.crc32(np.asarray(part).tobytes(), found)
     return found
@@ -345,8 +349,9 @@ def _size(piece: Source) -> int:
     return piece.n_rows or piece.n_bytes or 1
 
 
-def as_observations(rows: Measurements) -> Observations:
+def as_observations(found: Measurements) -> Observations:
     """Return usable rows of a chunk, with their weights as they are."""
+    rows = found.rows
     data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
     if rows.weights is None:
         return data
@@ -392,10 +397,9 @@ def open_rows(
         _refuse_no_list(argument, value)
     source = open_table(path, typed=False)
     found = find_columns(
-        source.names, columns, errors=said, covariances=covariances, correlations=correlations,
+        source, columns, errors=said, covariances=covariances, correlations=correlations,
         noise=noise, df=df, missing=missing,
     )  # fmt: skip
-    found = replace(found, units=tuple(source.unit(found.place(name)) for name in columns))
     return RowStream(RowReader(found, source, weights=weights))
 
 

@@ -121,7 +121,7 @@ KINDS = {
         "x counted, exposure time (poisson)", "column     x counted, exposure time",
     ),
     "free errors": (
-        free, ("--fit-errors", "scale"), "x with error x_err, scale to be learned (gaussian)",
+        free, ("--fit-errors", "scale"), "x with error x_err, scale to be estimated (gaussian)",
         "multiples of what was said: x ",
     ),
     "relative errors": (
@@ -280,10 +280,10 @@ BAD = {
     "got 'z=x_err'.",
     (*FIT, "--replicates", "x"): "Expected two or more different columns of --replicates for 'x'; "
     "got x.",
-    (*FIT, "--replicates", "x,x_err", "--errors", "0.1"): "Expected no --errors of posterior "
-    "samples, replicates or counts, which say how sure they are themselves; got 'x=0.1'.",
+    (*FIT, "--replicates", "x,x_err", "--errors", "0.1"): "Expected no --errors with posterior "
+    "samples, replicates or counts, which have no separate errors; got 'x=0.1'.",
     (*FIT, "--log-prior", "x_err"): "Expected --log-prior with posterior samples only",
-    (*FIT, "--id", "star"): "Expected the column 'star' in t.csv",
+    (*FIT, "--id", "star"): "Expected the column 'star'; got a table",
     (*FIT, "--id", "x_err", "--groups", "x_err"): "Expected no --groups, --weights or --given "
     "with --id; got one. Leave it out.",
     (*FIT, "--noise", "binomial"): "Expected --trials with a column, for --noise binomial; got "
@@ -296,7 +296,7 @@ BAD = {
     "'size'.",
     (*FIT, "--fit-errors", "scale", "--noise", "laplace"): "Expected one kind of measurement; got "
     "--noise laplace and --fit-errors. Leave one out.",
-    (*FIT, "--replicates-by", "x_err"): "Expected --fit-errors beside --replicates-by",
+    (*FIT, "--replicates-by", "x_err"): "Expected --fit-errors with --replicates-by",
     (*FIT, "--fit-errors", ""): "Expected --fit-errors with scale, jitter, correlation; got none.",
 }  # fmt: skip
 
@@ -311,7 +311,8 @@ def test_bad_input_ends_in_one_line(here, command):
     assert not (here / "bad").exists()
 
 
-DAMAGES = ({}, 3, {"limits": 3}, {"limits": ["a", "b"]}, {"covariance": [[1.0, 2.0]]}, None)
+DAMAGES = ({}, {"limits": 3}, {"limits": ["a", "b"]}, {"errors": [["a"]]}, {"noise": None},
+           {"replicate_covariance": [[1.0, 2.0]]})  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
@@ -323,7 +324,7 @@ def test_damaged_descriptions(here, damage):
         "command": None, "date": "", "fitted": "", "known": [], "method": "xd", "seconds": 1.0,
         "special_settings": {}, "certificate": Certificate().as_dict(),
         "table": {"path": "t.csv", "rows": 1, "used": 1, "columns": [], "weights": None},
-        "columns": columns | {"how": damage},
+        "columns": columns | damage,
     }  # fmt: skip
     made("x", rows=w, noise=sd).save("m", extra_files={"table.json": json.dumps(about)})
     result = run("denoise", "m", "t.csv", "-o", "out.csv", "-q")

@@ -40,7 +40,7 @@ def test_resume_after_an_interrupt(folder, monkeypatch):
     monkeypatch.setattr(Checkpoint, "save", interrupted)
     result = run(*FIT, "-o", "new")
     assert result.exit_code == 130
-    assert "Go on with --resume" in result.output
+    assert "Continue with --resume" in result.output
     assert not (folder / "new").exists()
     monkeypatch.setattr(Checkpoint, "save", plain)
     loaded = []
@@ -86,7 +86,7 @@ def test_a_process_that_is_killed(folder, how, interruptible):
     assert not (folder / "new").exists()
     assert (folder / ".new.checkpoint" / "fit").exists()
     if how != signal.SIGKILL:
-        assert "Go on with --resume" in errors
+        assert "Continue with --resume" in errors
     succeed(*long, "-o", "new", "--resume")
     assert len(FlowDeconvolver.load("new").history_) == 12
     assert not (folder / ".new.checkpoint").exists()

@@ -66,7 +66,7 @@ def planets(tmp_path, lower, errors=(), size=10):
     source = open_table(tmp_path / "t.csv")
     reader = RowReader(find_columns(source.names, ["r"], errors=errors), source)
     chunks = enumerate(source.chunks(size, reader.needed))
-    return [reader(chunk, size * i).noise for i, chunk in chunks]
+    return [reader(chunk, size * i).rows.noise for i, chunk in chunks]
 
 
 @pytest.mark.parametrize("lower", [[-0.1, "", -0.3], [0.1, "", 0.3]])

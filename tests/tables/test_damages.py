@@ -1,7 +1,5 @@
 """Damaged files: the table, or one sentence that names the file; whatever the damage."""
 
-import gzip
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,8 +8,7 @@ from astropy.table import Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deconflow.tables import open_table, writing
-from deconflow.tables.io import described
+from deconflow.tables import described, open_table, writing
 
 N = 30
 KINDS = ("fits", "vot", "ecsv", "csv", "parquet")
@@ -35,8 +32,8 @@ def contents(tmp_path_factory):
     """The same table in each format, as bytes."""
     folder, table = tmp_path_factory.mktemp("whole"), whole()
     for kind in KINDS:
-        with writing(folder / f"t.{kind}", table.schema) as sink:
-            sink.write(table)
+        with writing(folder / f"t.{kind}", table.schema) as append:
+            append(table)
     return {kind: (folder / f"t.{kind}").read_bytes() for kind in KINDS}
 
 
@@ -96,22 +93,6 @@ def test_any_damage(tmp_path_factory, contents, kind):
     check()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_damage_of_packed_bytes(tmp_path_factory, contents, kind):
-    """These have a checksum: it is the right table, or an error."""
-    path = tmp_path_factory.mktemp("damaged") / f"t.{kind}.gz"
-    packed = gzip.compress(contents[kind], mtime=0)
-
-    @settings(max_examples=40, derandomize=True, deadline=None)
-    @given(damages())
-    def check(damage):
-        path.write_bytes(damaged(packed, *damage))
-        found = read(path)
-        assert found is None or found.equals(whole())
-
-    check()
-
-
 @pytest.fixture
 def stars(tmp_path, contents):
     path = tmp_path / "stars.fits"
@@ -120,9 +101,9 @@ def stars(tmp_path, contents):
 
 
 @pytest.mark.filterwarnings("ignore:File may have been truncated")
-def test_a_fits_file_that_was_cut_short_says_where(stars):
+def test_a_fits_file_that_was_cut_short_is_named(stars):
     stars.write_bytes(stars.read_bytes()[:-2880])
-    with pytest.raises(ValueError, match=r"Expected 30 rows in stars.fits, .* got 0. It was cut"):
+    with pytest.raises(ValueError, match=r"Expected stars.fits to hold a table"):
         open_table(stars)
 
 
@@ -147,13 +128,5 @@ def test_a_votable_that_sends_elsewhere(tmp_path):
     begin, end = text.index("<TABLEDATA>"), text.index("</TABLEDATA>")
     link = f'<BINARY2><STREAM href="file://{secret}" encoding="gzip"/></BINARY2>'
     (tmp_path / "t.vot").write_text(text[:begin] + link + text[end + len("</TABLEDATA>") :])
-    with pytest.raises(ValueError, match=r"rows of t.vot in the file itself; got a link to"):
-        open_table(tmp_path / "t.vot")
-
-
-def test_a_votable_that_claims_many_rows(tmp_path):
-    Table({"x": np.arange(9.0)}).write(tmp_path / "t.vot", format="votable")
-    text = (tmp_path / "t.vot").read_text()
-    (tmp_path / "t.vot").write_text(text.replace("<TABLE", '<TABLE nrows="9000000000"', 1))
-    with pytest.raises(ValueError, match=r"t.vot has room for; got nrows=9000000000"):
+    with pytest.raises(ValueError, match=r"in the file itself; got a link: <STREAM href="):
         open_table(tmp_path / "t.vot")

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deconflow.tables import Columns, RowReader, find_columns, find_how, gathered, open_table
+from deconflow.tables import Columns, RowReader, find_columns, gathered, open_table
 from deconflow.tables import read_rows as read_all
+from deconflow.tables.cells import Cells
 from deconflow.tables.option_syntax import parse_replicates
 
 NAN = float("nan")
@@ -26,8 +27,7 @@ def parquet(tmp_path, **columns):
 
 
 def read_rows(source, *names, missing=(), noise="gaussian", **said):
-    how = find_how(source, names, noise=noise, **said)
-    columns = find_columns(source.names, names, noise=noise, missing=missing, how=how)
+    columns = find_columns(source, names, noise=noise, missing=missing, **said)
     columns = Columns.from_dict(json.loads(json.dumps(columns.as_dict())))
     return read_all(RowReader(columns, gathered(source, columns)))
 
@@ -42,13 +42,13 @@ def with_limits(cells):
 )
 def test_flags_are_read_from_a_column(tmp_path, flags, typed):
     source = opened(tmp_path, with_limits(zip([1, 2, 3, 4], flags, strict=True)), typed)
-    assert read_rows(source, "x").limits.tolist() == [[-1], [0], [1], [0]]
+    assert read_rows(source, "x").rows.limits.tolist() == [[-1], [0], [1], [0]]
 
 
 def test_flags_in_columns_with_types(tmp_path):
     for flags in ([-1, 0, 1, None], [-1.0, NAN, 1.0, 0.0], ["<", None, ">", ""]):
         source = parquet(tmp_path, x=[1.0, 2, 3, 4], x_err=[0.1] * 4, x_limit=flags)
-        assert read_rows(source, "x").limits.tolist() == [[-1], [0], [1], [0]]
+        assert read_rows(source, "x").rows.limits.tolist() == [[-1], [0], [1], [0]]
 
 
 @pytest.mark.parametrize("typed", [False, True])
@@ -57,25 +57,25 @@ def test_cells_of_text_are_limits(tmp_path, typed):
         tmp_path, "x,x_err,y,y_err\n<1.5,1,1,1\n > 2 ,1,2,1\n3,1,>-3e2,1\n,1,<,1\n", typed
     )
     rows = read_rows(source, "x", "y")
-    np.testing.assert_array_equal(rows.w, [[1.5, 1], [2, 2], [3, -300]])
-    assert rows.limits.tolist() == [[-1, 0], [1, 0], [0, 1]]
-    assert rows.reasons.tolist()[3] == "no measured value"
-    assert rows.rows.arguments["limits"] is rows.limits
+    np.testing.assert_array_equal(rows.rows.w, [[1.5, 1], [2, 2], [3, -300]])
+    assert rows.rows.limits.tolist() == [[-1, 0], [1, 0], [0, 1]]
+    assert rows.status.tolist()[3] == "no measured value"
+    assert rows.rows.facts["limits"] is rows.rows.limits
 
 
 def test_limits_without_a_number_or_an_error_are_missing(tmp_path):
     text = "x,y,x_err,y_err,x_limit\n,1,1,1,-1\n<2,1,,1,0\n-99,2,1,1,1\n4,3,1,1,1\n"
     rows = read_rows(opened(tmp_path, text), "x", "y", missing=(-99,))
-    assert rows.limits.tolist() == [[0, 0], [0, 0], [0, 0], [1, 0]]
+    assert rows.rows.limits.tolist() == [[0, 0], [0, 0], [0, 0], [1, 0]]
     assert rows.without_error == 1
 
 
 def test_flags_are_found_or_named_or_left(tmp_path):
     source = opened(tmp_path, "x,x_err,X_LIMIT,f\n1,1,7,1\n2,1,7,0\n")
-    assert find_how(source, ["x"]).limits == ("X_LIMIT",)
-    assert find_how(source, ["x"], limits=["none"]).limits == ()
-    assert read_rows(source, "x", limits=["x=f"]).limits.tolist() == [[1], [0]]
-    words = find_columns(source.names, ["x"], how=find_how(source, ["x"])).describe()
+    assert find_columns(source, ["x"]).limits == ("X_LIMIT",)
+    assert find_columns(source, ["x"], limits=["none"]).limits == ()
+    assert read_rows(source, "x", limits=["x=f"]).rows.limits.tolist() == [[1], [0]]
+    words = find_columns(source, ["x"]).describe()
     assert words == ["x with error x_err; limits in X_LIMIT"]
 
 
@@ -97,7 +97,7 @@ BAD = {
                  "exposure= with noise='poisson' only"),
     "prior": ("x,x_err,p\n1,1,1\n", ["x"], {"log_prior": "p"}, "log_prior= with posterior samples"),
     "id": ("x,i\n1,1\n", ["x"], {"id": "x"}, "id= as a column that is not measured; got 'x'"),
-    "no id": ("x,i\n1,1\n2,\n", ["x"], {"id": "i"}, "whose draw it is in column 'i'.*row 1"),
+    "no id": ("x,i\n1,1\n2,\n", ["x"], {"id": "i"}, "object of each draw in column 'i'.*row 1"),
     "fitted": ("x,x_err\n1,1\n", ["x"], {"fit_errors": ["size"]}, "correlation; got 'size'"),
     "negative": ("n\n3\n-1\n", ["n"], {"noise": "poisson"}, "counts in .*'n'.*got -1 in row 1"),
     "half": ("n\n3\n0.5\n", ["n"], {"noise": "poisson"}, "counts in column 'n'.*got 0.5 in row 1"),
@@ -133,17 +133,15 @@ def test_refused_lists(tmp_path):
         ValueError, match="as many draws in column 'y' as in 'x'; got 3 and 2 in row 0"
     ):
         read_rows(other, "x", "y")
-    with pytest.raises(ValueError, match="no errors= of posterior samples"):
-        find_columns(source.names, ["x"], errors=["x=z"], how=find_how(source, ["x"]))
+    with pytest.raises(ValueError, match="no errors= with posterior samples"):
+        find_columns(source, ["x"], errors=["x=z"])
 
 
 def test_draws_of_objects_are_gathered(tmp_path):
     """Rows may be in any order, the id text or numbers; objects come as they first appear."""
     text = "star,x,y,p,other\nb,1,10,.1,\na,2,20,.2,\nb,3,30,.3,\n"
     source = opened(tmp_path, text)
-    columns = find_columns(
-        source.names, ["x", "y"], how=find_how(source, ["x", "y"], id="star", log_prior="p")
-    )
+    columns = find_columns(source, ["x", "y"], id="star", log_prior="p")
     found = gathered(source, columns)
     assert found.n_rows == 2
     assert found.kept == ["star"]
@@ -176,12 +174,12 @@ def test_replicates_are_written_in_lists():
 def test_counts_are_read_as_likelihoods(tmp_path):
     source = opened(tmp_path, "n,t,k\n3,2,5\n,1,5\n4,,5\n0,1,5\n")
     rows = read_rows(source, "n", noise="poisson", exposure="t")
-    assert rows.reasons.tolist() == ["", "no measured value", "no value in t", ""]
+    assert rows.status.tolist() == ["ok", "no measured value", "no value in t", "ok"]
     np.testing.assert_allclose(
-        rows.w, [[2.0], [1.0]], rtol=1e-5
+        rows.rows.w, [[2.0], [1.0]], rtol=1e-5
     )  # the means of v^3 exp(-2 v) and exp(-v)
     rows = read_rows(source, "n", noise="binomial", trials="k")
-    np.testing.assert_allclose(rows.w, [[4 / 7], [5 / 7], [1 / 7]], rtol=1e-5)
+    np.testing.assert_allclose(rows.rows.w, [[4 / 7], [5 / 7], [1 / 7]], rtol=1e-5)
     assert len(rows.rows[1:].w) == rows.rows[1:].noise.n_rows == 2
     with pytest.raises(
         ValueError, match=r"more counts than trials, which are in column 't'; got 3 in row 0"
@@ -191,11 +189,8 @@ def test_counts_are_read_as_likelihoods(tmp_path):
 
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda item: pa.list_(item, 2)])
 def test_lists_of_all_types(kind):
-    from deconflow.tables.arrow_io import as_draws
-
-    cells = [[1, 2], None, [3, None]]
-    column = pa.chunked_array([pa.array(part, kind(pa.int32())) for part in (cells, cells[1:])])
-    lists = as_draws(column, "x")
+    parts = [[1, 2], None, [3, None]], [None, [3, None]]
+    column = pa.chunked_array([pa.array(part, kind(pa.int32())) for part in parts])
+    lists = Cells(pa.table({"x": column}), 0, ()).draws("x")
     assert [len(each) for each in lists] == [2, 0, 2, 0, 2]
     np.testing.assert_array_equal(np.concatenate(lists), [1, 2, 3, NAN, 3, NAN])
-    assert as_draws(column.slice(0, 0), "x") == []

@@ -8,8 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 from tables.catalogue import catalogue
 
-from deconflow.tables import RowReader, find_columns, open_table, read_rows, writing
-from deconflow.tables.packed import TableError
+from deconflow.tables import (
+    RowReader,
+    TableError,
+    find_columns,
+    open_table,
+    read_rows,
+    writing,
+)
 
 WHOLE = catalogue(90)
 PIECES = [WHOLE.slice(0, 40), WHOLE.slice(40, 0), WHOLE.slice(40, 30), WHOLE.slice(70)]
@@ -24,8 +30,8 @@ def survey(tmp_path):
         for name, piece in zip(names, pieces, strict=True):
             path = tmp_path / "survey" / f"{name}{ending}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            with writing(path, piece.schema) as sink:
-                sink.write(piece)
+            with writing(path, piece.schema) as append:
+                append(piece)
         return tmp_path / "survey"
 
     return write
@@ -46,7 +52,7 @@ def test_a_folder_is_the_table_that_was_cut(survey, ending):
         assert found[name].to_pylist() == WHOLE[name].to_pylist(), name
     assert rows(source, ["y", "id"]).column_names == ["y", "id"]
     assert max(len(chunk) for chunk in source.chunks(25)) <= 25
-    assert [shard.place for shard in source.shards] == [f"{name}{ending}" for name in NAMES]
+    assert [name for name, _ in source.pieces] == [f"{name}{ending}" for name in NAMES]
 
 
 def test_columns_in_another_order_and_narrower_types(survey):
@@ -72,17 +78,12 @@ def test_hive_folders_are_columns(survey):
     names = ["year=2020/band=g/0", "year=2020/band=r/0", "year=2021/band=g/0", "year=2021/band=r/0"]
     source = open_table(survey(names=names))
     assert source.names == [*WHOLE.column_names, "year", "band"]
-    assert source.schema.field("year").type == pa.int64()
+    assert pa.types.is_integer(source.schema.field("year").type)
     found = rows(source, ["band", "x", "year"])
     assert found["x"].to_pylist() == WHOLE["x"].to_pylist()
     assert found["year"].to_pylist() == [2020] * 40 + [2021] * 50
     assert set(found["band"].to_pylist()[40:70]) == {"g"}
     assert rows(source, ["year"])["year"].to_pylist() == found["year"].to_pylist()
-    (survey(names=names) / "year=2021" / "0.parquet").write_bytes(
-        (survey(names=names) / names[0]).with_suffix(".parquet").read_bytes()
-    )
-    with pytest.raises(TableError, match=r"survey/year=2021/0.parquet; got none called 'band'"):
-        open_table(survey(names=names))
 
 
 def test_the_layout_of_hats(survey):
@@ -97,8 +98,9 @@ def test_the_layout_of_hats(survey):
     (folder / "partition_info.csv").write_text("Norder,Npix\n1,4\n")
     (folder / "dataset" / "data_thumbnail.parquet").write_bytes(b"no table of ours")
     source = open_table(folder)
-    assert (source.names, source.n_rows) == (WHOLE.column_names, len(WHOLE))
-    orders = [shard.place.split("/")[1] for shard in source.shards]
+    assert source.names == [*WHOLE.column_names, "Norder", "Dir", "Npix"]
+    assert source.n_rows == len(WHOLE)
+    orders = [name.split("/")[1] for name, _ in source.pieces]
     assert orders == ["Norder=0", "Norder=1", "Norder=1", "Norder=2"]
 
 
@@ -116,11 +118,11 @@ def test_what_is_no_table_is_left_out(survey):
 def test_patterns(survey, tmp_path, monkeypatch):
     folder = survey()
     (folder / "notes.txt").write_text("a b\n1 2\n")
-    with pytest.raises(ValueError, match=r"of one format .* a.parquet and notes.txt. Name .*\*"):
+    with pytest.raises(ValueError, match=r"of one format .* a.parquet and notes.txt. Choose .*\*"):
         open_table(folder)
     source = open_table(folder / "*.parquet")
-    assert [shard.place for shard in source.shards] == ["a.parquet", "b.parquet", "c.parquet"]
-    assert len(open_table(folder / "**" / "*.parquet").shards) == 4
+    assert [name for name, _ in source.pieces] == ["a.parquet", "b.parquet", "c.parquet"]
+    assert len(open_table(folder / "**" / "*.parquet").pieces) == 4
     with pytest.raises(FileNotFoundError, match="got none that match"):
         open_table(folder / "*.csv")
     monkeypatch.chdir(tmp_path)
@@ -153,11 +155,11 @@ def with_unit(piece, unit):
 
 
 DIFFERENT = {
-    "a column less": (PIECES[2].drop(["e_y"]), "got none called 'e_y'"),
-    "a column more": (PIECES[2].append_column("z", PIECES[2]["x"]), "got one more, 'z'"),
+    "a column less": (PIECES[2].drop(["e_y"]), "got 'e_y' in one of them only"),
+    "a column more": (PIECES[2].append_column("z", PIECES[2]["x"]), "got 'z' in one of them only"),
     "another type": (
         PIECES[2].set_column(1, "x", pa.array(["one"] * 30)),
-        "column 'x' as double in survey/c.parquet, as in survey/a.parquet; got string",
+        "survey/c.parquet .* Field x has incompatible types: double vs string",
     ),
     "a unit": (with_unit(PIECES[2], "km"), "in no unit in survey/c.parquet, .* got km. Convert"),
 }
@@ -184,9 +186,9 @@ def test_a_file_cut_short_is_named(survey, ending):
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_pieces_are_the_files(survey, ending):
-    source = open_table(survey(ending))
+    source = open_table(survey(ending), typed=False)
     tables = filter(None, (rows(piece) for _, piece in source.pieces))  # one has no rows
-    assert pa.concat_tables(tables)["id"].to_pylist() == WHOLE["id"].to_pylist()
+    assert list(map(int, pa.concat_tables(tables)["id"].to_pylist())) == WHOLE["id"].to_pylist()
     assert [name for name, _ in source.pieces] == [f"{name}{ending}" for name in NAMES]
 
 
@@ -223,5 +225,5 @@ def test_a_wrong_cell_is_named_with_its_file_and_its_row_there(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_no_file_of_another_format(tmp_path):
-    with pytest.raises(FileNotFoundError, match="Expected a table, or a folder of them, at"):
+    with pytest.raises(FileNotFoundError, match="got no such file"):
         open_table(tmp_path / "nor")

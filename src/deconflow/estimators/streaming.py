@@ -84,7 +84,7 @@ class FitsStreams(ObservesRows):
                 raise ValueError(NEEDS_MEMORY.format(name))
         if noise is not None:
             stream = stream.with_errors(noise)
-        if stream.reader.columns.how.fit_errors:
+        if stream.reader.columns.fit_errors:
             raise ValueError(
                 "Expected errors that are known for rows beyond memory; got some to learn. Learn "
                 "them from a sample, and say what was learned."
@@ -94,10 +94,10 @@ class FitsStreams(ObservesRows):
         overview = stream.overview(n_sample, self._stream_seed(), self._progress.advance)
         assert overview.sample is not None
         self._column_names = list(stream.names)
-        rows = overview.sample.to_fit
+        rows = overview.sample
         self._rows_of_stream = overview.n_rows, overview.n_rows
         sample, *_ = self._observe_to_fit(
-            overview.sample.w, rows["noise"], None, rows["sample_weight"], limits=rows.get("limits")
+            rows.w, rows.noise, None, rows.weights, limits=rows.limits
         )
         if any(stream.units.values()):
             self._units = list(stream.units.values())

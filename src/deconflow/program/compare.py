@@ -10,23 +10,19 @@ import typer
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.program.how import HowSaid
-from deconflow.program.known import Known
+from deconflow.program.known import check_known, parameters_of
 from deconflow.program.messages import note, one_line_errors, say, watched
 from deconflow.program.methods import check_method, make_estimator
-from deconflow.program.option_groups import with_option_groups
-from deconflow.program.options import Quiet, Seed
-from deconflow.program.reading import TableSaid, find_rows, read_all, refuse_too_large
+from deconflow.program.options import Quiet, RowOptions, Seed, with_option_groups
+from deconflow.program.reading import find_rows, read_all, refuse_too_large
 from deconflow.progress import Progress
-from deconflow.tables import Measurements, split_list
+from deconflow.tables import Rows, split_list
 
 
 @with_option_groups
 def compare(
     *,
-    said: TableSaid,
-    how: HowSaid,
-    known: Known,
+    options: RowOptions,
     methods: Annotated[str, typer.Option("--methods", help="Methods to compare.")] = "xd,flow",
     held_out: Annotated[
         float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of rows not fitted.")
@@ -44,21 +40,19 @@ def compare(
             raise ValueError("Expected one or more --methods; got none.")
         for name in names:
             check_method(name)
-            known.check_method(name)
-        progress.begin(f"reading {said.table}")
-        reader = find_rows(said, how, known)
+            check_known(options, name)
+        progress.begin(f"reading {options.table}")
+        reader = find_rows(options)
         refuse_too_large(reader)
-        columns, rows, _ = read_all(reader)
-        train, test = _split(rows, held_out, seed)
-        fitted, others = rows.rows[train], rows.rows[test]
-        groups = None if rows.groups is None else rows.groups[train]
-        scores = {}
+        columns, measured, _ = read_all(reader)
+        train, test = _split(measured.rows, held_out, seed)
+        fitted, others, scores = measured.rows[train], measured.rows[test], {}
         for name in names:
-            parameters = known.parameters(columns.names)
-            model = make_estimator(name, known=parameters, random_state=seed)
+            known = parameters_of(options, columns.names)
+            model = make_estimator(name, known=known, random_state=seed)
             with watched(model.name_columns(columns.names), progress):
-                model.fit(fitted.w, groups=groups, sample_weight=fitted.weights, **fitted.arguments)
-            scores[name] = model.score_observations(others.w, **others.arguments)
+                fitted.ask(model.fit)
+            scores[name] = others.ask(model.score_observations)
         say(*verdict(scores, others.weights))
 
 
@@ -83,16 +77,16 @@ def _mean(values: Array, weights: Array | None) -> tuple[float, float]:
     return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))
 
 
-def _split(rows: Measurements, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _split(rows: Rows, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Number the rows to fit and those to hold out; groups, or copies, are not parted."""
     from deconflow.copies import keep_copies_together
     from deconflow.observations import Observations, hold_out
 
-    order = np.random.default_rng(seed).permutation(len(rows.w))
+    order = np.random.default_rng(seed).permutation(len(rows))
     n_test = max(1, round(share * len(order)))
-    data = Observations.from_arrays(rows.w, rows.rows.said, groups=rows.groups)
+    data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
     held = hold_out(np.arange(len(order)) if codes is None else codes, order, n_test)[order]
     if (~held).sum() < 2:
-        raise ValueError(f"Expected enough rows to hold some out; got {len(rows.w)}.")
+        raise ValueError(f"Expected enough rows to hold some out; got {len(rows)}.")
     return order[~held], order[held]

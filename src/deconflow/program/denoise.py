@@ -135,8 +135,8 @@ class PosteriorColumns:
     def __call__(self, rows: Rows) -> Array:
         """Describe the posteriors of rows, ``(n, C)``."""
         seed = next(self._seeds)
-        answer = self.estimator.posterior(
-            rows.w, **rows.arguments, n_samples=self._n_samples,
+        answer = rows.ask(
+            self.estimator.posterior, n_samples=self._n_samples,
             n_proposals=max(1000, self._n_samples), random_state=seed,
         )  # fmt: skip
         return np.concatenate([read(answer, seed) for read in self._readers], axis=1)

@@ -8,37 +8,32 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from deconflow import ranks
 from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
-from deconflow.program.how import HowSaid
-from deconflow.program.known import Known
-from deconflow.program.messages import (
-    as_options,
-    note,
-    one_line_errors,
-    say,
-    speaks,
-    watched,
-)
+from deconflow.program.known import check_known, parameters_of, selection_of, with_selection
+from deconflow.program.messages import note, one_line_errors, say, speaks, watched
 from deconflow.program.methods import METHODS, make_estimator, settings_of
 from deconflow.program.model_folder import check_writable, special_settings
-from deconflow.program.option_groups import with_option_groups
-from deconflow.program.options import Quiet, Seed
+from deconflow.program.options import (
+    Quiet,
+    RowOptions,
+    Seed,
+    SelectionOptions,
+    as_options,
+    with_option_groups,
+)
 from deconflow.program.provenance import now, typed_command
-from deconflow.program.reading import TableSaid, find_rows, read_all
-from deconflow.program.selected import Selected
+from deconflow.program.reading import find_rows, read_all, to_keep
 from deconflow.progress import Progress
 from deconflow.saving import TABLE
-from deconflow.tables import STANDARD, RowReader
-
-if TYPE_CHECKING:
-    from deconflow.program.beyond_memory import InPasses
+from deconflow.tables import STANDARD, Rows
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 
@@ -50,10 +45,8 @@ def fit(
     method: Annotated[
         str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
     ] = "auto",
-    said: TableSaid,
-    how: HowSaid,
-    known: Known,
-    seen: Selected,
+    options: RowOptions,
+    selected: SelectionOptions,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,53 +54,63 @@ def fit(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A first answer of auto: no flows, and fewer fits.")
+        bool, typer.Option("--quick", help="A first result of auto: no flows, and fewer fits.")
     ] = False,
     seed: Seed = 0,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with a fit to the same output that was interrupted."),
+        typer.Option("--resume", help="Continue an interrupted fit to the same output."),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit the density of the truth to a table with errors.
+    """Fit the density of the true values to a table with errors.
 
     Example: deconflow fit stars.csv -c x,y -o model --method xd
     """
     resumable = method in METHODS and METHODS[method].resumable
     with (
-        one_line_errors(_ending(resumable)),
+        one_line_errors(" Continue with --resume." if resumable else " Start it again."),
         ranks.started(),
         Progress(shown=speaks() and not quiet, tell=note) as progress,
     ):
         parameters = settings_of(method, settings, quick=quick)
-        known.check_method(method)
-        seen.check()
+        check_known(options, method)
+        selection = selection_of(selected)
         check_writable(output)
-        progress.begin(f"reading {said.table}")
-        reader = find_rows(said, how, known)
-        from deconflow.program.beyond_memory import InPasses, is_beyond_memory
+        progress.begin(f"reading {options.table}")
+        reader = find_rows(options)
+        from deconflow.program.beyond_memory import CountedStream, is_beyond_memory
 
-        rows: InMemory | InPasses = (
-            InPasses(reader, method, seen) if is_beyond_memory(reader) else InMemory(reader, seen)
-        )
-        model = make_estimator(
-            method, parameters, known.parameters(rows.columns.names), random_state=seed
-        )  # fmt: skip
-        with (
-            one_line_errors(_ending(resumable)),
-            _checkpoint(output, method, resume, resumable) as checkpoint,
-        ):
+        stream = rows = None
+        if is_beyond_memory(reader):
+            stream = CountedStream.of(reader, method, selected=bool(selection))
+        else:
+            _, measured, found = read_all(reader)
+            rows = with_selection(measured, selected, selection, reader.columns.names)
+        columns = to_keep(reader.columns)
+        known = parameters_of(options, columns.names)
+        model = make_estimator(method, parameters, known, random_state=seed)
+        with _checkpoint(output, method, resume, resumable) as checkpoint:
             if resumable:
                 model.set_params(checkpoint=checkpoint)
-            model.name_columns(rows.columns.names)
-            seconds = _fit(model, rows, progress)
+            start = time.perf_counter()
+            with watched(model.name_columns(columns.names), progress):
+                _fit(model, stream or rows)
+            seconds = round(time.perf_counter() - start, 1)
             if not ranks.is_first():
                 return
-            certificate = _certificate(model, rows, progress)
-            about = _about(model, said, rows) | {
-                "method": method, "seconds": seconds, "date": now(), "command": typed_command(),
-                "certificate": certificate.as_dict(), "columns": rows.columns.as_dict(),
+            if stream is not None:
+                columns, rows, found = to_keep(reader.columns), stream.seen.sample, stream.found
+            assert rows is not None
+            progress.begin("checking the fit")
+            certificate = _certificate(model, rows, found.sums["used"] if stream else None)
+            path = "standard input" if options.table == STANDARD else str(options.table.resolve())
+            about = {
+                "fitted": model.describe(), "known": model.known_,
+                "special_settings": special_settings(model), "method": method,
+                "seconds": seconds, "date": now(), "command": typed_command(),
+                "certificate": certificate.as_dict(), "columns": columns.as_dict(),
+                "table": {"path": path, "weights": options.weights} | found.figures(columns, rows),
             }  # fmt: skip
             model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
         words = as_options(certificate.in_words())
@@ -115,63 +118,37 @@ def fit(
         say(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _ending(resumable: bool) -> str:
-    return " Go on with --resume." if resumable else " Start it again."
-
-
-class InMemory:
-    """Rows that are all in memory; `InPasses` has the same methods for rows that are not."""
-
-    def __init__(self, reader: RowReader, seen: Selected) -> None:
-        self.columns, self.rows, self.found = read_all(reader)
-        self._more = self.rows.to_fit | seen.arguments(self.columns.names, self.rows)
-
-    def fit(self, model: Any) -> None:
-        """Fit a model to all rows."""
-        model.fit(self.rows.w, **self._more)
-
-    def certify(self, model: Any) -> Certificate:
-        """Check a fitted model by all rows."""
-        return model.certify(self.rows.w, **self._more)
-
-
-def _fit(model: Any, rows: InMemory | InPasses, progress: Progress) -> float:
-    """Fit, and return the seconds it took."""
+def _fit(model: Any, rows: Any) -> None:
+    """Fit rows, in memory or in passes; doubts are left to the certificate."""
     from deconflow.estimators import UntrustedFitWarning
 
-    start = time.perf_counter()
-    with watched(model, progress), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustedFitWarning)  # the certificate says it at the end
-        rows.fit(model)
-        return round(time.perf_counter() - start, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustedFitWarning)
+        if isinstance(rows, Rows):
+            rows.ask(model.fit)
+        else:
+            model.fit(rows)
 
 
-def _certificate(model: Any, rows: InMemory | InPasses, progress: Progress) -> Certificate:
-    """Return the fit's own certificate, or check it."""
+def _certificate(model: Any, rows: Rows, n_rows: int | None) -> Certificate:
+    """Return the fit's own certificate, or check it by rows; of ``n_rows`` these are a sample."""
     own = getattr(model, "certificate_", None)
     if own is not None:
         return own
-    progress.begin("checking the fit")
     with ranks.alone():
-        return rows.certify(model)
+        if n_rows is None:
+            return rows.ask(model.certify)
+        from deconflow.program.beyond_memory import CHECKED_ROWS
 
-
-def _about(model: Any, said: TableSaid, rows: InMemory | InPasses) -> dict[str, Any]:
-    """Say what a model is kept with, as JSON can hold it."""
-    path = "standard input" if said.table == STANDARD else str(said.table.resolve())
-    return {
-        "fitted": model.describe(),
-        "known": model.known_,
-        "special_settings": special_settings(model),
-        "table": {"path": path, "weights": said.weights, **rows.found.figures(rows.columns)},
-    }
+        return replace(rows[:CHECKED_ROWS].ask(model.certify), fitted_of=int(n_rows))
 
 
 @contextmanager
 def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Iterator[Path | None]:
-    """Give where a fit is kept while it runs: in a folder that one process at a time has.
+    """Give a file for a fit that is not finished, in a folder for one process at a time.
 
-    What is there goes, unless it is to be resumed; all goes when the model is written.
+    A file that is there is deleted, unless it is to be resumed; the folder is deleted when the
+    model is written.
     """
     if not ranks.is_first():  # the first process keeps it for all
         yield None
@@ -179,12 +156,11 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
     folder = output.parent / f".{output.name}.checkpoint"
     with locked_folder(folder) as ours:
         kept = folder / "fit" if ours else None
-        if not resumable:
-            if resume:
-                note(f"Fits of --method {method} are not kept half done: starting anew.")
-        elif kept is None:
+        if not resumable and resume:
+            note(f"Fits of --method {method} are not kept half done: starting anew.")
+        elif resumable and kept is None:
             note(f"Another fit to {output} is running: this one keeps no checkpoint.")
-        elif resume and not kept.exists():
+        elif resumable and resume and not (folder / "fit").exists():
             note(f"Nothing to resume for {output}: starting anew.")
         if ours and not resume:
             for path in folder.iterdir():

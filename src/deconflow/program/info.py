@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deconflow.program.messages import as_options, one_line_errors, say
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
-from deconflow.program.options import Model
+from deconflow.program.options import Model, as_options
 
 
 def info(model: Model) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import warnings
@@ -15,40 +14,12 @@ from typing import Any, NoReturn
 import typer
 
 from deconflow import ranks
-from deconflow.program.methods import METHODS
+from deconflow.program.options import as_options
 from deconflow.progress import Progress, beside_a_bar
 from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
 PIPE_CLOSED = 141
-OPTIONS = {
-    "errors": "--errors",
-    "covariances": "--cov",
-    "correlations": "--corr",
-    "noise": "--noise",
-    "df": "--df",
-    "missing": "--missing",
-    "groups": "--groups",
-    "given": "--given",
-    "bounds": "--bounds",
-    "atoms": "--atoms",
-    "background": "--background",
-    "limits": "--limits",
-    "replicate_columns": "--replicates",
-    "replicates": "--replicates-by",
-    "id": "--id",
-    "log_prior": "--log-prior",
-    "trials": "--trials",
-    "exposure": "--exposure",
-    "fit_errors": "--fit-errors",
-    "selection": "--select",
-    "selection_of": "--select-of",
-    "rows": "--rows",
-    "columns": "--columns",
-}
-"""Arguments in Python, and what the program calls them."""
-LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
-"""What Python says of errors that a fit is to learn."""
 
 
 def speaks() -> bool:
@@ -98,31 +69,6 @@ def watched(model: Any, progress: Progress) -> Iterator[None]:
         yield
     finally:
         del model._progress
-
-
-def as_options(message: str) -> str:
-    """Say a message about arguments in Python in words of the program.
-
-    Examples
-    --------
-    >>> as_options("Name it: errors=['x=COLUMN'], or leave noise= out.")
-    'Name it: --errors x=COLUMN, or leave --noise out.'
-    >>> as_options("Use XDGMM or FlowDeconvolver in more dimensions.")
-    'Use --method xd or --method flow in more dimensions.'
-    >>> as_options('Expected rows for noise.gaussian(sd=..., scale="fit"); got none.')
-    'Expected rows for --fit-errors scale; got none.'
-    """
-    value = r"""\[?(?P<quote>['"])(?P<value>.*?)(?P=quote)\]?"""
-    written = rf"\b(?P<name>{'|'.join(OPTIONS)})=(?:{value}|(?=[\s,.;]|$))"
-
-    def option(found: re.Match[str]) -> str:
-        return " ".join(filter(None, [OPTIONS[found["name"]], found["value"]]))
-
-    message = message.replace("quick=True", "--quick")
-    message = re.sub(LEARNED, r"--fit-errors \1", re.sub(written, option, message))
-    for name, method in METHODS.items():
-        message = re.sub(rf"\b{method.class_name}\b", f"--method {name}", message)
-    return message
 
 
 class Interrupted(KeyboardInterrupt):

@@ -31,12 +31,19 @@ from deconflow.tables import (
     RowReader,
     Source,
     find_columns,
-    find_how,
     gathered,
     open_table,
     read_rows,
 )
 
+TEXT, BAR = (str, None), (str, float)
+SAVED_COLUMNS = {
+    "names": [str], "errors": [[BAR, BAR]], "correlations": [[str, str, str]],
+    "covariances": [[str, str, str]], "noise": str, "df": float, "units": [TEXT],
+    "missing": [float], "limits": [TEXT], "replicate_columns": [[str]],
+    "replicate_covariance": [[float]], "draws": bool, "id": TEXT, "log_prior": TEXT,
+    "counted_with": TEXT, "fit_errors": [str], "replicates": TEXT,
+}  # fmt: skip
 SAVED_COLUMN = {
     "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
 }  # fmt: skip
@@ -125,9 +132,7 @@ class ModelFolder:
 
         ``weighted`` rows have the weights that the fit had.
         """
-        columns = self.columns or find_columns(
-            source.names, self.names, how=find_how(source, self.names)
-        )
+        columns = self.columns or find_columns(source, self.names)
         source, given = gathered(source, columns), given_columns(self.estimator)
         weights = self.weights if weighted else None
         if weights is not None and weights not in source.names:
@@ -177,10 +182,15 @@ def load(path: str | Path) -> ModelFolder:
     if about:
         check_form(about, SAVED_ABOUT, path / TABLE)
     columns = about.pop("columns", None)
-    known = None if columns is None else Columns.from_dict(columns)
+    known = None
+    if columns is not None:
+        check_form(columns, SAVED_COLUMNS, path / TABLE)
+        known = Columns.from_dict(columns)
     if known is not None:
-        of_each = (known.names, known.errors, known.units or known.names, *known.how.of_each)
-        if any(len(values) != files.description["n_features_in"] for values in of_each):
+        per_column = (known.names, known.errors, known.units, known.limits, known.replicate_columns)
+        shares = (known.replicate_covariance, *known.replicate_covariance)
+        n = files.description["n_features_in"]
+        if any(len(values) not in (0, n) for values in (*per_column, *shares)):
             raise ValueError(
                 f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
                 "those of the model."

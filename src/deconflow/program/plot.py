@@ -19,7 +19,6 @@ from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.tables import (
     Rows,
     is_many,
-    need,
     split_list,
     split_part,
 )
@@ -107,8 +106,8 @@ def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
         if path is None or not (split_part(path)[0].is_file() or is_many(path)):
             return None
         table = Path(path)
-    rows = saved.measurements(table)
-    return Measured(rows.rows, np.flatnonzero(rows.usable), len(rows))
+    found = saved.measurements(table)
+    return Measured(found.rows, np.flatnonzero(found.usable), len(found))
 
 
 def draw(
@@ -135,10 +134,11 @@ def draw(
                     "weights. The certificate allows for them."
                 )
             data, places = data.by_weight(places, seed), list(range(len(places)))
-        options |= {"w": data.w, **data.rows.arguments}
         if kind in TAKE_ROWS:
             options |= {"rows": places, "row_names": rows}
-    return np.ravel(saved.estimator.plot(kind, **options))[0].figure
+    plotted = saved.estimator.plot
+    axes = data.rows.ask(plotted, kind, **options) if data else plotted(kind, **options)
+    return np.ravel(axes)[0].figure
 
 
 def save(figure: Any, output: Path, dpi: float = DPI) -> None:
@@ -154,10 +154,10 @@ def save(figure: Any, output: Path, dpi: float = DPI) -> None:
 def need_plots() -> None:
     """Take matplotlib without a window, or say which extra brings it."""
     extras.need_plots()
+    extras.need("pyarrow")
     import matplotlib as mpl
 
     mpl.use("Agg")
-    need("pyarrow")
 
 
 def _check(output: Path, kind: str, dpi: float) -> None:

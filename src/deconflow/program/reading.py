@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
 import numpy as np
-import typer
 
 from deconflow.program.found import Found
-from deconflow.program.how import HowSaid
-from deconflow.program.known import Known
-from deconflow.program.messages import as_options, note
-from deconflow.program.options import Table, expand_columns, expand_errors
+from deconflow.program.known import parameters_of
+from deconflow.program.messages import note
+from deconflow.program.options import RowOptions, expand_columns, expand_errors
 from deconflow.tables import (
-    NOISE_KINDS,
     Columns,
     Measurements,
     RowReader,
@@ -32,104 +28,32 @@ MOST_BYTES = 2**31
 """The same for a file of text, whose rows are not counted before they are read."""
 
 
-@dataclass(frozen=True)
-class TableSaid:
-    """What was said of a table to fit, as it was written."""
-
-    table: Table
-    columns: Annotated[
-        list[str],
-        typer.Option(
-            "--columns", "-c", metavar="NAMES", help="Measured columns, such as x,y,z or 'f*'."
-        ),
-    ]
-    errors: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--errors",
-            metavar="NAME=ERROR",
-            help="Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. "
-            "Without it "
-            "they are found by name, such as x_err, x_se, e_x, dx, or x_err_lo with x_err_hi.",
-        ),
-    ] = None
-    cov: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cov",
-            metavar="PAIR=COLUMN",
-            help="Covariances: x:y=COLUMN; variances: x:x=COLUMN.",
-        ),
-    ] = None
-    corr: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--corr",
-            metavar="PAIR=COLUMN",
-            help="Error correlations: x:y=COLUMN, or none. Without it x_y_corr.",
-        ),
-    ] = None
-    noise: Annotated[
-        str,
-        typer.Option(
-            "--noise",
-            help=as_options("; ".join(f"{name}: {words}" for name, words in NOISE_KINDS.items()))
-            + ".",
-            autocompletion=lambda: list(NOISE_KINDS),
-        ),
-    ] = "gaussian"
-    df: Annotated[
-        float, typer.Option("--df", min=0.1, help="Degrees of freedom of student-t noise.")
-    ] = 3.0
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--missing",
-            metavar="NUMBERS",
-            help="Numbers that stand for a missing value, such as -999.",
-        ),
-    ] = None
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            metavar="COLUMN",
-            help="Rows with the same word or number here belong together, as those of one object: "
-            "they are never split between a fit and the rows it is judged by.",
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights",
-            metavar="COLUMN",
-            help="How much each row counts: numbers of at least 0. A row of weight 2 counts as "
-            "two.",
-        ),
-    ] = None
-
-
-def find_rows(said: TableSaid, how: HowSaid, known: Known) -> RowReader:
-    """Find columns and errors in a table; what is known of the truth is checked first."""
-    source, groups, weights = open_table(said.table, typed=False), said.groups, said.weights
-    names = expand_columns(said.columns, source.names)
-    found = find_columns(
-        source.names, names, errors=expand_errors(said.errors or (), names),
-        covariances=said.cov or (), correlations=said.corr or (), noise=said.noise, df=said.df,
-        missing=_numbers(said.missing or []), how=how.find(source, names, said.noise),
+def find_rows(options: RowOptions) -> RowReader:
+    """Find the columns, their errors and other facts in a table; no rows are read yet."""
+    source = open_table(options.table, typed=False)
+    names = split_list(options.columns, source.names)
+    if options.replicates is None:
+        names = expand_columns(options.columns, source.names)
+    columns = find_columns(
+        source, names, errors=expand_errors(options.errors or (), names),
+        covariances=options.cov or (), correlations=options.corr or (), noise=options.noise,
+        df=options.df, missing=_numbers(options.missing or []), limits=options.limits or (),
+        replicate_columns=options.replicates or (), id=options.id, log_prior=options.log_prior,
+        trials=options.trials, exposure=options.exposure,
+        fit_errors=[] if options.fit_errors is None else [options.fit_errors],
+        replicates=options.replicates_by,
     )  # fmt: skip
-    if how.id is not None and (groups or weights or known.given) is not None:
+    groups, weights, given = options.groups, options.weights, options.given
+    if options.id is not None and (groups or weights or given) is not None:
         raise ValueError(
             "Expected no --groups, --weights or --given with --id; got one. Leave it out."
         )
-    source = gathered(source, found)
-    found = replace(found, units=tuple(source.unit(found.place(name)) for name in names))
-    for option, column in (("--groups", groups), ("--weights", weights)):
-        if column in found.names:
-            raise ValueError(f"Expected {option} as a column that is not measured; got {column!r}.")
-    known.parameters(found.names)
-    given = None if known.given is None else find_given(known.given, source, found.names)
-    return RowReader(found, source, groups=groups, given=given, weights=weights)
+    for name, column in (("--groups", groups), ("--weights", weights)):
+        if column in names:
+            raise ValueError(f"Expected {name} as a column that is not measured; got {column!r}.")
+    parameters_of(options, names)
+    covariates = None if given is None else find_given(given, source, names)
+    return RowReader(columns, gathered(source, columns), groups, covariates, weights)
 
 
 def is_too_large(reader: RowReader) -> bool:
@@ -151,35 +75,33 @@ def refuse_too_large(reader: RowReader) -> None:
 
 
 def read_all(reader: RowReader) -> tuple[Columns, Measurements, Found]:
-    """Read all rows into memory, and tell what was found."""
-    rows = read_rows(reader)
-    found = Found.of(rows)
-    found.take_errors(rows)
-    given_words = [] if rows.given is None else [rows.given.describe()]
-    more = [*given_words, *_groups(rows, reader.groups), *found.of_weights(reader.weights)]
-    note(*found.in_words(reader.columns), *more)
-    return to_keep(reader.columns), rows, found
+    """Read all rows into memory, and print what was found."""
+    measured = read_rows(reader)
+    rows, found = measured.rows, Found.of(measured)
+    lines = found.in_words(reader.columns, reader.weights)
+    if reader.given is not None:
+        covariates = ["noise"] * reader.given.errors + list(reader.given.labels)
+        lines.append(f"given {', '.join(covariates)}")
+    if rows.groups is not None:
+        _, sizes = np.unique(rows.groups.astype(str), return_counts=True)
+        lines.append(
+            f"{len(sizes)} groups by {reader.groups}, the largest of {sizes.max()} rows, that are "
+            "never split"
+        )
+    note(*lines)
+    return to_keep(reader.columns), measured, found
 
 
 def to_keep(columns: Columns) -> Columns:
-    """Return what is asked of tables that are read with the model: not what only the fit needs."""
-    return replace(columns, how=replace(columns.how, replicates_by=None))
+    """Return what tables that are read with the model need: not what only the fit needs."""
+    return replace(columns, replicates=None)
 
 
 def _numbers(texts: list[str]) -> list[float]:
-    """Read what stands for a missing value, such as ``-999,-99``."""
+    """Read numbers that stand for a missing value, such as ``-999,-99``."""
     try:
         return [float(text) for text in split_list(texts)]
     except ValueError as error:
         raise ValueError(
             f"Expected --missing with numbers, such as -999; got {', '.join(texts)!r}."
         ) from error
-
-
-def _groups(rows: Measurements, column: str | None) -> list[str]:
-    """Say how many groups there are."""
-    if rows.groups is None:
-        return []
-    _, sizes = np.unique(rows.groups.astype(str), return_counts=True)
-    most = f"the largest of {sizes.max()} rows"
-    return [f"{len(sizes)} groups by {column}, {most}, that no split of the rows parts"]

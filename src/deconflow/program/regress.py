@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from deconflow.extras import need
 from deconflow.program.known import covariates_of
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import Measured, check_picture, measured_rows, need_plots, save
 from deconflow.program.streaming import NewColumn, new_fields
-from deconflow.tables import format_of, need, split_list, writing
+from deconflow.tables import format_of, split_list, writing
 
 LEVEL = 0.9
 SHARES = (0.16, 0.5, 0.84)
@@ -84,17 +85,16 @@ def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
 def _found(
     saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
 ) -> Any:
-    rows: dict[str, Any] = {}
-    if data is not None:
-        rows = {"w": data.w, "sample_weight": data.rows.weights, **data.rows.arguments}
     if covariates_of(saved.estimator):
         note("deconflow: note: a model with covariates is not refitted: no standard errors")
     elif data is None:
         note("deconflow: note: the table that was fitted is gone; name it for standard errors")
     numbers = [saved.names.index(name) for name in on]
-    return saved.estimator.regress(
-        saved.names.index(target), numbers, **rows, n_refits=n_refits, random_state=seed
-    )
+    regress, target_number = saved.estimator.regress, saved.names.index(target)
+    options = {"n_refits": n_refits, "random_state": seed}
+    if data is None:
+        return regress(target_number, numbers, **options)
+    return data.rows.ask(regress, target_number, numbers, **options)
 
 
 def _write(saved: ModelFolder, found: Any, output: Path) -> None:
@@ -118,8 +118,8 @@ def _write(saved: ModelFolder, found: Any, output: Path) -> None:
     ]
     values += list(found.quantile(np.array(SHARES), x))
     schema = pa.schema(new_fields(columns, output))
-    with writing(output, schema) as sink:
-        sink.write(pa.table(values, schema=schema))
+    with writing(output, schema) as write:
+        write(pa.table(values, schema=schema))
 
 
 def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:

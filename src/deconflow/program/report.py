@@ -10,9 +10,9 @@ import typer
 from deconflow._version import __version__
 from deconflow.files import replacing
 from deconflow.program.html import code, document, figure, paragraph, safe, section, table
-from deconflow.program.messages import as_options, one_line_errors, say
+from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
-from deconflow.program.options import Model, OptionalTable, Seed
+from deconflow.program.options import Model, OptionalTable, Seed, as_options
 from deconflow.program.plot import Measured, draw, measured_rows, need_plots
 from deconflow.program.provenance import now, typed_command, versions
 from deconflow.program.report_answer import answer, chosen, components, odd_rows
@@ -38,8 +38,8 @@ print(model.describe())
 CODE_WITHOUT_ROWS = "print(model.statistics())\n"
 CODE_WITH_ROWS = """\
 rows = saved.measurements({table!r}).rows  # as the fit has read them
-print(model.statistics(rows.w, limits=rows.limits, sample_weight=rows.weights))
-print(unusual_rows(model.p_values(rows.w, **rows.arguments, random_state={seed})))
+print(rows.ask(model.statistics))
+print(unusual_rows(rows.ask(model.p_values, random_state={seed})))
 """
 
 
@@ -167,10 +167,9 @@ def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int)
             "Expected rows without limits for a self-test, because it is not known how limits come "
             "about; got some. Leave those rows out."
         )
-    return saved.estimator.self_test(
-        data.w, noise=data.rows.noise, sample_weight=data.rows.weights, n_tables=n_tables,
-        random_state=seed, verbose=True,
-    )  # fmt: skip
+    return data.rows.ask(
+        saved.estimator.self_test, n_tables=n_tables, random_state=seed, verbose=True
+    )
 
 
 def _python(

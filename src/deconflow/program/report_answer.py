@@ -11,8 +11,8 @@ import numpy as np
 from deconflow._types import Array
 from deconflow.program.html import heading, paragraph, table
 from deconflow.program.known import covariates_of
-from deconflow.program.messages import as_options
 from deconflow.program.model_folder import ModelFolder
+from deconflow.program.options import as_options
 from deconflow.program.plot import Measured
 from deconflow.tables import COUNTS
 
@@ -45,8 +45,7 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     if data is None or model.n_latent_ != model.n_features_in_:
         data, found = None, model.statistics()
     else:
-        rows = data.rows
-        found = model.statistics(data.w, limits=rows.limits, sample_weight=rows.weights)
+        found = data.rows.ask(model.statistics)
     labels = dict(zip(saved.names, saved.labels, strict=True))
     figures = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
     pairs = [row for row in figures if row[1] == "correlation"]
@@ -157,7 +156,7 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
         raise ValueError("Expected a table for p-values of its rows; got none. Name it.")
     some = data.some(MOST_ROWS)
     p = np.full(data.n_rows, np.nan)
-    p[some.places] = saved.estimator.p_values(some.w, **some.rows.arguments, random_state=seed)
+    p[some.places] = some.rows.ask(saved.estimator.p_values, random_state=seed)
     found = unusual_rows(p)
     rows = [
         [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from deconflow.extras import need
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import load
 from deconflow.program.options import Model, Output, Seed
 from deconflow.program.streaming import NewColumn, new_fields
-from deconflow.tables import need, writing
+from deconflow.tables import writing
 
 AT_ONCE = 100_000
 
@@ -36,9 +37,9 @@ def sample(
             for name, unit in zip_longest(saved.names, units)
         ]
         schema = pa.schema(new_fields(columns, output))
-        with writing(output, schema) as sink:
+        with writing(output, schema) as write:
             for start in range(0, number, AT_ONCE):
                 count, own_seed = min(AT_ONCE, number - start), seed + start // AT_ONCE
                 drawn = saved.estimator.sample(count, random_state=own_seed)
-                sink.write(pa.table(list(drawn.T), schema=schema))
+                write(pa.table(list(drawn.T), schema=schema))
         say(f"{number} rows written to {output}.", table=output)

@@ -65,8 +65,8 @@ class Scores:
 
     def __call__(self, rows: Rows) -> Array:
         """Log density and p-value of each measurement, ``(n, 2)``."""
-        p = self.estimator.p_values(rows.w, **rows.arguments)
-        scores = self.estimator.score_observations(rows.w, **rows.arguments)
+        p = rows.ask(self.estimator.p_values)
+        scores = rows.ask(self.estimator.score_observations)
         self.parts.append((len(scores), scores.mean(), scores.var()))
         return np.column_stack([scores, p])
 

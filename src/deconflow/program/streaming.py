@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from deconflow._types import Array
+from deconflow.extras import need
 from deconflow.program.messages import note
 from deconflow.program.model_folder import ModelFolder
 from deconflow.tables import (
     STANDARD,
-    Measurements,
     RowReader,
     Rows,
     Source,
     described,
     format_of,
-    need,
     open_table,
-    split_part,
     writing,
 )
 
@@ -57,12 +55,11 @@ STATUS = NewColumn("deconflow_status", "ok, or why the row could not be used", k
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and format_of(output).is_text
+    text = output is not None and bool(format_of(output).delimiter)
     source = open_table(table, typed=not text)
     if output is None or STANDARD in (table, output) or not output.exists():
         return source
-    files = getattr(source, "files", None) or [split_part(table)[0]]
-    if any(output.samefile(file) for file in files):
+    if any(output.samefile(file) for file in source.files):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
     return source
 
@@ -115,7 +112,7 @@ def _output_of(
         yield lambda table, values, status: None
         return
     arrow: Any = need("pyarrow")
-    kept = reader.source.kept
+    kept = reader.source.kept or reader.source.names
     schema = arrow.schema([reader.source.schema.field(name) for name in kept])
     for field in new_fields([*columns, STATUS], output, prefix):
         if field.name in schema.names:
@@ -124,13 +121,13 @@ def _output_of(
                 "Give --prefix for the names of new columns."
             )
         schema = schema.append(field)
-    harmless = _harmless if format_of(output).is_text else str
-    with writing(output, schema) as sink:
+    harmless = _harmless if format_of(output).delimiter else str
+    with writing(output, schema) as append:
 
         def write(table: pa.Table, values: Array, status: NDArray[Any]) -> None:
             arrays = [arrow.array(column, from_pandas=True) for column in values.T]
             arrays.append(arrow.array(map(harmless, status), arrow.string()))
-            sink.write(arrow.table([*table.select(kept).columns, *arrays], schema=schema))
+            append(arrow.table([*table.select(kept).columns, *arrays], schema=schema))
 
         yield write
 
@@ -140,16 +137,15 @@ def _compute_rows(
 ) -> tuple[Array, NDArray[Any]]:
     """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status."""
     rows = reader(table, first_row)
-    status = np.where(rows.usable, "ok", rows.reasons).astype(object)
-    answers = np.full((len(rows.w), width), np.nan)
-    failures: dict[int, str] = {}
-    for start in range(0, len(rows.w), ROWS_AT_ONCE):
-        part = slice(start, min(start + ROWS_AT_ONCE, len(rows.w)))
-        _bisect_failures(compute, rows, part, answers, failures)
-    places = np.flatnonzero(rows.usable)
+    status, places = rows.status, np.flatnonzero(rows.usable)
+    values, failures = np.full((len(rows), width), np.nan), dict[int, str]()
+    for start in range(0, len(places), ROWS_AT_ONCE):
+        at = places[start : start + ROWS_AT_ONCE]
+        some = rows.rows[start : start + ROWS_AT_ONCE]
+        values[at] = _computed(compute, some, at, width, failures)
     for row, reason in failures.items():
-        status[places[row]] = reason
-    return rows.scatter(answers), status
+        status[row] = reason
+    return values, status
 
 
 def report_counts(counts: Counter[str]) -> str:
@@ -158,25 +154,22 @@ def report_counts(counts: Counter[str]) -> str:
     return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
-def _bisect_failures(
-    compute: Compute,
-    rows: Measurements,
-    part: slice,
-    answers: Array,
-    failures: dict[int, str],
-) -> None:
+def _computed(
+    compute: Compute, rows: Rows, places: NDArray[Any], width: int, failures: dict[int, str]
+) -> Array:
     """Compute some rows; where that fails, halve them until the row that fails is alone."""
     try:
-        answers[part] = compute(rows.rows[part])
+        return compute(rows)
     except ValueError as error:
-        if part.stop - part.start == 1:
-            failures[part.start] = " ".join(str(error).split())
+        if len(rows) == 1:
+            failures[int(places[0])] = " ".join(str(error).split())
             if len(failures) > MOST_FAILURES:
                 raise
-            return
-        middle = (part.start + part.stop) // 2
-        for half in (slice(part.start, middle), slice(middle, part.stop)):
-            _bisect_failures(compute, rows, half, answers, failures)
+            return np.full((1, width), np.nan)
+    middle = len(rows) // 2
+    halves = (slice(0, middle), slice(middle, None))
+    parts = [_computed(compute, rows[half], places[half], width, failures) for half in halves]
+    return np.concatenate(parts)
 
 
 def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:
@@ -190,7 +183,7 @@ def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:
 def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> list[pa.Field]:
     """Return the fields of new columns, under names that are no formulas to a spreadsheet."""
     names = [prefix + column.name for column in columns]
-    if format_of(output).is_text:
+    if format_of(output).delimiter:
         harmless = [_harmless(name) for name in names]
         if harmless != names:
             note("deconflow: note: names of new columns that begin like a formula get a ' first")

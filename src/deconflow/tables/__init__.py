@@ -3,40 +3,36 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
-from deconflow.tables.columns import NOISE_KINDS, Columns, find_columns
+from deconflow.tables.columns import COUNTS, NOISE_KINDS, Columns, find_columns
 from deconflow.tables.conventions import correlation_column, error_columns, one_sign
-from deconflow.tables.covariates import (
-    GivenColumns,
-    find_given,
-)
-from deconflow.tables.error_bars import independent_noise
-from deconflow.tables.gathered import gathered
-from deconflow.tables.how import COUNTS, How, find_how
-from deconflow.tables.io import (
+from deconflow.tables.formats import (
+    STANDARD,
     Source,
+    TableError,
     described,
     format_of,
-    need,
     row_name,
     split_part,
-    writing,
 )
-from deconflow.tables.measurements import (
-    Measurements,
-    RowReader,
-    Rows,
-    conversion,
-    read_rows,
-    refuse_empty_columns,
-)
-from deconflow.tables.opening import is_many, open_table
+from deconflow.tables.kinds import independent_noise
+from deconflow.tables.opening import is_many, open_table, writing
 from deconflow.tables.option_syntax import (
     finite_number,
     parse_atoms,
     parse_bounds,
     split_list,
 )
-from deconflow.tables.packed import STANDARD, TableError
+from deconflow.tables.rows import (
+    GivenColumns,
+    Measurements,
+    RowReader,
+    Rows,
+    conversion,
+    find_given,
+    gathered,
+    read_rows,
+    refuse_empty_columns,
+)
 
 __all__ = [
     "COUNTS",
@@ -44,7 +40,6 @@ __all__ = [
     "STANDARD",
     "Columns",
     "GivenColumns",
-    "How",
     "Measurements",
     "RowReader",
     "Rows",
@@ -56,13 +51,11 @@ __all__ = [
     "error_columns",
     "find_columns",
     "find_given",
-    "find_how",
     "finite_number",
     "format_of",
     "gathered",
     "independent_noise",
     "is_many",
-    "need",
     "one_sign",
     "open_table",
     "parse_atoms",

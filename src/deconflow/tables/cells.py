@@ -1,8 +1,8 @@
-"""One chunk of a table while it is read: its cells as numbers, and why rows cannot be used."""
+"""Cells of a table as numbers, flags, labels or words, and the reasons why rows cannot be used."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,69 +10,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.io import row_name
+from deconflow.tables.formats import need, row_name
 from deconflow.tables.option_syntax import finite_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deconflow.noise import FreeErrors, Noise
-    from deconflow.tables.columns import Columns
-
 Mask = NDArray[np.bool_]
 Flags = NDArray[np.int64]
-"""-1 for an upper limit, 1 for a lower one, 0 for what was measured."""
-
-
-class Reasons:
-    """Why rows of a chunk cannot be used: a number for each, which is quick, and its words."""
-
-    def __init__(self, n_rows: int) -> None:
-        self._codes = np.zeros(n_rows, dtype=np.int32)
-        self._words = {"": 0}
-
-    def __len__(self) -> int:
-        return len(self._codes)
-
-    @property
-    def usable(self) -> Mask:
-        """Rows that nothing speaks against, so far."""
-        return self._codes == 0
-
-    @property
-    def text(self) -> NDArray[Any]:
-        """The reason of each row; empty for those that can be used."""
-        return np.array(list(self._words), dtype=object)[self._codes]
-
-    def set(self, rows: Mask | int, reason: str) -> None:
-        """Give rows a reason in the place of the one they have."""
-        self._codes[rows] = self._words.setdefault(reason, len(self._words))
+"""-1 for an upper limit, 1 for a lower one, 0 for a measured value."""
+MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
+"""What people write for a missing value, in any case of letters."""
+SIGNS = {"<": -1, ">": 1}
+"""What is written before a number that is a limit."""
+FLAGS = {"-1": -1, "<": -1, "0": 0, "1": 1, "+1": 1, ">": 1}
 
 
 class Cells:
-    """The cells of a chunk that begins at ``first_row``; ``missing`` are numbers that are none."""
+    """The cells of a chunk.
+
+    Parameters
+    ----------
+    chunk
+        The chunk.
+    first_row
+        Number of its first row in the table.
+    missing
+        Numbers that stand for a missing value.
+
+    Attributes
+    ----------
+    usable : array of bool
+        Rows that nothing speaks against, so far.
+    reasons : dict
+        Why the others cannot be used: numbers of rows by the reason.
+    """
 
     def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
         self.table, self.first_row, self.missing = chunk, first_row, missing
-        self.reasons = Reasons(chunk.num_rows)
+        self.usable = np.ones(chunk.num_rows, dtype=bool)
+        self.reasons: dict[str, NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
-        return len(self.reasons)
-
-    @property
-    def usable(self) -> Mask:
-        """Rows that nothing speaks against, so far."""
-        return self.reasons.usable
+        return len(self.usable)
 
     def mark(self, bad: Mask, reason: str) -> None:
-        """Say why rows cannot be used; the first reason stays."""
-        if bad.any():
-            self.reasons.set(bad & self.usable, reason)
+        """Record why rows cannot be used; the first reason stays."""
+        rows = np.flatnonzero(bad & self.usable)
+        if len(rows):
+            before = self.reasons.get(reason, np.empty(0, dtype=np.int64))
+            self.reasons[reason] = np.concatenate([before, rows])
+            self.usable[rows] = False
 
     def usable_of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Take the usable rows of an array: the array itself, where all rows are."""
-        usable = self.usable
-        return values if usable.all() else values[usable]
+        """Return the usable rows of an array: the array itself, where all rows are usable."""
+        return values if self.usable.all() else values[self.usable]
 
     def refuse(self, bad: Any, values: Array, wanted: str, advice: str) -> None:
         """Raise for the first value that is wrong, with its row."""
@@ -82,81 +74,176 @@ class Cells:
             raise ValueError(f"Expected {wanted}; got {got} in {self.row(row)}. {advice}")
 
     def row(self, row: int) -> str:
-        """Name a row of the chunk by its place in the table."""
+        """Name a row of the chunk by its number in the table."""
         return row_name(self.first_row + row)
 
-    def numbers(self, name: str) -> Array:
+    def numbers(self, name: str, column: Any = None) -> Array:
         """Read a column, NaN where a number is missing."""
-        from deconflow.tables.arrow_io import as_numbers
+        pa, pc = need("pyarrow"), need("pyarrow.compute")
+        cells = _decoded(self.table[name] if column is None else column)
+        if cells.type == pa.string():
+            numbers = self._parsed(present(cells), name)
+        elif _is_number(cells.type):
+            numbers = cells.cast(pa.float64(), safe=False)
+        else:
+            raise ValueError(
+                f"Expected numbers in column {name!r}; got {cells.type}. Choose another column."
+            )
+        values = np.array(pc.fill_null(numbers, np.nan).to_numpy(), dtype=np.float64)
+        for number in self.missing:  # a column in single precision has it rounded
+            values[(values == number) | (values == np.float32(number))] = np.nan
+        return values
 
-        return self._without_missing(as_numbers(self.table[name], name, self.first_row))
+    def _parsed(self, cells: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        pa = need("pyarrow")
+        try:
+            return cells.cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            row, cell = next(
+                (row, cell) for row, cell in enumerate(cells.to_pylist())
+                if not can_be(pa.array([cell], pa.string()), pa.float64())
+            )  # fmt: skip
+            comma = re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE)
+            advice = "Correct it, or leave the cell empty for a missing value."
+            raise ValueError(
+                f"Expected numbers in column {name!r}; got {cell!r} in {self.row(row)}. "
+                f"{'Write a point for the comma.' if comma else advice}"
+            ) from error
 
     def numbers_and_limits(self, name: str, flags: str | None) -> tuple[Array, Flags]:
-        """Read a column in which ``<1.5`` is a limit, as is what a column of flags says."""
-        from deconflow.tables.arrow_io import as_flags, as_numbers, split_limits
-
-        cells, marks = split_limits(self.table[name])
-        values = self._without_missing(as_numbers(cells, name, self.first_row))
+        """Read a column in which cells such as ``<1.5`` are limits, and its column of flags."""
+        pc = need("pyarrow.compute")
+        column, marks = _decoded(self.table[name]), np.zeros(len(self), dtype=np.int64)
+        if column.type == need("pyarrow").string():
+            text = pc.utf8_trim_whitespace(column)
+            for sign, flag in SIGNS.items():
+                marks[pc.fill_null(pc.starts_with(text, sign), False).to_numpy()] = flag
+            column = pc.utf8_ltrim(text, "<> ") if marks.any() else column
+        values = self.numbers(name, column)
         if flags is not None:
-            told = as_flags(self.table[flags], flags, self.first_row)
-            wrong = (told * marks) == -1
+            flagged = self._flags(flags)
+            wrong = (flagged * marks) == -1
             if wrong.any():
                 raise ValueError(
                     f"Expected one limit of {name!r}; got an upper and a lower one, in it and in "
                     f"{flags!r}, in {self.row(int(wrong.argmax()))}. Correct one of them."
                 )
-            marks = np.where(marks == 0, told, marks)
-        if marks.any():
-            marks[np.isnan(values)] = 0
+            marks = np.where(marks == 0, flagged, marks)
+        marks[np.isnan(values)] = 0
         return values, marks
 
-    def labels(self, name: str) -> NDArray[Any]:
-        """Read which rows belong together; a row that does not say so cannot be used."""
-        from deconflow.tables.arrow_io import as_labels
+    def _flags(self, name: str) -> Flags:
+        """Read which values are limits: -1, 0 or 1."""
+        words = _words(self.table[name], name)
+        flags = np.array([FLAGS.get(str(w).removesuffix(".0"), 2) if w else 0 for w in words], int)
+        bad = flags == 2
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"Expected -1 or < (upper limit), 1 or > (lower limit), 0 or nothing (measured) in "
+                f"column {name!r}; got {words[row]!r} in {self.row(row)}. If it has another "
+                "meaning, give limits=['none']"
+            )
+        return flags
 
-        labels = as_labels(self.table[name], name, self.first_row)
-        self.mark(np.array([label is None for label in labels]), f"no group in {name}")
+    def draws(self, name: str) -> list[Array]:
+        """Read a column of lists of numbers, empty where a list is missing."""
+        pa, pc = need("pyarrow"), need("pyarrow.compute")
+        column = self.table[name]
+        if not (is_list(column.type) and _is_number(column.type.value_type)):
+            raise ValueError(
+                f"Expected lists of numbers in column {name!r}, as in the others; got "
+                f"{column.type}. Choose another column."
+            )
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        numbers = pc.fill_null(pc.list_flatten(column).cast(pa.float64(), safe=False), np.nan)
+        return np.split(numbers.to_numpy(), np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+    def labels(self, name: str) -> NDArray[Any]:
+        """Read which rows belong together; a row without a label cannot be used."""
+        labels = _objects(self.table[name])
+        for row, cell in enumerate(labels):
+            whole = isinstance(cell, float) and cell.is_integer()  # as where some are missing
+            if not (cell is None or whole or isinstance(cell, str | int)):
+                raise ValueError(
+                    f"Expected text or whole numbers in column {name!r}, whose rows belong "
+                    f"together where they are equal; got {cell!r} in {self.row(row)}. Choose "
+                    "another column."
+                )
+        self.mark(np.array([label is None for label in labels], dtype=bool), f"no group in {name}")
         return labels
 
     def words(self, name: str) -> NDArray[Any]:
         """Read text, None where it is missing."""
-        from deconflow.tables.arrow_io import as_words
-
-        words = as_words(self.table[name], name)
+        words = _words(self.table[name], name)
         if self.missing:
-            words[[word is not None and finite_number(word) in self.missing for word in words]] = (
-                None
-            )
+            numbers = np.array([np.nan if word is None else finite_number(word) for word in words])
+            words[np.isin(numbers, self.missing)] = None
         return words
 
-    def _without_missing(self, values: Array) -> Array:
-        for number in self.missing:  # a column in single precision has it rounded
-            values[(values == number) | (values == np.float32(number))] = np.nan
-        return values
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether cells of a column are lists."""
+    types = need("pyarrow").types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-class Values(ABC):
-    """Measured columns of a chunk, of one kind of measurement.
+def holds_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether all cells that are not missing are numbers."""
+    pa, column = need("pyarrow"), _decoded(column)
+    if column.type == pa.string():
+        return can_be(present(column), pa.float64())
+    return _is_number(column.type) and not pa.types.is_boolean(column.type)
 
-    Attributes
-    ----------
-    columns : Columns
-        What is read, with what the rows themselves have told of it.
-    w : array
-        ``(N, D)``, NaN where missing.
-    limits : array of int
-        ``(N, D)``; -1 for upper limits, 1 for lower ones, 0 for others.
-    without_error : int
-        How many values had no error, and count as missing.
-    """
 
-    without_error = 0
+def present(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Trim cells of text; those that stand for a missing value become null."""
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
 
-    def __init__(self, cells: Cells, columns: Columns) -> None:
-        self.cells, self.columns = cells, columns
-        self.w = np.full((len(cells), len(columns.names)), np.nan)
-        self.limits = np.zeros(self.w.shape, dtype=np.int64)
 
-    @abstractmethod
-    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
-        """Return usable values and their noise; rows that have none are marked first."""
+def can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether cells of text can be converted."""
+    try:
+        cells.cast(kind)
+    except need("pyarrow").ArrowInvalid:
+        return False
+    return True
+
+
+def _words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    """Return cells as text, None where missing."""
+    kind = _decoded(column).type
+    if kind != need("pyarrow").string() and not _is_number(kind):
+        raise ValueError(
+            f"Expected numbers or text in column {name!r}; got {kind}. Choose another column."
+        )
+    words = _objects(column)
+    words[:] = [None if word is None else str(word) for word in words]
+    return words
+
+
+def _objects(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return cells as objects of Python, None where missing."""
+    column = _decoded(column)
+    text = column.type == need("pyarrow").string()
+    cells = (present(column) if text else column).to_pylist()
+    objects = np.empty(len(cells), dtype=object)
+    objects[:] = [None if cell is None or cell != cell else cell for cell in cells]
+    return objects
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return plain cells: the values of a dictionary, and text of one type."""
+    pa = need("pyarrow")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = need("pyarrow").types
+    checks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return types.is_null(kind) or any(check(kind) for check in checks)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.io import row_name
+from deconflow.tables.formats import row_name
 
 SYMMETRIC = (
     "{}_err", "{}_error", "e_{}", "sigma_{}", "{}_se", "{}_std", "{}_sd", "{}_unc", "{}_sigma",

@@ -1,54 +1,80 @@
-"""Opening a table: a file, a folder of them, or a pipe."""
+"""Opening a table, a folder of tables or a pipe; and writing one."""
 
 from __future__ import annotations
 
+import atexit
 import glob
-import re
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deconflow.tables.io import (
-    ENDINGS,
-    FORMATS,
-    Format,
+from deconflow.files import replacing
+from deconflow.tables.formats import (
+    PACKINGS,
+    STANDARD,
+    WRITTEN,
     Source,
+    TableError,
+    clear_read_errors,
     format_of,
     need,
-    open_content,
     split_part,
 )
-from deconflow.tables.packed import STANDARD, Content
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOT_ROWS = (".", "_")
+"""Names that begin so are no tables: hidden files, unfinished output, ``_metadata``."""
+HATS = "Norder="
+"""Begins the folders in which HATS has its rows; its other files are about them."""
+MOST_NAMED = 5
 
 
 def open_table(path: str | Path, *, typed: bool = True) -> Source:
-    """Open a table for reading: CSV, TSV, Parquet, FITS, ECSV, VOTable, or text with spaces.
+    """Open a table for reading: CSV, TSV, Parquet, Arrow, FITS, ECSV, VOTable, text with spaces.
 
     Parameters
     ----------
     path
-        The file; its ending says the format, and ``.gz``, ``.bz2`` or ``.zst`` may follow.
+        The file; its ending is that of its format, and ``.gz`` or ``.bz2`` may follow.
         ``file.fits[NAME]`` or ``file.fits[2]`` is one of several tables in a FITS file. ``-`` is
-        the standard input, whose format is told by what it holds. A folder, or a pattern such as
-        ``survey/*.csv``, is one table in many files.
+        CSV on the standard input. A folder, or a pattern such as ``survey/*.csv``, is one table
+        in many files; folders such as ``year=2020`` are columns.
     typed
-        Whether the columns of a text file shall get types, by one more pass through it. False
-        hands its cells on to another text file as they are written.
+        Whether the columns of a text file get types, by one more pass through it. Otherwise their
+        cells are text, as they are written.
     """
     path, part = split_part(path)
-    if path == STANDARD:
-        content = Content.of_standard_input()
-        return open_content(content, _format_of_content(content), part, typed=typed)
-    if is_many(path):
-        need("pyarrow")
-        from deconflow.tables.shards import open_shards
+    need("pyarrow")
+    from deconflow.tables.arrow_files import open_arrow
 
-        many = open_shards(path, part)
-        return many.typed() if typed else many
-    if not path.suffix and not path.exists():
-        raise FileNotFoundError(f"Expected a table, or a folder of them, at {path}; got nothing.")
-    known = format_of(path)
-    if not path.is_file():
+    if path == STANDARD:
+        return _of_pipe(typed)
+    root, files = _below(path) if is_many(path) else (path.parent, [path.name])
+    if not (root / files[0]).is_file():
         raise FileNotFoundError(f"Expected a table at {path}; got no such file.")
-    return open_content(Content(path, path.name), known, part, typed=typed)
+    known = format_of(files[0])
+    name = path.name if not is_many(path) else root.name
+    if known.by_arrow:
+        with clear_read_errors(name):
+            source = open_arrow(root, files, known, name)
+        return source.typed() if typed and known.delimiter else source
+    from deconflow.tables.astropy_files import AstropySource, Many
+
+    if not is_many(path):
+        return AstropySource(path, known, name, part)
+    first, *others = (partial(AstropySource, root / f, known, f"{name}/{f}", part) for f in files)
+    sources = [first()]
+    with warnings.catch_warnings(action="ignore"):  # thousands of files may say the same
+        return Many(name, [*sources, *(other() for other in others)])
 
 
 def is_many(path: str | Path) -> bool:
@@ -57,13 +83,86 @@ def is_many(path: str | Path) -> bool:
     return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
 
 
-def _format_of_content(content: Content) -> Format:
-    """Find the format of bytes without a name."""
-    text = content.beginning().decode("utf-8-sig", "replace")
-    for known in FORMATS:
-        if known.beginning and re.match(known.beginning, text):
-            return known
-    header = next((line for line in text.splitlines() if not line.startswith("#")), "")
-    if re.search("[,;]", header) or len(header.split()) < 2:
-        return ENDINGS[".csv"]
-    return ENDINGS[".tsv" if "\t" in header else ".txt"]
+@contextmanager
+def writing(path: str | Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """Give a function that writes rows to a table in the format of ``path``'s ending.
+
+    The table is there when it is complete. ``-`` is the standard output, in CSV.
+    """
+    known, pa = format_of(path), need("pyarrow")
+    from deconflow.tables.arrow_files import arrow_writer
+    from deconflow.tables.astropy_files import astropy_writer
+
+    if not known.written:
+        raise ValueError(
+            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
+        )
+    writer = arrow_writer if known.by_arrow else astropy_writer
+    if Path(path) == STANDARD:
+        if sys.stdout is None:
+            raise TableError("Expected an open standard output; got a closed one. Name a file.")
+        with writer(sys.stdout.buffer, schema, known) as write:
+            yield write
+        return
+    packing = PACKINGS.get(Path(path).suffix.lower())
+    with (
+        replacing(path) as part,
+        pa.output_stream(str(part), compression=packing) as file,
+        writer(file, schema, known) as write,
+    ):
+        yield write
+
+
+def _of_pipe(typed: bool) -> Source:
+    """Keep what a pipe holds in a file, since tables are read several times."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise TableError("Expected a table on the standard input; got none. Pipe one to it.")
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "input.csv"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    source = open_table(path, typed=typed)
+    source.name, source.files = "standard input", ()
+    return source
+
+
+def _below(path: Path) -> tuple[Path, list[str]]:
+    """Find the tables of a folder, or those that match a pattern, all of one format."""
+    root = next(p for p in (path, *path.parents) if not glob.has_magic(str(p)) or p.is_dir())
+    names = _walk(root) if path.is_dir() else glob.glob(str(path), recursive=True)
+    files = sorted(Path(name).relative_to(root) for name in names if Path(name).is_file())
+    files = [file for file in files if not any(p.startswith(NOT_ROWS) for p in file.parts)]
+    files = [file for file in files if HATS in str(file)] or files
+    kinds: dict[str, list[str]] = {}
+    for file in files:
+        try:
+            kinds.setdefault(format_of(file).name, []).append(file.as_posix())
+        except ValueError as error:
+            if "packed" in str(error):  # rows that would be missed
+                raise
+            kinds.setdefault("", []).append(file.as_posix())
+    others = kinds.pop("", [])
+    if not kinds:
+        got = "a folder without any" if path.is_dir() else "none that match"
+        raise FileNotFoundError(f"Expected tables in {path}; got {got}.")
+    if others:
+        named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
+        warnings.warn(f"files of {path} that are no tables are left out: {named}", stacklevel=3)
+    if len(kinds) > 1:
+        (one, *_), (other, *_), *_ = sorted(kinds.values(), key=len, reverse=True)
+        raise ValueError(
+            f"Expected tables of one format in {path}; got {one} and {other}. Choose by a "
+            f"pattern, such as '{path}/*{Path(one).suffix}'."
+        )
+    return Path(os.path.abspath(root)), next(iter(kinds.values()))
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """List all files of a folder and below it; links are followed, each folder once."""
+    seen = {os.path.realpath(root)}
+    for folder, inside, names in os.walk(root, followlinks=True):
+        real = {os.path.realpath(os.path.join(folder, name)): name for name in sorted(inside)}
+        inside[:] = [name for place, name in real.items() if place not in seen]
+        seen.update(real)
+        yield from (os.path.join(folder, name) for name in names)
