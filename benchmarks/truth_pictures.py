@@ -33,7 +33,7 @@ def draw_bounds(axes: Any) -> None:
     grid = np.linspace(-1, 4, 501)
     for ax, model in zip(axes, (XDGMM(3, random_state=0), LogSplineDeconvolver()), strict=True):
         free = np.exp(model.fit(w, noise=sd).score_samples(grid[:, None]))
-        model.set_params(bounds=(0, None)).fit(w, noise=sd).plot("marginals", w, axes=ax)
+        model.set_params(bounds=(0, None)).fit(w, noise=sd).plot("marginals", w, ax=ax)
         ax.plot(grid, free, color=COLOUR, label="without bounds")
         ax.plot(grid, np.where(grid < 0, 0.0, np.exp(-grid)), "k--", lw=1, label="truth")
         ax.set(xlim=(-1, 4), ylim=(0, 1.4), title=type(model).__name__)
@@ -68,7 +68,7 @@ def draw_atom(axes: Any) -> None:
     sd = rng.uniform(0.3, 1.0, size=effect.shape)
     w = effect + sd * rng.normal(size=effect.shape)
     model = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=sd)
-    model.plot("marginals", w, axes=axes[0])
+    model.plot("marginals", w, ax=axes[0])
     zero = model.posterior(w, noise=sd).probability_of_atoms[:, 0]
     for rows, colour, name in (
         (effect[:, 0] == 0, "0.6", "truth is 0"), (effect[:, 0] != 0, COLOUR, "truth is not 0"),

@@ -56,7 +56,7 @@ from scipy.stats import norm
 
 figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
 names = ["residual of the distance modulus [mag]"]
-model.plot("marginals", table[["residual"]], names=names, axes=panel)
+model.plot("marginals", table[["residual"]], names=names, ax=panel)
 x = np.linspace(-0.8, 1.4, 400)
 known = 0.92 * norm.pdf(x, 0, 0.09) + 0.08 * norm.pdf(x, 0.6, 0.2)
 panel.plot(x, known, "--", color="#d1495b", label="the truth, known here")

@@ -204,7 +204,7 @@ def plot_call(random: Random) -> Call:
     _, dim, model = _fitted(random)
     setup = _measurements(random, odd=random.random() < 0.7, dim=dim)[0]
     odd = random.choice(("", "names=['a']", "names='ab'", "names=[1, 2]", "names=None"))
-    axes = random.choice(("", "axes=3", "axes=[]"))
+    axes = random.choice(("", "ax=3", "ax=[]"))
     line = random.choice(PICTURES)
     setup.append(f"errors = {random.choice((*values.GOOD_NOISE[1:6], *values.BAD_NOISE))}")
     line = f"answer = {line.format(odd=odd, axes=axes)} is None"

@@ -71,10 +71,10 @@ def test_every_kind_takes_axes_or_figure_keywords(kind, fitted):
     figure = axes.flat[0].figure
     assert (*figure.get_size_inches(), figure.dpi) == (5, 4, 50)
     _, given = plt.subplots(*np.atleast_2d(axes).shape, squeeze=False)
-    again = model.plot(kind, w, SD, **options_of(kind), axes=given)
+    again = model.plot(kind, w, SD, **options_of(kind), ax=given)
     assert all(a is b for a, b in zip(np.ravel(again), given.ravel(), strict=True))
-    with pytest.raises(TypeError, match="no dpi with axes="):
-        model.plot(kind, w, SD, **options_of(kind), axes=given, dpi=50)
+    with pytest.raises(TypeError, match="no dpi with ax="):
+        model.plot(kind, w, SD, **options_of(kind), ax=given, dpi=50)
 
 
 def heights(ax):
@@ -268,13 +268,11 @@ def test_weighted_posteriors_have_their_sizes_in_the_diagnostics(flow):
 
 LIMITS = np.eye(400, 2)
 BAD = {
-    "no model": (lambda m, w: plots.marginals(w), "model as a fitted estimator; got ndarray"),
     "not fitted": (lambda m, w: XDGMM(1).plot(), "not fitted"),
     "kind": (lambda m, w: m.plot("pie"), "kind to be one of"),
     "column": (lambda m, w: m.plot(columns="z"), "Expected columns= among x, y.* got 'z'"),
     "names": (lambda m, w: m.plot(names="ab"), "Expected 2 names; got 'ab'"),
-    "few axes": (lambda m, w: m.plot(axes=plt.subplots()[1]), "Expected 2 axes; got 1"),
-    "no axes": (lambda m, w: m.plot(columns="x", axes=3), "axes of matplotlib; got 3"),
+    "few axes": (lambda m, w: m.plot(ax=plt.subplots()[1]), "Expected 2 axes as ax; got 1"),
     "no such word": (lambda m, w: m.plot(colour="red"), "colour"),
     "one axis": (lambda m, w: m.plot("marginals", w[0]), r"shape \(N, D\); got \(2,\)"),
     "another width": (lambda m, w: m.plot("marginals", w[:, [0, 1, 1]]), "2 columns.* got 3"),

@@ -29,14 +29,14 @@ class Pictured:
         kind
             ``"marginals"``: the density of each column, with its band. ``"corner"``: every pair of
             columns with the measurements ``w``. ``"row"``: the posterior of each of the ``rows``.
-            ``"before_after"``: measurements, the truth, and that truth with noise again.
+            ``"before_after"``: measurements, the density, and that density with noise again.
             ``"diagnostics"``: simulated measurements compared with the real ones.
         w, noise
             As for :meth:`fit`; a model does not keep its rows. Marginals need neither, a corner
             only ``w``, unless it shows posteriors of ``rows``.
         **options
             Keywords of the function of this name in :mod:`deconflow.plots`, such as ``rows``,
-            ``columns``, ``axes`` and ``figsize``.
+            ``columns``, ``ax`` and ``figsize``.
 
         Returns
         -------

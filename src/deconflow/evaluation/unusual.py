@@ -46,8 +46,14 @@ class UnusualRows:
     q_values: Array
 
     def __str__(self) -> str:
-        first, count = int(self.rows[0]), len(self.rows)
-        return _words(self.threshold, self.n_rows, self.count, self.smallest, first, count)
+        return _words(
+            self.threshold,
+            self.n_rows,
+            self.count,
+            self.smallest,
+            int(self.rows[0]),
+            len(self.rows),
+        )
 
 
 def unusual_rows(p: ArrayLike, threshold: float | None = None) -> UnusualRows:

@@ -38,11 +38,11 @@ def before_after(
     limits: Any = None,
     columns: Any = None,
     names: Sequence[str] | None = None,
-    axes: Any = None,
+    ax: Any = None,
     random_state: int = 0,
     **figure: Any,
 ) -> NDArray[Any]:
-    """Draw the measurements, the density of the truth, and that truth with noise again.
+    """Draw the measurements, the deconvolved density, and that density with noise again.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def before_after(
         Columns to show, by name or number, in this order; None for all.
     names
         Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
-    axes
+    ax
         Axes of matplotlib: three if two columns are shown, otherwise one for each column; None for
         a new figure.
     random_state
@@ -77,32 +77,34 @@ def before_after(
     times = 1 if len(shown) == 2 else max(1, -(-REPEATS // len(values)))
     again = np.concatenate([*simulate_like(model.density_.sample, data, random_state, times)])
     if len(shown) == 2:
-        return _draw_plane(axes, shown[0], shown[1], (values, draws, again), figure)
-    grid = wrapped(axes, len(shown), figure)
-    for ax, axis in zip(grid, shown, strict=True):
+        return _draw_plane(ax, shown[0], shown[1], (values, draws, again), figure)
+    grid = wrapped(ax, len(shown), figure)
+    for panel, axis in zip(grid, shown, strict=True):
         measured = values[:, axis.number]
-        draw_density(ax, model.density_, axis)
-        draw_again(ax, again[:, axis.number], measured, axis, AGAIN_WORDS)
-        draw_measured(ax, measured, axis)
-        axis.along_x(ax)
+        draw_density(panel, model.density_, axis)
+        draw_again(panel, again[:, axis.number], measured, axis, AGAIN_WORDS)
+        draw_measured(panel, measured, axis)
+        axis.along_x(panel)
     grid[0].set_ylabel("density")
     room_for_legend(grid[-1])
     return grid
 
 
 def _draw_plane(
-    axes: Any, x: Axis, y: Axis, clouds: tuple[Array, ...], figure: dict[str, Any]
+    ax: Any, x: Axis, y: Axis, clouds: tuple[Array, ...], figure: dict[str, Any]
 ) -> NDArray[Any]:
-    (grid,) = panels(axes, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
+    (grid,) = panels(ax, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
     words = ("measured", "deconvolved", AGAIN_WORDS)
     pairs = [cloud[:, [x.number, y.number]] for cloud in clouds]
     count = np.isfinite(pairs[0]).all(1).sum()
     pairs[1] = pairs[1][:count]
     alpha = float(np.clip(25 / np.sqrt(len(clouds[0])), 0.15, 0.8))  # crowds of weak points show
-    for ax, points, word, colour in zip(grid, pairs, words, (DATA, DENSITY, SECOND), strict=True):
+    for panel, points, word, colour in zip(
+        grid, pairs, words, (DATA, DENSITY, SECOND), strict=True
+    ):
         many = len(points) > MOST_AS_VECTORS
-        ax.plot(*points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha, rasterized=many)
-        ax.set_title(word, fontsize="medium")
-        ax.set(xlabel=x.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
+        panel.plot(*points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha, rasterized=many)
+        panel.set_title(word, fontsize="medium")
+        panel.set(xlabel=x.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
     grid[0].set_ylabel(y.label)
     return grid

@@ -45,7 +45,7 @@ def corner(
     limits: Any = None,
     columns: Any = None,
     names: Sequence[str] | None = None,
-    axes: Any = None,
+    ax: Any = None,
     random_state: int = 0,
     **figure: Any,
 ) -> NDArray[Any]:
@@ -65,7 +65,7 @@ def corner(
         Columns to show, by name or number, in this order; None for all.
     names
         Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
-    axes
+    ax
         ``(D, D)`` axes of matplotlib; None for a new figure.
     random_state
         Seed of the draws.
@@ -91,7 +91,7 @@ def corner(
             "columns=."
         )
     each = PANEL if dim > 1 else ONLY_PANEL
-    grid = panels(axes, dim, dim, each, figure, sharex="col")
+    grid = panels(ax, dim, dim, each, figure, sharex="col")
     for i, axis in enumerate(shown):
         draw_density(grid[i, i], model.density_, axis)
         draw_measured(grid[i, i], values[:, axis.number], axis)

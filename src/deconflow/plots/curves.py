@@ -65,7 +65,7 @@ def draw_posterior(
     share = 1.0
     if hasattr(part, "continuous"):
         shares = part.probability_of_atoms[0]
-        _draw_atoms(ax, part._atoms, shares, "posterior", colour)
+        _draw_atoms(ax, part.atoms, shares, "posterior", colour)
         part, share = part.continuous, 1.0 - shares.sum()
     x, y = _posterior_curve(part, axis)
     ax.plot(x, share * y, color=colour, lw=1.6, zorder=3, label=label)

@@ -29,7 +29,7 @@ def diagnostics(
     limits: Any = None,
     columns: Any = None,
     names: Sequence[str] | None = None,
-    axes: Any = None,
+    ax: Any = None,
     random_state: int = 0,
     **figure: Any,
 ) -> NDArray[Any]:
@@ -46,7 +46,7 @@ def diagnostics(
         Columns to show, by name or number, in this order; None for all.
     names
         Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
-    axes
+    ax
         Two rows of ``D`` axes of matplotlib, or of ``D + 1`` if posteriors are made of weighted
         draws; None for a new figure.
     random_state
@@ -70,7 +70,7 @@ def diagnostics(
     (simulated,) = simulate_like(sample, data, random_state)
     ranks = predictive_ranks(sample, data, seed=random_state)
     shown = axes_of(model, columns, names, simulated, values)
-    grid = panels(axes, 2, len(shown) + weighted, (3.6, 2.9), figure)
+    grid = panels(ax, 2, len(shown) + weighted, (3.6, 2.9), figure)
     for (upper, lower), axis in zip(grid.T, shown, strict=False):
         measured = values[:, axis.number]
         draw_measured(upper, measured, axis)

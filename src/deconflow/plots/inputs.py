@@ -56,21 +56,16 @@ def measurements(
     model: Any, w: Any, noise: Any, given: Any, limits: Any, *, noise_needed: bool = True
 ) -> tuple[Array, Any]:
     """Check measurements, NaN where there are none, and their noise, if it is given or needed."""
-    refuse_no_model(model)
     if not noise_needed and noise is None and given is None and parted(w, None)[1] is None:
         return _drawable(model._measured_values(w, limits)), None
     data = model._observe(w, noise, None, given=given, limits=limits)
-    values = data.w.double().numpy()
-    if data.observed is not None:
-        values = np.where(data.observed.numpy(), values, np.nan)
-    return _drawable(values), data
+    return _drawable(data.measured()), data
 
 
 def to_simulate(
     model: Any, kind: str, w: Any, noise: Any, given: Any, limits: Any, most: int
 ) -> tuple[Array, Any]:
     """Check measurements that can be simulated again, and return some of them."""
-    refuse_no_model(model)
     what = f"a picture of kind {kind}"
     model._refuse_covariates(what)
     if model._selected is not None:
@@ -100,13 +95,13 @@ def marked_rows(
                 f"Expected rows= below {len(values)}, the number of rows; got {number}."
             )
     part = data[[int(number) for number in chosen]]
-    found = model.density_.posterior(part, POSTERIOR_DRAWS, PROPOSALS, seed)
-    flags = np.zeros(part.w.shape) if part.noise.flags is None else part.noise.flags.numpy()
-    sd = np.broadcast_to(part.noise.variance().sqrt().double().numpy(), flags.shape)
+    posterior = model.density_.posterior(part, POSTERIOR_DRAWS, PROPOSALS, seed)
+    flags = np.zeros(part.w.shape) if part.noise.flags is None else np.asarray(part.noise.flags)
+    sd = np.sqrt(np.broadcast_to(np.asarray(part.noise.variance()), flags.shape))
     errors = np.where(np.isfinite(sd) & (flags == 0), sd, 0.0)  # some noise has no variance
     return [
         MarkedRow(
-            f"row {name}", values[number], errors[i], flags[i], found[i],
+            f"row {name}", values[number], errors[i], flags[i], posterior[i],
             COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)],
         )
         for i, (number, name) in enumerate(zip(chosen, row_names or chosen, strict=True))
@@ -130,12 +125,6 @@ def axes_of(
 def some_of(count: int, most: int) -> Any:
     """Return numbers of some rows, taken by chance, in their order."""
     return np.sort(np.random.default_rng(0).permutation(count)[:most])
-
-
-def refuse_no_model(model: Any) -> None:
-    """Raise unless there is a density to draw."""
-    if not hasattr(model, "density_"):
-        raise TypeError(f"Expected model as a fitted estimator; got {type(model).__name__}.")
 
 
 def _drawable(values: Array) -> Array:

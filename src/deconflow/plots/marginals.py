@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow.plots.curves import draw_density, draw_measured
-from deconflow.plots.inputs import DRAWS, axes_of, measurements, refuse_no_model
+from deconflow.plots.inputs import DRAWS, axes_of, measurements
 from deconflow.plots.style import room_for_legend, wrapped
 
 
@@ -21,7 +21,7 @@ def marginals(
     limits: Any = None,
     columns: Any = None,
     names: Sequence[str] | None = None,
-    axes: Any = None,
+    ax: Any = None,
     random_state: int = 0,
     **figure: Any,
 ) -> NDArray[Any]:
@@ -37,7 +37,7 @@ def marginals(
         Columns to show, by name or number, in this order; None for all.
     names
         Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
-    axes
+    ax
         Axes of matplotlib, one for each column; None for a new figure.
     random_state
         Seed of the draws that set the range of each axis.
@@ -49,19 +49,17 @@ def marginals(
     array of Axes
         ``(D,)``. The band is pointwise, that of :meth:`deconflow.FittedDensity.band`.
     """
-    refuse_no_model(model)
-    facts = (w, noise, given, limits)
-    values = None
+    facts, values = (w, noise, given, limits), None
     if any(fact is not None for fact in facts):
         values, _ = measurements(model, *facts, noise_needed=False)
     draws = model.sample(DRAWS, random_state=random_state)
     shown = axes_of(model, columns, names, draws, values)
-    grid = wrapped(axes, len(shown), figure)
-    for ax, axis in zip(grid, shown, strict=True):
-        draw_density(ax, model.density_, axis)
+    grid = wrapped(ax, len(shown), figure)
+    for panel, axis in zip(grid, shown, strict=True):
+        draw_density(panel, model.density_, axis)
         if values is not None:
-            draw_measured(ax, values[:, axis.number], axis)
-        axis.along_x(ax)
+            draw_measured(panel, values[:, axis.number], axis)
+        axis.along_x(panel)
     grid[0].set_ylabel("density")
     room_for_legend(grid[-1])
     return grid

@@ -29,7 +29,7 @@ def row(
     limits: Any = None,
     columns: Any = None,
     names: Sequence[str] | None = None,
-    axes: Any = None,
+    ax: Any = None,
     random_state: int = 0,
     **figure: Any,
 ) -> NDArray[Any]:
@@ -49,7 +49,7 @@ def row(
         Columns to show, by name or number, in this order; None for all.
     names
         Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
-    axes
+    ax
         ``(R, D)`` axes of matplotlib; None for a new figure.
     random_state
         Seed of the draws.
@@ -67,10 +67,10 @@ def row(
     values, data = measurements(model, w, noise, given, limits)
     marked = marked_rows(model, rows, row_names, values, data, random_state)
     shown = axes_of(model, columns, names, model.sample(DRAWS, random_state=random_state))
-    grid = panels(axes, len(marked), len(shown), (4.2, 3.1), figure)
+    grid = panels(ax, len(marked), len(shown), (4.2, 3.1), figure)
     for line, each in zip(grid, marked, strict=True):
-        for ax, axis in zip(line, shown, strict=True):
-            _draw(ax, model, each, axis)
+        for panel, axis in zip(line, shown, strict=True):
+            _draw(panel, model, each, axis)
         line[0].set_ylabel(f"{each.name}: density")
         room_for_legend(line[-1])
     return grid

@@ -26,7 +26,7 @@ MOST_AS_VECTORS = 5000
 
 
 def panels(
-    axes: Any,
+    ax: Any,
     n_rows: int,
     n_columns: int,
     each: tuple[float, float],
@@ -37,27 +37,25 @@ def panels(
 
     Each panel of a new figure measures ``each`` inches, unless ``figure`` has a ``figsize``.
     """
-    if axes is None:
+    if ax is None:
         import matplotlib.pyplot as plt
 
         size = (each[0] * n_columns, each[1] * n_rows)
         options = {"figsize": size, "layout": "constrained", "squeeze": False, **share, **figure}
         return plt.subplots(n_rows, n_columns, **options)[1]
     if figure:
-        raise TypeError(f"Expected no {', '.join(figure)} with axes=, which have a figure.")
-    given = np.atleast_1d(np.asarray(axes, dtype=object))
+        raise TypeError(f"Expected no {', '.join(figure)} with ax=, which has a figure.")
+    given = np.asarray(ax, dtype=object)
     if given.size != n_rows * n_columns:
-        raise ValueError(f"Expected {n_rows * n_columns} axes; got {given.size}.")
-    if not all(hasattr(ax, "hist") for ax in given.flat):
-        raise TypeError(f"Expected axes of matplotlib; got {axes!r}.")
+        raise ValueError(f"Expected {n_rows * n_columns} axes as ax; got {given.size}.")
     return given.reshape(n_rows, n_columns)
 
 
-def wrapped(axes: Any, count: int, figure: dict[str, Any]) -> NDArray[Any]:
+def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> NDArray[Any]:
     """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
     each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
-    if axes is not None:
-        return panels(axes, 1, count, each, figure)[0]
+    if ax is not None:
+        return panels(ax, 1, count, each, figure)[0]
     n_columns = min(count, MOST_IN_A_ROW)
     grid = panels(None, -(-count // n_columns), n_columns, each, figure).ravel()
     for idle in grid[count:]:
