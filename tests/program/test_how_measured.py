@@ -274,7 +274,7 @@ BAD = {
     "--efficiency; got both.",
     (*FIT, "--efficiency", "none.npz"): "Expected a grid of chances in none.npz",
     (*FIT, "--efficiency", "t.csv"): "Expected a grid of chances in t.csv, made by numpy.savez; "
-    "got another file.",
+    "got",
     (*FIT, "--limits", "x=z"): "Expected the column 'z'",
     (*FIT, "--limits", "z=x_err"): "Expected --limits as NAME=COLUMN, with NAME one of x, or none; "
     "got 'z=x_err'.",

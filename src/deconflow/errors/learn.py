@@ -1,8 +1,9 @@
-"""Learn what of the errors was left open, where the rows can tell it, and say so where not."""
+"""Estimate the errors that were left open, where the rows determine them; refuse where not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,19 @@ def learn_errors(
     rows, cluster, scale = _rows(free, data, groups, truths, rng)
     layout = Layout(data.dim, free.scale, free.jitter, free.correlation, len(labels))
     _refuse_untold(free, rows, list(names), labels)
-    found = most_likely(rows, layout, rng, threads)
-    return _in_units(free, layout, rows, found, cluster, tuple(names), labels, scale)
+    fit = most_likely(rows, layout, rng, threads)
+    values, spread = layout.values(fit.theta), _covariance(rows, layout, fit, cluster)
+    errors = _standard_errors(layout, values, spread)
+    sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
+    usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
+    return LearnedErrors(
+        tuple(names), free.kinds,
+        values.scale, errors.scale,
+        values.jitter * scale, errors.jitter * scale,
+        values.correlation, errors.correlation,
+        labels, values.shifts * scale, errors.shifts * scale,
+        _tied(layout, spread), usual * scale, scale,
+    )  # fmt: skip
 
 
 def _codes(
@@ -70,7 +82,7 @@ def _codes(
     """Return different labels, sorted if they can be, and which of them each row has."""
     if labels is None:
         return (), None
-    codes = check_groups(data.w, labels, f"{name} of the noise").numpy()
+    codes = np.asarray(check_groups(data.w, labels, f"{name} of the noise"))
     different = labels[np.unique(codes, return_index=True)[1]].tolist()
     try:
         order = sorted(range(len(different)), key=different.__getitem__)
@@ -94,7 +106,7 @@ def _rows(
     seen = ~np.isnan(w)
     location, scale = np.nanmean(w, axis=0), np.nanstd(w, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    covariance = free.said.covariance().double().numpy()
+    covariance = np.asarray(free.said.covariance())
     said = covariance[np.zeros(len(chosen), int) if free.said.shared else chosen]
     both = seen[:, :, None] & seen[:, None, :]
     said = np.where(both, said / np.outer(scale, scale), 0.0)
@@ -191,21 +203,20 @@ def _refuse_column(free: FreeErrors, name: str, alike: bool, told: bool, exact: 
 
 def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
     """Raise where the correlation of two columns cannot be told."""
-    for a in range(len(names)):
-        for b in range(a + 1, len(names)):
-            both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
-            if not both.any():
-                raise ValueError(
-                    f"Expected rows that measure both {pair}, to learn the correlation of their "
-                    "errors; got none."
-                )
-            product = (sd[:, a] * sd[:, b])[both]
-            if _alike(product) and _repeats(rows, both) < FEWEST_REPEATS:
-                raise ValueError(
-                    f"Expected errors of {pair} that differ by row, to learn their correlation; "
-                    "got about the same in all rows, which cannot be told from a correlation of "
-                    "the truth. Give replicates=, the labels of rows that measure the same truth."
-                )
+    for a, b in combinations(range(len(names)), 2):
+        both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
+        if not both.any():
+            raise ValueError(
+                f"Expected rows that measure both {pair}, to learn the correlation of their "
+                "errors; got none."
+            )
+        product = (sd[:, a] * sd[:, b])[both]
+        if _alike(product) and _repeats(rows, both) < FEWEST_REPEATS:
+            raise ValueError(
+                f"Expected errors of {pair} that differ by row, to learn their correlation; "
+                "got about the same in all rows, which cannot be told from a correlation of "
+                "the truth. Give replicates=, the labels of rows that measure the same truth."
+            )
 
 
 def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
@@ -236,32 +247,6 @@ def _repeats(rows: ErrorRows, seen: NDArray[np.bool_]) -> int:
     return int(np.maximum(counts - 1, 0).sum())
 
 
-def _in_units(
-    free: FreeErrors,
-    layout: Layout,
-    rows: ErrorRows,
-    found: Fit,
-    cluster: Codes,
-    names: tuple[str, ...],
-    labels: tuple[object, ...],
-    scale: Array,
-) -> LearnedErrors:
-    """Say what was found in the units of the data, with standard errors."""
-    values = layout.values(found.theta)
-    spread = _covariance(rows, layout, found, cluster)
-    errors = _standard_errors(layout, values, spread)
-    sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
-    usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
-    return LearnedErrors(
-        names, free.kinds,
-        values.scale, errors.scale,
-        values.jitter * scale, errors.jitter * scale,
-        values.correlation, errors.correlation,
-        labels, values.shifts * scale, errors.shifts * scale,
-        _tied(layout, spread), usual * scale, scale,
-    )  # fmt: skip
-
-
 def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
     """Standard errors of all that was learned; zeros for the rest."""
     error, places, dim = np.sqrt(np.diag(spread)), layout.places, layout.dim
@@ -269,7 +254,12 @@ def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
     if layout.scale:
         scale = values.scale * error[places["scale"]]
     if layout.jitter:
-        jitter = _jitter_error(values.jitter, error[places["jitter"]])
+        # Of a variance, turned into that of its root: the longer side of the interval. A jitter
+        # that may be zero has an error as large as itself, and one of zero has an error.
+        variance, wide = np.square(values.jitter), error[places["jitter"]]
+        above = np.sqrt(variance + wide) - values.jitter
+        below = values.jitter - np.sqrt(np.maximum(variance - wide, 0.0))
+        jitter = np.maximum(above, below)
     if layout.correlation:
         correlation[layout.pairs] = error[places["correlation"]]
         correlation += correlation.T
@@ -279,33 +269,22 @@ def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
     return Values(scale, jitter, correlation, shifts)
 
 
-def _jitter_error(jitter: Array, error: Array) -> Array:
-    """Turn the error of a variance into that of its root: the longer side of the interval.
-
-    So a jitter that may be zero has an error as large as itself, and one of zero has an error.
-    """
-    variance = np.square(jitter)
-    above = np.sqrt(variance + error) - jitter
-    return np.maximum(above, jitter - np.sqrt(np.maximum(variance - error, 0.0)))
-
-
 def _tied(layout: Layout, spread: Array) -> Array:
     """Correlation of the estimates of scale and jitter of each column."""
     if not (layout.scale and layout.jitter):
         return np.zeros(layout.dim)
     scale, jitter = layout.places["scale"], layout.places["jitter"]
     size = np.sqrt(np.diag(spread))
-    return np.asarray(
-        np.diag(spread[scale, jitter]) / np.maximum(size[scale] * size[jitter], 1e-300)
-    )
+    tied = np.diag(spread[scale, jitter]) / np.maximum(size[scale] * size[jitter], 1e-300)
+    return np.asarray(tied)
 
 
-def _covariance(rows: ErrorRows, layout: Layout, found: Fit, cluster: Codes) -> Array:
+def _covariance(rows: ErrorRows, layout: Layout, fit: Fit, cluster: Codes) -> Array:
     """Covariance of the estimates of the errors, with what the mixture leaves open.
 
     By the products of scores; rows of a cluster count as one, and weights as such.
     """
-    scores = found.view.scores(layout)
+    scores = fit.view.scores(layout)
     weighted = scores * rows.weights[:, None]
     curvature = weighted.T @ scores
     sums = np.zeros((int(cluster.max()) + 1, scores.shape[1]))
@@ -315,5 +294,4 @@ def _covariance(rows: ErrorRows, layout: Layout, found: Fit, cluster: Codes) -> 
     known = values > SMALLEST_EIGENVALUE * values[-1]
     inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
     inverse = inverse * unit[:, None] * unit
-    answer = inverse @ (sums.T @ sums) @ inverse
-    return np.asarray(answer[: layout.size, : layout.size])
+    return np.asarray(inverse @ (sums.T @ sums) @ inverse)[: layout.size, : layout.size]

@@ -83,7 +83,11 @@ class LearnedErrors:
 
         ``data`` are the rows with the errors as they were said, in the order of ``free``.
         """
-        self._refuse_other_kinds(free)
+        if free.kinds != self.kinds:
+            raise ValueError(
+                f"Expected noise of the same form as in fit, {in_call(self.kinds)}; "
+                f"got {free.as_said()}."
+            )
         refuse_other_laws(free, data)
         noise = self.law(free.said).bind(len(data))
         law = noise if data.observed is None else noise.restrict(data.observed)
@@ -109,13 +113,6 @@ class LearnedErrors:
             f"Expected the errors as in fit, {in_call(self.kinds)}, so that what was learned of "
             "them is used; got errors that are taken as they are."
         )
-
-    def _refuse_other_kinds(self, free: FreeErrors) -> None:
-        if free.kinds != self.kinds:
-            raise ValueError(
-                f"Expected errors of which the same is open as in fit, {in_call(self.kinds)}; "
-                f"got {free.as_said()}."
-            )
 
     def _codes(self, free: FreeErrors, data: Observations) -> Tensor:
         """Find the groups of rows among those of the fit."""

@@ -146,7 +146,7 @@ class View:
         """
         n, dim = self.objects.mean.shape
         lower = np.tril_indices(dim)
-        roots = factors(self.mixture.covariances)
+        roots = np.linalg.cholesky(self.mixture.covariances)
         by_mean, by_covariance = np.zeros((n, dim)), np.zeros((n, dim, dim))
         by_means, by_roots = [], []
         for k, (q, t, precision) in enumerate(zip(self.q, self.t, self.precision, strict=True)):
@@ -201,11 +201,6 @@ def _by_rows(
         by_law[mine] = 0.5 * precision @ (second - objects.law[mine]) @ precision
         by_shift[mine] = np.einsum("nab,nb->na", precision, a + step)
     return np.where(both, by_law, 0.0), np.where(rows.seen, by_shift, 0.0)
-
-
-def factors(covariance: Array) -> Array:
-    """Lower-triangular factors of covariances ``(K, D, D)``."""
-    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
 def _rows_of(rows: ErrorRows, objects: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Codes]:

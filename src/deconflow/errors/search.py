@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.errors.likelihood import ErrorRows, View, combined, factors, look
+from deconflow.errors.likelihood import ErrorRows, View, combined, look
 from deconflow.errors.parameters import Layout
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
@@ -65,11 +64,6 @@ class Fit:
             view = look(mixture, layout.values(theta), rows)
         return cls(theta, view, float(rows.weights @ view.log_p))
 
-    @property
-    def mixture(self) -> GaussianMixture:
-        """Density of the truth, in the units of the rows."""
-        return self.view.mixture
-
 
 def most_likely(
     rows: ErrorRows, layout: Layout, rng: np.random.RandomState, threads: int | None = None
@@ -79,20 +73,19 @@ def most_likely(
     most = max(1, rows.n_objects // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout, theta, count, rng, threads)
-        found = climb(rows, layout, theta, start, ROUGH)
-        better = best is None or _worth(found, rows) > _worth(best, rows)
-        if best is None or better:
-            best, theta = found, found.theta
-        behind = 0 if better else behind + 1
+        fit = climb(rows, layout, theta, start, ROUGH)
+        behind += 1
+        if best is None or _worth(fit, rows) > _worth(best, rows):
+            best, theta, behind = fit, fit.theta, 0
         if behind == PATIENCE:
             break
     assert best is not None
-    return climb(rows, layout, theta, best.mixture, PRECISE)
+    return climb(rows, layout, theta, best.view.mixture, PRECISE)
 
 
 def _worth(fit: Fit, rows: ErrorRows) -> float:
     """Log-likelihood less what its parameters cost, by BIC."""
-    count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
+    count = n_parameters(fit.view.mixture.n_components, fit.view.mixture.dim)
     return fit.log_likelihood - 0.5 * count * float(np.log(rows.n_objects))
 
 
@@ -109,7 +102,7 @@ def _start(
     size = np.diagonal(objects.covariance, axis1=1, axis2=2)
     mean = np.where(size < SEEN, objects.mean, np.nan)
     noise = gaussian(covariance=objects.covariance)
-    weights = None if (rows.weights == 1).all() else torch.from_numpy(rows.weights)
+    weights = None if (rows.weights == 1).all() else rows.weights
     data = Observations.from_arrays(mean, noise, weights=weights)
     stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True, threads=threads)
     settings = FitSettings(count, floor=FLOOR, stopping=stopping)
@@ -155,7 +148,7 @@ def _stepped(rows: ErrorRows, layout: Layout, fit: Fit, step: Array) -> Fit:
     """Go a step, which is shortened as a whole where one parameter would jump."""
     step = step * min(1.0, LONGEST / max(np.abs(step[: layout.size]).max(initial=0.0), 1e-300))
     theta = layout.feasible(fit.theta + step[: layout.size])
-    return Fit.at(rows, layout, theta, _moved(fit.mixture, step[layout.size :]))
+    return Fit.at(rows, layout, theta, _moved(fit.view.mixture, step[layout.size :]))
 
 
 def _moved(mixture: GaussianMixture, step: Array) -> GaussianMixture:
@@ -164,7 +157,7 @@ def _moved(mixture: GaussianMixture, step: Array) -> GaussianMixture:
     by_logit, by_mean, by_root = np.split(step, [K, K + K * dim])
     logits = np.log(mixture.weights) + np.clip(by_logit, -LONGEST, LONGEST)
     weights = np.exp(logits - logits.max())
-    roots = factors(mixture.covariances)
+    roots = np.linalg.cholesky(mixture.covariances)
     lower = np.tril_indices(dim)
     roots[:, lower[0], lower[1]] += by_root.reshape(K, -1)
     means, covariances = mixture.means + by_mean.reshape(K, dim), roots @ roots.transpose(0, 2, 1)

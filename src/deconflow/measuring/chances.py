@@ -9,7 +9,6 @@ rows. Where the truth decides, it is ``f(v)``.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
@@ -47,7 +46,7 @@ class Chances:
         most = 1 if alike else LAWS if self.closed_form else LAWS_WITH_DRAWS
         columns = [d for d, _ in rule.ranges] or list(range(data.dim))
         self.rows, self.counts = _standing_for_all(data, most, columns)
-        self.laws = data[torch.from_numpy(self.rows)].noise
+        self.laws = data[self.rows].noise
         self.sd = _sd(self.laws)
         count = DRAWS_OF_ONE if len(self.rows) == 1 else DRAWS_PER_LAW
         bits = int(np.ceil(np.log2(len(self.rows) * count)))  # Sobol's points come in such numbers
@@ -65,7 +64,7 @@ class Chances:
         if drawn is None:  # a law that can only be drawn from
             self.shares = np.full((laws, count), 1 / count)
             with isolated_rng(seed):
-                drawn = self.laws.sample(count).double().numpy()
+                drawn = np.asarray(self.laws.sample(count), np.float64)
         return drawn.transpose(1, 0, 2)
 
     def __call__(self, v: Array) -> Array:
@@ -133,7 +132,7 @@ def _standing_for_all(
     Few different sizes are all there; of many, each row stands for neighbours in their order.
     """
     sizes = _sd(data.noise)[:, columns].prod(1)
-    weights = np.ones(len(data)) if data.weights is None else data.weights.double().numpy()
+    weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
     different, first, which = np.unique(sizes, return_index=True, return_inverse=True)
     if most == 1 or len(different) > most:
         order = np.argsort(sizes, kind="stable")
@@ -146,5 +145,4 @@ def _standing_for_all(
 
 
 def _sd(noise: Noise) -> Array:
-    sd = noise.variance().sqrt().double().numpy()
-    return np.broadcast_to(sd, (len(noise), noise.dim))
+    return np.sqrt(np.broadcast_to(np.asarray(noise.variance()), (len(noise), noise.dim)))

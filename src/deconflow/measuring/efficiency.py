@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile, is_zipfile
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,24 +59,20 @@ class Efficiency:
     def from_npz(cls, path: str | Path) -> Self:
         """Read what ``numpy.savez(path, values=..., edges_0=..., edges_1=...)`` wrote."""
         path = as_path(path, "efficiency")
-        if path.is_file() and not is_zipfile(path):
-            raise ValueError(
-                f"Expected a grid of chances in {path}, made by numpy.savez; got another file."
-            )
         try:
-            with np.load(path, allow_pickle=False) as found:
-                names = list(found)
-                wanted = [f"edges_{d}" for d in range(len(names) - 1)]
-                if sorted(names) != sorted(["values", *wanted]):
-                    raise ValueError(
-                        f"Expected values, edges_0, edges_1, ... in {path}; "
-                        f"got {', '.join(names) or 'nothing'}."
-                    )
-                return cls([found[name] for name in wanted], found["values"])
-        except (OSError, EOFError, BadZipFile) as error:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
             raise ValueError(
                 f"Expected a grid of chances in {path}, made by numpy.savez; got: {error}"
             ) from error
+        wanted = [f"edges_{d}" for d in range(len(arrays) - 1)]
+        if arrays.keys() != {"values", *wanted}:
+            raise ValueError(
+                f"Expected values, edges_0, edges_1, ... in {path}; "
+                f"got {', '.join(arrays) or 'nothing'}."
+            )
+        return cls([arrays[name] for name in wanted], arrays["values"])
 
     def __call__(self, w: ArrayLike) -> Array:
         """Return the chance ``(N,)`` at each point ``(N, D)``."""

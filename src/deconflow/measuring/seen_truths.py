@@ -36,14 +36,14 @@ def seen_rows(data: Observations, chances: Callable[[Array], Array]) -> Observat
     size = max(1, NUMBERS_AT_ONCE // (POINTS * data.dim))
     pieces = [_leaning(piece, chances, white, _least(data)) for piece in data.chunks(size)]
     means, covariances = (np.concatenate(each) for each in zip(*pieces, strict=True))
-    noise = gaussian(covariance=torch.from_numpy(covariances))
+    noise = gaussian(covariance=covariances)
     return replace(data, w=torch.from_numpy(means), noise=noise)
 
 
 def _least(data: Observations) -> Array:
     """Give rows that are exact a width, too: a covariance that is small beside the data's."""
-    spread = data.w.double().var(0, correction=0) + data.noise.variance().double().mean(0)
-    return np.diag(np.maximum(LEAST_WIDTH**2 * spread.numpy(), 1e-300))
+    spread = data.measured().var(0) + np.asarray(data.noise.variance()).mean(0)
+    return np.diag(np.maximum(LEAST_WIDTH**2 * spread, 1e-300))
 
 
 def _leaning(
@@ -51,8 +51,8 @@ def _leaning(
 ) -> tuple[Array, Array]:
     """Mean ``(N, D)`` and covariance ``(N, D, D)`` of ``p(w - v) / F(v)`` over ``v``."""
     count, dim = len(data), data.dim
-    centre = (data.w - data.noise.mean()).double().numpy()
-    covariance = np.broadcast_to(data.noise.covariance().double().numpy(), (count, dim, dim))
+    centre = data.measured() - np.asarray(data.noise.mean())
+    covariance = np.broadcast_to(np.asarray(data.noise.covariance()), (count, dim, dim))
     own = _factor(covariance + least)
     mean, factor = centre, own
     for _ in range(ROUNDS):

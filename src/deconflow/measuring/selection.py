@@ -123,7 +123,7 @@ def as_rule(selection: Any, of: str, names: Sequence[str], data: Observations) -
         )
     rule = _rule(said, names, data)
     if data.weights is not None:
-        rule, data = rule.take((data.weights > 0).numpy()), data.with_weight()
+        rule, data = rule.take(np.asarray(data.weights) > 0), data.with_weight()
     _refuse_unseen_rows(rule, data)
     return rule
 
@@ -200,7 +200,9 @@ def _rows_of(table: Any, rows: NDArray[Any] | None) -> Any:
 
 
 def _checked(chances: Any, count: int) -> Array:
-    found = as_floats(_numbers(chances), "what selection returns")
+    if np.asarray(chances).dtype == bool:  # seen or not
+        chances = np.asarray(chances, np.float64)
+    found = as_floats(chances, "what selection returns")
     if found.shape != (count,):
         raise ValueError(
             f"Expected selection to return shape ({count},), one probability per point; "
@@ -214,19 +216,13 @@ def _checked(chances: Any, count: int) -> Array:
     return found
 
 
-def _numbers(chances: Any) -> Any:
-    """Take flags, seen or not, for chances of one and zero."""
-    array = np.asarray(chances)
-    return array.astype(np.float64) if array.dtype == bool else chances
-
-
 def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:
     """Raise for rows that could not have been seen, and for rules that select nothing."""
     if data.projection is not None or data.observed is not None:
         what = "a projection" if data.projection is not None else "missing values"
         raise ValueError(f"Expected whole rows for a selection; got {what}. Leave those out.")
-    sd = data.noise.variance().sqrt().double().expand(len(data), -1).numpy()
-    chances = rule(data.w.double().numpy(), np.arange(len(data)), sd)
+    sd = np.sqrt(np.broadcast_to(np.asarray(data.noise.variance()), data.w.shape))
+    chances = rule(data.measured(), np.arange(len(data)), sd)
     if not chances.any():
         raise ValueError(
             "Expected a selection by which some of the rows can be seen; got probability zero at "

@@ -1,4 +1,4 @@
-r"""A Gaussian mixture as a lens: how the log-likelihood of each row would change with everything.
+r"""Score tests: derivatives of each row's log likelihood under a Gaussian mixture.
 
 With :math:`T = R V R^T + S`, :math:`t = T^{-1} (w - R m - b)` and the probability :math:`q` of each
 component (and part of the noise) given the row, the derivatives of :math:`\log p(w)` are
@@ -56,8 +56,7 @@ class Rows:
     def of(cls, data: Observations, values: list[Array]) -> Rows:
         """Put measured values ``(N, M)``, several per row, beside the noise of the rows."""
         parts = _seen_noise(data.noise)
-        n, dim = data.w.shape
-        seen = np.ones((n, dim), bool) if data.observed is None else data.observed.numpy()
+        seen, dim = ~np.isnan(data.measured()), data.dim
         covariances = parts.covariances
         if parts.diagonal:
             covariances = covariances[..., None] * np.eye(dim)
@@ -67,7 +66,7 @@ class Rows:
             covariances = np.where(both, covariances, 0.0) + idle
         shifts = np.zeros((1, parts.n_parts, dim)) if parts.means is None else parts.means
         w = np.where(seen[:, None], np.stack(values, axis=1), 0.0)
-        projection = None if data.projection is None else data.projection.numpy()
+        projection = None if data.projection is None else np.asarray(data.projection)
         return cls(w, seen, parts.weights, shifts, covariances, projection)
 
     @property
@@ -81,6 +80,12 @@ class Rows:
         mean = np.einsum("nj,njm->nm", self.shares, self.shifts)
         second = np.diagonal(self.covariances, axis1=2, axis2=3) + np.square(self.shifts)
         return np.sqrt(np.einsum("nj,njm->nm", self.shares, second) - np.square(mean))
+
+    def measured(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Mean and covariance of a component, as the rows see it."""
+        if self.projection is None:
+            return mean, covariance
+        return (self.projection @ mean)[:, None], self.projection @ covariance @ self.projection.mT
 
     def stretched(self, factors: Array) -> Rows:
         """Return the same values with noise of other sizes, by a factor per column."""
@@ -107,7 +112,9 @@ def _seen_noise(noise: Noise) -> JointMixture:
     parts = noise.as_mixture()
     if parts.n_parts <= MOST_PARTS:
         return parts.take()
-    mean, covariance = (x.double().numpy()[:, None] for x in (noise.mean(), noise.covariance()))
+    mean, covariance = (
+        np.asarray(x, np.float64)[:, None] for x in (noise.mean(), noise.covariance())
+    )
     return JointMixture(np.ones((1, 1)), mean, covariance)
 
 
@@ -149,80 +156,56 @@ class _Part:
 
 def log_p(mixture: GaussianMixture, rows: Rows) -> Array:
     """Log-likelihoods ``(N, C)``, but for a constant of the rows' missing values."""
-    total = np.full(rows.w.shape[:2], -np.inf)
-    for part in _parts(mixture, rows):
-        total = np.logaddexp(total, part.log_joint)
-    return total
+    return np.logaddexp.reduce([part.log_joint for part in _parts(mixture, rows)])
 
 
 def view(mixture: GaussianMixture, rows: Rows) -> View:
     """Look at rows."""
-    parts = list(_parts(mixture, rows))
-    whole = parts[0].log_joint
-    for part in parts[1:]:
-        whole = np.logaddexp(whole, part.log_joint)
-    sees = _Sums(mixture, rows)
+    parts, R = list(_parts(mixture, rows)), rows.projection
+    whole = np.logaddexp.reduce([part.log_joint for part in parts])
+    shape, size, latent = rows.w.shape, mixture.n_components, mixture.dim
+    lower = np.tril_indices(latent)
+    of_weights, of_means, of_covariances = (
+        np.zeros((*shape[:2], size, m)) for m in (1, latent, len(lower[0]))
+    )
+    by_covariance, by_size = np.zeros((*shape, shape[2])), np.zeros(shape)
+    skewness, sd = np.zeros(shape), np.where(rows.sd > 0, rows.sd, 1.0)  # exact values have no skew
     for part in parts:
-        sees.add(part, np.exp(part.log_joint - whole))
-    scores = np.concatenate([each.reshape(*whole.shape, -1) for each in sees.scores], axis=-1)
-    return View(whole, scores, sees.by_covariance, sees.by_size, sees.skewness)
-
-
-class _Sums:
-    """Adds up a view, part by part."""
-
-    def __init__(self, mixture: GaussianMixture, rows: Rows) -> None:
-        n, copies, dim = rows.w.shape
-        size, latent = mixture.n_components, mixture.dim
-        self.rows, self.lower = rows, np.tril_indices(latent)
-        pairs = len(self.lower[0])
-        self.scores = [np.zeros((n, copies, size, m)) for m in (1, latent, pairs)]
-        self.by_covariance = np.zeros((n, copies, dim, dim))
-        self.by_size, self.skewness = np.zeros((n, copies, dim)), np.zeros((n, copies, dim))
-        self.sd = np.where(rows.sd > 0, rows.sd, 1.0)  # exact values have no noise to lean
-
-    def add(self, part: _Part, q: Array) -> None:
-        rows, k = self.rows, part.component
+        k, q, shift = (
+            part.component,
+            np.exp(part.log_joint - whole),
+            rows.shifts[:, None, part.part],
+        )
         t = part.residual @ part.precision
         g = t[..., :, None] * t[..., None, :] - part.precision[:, None]
-        self._add_scores(k, q, t, g)
         covariance = rows.covariances[:, part.part]
-        self.by_covariance += q[..., None, None] * g
-        # A factor on the noise moves the mean of a part, too.
-        all_rows = np.broadcast_to(covariance, part.precision.shape)
-        by_size = np.einsum("ncij,nij->nci", g, all_rows)
-        by_size += t * rows.shifts[:, None, part.part]
-        self.by_size += q[..., None] * by_size
-        mean = (np.einsum("nij,ncj->nci", all_rows, t) + rows.shifts[:, None, part.part]) / self.sd[
-            :, None
-        ]
         left = covariance - covariance @ part.precision @ covariance
-        variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(self.sd))[:, None]
-        self.skewness += q[..., None] * (mean**3 + 3 * mean * (variance - 1))
-
-    def _add_scores(self, k: int, q: Array, t: Array, g: Array) -> None:
-        R = self.rows.projection
+        variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(sd))[:, None]
+        covariance = np.broadcast_to(covariance, part.precision.shape)
+        by_covariance += q[..., None, None] * g
+        # A factor on the noise moves the mean of a part, too.
+        by_size += q[..., None] * (np.einsum("ncij,nij->nci", g, covariance) + t * shift)
+        mean = (np.einsum("nij,ncj->nci", covariance, t) + shift) / sd[:, None]
+        skewness += q[..., None] * (mean**3 + 3 * mean * (variance - 1))
         if R is not None:
             t, g = np.einsum("nmd,ncm->ncd", R, t), np.einsum("nmd,ncmk,nke->ncde", R, g, R)
-        weights, means, covariances = self.scores
-        weights[:, :, k, 0] += q
-        means[:, :, k] += q[..., None] * t
-        covariances[:, :, k] += q[..., None] * g[..., self.lower[0], self.lower[1]]
+        of_weights[:, :, k, 0] += q
+        of_means[:, :, k] += q[..., None] * t
+        of_covariances[:, :, k] += q[..., None] * g[..., lower[0], lower[1]]
+    scores = [each.reshape(*whole.shape, -1) for each in (of_weights, of_means, of_covariances)]
+    return View(whole, np.concatenate(scores, axis=-1), by_covariance, by_size, skewness)
 
 
 def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[_Part]:
-    R = rows.projection
     with np.errstate(divide="ignore"):
         log_shares = np.log(rows.shares)
     for k in np.flatnonzero(mixture.weights > 0).tolist():
-        mean, covariance = mixture.means[k], mixture.covariances[k]
-        if R is not None:
-            mean, covariance = (R @ mean)[:, None], R @ covariance @ R.mT
+        mean, covariance = rows.measured(mixture.means[k], mixture.covariances[k])
         for j in range(rows.n_parts):
             total = np.broadcast_to(
                 covariance + rows.covariances[:, j], (len(rows.w), *rows.covariances.shape[2:])
             )
-            precision = np.linalg.inv(total)
+            precision = np.asarray(np.linalg.inv(total), np.float64)
             residual = rows.w - mean - rows.shifts[:, None, j]
             if not rows.seen.all():
                 residual = np.where(rows.seen[:, None], residual, 0.0)
@@ -236,10 +219,7 @@ def below(mixture: GaussianMixture, rows: Rows) -> Array:
     """Probability ``(N, C, M)`` of a smaller value in each column; a half where it is missing."""
     answer = np.zeros(rows.w.shape)
     for k in range(mixture.n_components):
-        mean, covariance = mixture.means[k], mixture.covariances[k]
-        if rows.projection is not None:
-            R = rows.projection
-            mean, covariance = (R @ mean)[:, None], R @ covariance @ R.mT
+        mean, covariance = rows.measured(mixture.means[k], mixture.covariances[k])
         spread = np.diagonal(covariance, axis1=-2, axis2=-1)
         for j in range(rows.n_parts):
             variance = spread + np.diagonal(rows.covariances[:, j], axis1=1, axis2=2)

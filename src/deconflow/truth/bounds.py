@@ -161,8 +161,8 @@ class Bounds:
         """
         if data.projection is not None:
             return
-        w = data.measured() - data.noise.mean().numpy()
-        sd = np.broadcast_to(data.noise.variance().sqrt().numpy(), w.shape)
+        w = data.measured() - np.asarray(data.noise.mean())
+        sd = np.sqrt(np.broadcast_to(np.asarray(data.noise.variance()), w.shape))
         middle = np.nanmedian(w, axis=0)
         # Chance moves the median, and so does skewness, which is no more than one error.
         unsure = FARTHEST * 1.25 * np.nanstd(w, axis=0) / np.sqrt((~np.isnan(w)).sum(0))

@@ -42,6 +42,7 @@ from deconflow.xd.known_parts import (
     KnownPartsFit,
     fit_with_known_parts,
     memberships,
+    refit_with_known_parts,
     shares_of_parts,
 )
 from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
@@ -108,6 +109,7 @@ __all__ = [
     "paired",
     "posterior",
     "posterior_pieces",
+    "refit_with_known_parts",
     "row_weights",
     "sample_chains",
     "shares_of",

@@ -136,6 +136,15 @@ def fit_with_known_parts(
     return replace(best, mixture=search.prepared.rows.units.mixture_from_standard(best.mixture))
 
 
+def refit_with_known_parts(
+    data: Observations, known: Array, mixture: GaussianMixture, shares: Array
+) -> KnownPartsFit:
+    """Continue from a mixture and shares, with as many components as it has."""
+    search = _Search(data, known, np.random.RandomState(0), None)
+    start = search.prepared.rows.units.mixture_to_standard(mixture)
+    return search.fit(mixture.n_components, KnownPartsFit(start, shares, -np.inf))
+
+
 class _Search:
     """Fits of any number of components to the same rows."""
 

@@ -11,19 +11,23 @@ than a tail; by chance a likelihood is ``c`` times as large with probability
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
-from deconflow.xd import Constraints, FitSettings, PreparedData, Stopping, em, expectation
+from deconflow.xd import (
+    FitSettings,
+    PreparedData,
+    Stopping,
+    em,
+    expectation,
+    refit_with_known_parts,
+)
 
 LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
 """Components of outliers have at most this share, and are so many times as wide as all others."""
-ROUNDS, STEPS = 20, 3
 
 
 def _test(case: Case) -> Finding:
@@ -56,61 +60,24 @@ def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
 
 def _exchanged(table: Table) -> Iterator[tuple[float, float]]:
     """Yield what a background gains in log-likelihood over wide components, and its share."""
-    prepared = PreparedData(table.data)
-    before = None
-    for wide in wide_components(table.mixture):
-        if before is None:
-            whole = _fitted(prepared, table.mixture)
-            before = expectation(whole, prepared.rows, moments=False).log_p
-        log_p, share = _with_background(table, prepared, wide)
-        yield float(table.weights @ (log_p - before)), share
-
-
-def _with_background(
-    table: Table, prepared: PreparedData, wide: NDArray[np.int64]
-) -> tuple[Array, float]:
-    """Fit the other components and a background; return ``log p(w)`` and the background's share."""
-    rest = np.setdiff1d(np.arange(table.mixture.n_components), wide)
-    share = float(table.mixture.weights[wide].sum())
-    mixture = prepared.rows.units.mixture_to_standard(_only(table.mixture, rest))
-    constraints = FitSettings(len(rest), floor=FLOOR).constraints(prepared)
     spread = np.ptp(table.data.measured(), axis=0) * (1 + 2 / len(table.data))
-    log_even = -float(np.log(spread).sum())
-    for _ in range(ROUNDS):
-        _, from_rest = _responsibilities(prepared, mixture, share, log_even)
-        share = float(np.clip(1 - np.average(from_rest, weights=table.weights), 1e-9, 1 - 1e-9))
-        mixture = _weighed_steps(prepared, mixture, constraints, from_rest)
-    return _responsibilities(prepared, mixture, share, log_even)[0], share
+    even = np.full((1, len(table.data)), -np.log(spread).sum())
+    sets = list(wide_components(table.mixture))
+    before = _without_background(table) if sets else 0.0
+    for wide in sets:
+        rest = np.setdiff1d(np.arange(table.mixture.n_components), wide)
+        share = table.mixture.weights[wide].sum(keepdims=True)
+        fit = refit_with_known_parts(table.data, even, _only(table.mixture, rest), share)
+        yield fit.log_likelihood - before, float(fit.shares[0])
 
 
-def _responsibilities(
-    prepared: PreparedData, mixture: GaussianMixture, share: float, log_even: float
-) -> tuple[Array, Array]:
-    """Return ``log p(w)`` with a background, and the probability that a row is none of it."""
-    log_rest = np.log1p(-share) + expectation(mixture, prepared.rows, moments=False).log_p
-    log_p = np.logaddexp(log_rest, np.log(share) + log_even)
-    return log_p, np.exp(log_rest - log_p)
-
-
-def _fitted(prepared: PreparedData, mixture: GaussianMixture) -> GaussianMixture:
-    """Let EM go on for as many steps as the other fit has, in the units of the rows."""
-    constraints = FitSettings(mixture.n_components, floor=FLOOR).constraints(prepared)
-    stopping = Stopping(tol=1e-6, max_iter=ROUNDS * STEPS, accelerate=True)
-    return em(prepared.begin(mixture, constraints), prepared.rows, constraints, stopping).mixture
-
-
-def _weighed_steps(
-    prepared: PreparedData, mixture: GaussianMixture, constraints: Constraints, weights: Array
-) -> GaussianMixture:
-    rows = prepared.rows
-    if rows.weights is not None:
-        weights = weights * rows.weights
-    blocks = []
-    for block in rows.blocks:
-        mine = weights if block.index is None else weights[block.index]
-        blocks.append(replace(block, omega=np.ascontiguousarray(mine)))
-    stopping = Stopping(tol=1e-9, max_iter=STEPS, accelerate=True)
-    return em(mixture, replace(rows, blocks=blocks, weights=weights), constraints, stopping).mixture
+def _without_background(table: Table) -> float:
+    """Log-likelihood after as many steps of EM as with a background."""
+    prepared, stopping = PreparedData(table.data), Stopping(tol=1e-6, max_iter=60, accelerate=True)
+    constraints = FitSettings(table.mixture.n_components, floor=FLOOR).constraints(prepared)
+    start = prepared.begin(table.mixture, constraints)
+    fitted = em(start, prepared.rows, constraints, stopping).mixture
+    return float(table.weights @ expectation(fitted, prepared.rows, moments=False).log_p)
 
 
 def _only(mixture: GaussianMixture, kept: NDArray[np.int64]) -> GaussianMixture:
