@@ -72,14 +72,6 @@ def test_replicates_tell_scale_and_jitter_apart():
     assert abs(wrong.jitter[0] - 0.3) > 3 * wrong.jitter_error[0]
 
 
-def test_replicates_tell_the_scale_of_equal_errors():
-    rng = np.random.default_rng(1)
-    which = np.repeat(np.arange(300), 3)
-    w = truth("skewed", 300, rng)[which] + 0.8 * rng.normal(size=(900, 1))
-    found = learn(w, noise.gaussian(sd=[0.4], scale="fit", replicates=which))
-    assert abs(found.scale[0] - 2) < 3 * found.scale_error[0] < 0.25
-
-
 def test_hardly_told_is_said(rng):
     """Errors that differ by little leave scale and jitter tied, though there are replicates."""
     which = np.repeat(np.arange(200), 2)

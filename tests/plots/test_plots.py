@@ -108,14 +108,6 @@ def test_bands_are_drawn_of_models_with_replicates(banded, fitted):
     assert "90 % band" not in texts_of(bare[0, 1])
 
 
-def test_a_flow_has_no_band_and_the_mass_of_one(flow):
-    model, w = flow
-    ax = plots.marginals(model, w)[0]
-    assert not ax.collections
-    x, y = ax.lines[0].get_data()
-    assert abs(np.trapezoid(y, x) - 1) < 0.05
-
-
 def test_many_columns_are_wrapped_and_very_many_are_refused_in_a_corner():
     w = np.random.default_rng(0).normal(size=(60, MOST_COLUMNS + 1))
     model = XDGMM(1).fit(w, noise=0.5)

@@ -125,12 +125,6 @@ def test_odd_scales_and_constants(constant, sd, scale, rng):
     np.testing.assert_allclose(mean / scale, expected, atol=0.4)
 
 
-def test_a_column_that_is_seen_once(rng):
-    x = rng.normal(size=(50, 1))
-    data = observed(np.c_[x, x], missing=[(row, 1) for row in range(1, 50)])
-    assert np.isfinite(fitted(data, x).at(GRID)).all()
-
-
 def test_state(rng):
     x = np.c_[rng.normal(size=(300, 2)), rng.integers(2, size=300)]
     v = np.c_[np.sin(x[:, 0]), x[:, 1] + x[:, 2]]
