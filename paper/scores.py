@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from deconflow import XDGMM, Deconvolver, Observations
+from deconflow.auto import ensemble_of
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.densities.transforms import LULayer
 from deconflow.estimators import OutOfReachError
@@ -122,10 +123,10 @@ def recorded_fit(model: PaperFlow) -> dict[str, Any]:
 
 def recorded_flows(model: Deconvolver) -> dict[str, Any]:
     """Return the learning rates, the same for all, and the orders of the flows of our default."""
-    flows = model._fitted.members
+    members, dim = model._fitted.members, model.n_latent_
     return {
-        "learning_rate": rates(flows[0].history["learning_rate"]) if flows else {},
-        "orders": [orders(flow.density(model.n_latent_, model._size)) for flow in flows],
+        "learning_rate": rates(members[0].history["learning_rate"]) if members else {},
+        "orders": [orders(ensemble_of([member], dim)) for member in members],
     }
 
 

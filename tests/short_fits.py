@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deconflow.auto import fit, flows, plan, training
+from deconflow.auto import fit, flows, plan
 from deconflow.xd import chains
 
 
@@ -10,8 +10,8 @@ def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
     """Let flows train for a few steps: enough for everything but a good density."""
     for name, value in {"SHORTEST": steps, "LONGEST": steps, "FLOWS_OF_FEW": n_flows}.items():
         monkeypatch.setattr(plan, name, value)
-    monkeypatch.setattr(training, "ROWS_TO_START", rows)
-    monkeypatch.setattr(training, "EPOCHS_TO_START", 1)
+    monkeypatch.setattr(flows, "ROWS_TO_START", rows)
+    monkeypatch.setattr(flows, "EPOCHS_TO_START", 1)
 
 
 def shorten_chains(monkeypatch, sweeps=30):
@@ -21,7 +21,7 @@ def shorten_chains(monkeypatch, sweeps=30):
 
 def let_flows_win(monkeypatch):
     """Have flows beside the mixtures alone, in any number of columns, with all the weight."""
-    monkeypatch.setattr(flows, "FEWEST_COLUMNS", 1)
+    monkeypatch.setattr(fit, "FEWEST_COLUMNS", 1)
     monkeypatch.setattr(fit, "KINDS", {"flows": fit.KINDS["flows"]})
     for module in (fit, flows):
         monkeypatch.setattr(module, "weigh", lambda candidates, *_: np.eye(len(candidates))[-1])

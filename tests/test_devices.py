@@ -9,11 +9,11 @@ from signing import edit_json
 from toy import draw
 
 from deconflow import Deconvolver, FlowDeconvolver, devices, noise
-from deconflow.auto import proposals
+from deconflow.auto import flows, proposals
 from deconflow.auto.plan import make_plan
-from deconflow.auto.training import Job, train
 from deconflow.devices import resolve_device
 from deconflow.estimators import deconvolver, flow
+from deconflow.fitting import Training
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
@@ -133,16 +133,15 @@ def test_chains_and_their_proposals_keep_to_the_device(known):
     mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.diag([2.0, 3.0])[None])
     seen = []
 
-    def note(self, epoch, history):
-        refit(self, epoch, history)
-        seen.append(self.chains.network is not None and self.chains.latents.device.type)
+    def note(chains):
+        proposals.refit(chains)
+        seen.append(chains.network is not None and chains.latents.device.type)
 
-    refit = proposals.RefitProposals.__call__
-    known.setattr(proposals.RefitProposals, "__call__", note)
+    known.setattr(flows, "refit", note)
 
     def fitted(device):
-        plan = make_plan(ROWS, 2, quick=False)
-        members = train(Job(rows, mixture, 2, plan, seed=0, device=device))
+        training = Training(**make_plan(ROWS, 2, quick=False).training)
+        members = flows.train(rows, mixture, 2, training, seed=0, device=device)
         assert seen[-1] == device
         return [weight for member in members for weight in member.state.values()]
 

@@ -1,5 +1,6 @@
 """What candidates are compared on, and what the prior of their weights is."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from short_fits import shorten_chains
 
 from deconflow import Deconvolver, GaussianMixture, Observations, noise
-from deconflow.auto import candidates
+from deconflow.auto import candidates, flows
 from deconflow.auto.candidates import Candidate, compared, weigh
-from deconflow.auto.flows import _score, fit_flows
+from deconflow.auto.fit import try_flows
+from deconflow.auto.flows import score
 from deconflow.auto.splines import fit_splines
 from deconflow.densities import MixtureDensity
 from deconflow.xd import Fold
@@ -31,18 +33,17 @@ def test_rows_that_nobody_asked_are_left_out_and_impossible_ones_count():
     assert weigh(both, np.ones(N), 3, np.random.RandomState(0))[0] == 0.0
 
 
-def test_flows_are_scored_on_rows_from_all_over_a_table():
+def test_flows_are_scored_on_rows_from_all_over_a_table(monkeypatch):
     """A table in order of brightness must not be judged by its brightest rows alone."""
     task = SimpleNamespace(
         data=Observations.from_arrays(np.zeros((20_000, 1)), 0.1),
-        plan=SimpleNamespace(scored_rows=5000, size=None, checked_draws=8),
         averaged=SimpleNamespace(folds=[SimpleNamespace(held=np.arange(0, 20_000, 2))] * 5),
         seed=0,
     )
-    members = [SimpleNamespace(density=lambda dim, size: MixtureDensity.spread(dim, 1))]
-    job = SimpleNamespace(mixture=GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))))
+    monkeypatch.setattr(flows, "ensemble_of", lambda members, dim: MixtureDensity.spread(dim, 1))
+    mixture = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
     held_out = np.full(20_000, np.nan)
-    _score(task, 0, job, members, held_out)
+    score(task, 0, mixture, [], held_out)
     asked = np.flatnonzero(np.isfinite(held_out))
     assert len(asked) == 1000
     assert abs(asked.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 1000)
@@ -53,8 +54,16 @@ def test_a_number_of_flows_that_is_not_used_is_told(asked_for):
     plan = SimpleNamespace(flows=[2], flows_asked_for=asked_for)
     data = Observations.from_arrays(np.zeros((60, 1)), 0.3)
     task = SimpleNamespace(data=data, plan=plan, notes=[])
-    assert fit_flows(task) is None
+    assert try_flows(task) is None
     assert ["in fewer than 3 columns" in note for note in task.notes] == [True] * asked_for
+
+
+def test_without_torch_there_are_no_flows_but_a_note(monkeypatch):
+    monkeypatch.setitem(sys.modules, "deconflow.auto.flows", None)
+    data = Observations.from_arrays(np.zeros((60, 3)), 0.3)
+    task = SimpleNamespace(data=data, plan=SimpleNamespace(flows=[2]), notes=[])
+    assert try_flows(task) is None
+    assert task.notes[0].endswith("is not installed. Run: pip install 'deconflow[flows]'.")
 
 
 @pytest.mark.slow

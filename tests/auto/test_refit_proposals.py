@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from deconflow.auto import proposals
-from deconflow.auto.proposals import RefitProposals, network_of
+from deconflow.auto.proposals import network_of, refit
 from deconflow.densities import MixtureDensity
-from deconflow.fitting import History
 from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains
 from deconflow.observations import Observations
@@ -54,7 +53,7 @@ def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, w
     monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
     chains = chains_on(ring(0.02), FAR)
     visit_all(chains, 30)
-    RefitProposals(chains, 8)(2, History())
+    refit(chains)
     assert (chains.network is not None) is wanted
 
 
@@ -62,11 +61,11 @@ def test_worse_proposals_are_not_kept(monkeypatch):
     monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
     good = GaussianMixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
     chains = chains_on(ring(), good)
-    RefitProposals(chains, 8)(2, History())
+    refit(chains)
     np.testing.assert_array_equal(chains.proposing.means, good.means)
 
 
 def test_better_proposals_are_kept():
     chains = chains_on(ring(), FAR)
-    RefitProposals(chains, 8)(2, History())
+    refit(chains)
     assert np.abs(chains.proposing.means).max() < 1

@@ -10,7 +10,7 @@ from short_fits import let_flows_win, shorten
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import Deconvolver, Observations, UntrustedFitWarning
-from deconflow.auto import flows, training
+from deconflow.auto import flows
 from deconflow.auto.fit import KINDS
 from deconflow.noise import student_t
 
@@ -142,7 +142,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch, of_members):
 )
 def test_every_kind_of_row(kind, monkeypatch):
     shorten(monkeypatch, steps=60, rows=5000)  # a flow near the mixture that proposes for it
-    monkeypatch.setattr(training, "EPOCHS_TO_START", 3)
+    monkeypatch.setattr(flows, "EPOCHS_TO_START", 3)
     rng = np.random.default_rng(0)
     v, w = data(200)
     noise, extra = SD, {}

@@ -156,19 +156,6 @@ def test_short_fits_start_again(folder, monkeypatch, method):
     assert "Fits of" not in succeed(*fit)
 
 
-@pytest.mark.slow
-def test_children_do_not_outlive_a_parent_that_is_killed():
-    """The pipe that both hold closes when the last of them is gone."""
-    child = "import os; from deconflow.auto.parallel import _end_with; parent = os.getppid(); "
-    child += "print('ready', flush=True); _end_with(parent)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    command = [sys.executable, "-c", parent]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.kill()
-        assert process.communicate(timeout=30)[0] == ""
-
-
 def test_what_is_to_be_ignored_is_ignored(tmp_path):
     """As ``nohup`` asks for: then a terminal that closes ends nothing."""
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "

@@ -1,17 +1,15 @@
-"""What ``Deconvolver`` does: a plan, candidates of several kinds, and their weights."""
+"""The work of ``Deconvolver``: a plan, candidates of several kinds, and their weights."""
 
-from deconflow.auto.candidates import NAMES, Part, Resources
-from deconflow.auto.fit import Fitted, Standing, fit_density
-from deconflow.auto.flows import ensemble_of
-from deconflow.auto.plan import Plan, make_plan
-from deconflow.auto.training import Member
+from deconflow.auto.candidates import Member, Part, Resources, ensemble_of
+from deconflow.auto.fit import KINDS, MIXTURES, Fitted, Standing, fit_density
+from deconflow.auto.plan import make_plan
 
 __all__ = [
-    "NAMES",
+    "KINDS",
+    "MIXTURES",
     "Fitted",
     "Member",
     "Part",
-    "Plan",
     "Resources",
     "Standing",
     "ensemble_of",

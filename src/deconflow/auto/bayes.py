@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from deconflow import ranks
 from deconflow.auto.candidates import FEWEST_COLUMNS, Candidate, Task, score_folds
-from deconflow.auto.plan import Plan
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.xd import (
     FLOORS,
     ChainSettings,
-    KernelRows,
     PreparedData,
     sample_chains,
     single_rows,
@@ -33,7 +30,8 @@ def fit_chains(task: Task) -> Candidate | None:
         return None
     folds, rows = len(task.averaged.folds), _telling(task, 0).rows
     settings = ChainSettings.plan(rows, quick=task.plan.quick)
-    if _too_long(settings, rows, task.plan):
+    work = settings.pairs(rows) * settings.sweeps * CHAINS * folds
+    if work > (MOST_WORK_IF_QUICK if task.plan.quick else MOST_WORK):
         task.notes.append(
             "There are no Bayesian mixtures: so many rows would take them too long, and say "
             "enough without them. Use BayesianXDGMM for these."
@@ -53,18 +51,13 @@ def fit_chains(task: Task) -> Candidate | None:
     return Candidate(NAME, score_folds(task, mixtures), list(mixtures))
 
 
-def _too_long(settings: ChainSettings, rows: KernelRows, plan: Plan) -> bool:
-    work = settings.pairs(rows) * settings.sweeps * CHAINS * plan.folds
-    return work > (MOST_WORK_IF_QUICK if plan.quick else MOST_WORK)
-
-
 def _telling(task: Task, fold: int) -> PreparedData:
     """Return the rows without a fold that say something of the truth."""
-    kept = task.data[torch.from_numpy(task.averaged.folds[fold].kept)]
+    kept = task.without(fold)
     telling = telling_rows(kept)
-    if telling.all() and kept.weights is None:
-        return task.prepared(fold)
-    return PreparedData(single_rows(kept[torch.from_numpy(telling)].with_weight()))
+    if not telling.all() or kept.weights is not None:
+        kept = single_rows(kept[np.flatnonzero(telling)].with_weight())
+    return PreparedData(kept)
 
 
 def _sampled(task: Task, fold: int, settings: ChainSettings) -> GaussianMixture:

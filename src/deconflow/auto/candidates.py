@@ -5,30 +5,76 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.auto.plan import Plan
 from deconflow.auto.stacking import stack
-from deconflow.auto.training import Member
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
 from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
 
+if TYPE_CHECKING:
+    from deconflow.densities import Density
+
+FLOW = "mixture"
+"""The architecture of flows."""
+FEWEST_COLUMNS = 3
+"""Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
+and log-splines, which take seconds."""
+IMPOSSIBLE = -1e5
+"""What counts as the log-likelihood of a row that a candidate thinks impossible."""
+MOST_WEIGHED = 200_000
+"""Rows that weigh candidates: so many can tell what there is to tell."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trained flow.
+
+    Attributes
+    ----------
+    size : dict
+        Its :class:`~deconflow.densities.Architecture`.
+    state : dict of Tensor
+        Weights, in main memory.
+    history : dict
+        What happened in training.
+    refresh_rate : Tensor or None
+        How often each row's chain moved.
+    """
+
+    size: dict[str, Any]
+    state: dict[str, Any]
+    history: dict[str, Any]
+    refresh_rate: Any = None
+
+
+def ensemble_of(members: list[Member], dim: int) -> Density:
+    """Average flows."""
+    from deconflow.densities import ARCHITECTURES, Architecture, Ensemble
+    from deconflow.randomness import isolated_rng
+
+    flows: list[Density] = []
+    for member in members:
+        with isolated_rng(0):  # weights drawn here are replaced
+            flow = ARCHITECTURES[FLOW](dim, Architecture(**member.size))
+        flow.load_state_dict(member.state)
+        flows.append(flow.eval())
+    return Ensemble(flows)
+
+
 Part = GaussianMixture | list[Member]
-"""What a candidate has learned without one fold: a mixture, or some flows."""
+"""The result of a candidate without one fold: a mixture, or some flows."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use: processors, a folder for checkpoints, and whom it tells of its steps.
-
-    Flows are trained on ``device``; all else is done by the processors.
-    """
+    """Processors, a folder for checkpoints, progress, and the device that flows are trained on."""
 
     n_jobs: int
     checkpoint: Path | None = None
@@ -89,24 +135,17 @@ class Task:
     seed: int
     so_far: list[Candidate] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    _prepared: dict[int, PreparedData] = field(default_factory=dict)
-    _singles: dict[int, GaussianMixture] = field(default_factory=dict)
 
-    def prepared(self, fold: int) -> PreparedData:
-        """Return the rows but for a fold, laid out for mixtures."""
-        if fold not in self._prepared:
-            kept = torch.from_numpy(self.averaged.folds[fold].kept)
-            self._prepared[fold] = PreparedData(self.data[kept])
-        return self._prepared[fold]
+    def without(self, fold: int) -> Observations:
+        """Return the rows but for a fold."""
+        return self.data[self.averaged.folds[fold].kept]
 
     def single(self, fold: int) -> GaussianMixture:
         """Return one mixture without a fold, where others start and what proposes for flows."""
         if not self.averaged.all_chose:
             return self.averaged.singles[fold]
-        if fold not in self._singles:
-            rng = np.random.RandomState(self.seed + 1000 + fold)
-            self._singles[fold] = self.prepared(fold).fit(self.averaged.settings, rng).mixture
-        return self._singles[fold]
+        rng = np.random.RandomState(self.seed + 1000 + fold)
+        return PreparedData(self.without(fold)).fit(self.averaged.settings, rng).mixture
 
     def single_of_all(self, rng: np.random.RandomState) -> GaussianMixture:
         """Return one mixture of all rows: where draws come from."""
@@ -116,18 +155,6 @@ class Task:
     def unscored(self) -> Array:
         """Return log-likelihoods of which none is known yet."""
         return np.full(len(self.data), np.nan)
-
-
-FEWEST_COLUMNS = 3
-"""Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
-and log-splines, which take seconds."""
-IMPOSSIBLE = -1e5
-"""What counts as the log-likelihood of a row that a candidate thinks impossible."""
-NAMES = ("mixtures", "spline", "bayes", "flows")
-"""All kinds of candidates."""
-MOST_WEIGHED = 200_000
-"""Rows that weigh candidates: so many can tell what there is to tell."""
-MIXTURE_ROWS, BAYES_ROWS, SPLINE_ROWS, FLOW_ROWS = 0.5, 1.0, {1: 5.0, 2: 1.0}, 0.2
 
 
 def weigh(
@@ -144,18 +171,14 @@ def weigh(
 
 
 def prior_rows(n_rows: int, dim: int) -> dict[str, float]:
-    """How many rows more than there are speak for each kind; see :mod:`deconflow.auto.stacking`.
+    """Return how many rows are added in favour of each kind; see :mod:`deconflow.auto.stacking`.
 
-    In one column more speak for log-splines: they are smoother. For flows more the more rows there
-    are, since rows undervalue them: each is scored by the one or two flows that have not seen it,
-    and the answer averages all, which is what flows gain most by.
+    More in one column for log-splines: they are smoother. For flows more the more rows there are,
+    since rows undervalue them: each is scored by the one or two flows that have not seen it, and
+    the answer averages all, which is what flows gain most by.
     """
-    return {
-        "mixtures": MIXTURE_ROWS,
-        "bayes": BAYES_ROWS,
-        "spline": SPLINE_ROWS.get(dim, 1.0),
-        "flows": FLOW_ROWS * float(np.sqrt(n_rows)),
-    }
+    spline, flows = 5.0 if dim == 1 else 1.0, 0.2 * float(np.sqrt(n_rows))
+    return {"mixtures": 0.5, "spline": spline, "bayes": 1.0, "flows": flows}
 
 
 def score_folds(
@@ -167,7 +190,7 @@ def score_folds(
     """
     held_out = task.unscored()
     for fold, mixture in zip(folds or task.averaged.folds, mixtures, strict=True):
-        rows = lay_out(task.data[torch.from_numpy(fold.held)])
+        rows = lay_out(task.data[fold.held])
         held_out[fold.held] = log_p(mixture, rows, task.resources.n_jobs)
     return held_out
 

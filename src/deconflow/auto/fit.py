@@ -7,24 +7,27 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from deconflow._types import Array
 from deconflow.auto.bayes import fit_chains
-from deconflow.auto.candidates import Candidate, Part, Resources, Task, compared, weigh
-from deconflow.auto.flows import ensemble_of, fit_flows
-from deconflow.auto.plan import Plan
+from deconflow.auto.candidates import (
+    FEWEST_COLUMNS,
+    Candidate,
+    Member,
+    Part,
+    Resources,
+    Task,
+    compared,
+    ensemble_of,
+    weigh,
+)
+from deconflow.auto.plan import CHECKED_DRAWS, CHECKED_ROWS, Plan
 from deconflow.auto.splines import fit_splines
-from deconflow.auto.training import Member
 from deconflow.certificate import Certificate
-from deconflow.densities import Architecture, Density, FixedMixture
-from deconflow.evaluation import HeldOut, certify, of_held_out
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
-from deconflow.randomness import own_generator
 from deconflow.xd import (
     Everything,
     FitSettings,
@@ -36,12 +39,36 @@ from deconflow.xd import (
 )
 
 MIXTURES = "mixtures"
+
+
+def try_flows(task: Task) -> Candidate | None:
+    """Fit flows where they can help, if torch and zuko are installed."""
+    if sum(task.plan.flows) == 0:
+        return None
+    if task.data.latent_dim < FEWEST_COLUMNS:
+        if task.plan.flows_asked_for:
+            task.notes.append(
+                f"There are no flows: in fewer than {FEWEST_COLUMNS} columns they add next to "
+                "nothing. Use FlowDeconvolver for one of them."
+            )
+        return None
+    try:
+        from deconflow.auto.flows import fit_flows
+    except ModuleNotFoundError as error:
+        task.notes.append(
+            f"There are no flows: {error.name} is not installed. "
+            "Run: pip install 'deconflow[flows]'."
+        )
+        return None
+    return fit_flows(task)
+
+
 KINDS: dict[str, Callable[[Task], Candidate | None]] = {
     "spline": fit_splines,
     "bayes": fit_chains,
-    "flows": fit_flows,
+    "flows": try_flows,
 }
-"""What is averaged beside the mixtures; a kind that cannot be had here answers None."""
+"""What is averaged with the mixtures; a kind that cannot be fitted here returns None."""
 
 SMALLEST_BESIDE_FLOWS = 0.05
 """What mixtures get at least beside flows: they keep the tails in check."""
@@ -113,16 +140,10 @@ class Fitted:
         folds = zip(*(self.parts[name] for name in names), strict=True)
         return [mix([cast(GaussianMixture, part) for part in fold], weights) for fold in folds]
 
-    def drawn_by(self, size: Architecture) -> Density:
-        """Return what is asked by weighted draws: flows, or mixtures under other laws of noise."""
-        if self.members:
-            return ensemble_of(self.members, self.proposing.dim, size)
-        return FixedMixture(mix(self.mixtures_by_fold()).without_copies(), torch.float64)
-
 
 def fit_density(
     data: Observations,
-    log_volume: Tensor,
+    log_volume: ArrayLike,
     plan: Plan,
     resources: Resources,
     seed: int,
@@ -149,22 +170,22 @@ def fit_density(
         found = kind(task)
         if found is not None:
             task.so_far.append(found)
-    volume = log_volume.expand(len(data)).numpy()
-    standings, held_out = _weigh(task, volume, rng)
+    volume = np.broadcast_to(np.asarray(log_volume), len(data))
+    standings, certificate = _weigh(task, volume, rng)
     fitted = Fitted(
         {each.name: each.parts for each in task.so_far},
         standings,
         task.single_of_all(rng),
         averaged.table,
-        Certificate(),
+        certificate,
         task.notes,
     )
-    return replace(fitted, certificate=_certify(fitted, data, held_out, plan))
+    return replace(fitted, certificate=_certified(fitted, data))
 
 
 def _weigh(
     task: Task, volume: Array, rng: np.random.RandomState
-) -> tuple[dict[str, Standing], HeldOut]:
+) -> tuple[dict[str, Standing], Certificate]:
     """Weigh the candidates on rows that none has seen, in the user's units.
 
     Those that are left out have the figures of the rows that they were scored on, which may be
@@ -175,11 +196,15 @@ def _weigh(
     if len(used) < len(task.so_far):
         again, log_p, rows = _compare(used, task.data, volume, rng)
         standings = {**standings, **again}
-    shares = np.array([standings[each.name].share for each in used])
-    together = log_average(log_p, shares)
+    together = log_average(log_p, np.array([standings[each.name].share for each in used]))
     gain = together - (task.so_far[0].held_out - volume)[rows]
-    arrays = (together, row_weights(task.data)[rows], gain)
-    return standings, HeldOut(*(torch.from_numpy(array) for array in arrays))
+    shares = row_weights(task.data)[rows]
+    shares = shares / shares.sum()
+    means = [shares @ values for values in (together, gain)]
+    apart = [values - mean for values, mean in zip((together, gain), means, strict=True)]
+    errors = [np.sqrt(np.sum((shares * each) ** 2)) for each in apart]
+    value, gained, error, gain_error = map(float, (*means, *errors))
+    return standings, Certificate(value, error, gained, gain_error)
 
 
 def _compare(
@@ -210,16 +235,28 @@ def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
     return most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
 
 
-def _certify(fitted: Fitted, data: Observations, held_out: HeldOut, plan: Plan) -> Certificate:
+def _certified(fitted: Fitted, data: Observations) -> Certificate:
+    """Look at draws too, unless all answers are closed forms."""
     members = fitted.members
     if not members and isinstance(data.noise, GaussianNoise):
-        return of_held_out(held_out)  # all answers are closed forms: there are no draws to look at
-    some = torch.randperm(len(data), generator=own_generator())[: plan.checked_rows]
+        return fitted.certificate
+    import torch
+
+    from deconflow.densities import Density, FixedMixture
+    from deconflow.evaluation import certify
+    from deconflow.randomness import own_generator
+
+    density: Density
+    if members:
+        density = ensemble_of(members, fitted.proposing.dim)
+    else:
+        density = FixedMixture(mix(fitted.mixtures_by_fold()).without_copies(), torch.float64)
+    some = torch.randperm(len(data), generator=own_generator())[:CHECKED_ROWS]
     return certify(
-        fitted.drawn_by(plan.size),
+        density,
         fitted.proposing,
         replace(data[some], weights=None),
-        held_out,
-        draws=plan.checked_draws,
+        fitted.certificate,
+        draws=CHECKED_DRAWS,
         refresh_rate=members[0].refresh_rate if members else None,
     )

@@ -1,12 +1,11 @@
-"""How much to train, from the number of rows."""
+"""How much to fit and to train, from the number of rows."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from deconflow.densities import Architecture
-from deconflow.fitting import Training
 from deconflow.xd import Stopping
 
 FOLDS, QUICK_FOLDS = 5, 4
@@ -21,6 +20,9 @@ EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
 """Rows per step: so many batches per epoch, within bounds."""
 
+CHECKED_ROWS, CHECKED_DRAWS = 100, 128
+"""How many rows, with how many draws, the certificate looks at."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -31,23 +33,15 @@ class Plan:
     folds, starts : int
         Folds of all candidates, and starts of the mixtures.
     stopping : Stopping
-        When the mixtures' fits stop.
+        When the fits of mixtures stop.
     quick : bool
         Whether a first answer is enough.
     flows : list of int
         How many flows to train without each fold.
     flows_asked_for : bool
         Whether the user has named a number of flows.
-    scored_rows : int
-        How many rows flows are scored on at most, over all folds.
-    n_proposals : int
-        See :class:`~deconflow.objectives.Chains`.
-    size : Architecture
-        Of each flow.
-    training : Training
-        Of each flow.
-    checked_rows, checked_draws : int
-        How many rows, with how many draws, the certificate looks at.
+    training : dict
+        Settings of the training of flows; see :class:`~deconflow.fitting.Training`.
     """
 
     folds: int
@@ -56,12 +50,7 @@ class Plan:
     quick: bool
     flows: list[int]
     flows_asked_for: bool
-    scored_rows: int
-    n_proposals: int
-    size: Architecture
-    training: Training
-    checked_rows: int
-    checked_draws: int
+    training: dict[str, Any]
 
 
 def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
@@ -69,32 +58,23 @@ def make_plan(n_rows: int, n_flows: int | None, *, quick: bool) -> Plan:
     folds = QUICK_FOLDS if quick else FOLDS
     usual = FLOWS_OF_FEW if n_rows < FEW_ROWS else FLOWS
     count = 0 if quick else (usual if n_flows is None else n_flows)
-    return Plan(
-        folds=folds,
-        starts=1 if quick else 2,
-        stopping=Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
-        quick=quick,
-        flows=[count // folds + (f < count % folds) for f in range(folds)],
-        flows_asked_for=n_flows is not None,
-        scored_rows=5_000,
-        n_proposals=4,
-        size=Architecture(layers=2, hidden=128, blocks=1),
-        training=_training(n_rows),
-        checked_rows=100,
-        checked_draws=128,
-    )
-
-
-def _training(n_rows: int) -> Training:
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, round(n_rows / BATCHES)))
     steps_an_epoch = math.ceil(n_rows / batch)
     steps = min(LONGEST, max(SHORTEST, EPOCHS * steps_an_epoch))
-    return Training(
-        epochs=math.ceil(steps / steps_an_epoch),
-        batch_size=batch,
-        learning_rate=3e-3,
-        learning_rate_end=0.25,
-        weight_decay=0.1,
-        clip_norm=5.0,
-        averaging=0.995,
+    training = {
+        "epochs": math.ceil(steps / steps_an_epoch),
+        "batch_size": batch,
+        "learning_rate": 3e-3,
+        "learning_rate_end": 0.25,
+        "weight_decay": 0.1,
+        "averaging": 0.995,
+    }
+    return Plan(
+        folds,
+        1 if quick else 2,
+        Stopping(tol=1e-5 if quick else 1e-6, max_iter=300, accelerate=True),
+        quick,
+        [count // folds + (fold < count % folds) for fold in range(folds)],
+        n_flows is not None,
+        training,
     )

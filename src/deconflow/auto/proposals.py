@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from deconflow.densities import Density, simulate
-from deconflow.fitting import History, Training, fit
+from deconflow.fitting import Training, fit
 from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains, PosteriorLikelihood, proposing_network
 from deconflow.observations import Pairs
@@ -23,37 +23,28 @@ DRAWN, ROWS, DRAWS = 5_000, 300, 32
 NETWORK_ROWS, NETWORK_EPOCHS = 10_000, 5
 
 
-class RefitProposals:
-    """A callback of the fit loop that tries other proposals a few times."""
+def refit(chains: Chains) -> None:
+    """Try other proposals, and keep them if they raise the effective sample size."""
+    mixture = mixture_of(chains.density, chains.proposing.n_components)
+    efficiency = _keep_if_better(chains, mixture, chains.network)
+    if efficiency < POOR and chains.rows.observations.noise.support_map() is None:
+        _keep_if_better(chains, chains.proposing, network_of(chains))
 
-    def __init__(self, chains: Chains, epochs: int) -> None:
-        self.chains = chains
-        self.epochs = {round(share * epochs) for share in AT}
 
-    def __call__(self, epoch: int, history: History) -> None:
-        """Try others after some epochs, and keep them if they raise the effective sample size."""
-        if epoch not in self.epochs:
-            return
-        chains = self.chains
-        mixture = mixture_of(chains.density, chains.proposing.n_components)
-        efficiency = self._keep_if_better(mixture, chains.network)
-        unbounded = chains.rows.observations.noise.support_map() is None
-        if efficiency < POOR and unbounded:
-            self._keep_if_better(chains.proposing, network_of(chains))
-
-    def _keep_if_better(self, mixture: GaussianMixture, network: MixtureNetwork | None) -> float:
-        """Return the efficiency of what proposes afterwards."""
-        chains = self.chains
-        some = chains.rows[:: max(1, len(chains.rows) // ROWS)]
-        dtype, device = chains.latents.dtype, chains.latents.device
-        now = chains.with_proposals(some)
-        other = RowsWithProposals.of(some.observations, mixture, dtype, network)
-        after, before = (
-            chains.efficiency(rows.to(dtype=dtype, device=device), DRAWS) for rows in (other, now)
-        )
-        if after > before:
-            chains.set_proposal(mixture, network)
-        return max(before, after)
+def _keep_if_better(
+    chains: Chains, mixture: GaussianMixture, network: MixtureNetwork | None
+) -> float:
+    """Return the efficiency of what proposes afterwards."""
+    some = chains.rows[:: max(1, len(chains.rows) // ROWS)]
+    dtype, device = chains.latents.dtype, chains.latents.device
+    now = chains.with_proposals(some)
+    other = RowsWithProposals.of(some.observations, mixture, dtype, network)
+    after, before = (
+        chains.efficiency(rows.to(dtype=dtype, device=device), DRAWS) for rows in (other, now)
+    )
+    if after > before:
+        chains.set_proposal(mixture, network)
+    return max(before, after)
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 from threadpoolctl import threadpool_limits
 
 from deconflow import ranks
@@ -47,7 +46,7 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
     """
     rows = np.sort(np.concatenate([fold.held for fold in folds]))
     data = task.data
-    some = data if len(rows) == len(data) else data[torch.from_numpy(rows)]
+    some = data if len(rows) == len(data) else data[rows]
     _check_work(some, task.plan)
     progress = task.resources.progress
     progress.begin(STAGE, steps=1 + len(folds))
@@ -59,7 +58,7 @@ def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
             raise ValueError("Its fit did not converge: some rows may be too far from others.")
 
         def without(fold: Fold) -> GaussianMixture:
-            found = fit_log_spline(data[torch.from_numpy(fold.kept)], start=whole).mixture
+            found = fit_log_spline(data[fold.kept], start=whole).mixture
             progress.advance()
             return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from deconflow.auto import (
 )
 from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
-from deconflow.densities import Architecture, Density, FixedMixture
+from deconflow.densities import Density, FixedMixture
 from deconflow.devices import resolve_device
 from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
@@ -200,7 +200,7 @@ class Deconvolver(DensityEstimator):
             ready = standardised(self.standardiser_, data)
             refuse_far(ready, torch.float32)
             fitted = fit_density(ready, volume, plan, self._resources(), seed, **beyond)
-        self._take(fitted, plan.size)
+        self._take(fitted)
         self._seed = seed
 
     def _finish(self, data: Observations) -> None:
@@ -261,17 +261,17 @@ class Deconvolver(DensityEstimator):
     def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         details, tensors = state_of(self._fitted)
         units = prefixed("standardiser", self.standardiser_.as_dict())
-        return {**details, "size": asdict(self._size)}, {**tensors, **units}
+        return details, {**tensors, **units}
 
     def _restore(self, details: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         dim, units = self.n_latent_, under(tensors, "standardiser")
         fitted = fitted_of(details, tensors, dim)
         self.standardiser_ = saved_standardiser(units, dim, self.n_features_in_)
-        self._take(fitted, Architecture(**details["size"]))
+        self._take(fitted)
 
-    def _take(self, fitted: Fitted, size: Architecture) -> None:
+    def _take(self, fitted: Fitted) -> None:
         """Learn what a fit has found, or what was saved of it."""
-        self._fitted, self._size = fitted, size
+        self._fitted = fitted
         mixtures = self._mixture_fit(fitted.mixtures_by_fold())
         self._own_density: FittedDensity = mixtures
         if fitted.members:
@@ -290,7 +290,7 @@ class Deconvolver(DensityEstimator):
         if mixtures:
             return self._mixture_fit(mixtures)
         members = [member for part in parts if isinstance(part, list) for member in part]
-        return self._by_draws(ensemble_of(members, self.n_latent_, self._size))
+        return self._by_draws(ensemble_of(members, self.n_latent_))
 
     def _mixture_fit(self, mixtures: list[GaussianMixture]) -> MixtureFit:
         """Average mixtures in standardised units; under other laws draws are weighed."""

@@ -6,10 +6,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from deconflow.auto import NAMES, Fitted, Member, Part, Standing
+from deconflow.auto import KINDS, MIXTURES, Fitted, Member, Part, Standing
 from deconflow.certificate import Certificate
 from deconflow.estimators.saved_values import (
     PARTS,
@@ -60,6 +59,7 @@ def state_of(fitted: Fitted) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for m, member in enumerate(fitted.members):
         tensors |= {f"flow{m}.{name}": tensor for name, tensor in member.state.items()}
     details = {
+        "size": fitted.members[0].size if fitted.members else {},
         "candidates": candidates,
         "certificate": fitted.certificate.as_dict(),
         "selection": {k: v.tolist() for k, v in fitted.table.items()},
@@ -73,7 +73,7 @@ def fitted_of(details: dict[str, Any], tensors: dict[str, Tensor], dim: int) -> 
     """Take what :func:`state_of` gave."""
     check_form(details, SAVED_DETAILS, "details")
     members = [
-        Member(under(tensors, f"flow{m}"), history, torch.empty(0))
+        Member(details["size"], under(tensors, f"flow{m}"), history)
         for m, history in enumerate(details["histories"])
     ]
     parts, standings = _of_candidates(details["candidates"], tensors, dim, members)
@@ -94,7 +94,7 @@ def _of_candidates(
     standings = {}
     for name, said in saved.items():
         sizes = said["sizes"]
-        refuse("candidates", name not in NAMES, f"known: {name}")
+        refuse("candidates", name not in (MIXTURES, *KINDS), f"known: {name}")
         standings[name] = Standing(*(said[each.name] for each in fields(Standing)))
         refuse("share", not 0 <= standings[name].share <= 1, "a share")
         if standings[name].share == 0:

@@ -1,6 +1,6 @@
 """How good a fitted density is, and how far to trust it."""
 
-from deconflow.evaluation.certify import HeldOut, certify, of_held_out
+from deconflow.evaluation.certify import certify
 from deconflow.evaluation.likelihood import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.evaluation.pareto import pareto_k
 from deconflow.evaluation.row_p_values import row_p_values
@@ -9,12 +9,10 @@ from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
 __all__ = [
     "FEWEST_POINTS",
     "Estimate",
-    "HeldOut",
     "PValueCounts",
     "UnusualRows",
     "certify",
     "estimate_log_likelihood",
-    "of_held_out",
     "pareto_k",
     "row_p_values",
     "unusual_rows",
