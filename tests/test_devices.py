@@ -168,7 +168,7 @@ def test_a_gpu_for_each_process_of_a_machine(monkeypatch):
     assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:0")] == [
         "cuda:1", "cuda:1", "cuda:0",
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"that is there; got 'cuda:2' and 2 GPUs"):
+    with pytest.raises(ValueError, match=r"that is there; got .cuda:2. and 2 GPUs"):
         resolve_device("cuda:2")
 
 
@@ -188,7 +188,7 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
     loaded = FlowDeconvolver.load(tmp_path / "model")
     assert loaded.device == devices.device_here(name) == "cpu"
     np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
-    with pytest.raises(ValueError, match="no CUDA"):
+    with pytest.raises(ValueError, match="and 0 GPUs"):
         FlowDeconvolver.load(tmp_path / "model", device=name)
 
 

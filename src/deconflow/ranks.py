@@ -1,4 +1,4 @@
-"""Processes that work on one fit together: what torch.distributed knows of them, in few words.
+"""Processes that work on one fit together, by torch.distributed.
 
 ``torchrun`` starts the processes, and numbers them: each is a rank. Without an initialised group
 there is one rank, and every function here does nothing, so that callers are written once.
@@ -7,7 +7,8 @@ there is one rank, and every function here does nothing, so that callers are wri
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -26,7 +27,7 @@ PATIENCE = timedelta(minutes=30)
 """How long a rank waits for the others: as long as a pass over its rows may take them."""
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
-_begun: ContextVar[bool] = ContextVar("begun", default=False)
+_failed_alone: ContextVar[bool] = ContextVar("failed alone", default=False)
 
 
 class LostRankError(RuntimeError):
@@ -35,12 +36,12 @@ class LostRankError(RuntimeError):
 
 def world() -> int:
     """Return how many processes work together."""
-    return _group().get_world_size() if _together() else 1
+    return sys.modules["torch.distributed"].get_world_size() if _together() else 1
 
 
 def rank() -> int:
     """Return the number of this process, from zero."""
-    return _group().get_rank() if _together() else 0
+    return sys.modules["torch.distributed"].get_rank() if _together() else 0
 
 
 def is_first() -> bool:
@@ -64,20 +65,19 @@ def started() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    group = _group()
+    import torch.distributed as group
+
     group.init_process_group("gloo", timeout=PATIENCE)
-    token = _begun.set(True)
     try:
         yield
     finally:
-        _begun.reset(token)
         if group.is_initialized():
             group.destroy_process_group()
 
 
 def has_failed_alone() -> bool:
     """Whether this process has left the others, because only it has failed: see `own_work`."""
-    return _begun.get() and not _group().is_initialized()
+    return _failed_alone.get()
 
 
 def total(*arrays: Array) -> list[Array]:
@@ -87,8 +87,7 @@ def total(*arrays: Array) -> list[Array]:
     import torch
 
     flat = torch.from_numpy(np.concatenate([np.ravel(each).astype(float) for each in arrays]))
-    with _clear_errors():
-        _group().all_reduce(flat)
+    _talk("all_reduce", flat)
     ends = np.cumsum([np.size(each) for each in arrays])[:-1]
     parts = np.split(flat.numpy(), ends)
     return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
@@ -97,8 +96,7 @@ def total(*arrays: Array) -> list[Array]:
 def add_up(numbers: Tensor) -> None:
     """Replace numbers by their sums over all ranks, in their own precision."""
     if world() > 1:
-        with _clear_errors():
-            _group().all_reduce(numbers)
+        _talk("all_reduce", numbers)
 
 
 def from_first(value: T) -> T:
@@ -106,8 +104,7 @@ def from_first(value: T) -> T:
     if world() == 1:
         return value
     box = [value]
-    with _clear_errors():
-        _group().broadcast_object_list(box)
+    _talk("broadcast_object_list", box)
     return box[0]
 
 
@@ -116,8 +113,7 @@ def gathered(value: T) -> list[T]:
     if world() == 1:
         return [value]
     box: list[Any] = [None] * world()
-    with _clear_errors():
-        _group().all_gather_object(box, value)
+    _talk("all_gather_object", box, value)
     return box
 
 
@@ -126,13 +122,14 @@ def together(work: Callable[[], T]) -> T:
     if world() == 1:
         return work()
     answer: Any = None
+    error: Exception | None = None
     try:
-        answer, error = work(), None
+        answer = work()
     except Exception as found:
         error = found
     errors = [each for each in gathered(error) if each is not None]
     if errors:
-        raise errors[0] if error is None else error
+        raise error or errors[0]
     return answer
 
 
@@ -158,36 +155,15 @@ def own_work() -> Iterator[None]:
         yield
     except BaseException:
         if world() > 1:
-            _group().destroy_process_group()  # the others see closed connections
+            _failed_alone.set(True)
+            sys.modules["torch.distributed"].destroy_process_group()  # others see it closed
         raise
 
 
-def shared_out(sizes: Sequence[int], n_ranks: int) -> list[list[int]]:
-    """Part pieces of work among processes, the largest first to whoever has least.
-
-    Returns
-    -------
-    list of lists
-        For each rank the numbers of its pieces, in order.
-
-    Examples
-    --------
-    >>> shared_out([5, 3, 3], 2)
-    [[0], [1, 2]]
-    """
-    loads, mine = np.zeros(n_ranks), [list[int]() for _ in range(n_ranks)]
-    for piece in np.argsort(-np.asarray(sizes), kind="stable"):
-        least = int(loads.argmin())
-        loads[least] += max(1, sizes[piece])
-        mine[least].append(int(piece))
-    return [sorted(pieces) for pieces in mine]
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Say in one line that a process is gone, where gloo speaks of sockets."""
+def _talk(function: str, *arguments: Any) -> None:
+    """Exchange values; say in one line that a process is gone, where gloo speaks of sockets."""
     try:
-        yield
+        getattr(sys.modules["torch.distributed"], function)(*arguments)
     except RuntimeError as error:
         raise LostRankError(
             f"Expected all {world()} processes to go on; got no answer from one, which has failed "
@@ -196,13 +172,5 @@ def _clear_errors() -> Iterator[None]:
 
 
 def _together() -> bool:
-    if _alone.get():
-        return False
-    group = _group()
-    return bool(group.is_available() and group.is_initialized())
-
-
-def _group() -> Any:
-    import torch.distributed  # slow, and only needed by those who compute
-
-    return torch.distributed
+    group = sys.modules.get("torch.distributed")  # not imported, it has no group
+    return bool(group and not _alone.get() and group.is_available() and group.is_initialized())

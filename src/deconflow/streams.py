@@ -7,12 +7,10 @@ is the same on all of them, and does not depend on how many they are.
 from __future__ import annotations
 
 import hashlib
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,47 +43,30 @@ ROWS_AT_ONCE = 100_000
 """Rows of a chunk: enough to make the work per chunk small beside that per row."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Overview:
-    """What one pass over all rows of a stream has found.
+    """Counts of all rows of a stream, and a sample of them; the same on all processes.
 
     Attributes
     ----------
-    n_rows : int
-        Rows that can be used, of all processes.
-    n_all : int
-        Rows in all.
+    n_rows, n_all : int
+        Rows that can be used, and rows in all.
     weight : float
         Sum of the weights of usable rows.
-    reasons : Counter
-        How many rows cannot be used, by the reason.
-    without_error : int
-        How many values had no error, and count as missing.
     sample : Rows
-        Rows drawn by chance from all, in random order; the same on all processes.
+        Rows drawn by chance from all, in random order.
     sample_numbers : array
         The random number of each of these, as :meth:`RowStream.numbered_chunks` has it.
     seed : int
         The seed of these numbers.
-    digest : int
-        Differs if a value, an error or a weight of some row does; it is the same for all seeds and
-        numbers of processes.
     """
 
-    n_rows: int = 0
-    n_all: int = 0
-    weight: float = 0.0
-    reasons: Counter[str] = field(default_factory=Counter)
-    without_error: int = 0
-    sample: Rows | None = None
-    sample_numbers: Array = field(default_factory=lambda: np.empty(0))
-    seed: int = 0
-    digest: int = 0
-
-    @property
-    def sample_weights(self) -> Array | None:
-        """How much each row of the sample counts, if the table says."""
-        return None if self.sample is None else self.sample.weights
+    n_rows: int
+    n_all: int
+    weight: float
+    sample: Rows
+    sample_numbers: Array
+    seed: int
 
 
 class RowStream:
@@ -103,7 +84,7 @@ class RowStream:
         self.reader = reader
         self.source = reader.source
         self.names = list(reader.columns.names)
-        self._at = ""
+        self._at = ("", 0)
 
     def __repr__(self) -> str:
         return f"RowStream({self.source.name!r}, {self.names})"
@@ -143,7 +124,7 @@ class RowStream:
         pass, however the files are shared out.
         """
         for (piece, first), rows in self._read_ahead():
-            numbers = row_numbers(seed, (self._key(piece), first), len(rows))
+            numbers = row_numbers(seed, (_key(piece), first), len(rows))
             yield self._observed(rows), numbers[rows.usable]
 
     def _observed(self, rows: Measurements) -> Observations:
@@ -159,13 +140,13 @@ class RowStream:
             coming = reading.submit(next, parts, None)
             while (found := coming.result()) is not None:
                 coming = reading.submit(next, parts, None)
-                self._at = self._place(*found[0])
+                self._at = found[0]
                 if len(found[1].rows):
                     yield found
 
     def named_errors(self) -> AbstractContextManager[None]:
         """Say which chunk an error is about: the one that the caller has."""
-        return _about(self._at)
+        return _about(*self._at)
 
     def overview(
         self, n_sample: int, seed: int = 0, step: Callable[[int], None] = lambda n: None
@@ -177,32 +158,10 @@ class RowStream:
         check_integer("n_sample", n_sample, 1)
         check_integer("seed", seed, 0)
         drawn = _Drawn(n_sample, seed)
-        found = ranks.together(lambda: self._own_overview(drawn, step))
-        return self._of_all_ranks(found, drawn)
-
-    def _own_overview(self, drawn: _Drawn, step: Callable[[int], None]) -> Overview:
-        """Count the rows of this process, and draw from them."""
-        found = Overview()
-        for piece, first, table in self._tables():
-            rows = self._rows(piece, first, table)
-            found.n_all += len(rows)
-            weights = rows.rows.weights
-            found.n_rows += len(rows.rows)
-            found.weight += len(rows.rows) if weights is None else float(weights.sum())
-            found.reasons.update({reason: len(at) for reason, at in rows.reasons.items()})
-            found.without_error += rows.without_error
-            found.digest += _digest(rows, self._place(piece, first))
-            drawn.add(table, rows.usable, (self._key(piece), first))
-            step(len(rows))
-        return found
-
-    def _of_all_ranks(self, found: Overview, drawn: _Drawn) -> Overview:
-        """Add up what the processes have found, and choose from what they have drawn."""
-        counts = np.array([found.n_rows, found.n_all, found.weight, found.without_error])
-        n_rows, n_all, weight, without = ranks.total(counts)[0]
-        reasons = sum(ranks.gathered(found.reasons), Counter[str]())
+        counts = ranks.together(lambda: self._count_and_draw(drawn, step))
+        n_rows, n_all, weight = ranks.total(counts)[0].tolist()
         table = drawn.chosen()
-        if n_rows < 2:
+        if n_rows < 2 or table is None:
             raise ValueError(
                 f"Expected at least 2 rows that can be used in {self.source.name}; "
                 f"got {n_rows:.0f} of {n_all:.0f}."
@@ -212,37 +171,30 @@ class RowStream:
                 f"Expected a weight above 0 in column {self.reader.weights!r} of "
                 f"{self.source.name}; got zeros only."
             )
-        assert table is not None
-        return Overview(
-            int(n_rows), int(n_all), float(weight), reasons, int(without),
-            self.reader(table, 0).rows, drawn.keys[0], drawn.seed,
-            sum(ranks.gathered(found.digest)),
-        )  # fmt: skip
+        sample = self.reader(table, 0).rows
+        return Overview(int(n_rows), int(n_all), weight, sample, drawn.keys[0], seed)
 
-    def identity(self) -> str:
-        """Return a digest of what is read: columns, and names and sizes of all files."""
-        said = repr(
-            (
-                self.reader.columns,
-                self.reader.weights,
-                [(name, _size(each)) for name, each in self._pieces],
-            )
-        )
-        return hashlib.sha256(said.encode()).hexdigest()
+    def _count_and_draw(self, drawn: _Drawn, step: Callable[[int], None]) -> Array:
+        """Count usable rows, all rows and weights of this process, and draw from its rows."""
+        counts = np.zeros(3)
+        for piece, first, table in self._tables():
+            rows = self._rows(piece, first, table)
+            usable = rows.rows
+            weight = len(usable) if usable.weights is None else usable.weights.sum()
+            counts += [len(usable), len(rows), weight]
+            drawn.add(table, rows.usable, (_key(piece), first))
+            step(len(rows))
+        return counts
 
     def _tables(self) -> Iterator[tuple[str, int, pa.Table]]:
         """Walk through this process's chunks, each with its piece and its first row there."""
-        pieces = self._pieces
-        for number in self._mine(pieces):
-            name, source = pieces[number]
+        largest_first = np.argsort([-_size(each) for _, each in self._pieces], kind="stable")
+        for number in sorted(largest_first[ranks.rank() :: ranks.world()]):
+            name, source = self._pieces[number]
             first = 0
             for table in source.chunks(ROWS_AT_ONCE, self.reader.needed):
                 yield name, first, table
                 first += table.num_rows
-
-    def _mine(self, pieces: list[tuple[str, Source]]) -> list[int]:
-        """Numbers of this process's pieces."""
-        return ranks.shared_out([_size(each) for _, each in pieces], ranks.world())[ranks.rank()]
 
     @cached_property
     def _pieces(self) -> list[tuple[str, Source]]:
@@ -256,18 +208,12 @@ class RowStream:
         return found
 
     def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
-        with _about(self._place(piece, first)):
+        with _about(piece, first):
             return self.reader(table, first)
-
-    def _place(self, piece: str, first: int) -> str:
-        return f"{piece}, from row {first}"
-
-    def _key(self, piece: str) -> int:
-        return int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
 
 
 @contextmanager
-def _about(place: str) -> Iterator[None]:
+def _about(piece: str, first: int) -> Iterator[None]:
     """Say which chunk an error is about."""
     try:
         yield
@@ -275,7 +221,7 @@ def _about(place: str) -> Iterator[None]:
         raise  # it names its file
     except ValueError as error:
         kind = OutOfReachError if isinstance(error, OutOfReachError) else ValueError
-        raise kind(f"{error} This is about {place}.") from error
+        raise kind(f"{error} This is about {piece}, from row {first}.") from error
 
 
 class _Drawn:
@@ -298,21 +244,14 @@ class _Drawn:
         chosen = np.flatnonzero(usable & (keys < self.most))
         self.keys.append(keys[chosen])
         self.tables.append(table.take(chosen))
-        if sum(map(len, self.keys)) > 2 * self.wanted:
+        if sum(map(len, self.keys)) > 2 * self.wanted or len(self.tables) > MOST_PIECES:
             self._cut()
-        elif len(self.tables) > MOST_PIECES:
-            self._join()
-
-    def _join(self) -> None:
-        """Make one piece of what was drawn."""
-        self.keys = [np.concatenate(self.keys)]
-        self.tables = [need("pyarrow").concat_tables(self.tables).combine_chunks()]
 
     def _cut(self) -> None:
-        """Keep as many as are wanted."""
-        self._join()
-        (keys,), (table,) = self.keys, self.tables
+        """Keep as many as are wanted, in one piece."""
+        keys = np.concatenate(self.keys)
         order = np.argsort(keys)[: self.wanted]
+        table = need("pyarrow").concat_tables(self.tables).combine_chunks()
         self.keys, self.tables = [keys[order]], [table.take(order)]
         if len(order) == self.wanted:
             self.most = float(keys[order[-1]])
@@ -333,15 +272,8 @@ def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
     return np.random.default_rng([seed, *place]).random(n)
 
 
-def _digest(rows: Measurements, place: str) -> int:
-    """Return a number that stands for the values, errors and weights of a chunk."""
-    found = zlib.crc32(place.encode())
-    usable = rows.rows
-    noise = [] if usable.noise is None else vars(usable.noise).values()
-    for part in (usable.w, usable.weights, *noise):
-        if isinstance(part, np.ndarray | torch.Tensor):
-            found = zlib.crc32(np.asarray(part).tobytes(), found)
-    return found
+def _key(piece: str) -> int:
+    return int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
 
 
 def _size(piece: Source) -> int:

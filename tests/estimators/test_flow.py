@@ -105,7 +105,7 @@ def test_automatic_device_and_its_absence(problem):
     wanted = resolve_device("auto")
     assert all(p.device.type == wanted.type for p in model.density_.density.parameters())
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="no CUDA"):
+        with pytest.raises(ValueError, match="and 0 GPUs"):
             tiny(device="cuda").fit(w, noise=sd)
 
 

@@ -24,11 +24,11 @@ from deconflow.certificate import Certificate
 from deconflow.checks import check_integer, warn_caller
 from deconflow.densities import Density, FixedMixture
 from deconflow.devices import resolve_device
-from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.certifying import CHECKING, certified
 from deconflow.estimators.saved_candidates import fitted_of, state_of
 from deconflow.estimators.saved_values import prefixed, saved_standardiser, under
+from deconflow.estimators.stream_fits import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.validation import check_resumable
 from deconflow.fits import (
     BlendFit,

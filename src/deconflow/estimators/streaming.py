@@ -28,11 +28,12 @@ class Passing:
     progress
         Counts the rows.
     n_rows
-        How many rows each pass of this process has.
+        How many rows all processes have together.
     """
 
     def __init__(self, progress: Progress, n_rows: int) -> None:
-        self.progress, self.n_rows, self.number = progress, n_rows, 0
+        self.progress, self.number = progress, 0
+        self.n_rows = -(-n_rows // ranks.world())
         self.next()
 
     def __call__(self, n: int) -> None:
@@ -92,7 +93,6 @@ class FitsStreams(ObservesRows):
         n_sample = max(1, SAMPLE_VALUES // len(stream.names))
         self._progress.begin(COUNTING, "rows", stream.n_rows)
         overview = stream.overview(n_sample, self._stream_seed(), self._progress.advance)
-        assert overview.sample is not None
         self._column_names = list(stream.names)
         rows = overview.sample
         self._rows_of_stream = overview.n_rows, overview.n_rows

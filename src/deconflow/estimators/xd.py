@@ -16,10 +16,9 @@ from torch.distributions import Distribution
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, warn_caller
-from deconflow.estimators.averaged_streams import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.base import MEASURED, DensityEstimator
 from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
-from deconflow.estimators.stream_fits import fit_stream
+from deconflow.estimators.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
 from deconflow.estimators.validation import refuse_unseen
 from deconflow.estimators.xd_settings import (
     Start,
