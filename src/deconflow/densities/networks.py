@@ -2,13 +2,9 @@ r"""Masked networks: outputs for dimension ``d`` see only the dimensions before 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from deconflow.randomness import lend_generator, own_generator
 
@@ -31,18 +27,13 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop values while training."""
-        factors = self.factors(x)
-        return x if factors is None else x * factors
-
-    def factors(self, like: Tensor) -> Tensor | None:
-        """Draw what to multiply with, or None when nothing is dropped."""
         if not self.training or self.level == 0:
-            return None
-        words = torch.empty((like.numel() + 7) // 8, dtype=torch.int64, device=like.device)
-        words.random_(torch.iinfo(torch.int64).min, None, generator=own_generator(like.device))
-        numbers = words.view(torch.uint8)[: like.numel()].view(like.shape)
+            return x
+        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
+        words.random_(torch.iinfo(torch.int64).min, None, generator=own_generator(x.device))
+        numbers = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # Compared as floats, in place: comparing bytes and converting the answers takes far longer.
-        return numbers.to(like.dtype).ge_(self.level).mul_(256 / (256 - self.level))
+        return x * numbers.to(x.dtype).ge_(self.level).mul_(256 / (256 - self.level))
 
 
 class MaskedLinear(nn.Linear):
@@ -56,13 +47,10 @@ class MaskedLinear(nn.Linear):
         self.dense = bool(mask.all())
         self.register_buffer("mask", mask)
 
-    def masked_weight(self) -> Tensor:
-        """Return the weights, with exact zeros where the mask says so."""
-        return self.weight if self.dense else self.weight * self.mask
-
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the masked weights."""
-        return F.linear(x, self.masked_weight(), self.bias)
+        """Apply the weights, with exact zeros where the mask says so."""
+        weight = self.weight if self.dense else self.weight * self.mask
+        return F.linear(x, weight, self.bias)
 
 
 class ResidualBlock(nn.Module):
@@ -86,12 +74,10 @@ class ResidualBlock(nn.Module):
 
     def forward(self, h: Tensor, context: Tensor | None) -> Tensor:
         """Add the block's answer to ``h``."""
-        bias = self.first.bias
+        inner = self.first(F.relu(h))
         if self.context is not None:
-            bias = bias + self.context(context)
-        weights = self.first.masked_weight(), self.second.masked_weight()
-        keep = self.dropout.factors(h)
-        return _ResidualBlock.apply(h, weights[0], bias, weights[1], self.second.bias, keep)
+            inner = inner + self.context(context)
+        return h + self.second(self.dropout(F.relu(inner)))
 
 
 class DenseBlock(nn.Module):
@@ -197,57 +183,3 @@ def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     """
     lowest = 0 if with_context or dim == 1 else 1
     return torch.arange(hidden) % max(dim - lowest, 1) + lowest
-
-
-class _ResidualBlock(Function):
-    r"""The map :math:`h + W_2 (k \odot r(W_1 r(h) + b_1)) + b_2` with ReLU :math:`r`.
-
-    ``h`` is ``(..., H)``; ``W1`` and ``W2`` are ``(H, H)``; ``b1`` is ``(H,)``, or ``(N, H)`` for
-    ``h`` of shape ``(..., N, H)``; ``b2`` is ``(H,)``; ``keep`` are the factors of dropout,
-    ``(..., H)``, or None.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        h: Tensor,
-        W1: Tensor,
-        b1: Tensor,
-        W2: Tensor,
-        b2: Tensor,
-        keep: Tensor | None,
-    ) -> Tensor:
-        active = F.relu(h)
-        inner = torch.matmul(active, W1.mT).add_(b1).relu_()
-        if keep is not None:
-            inner.mul_(keep)
-        ctx.save_for_backward(active, inner, W1, W2, keep)
-        ctx.bias_shape = b1.shape
-        flat = torch.addmm(_rows(h), _rows(inner), W2.mT)
-        return flat.add_(b2).view(h.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        active, inner, W1, W2, keep = ctx.saved_tensors
-        grad_W2, grad_b2 = _outer(grad, inner), grad.sum_to_size(W2.shape[:1])
-        grad_inner = _mask_(torch.matmul(grad, W2), inner)
-        if keep is not None:
-            grad_inner.mul_(keep)
-        grad_W1, grad_b1 = _outer(grad_inner, active), grad_inner.sum_to_size(ctx.bias_shape)
-        grad_h = _mask_(torch.matmul(grad_inner, W1), active).add_(grad)
-        return grad_h, grad_W1, grad_b1, grad_W2, grad_b2, None
-
-
-def _outer(left: Tensor, right: Tensor) -> Tensor:
-    """Sum of the outer products of all rows."""
-    return _rows(left).mT @ _rows(right)
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])
-
-
-def _mask_(grad: Tensor, activated: Tensor) -> Tensor:
-    """Set the gradient to zero where a ReLU was off, in place."""
-    return torch.ops.aten.threshold_backward.grad_input(grad, activated, 0, grad_input=grad)
