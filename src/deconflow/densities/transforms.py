@@ -3,9 +3,8 @@ r"""Invertible layers, over zuko's transforms; the only module that imports zuko
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -37,14 +36,6 @@ Distribution._validate_args, Distribution.arg_constraints = _as_it_was  # type: 
 SMALLEST_SCALE = 1e-3
 RAW_SCALE_OF_ONE = math.log(math.expm1(1 - SMALLEST_SCALE))
 """Added to the parameter of a scale, so that zero gives a scale of one."""
-
-
-class Layer(nn.Module, ABC):
-    """A trainable invertible map, as a torch transform for a given context."""
-
-    @abstractmethod
-    def transform(self, context: Tensor | None = None) -> Transform:
-        """Return the map."""
 
 
 class Affine(nn.Module):
@@ -79,7 +70,7 @@ Univariate = Affine | Spline
 """A family of increasing functions of one variable, with ``size`` parameters each."""
 
 
-class AutoregressiveLayer(Layer):
+class AutoregressiveLayer(nn.Module):
     r"""Map :math:`y_d = f(x_d; h_d(x_{<d}, c))`: one pass forwards, ``dim`` passes back."""
 
     def __init__(self, network: MaskedNetwork, univariate: Univariate) -> None:
@@ -93,7 +84,7 @@ class AutoregressiveLayer(Layer):
         )
 
 
-class CouplingLayer(Layer):
+class CouplingLayer(nn.Module):
     r"""Map :math:`y_b = f(x_b; h(x_a, c))` and keep :math:`x_a`: one pass each way."""
 
     kept: Tensor
@@ -125,7 +116,7 @@ class CouplingLayer(Layer):
         return self.univariate(parameters.unflatten(-1, (self.moved, self.univariate.size)))
 
 
-class LULayer(Layer):
+class LULayer(nn.Module):
     r"""Map :math:`y = L U P x + b` with unit lower ``L``, upper ``U`` with positive diagonal,
     and a permutation ``P`` drawn once.
 
@@ -190,5 +181,5 @@ class LUTransform(Transform):
 
 
 def compose(layers: Iterable[nn.Module], context: Tensor | None = None) -> ComposedTransform:
-    """Chain layers into one transform."""
-    return ComposedTransform(*(cast(Layer, layer).transform(context) for layer in layers))
+    """Chain layers, each a trainable invertible map, into one transform for a context."""
+    return ComposedTransform(*(cast(Any, layer).transform(context) for layer in layers))

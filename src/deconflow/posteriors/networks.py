@@ -60,14 +60,15 @@ class Whitening:
     def restore(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``v`` of ``z`` with shape ``(k, N, D)``, and ``log |dv / dz|``, ``(N,)``."""
         offset = torch.linalg.solve_triangular(self.factor.mT, self._columns(z), upper=True)
-        return self.mean + self._rows(offset, z), -self._log_pivots()
+        return self.mean + self._rows(offset, z), -self.log_pivots()
 
     def whiten(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``z`` of ``v`` with shape ``(k, N, D)``, and ``log |dz / dv|``, ``(N,)``."""
         white = self.factor.mT @ self._columns(v - self.mean)
-        return self._rows(white, v), self._log_pivots()
+        return self._rows(white, v), self.log_pivots()
 
-    def _log_pivots(self) -> Tensor:
+    def log_pivots(self) -> Tensor:
+        """Log-determinants of the factors, ``(N,)``."""
         return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def _columns(self, x: Tensor) -> Tensor:
@@ -299,17 +300,15 @@ class MixtureNetwork(PosteriorModel):
 
         The noise must not have a bounded support: only then are the coordinates an affine map.
         """
-        law = self.mixture(data)
-        corners = torch.cat([torch.zeros(1, self.dim), torch.eye(self.dim)]).to(law.means)
-        v, _ = to_truth(data, corners.unsqueeze(1).expand(-1, len(data), -1))
-        origin, turn = v[0], (v[1:] - v[0]).permute(1, 2, 0).unsqueeze(1)
-        whiteners = law.whiteners.unflatten(1, (self.components, -1)) @ torch.linalg.inv(turn)
+        own, white = self.mixture(data), Whitening.of(data)
+        factor = white.factor.unsqueeze(1)
+        turn = torch.linalg.inv(factor.mT)
         return RowMixtures.from_factors(
-            law.log_weights,
-            origin.unsqueeze(1) + (turn @ law.means.unsqueeze(-1)).squeeze(-1),
-            turn @ law.factors,
-            whiteners,
-            torch.linalg.slogdet(turn).logabsdet + law.log_dets,
+            own.log_weights,
+            white.mean.unsqueeze(1) + (turn @ own.means.unsqueeze(-1)).squeeze(-1),
+            turn @ own.factors,
+            own.whiteners.unflatten(1, (self.components, -1)) @ factor.mT,
+            own.log_dets - white.log_pivots().unsqueeze(-1),
         )
 
     @torch.no_grad()
