@@ -58,8 +58,6 @@ class Progress:
 
     def begin(self, stage: str, unit: str = "", steps: int | None = None) -> None:
         """Begin a stage of so many steps; None where their number is not known beforehand."""
-        if not self.shown:
-            return
         with self._lock:
             self._stage, self._unit, self._remark = stage, unit, ""
             self._steps, self._done = steps, 0
@@ -70,26 +68,22 @@ class Progress:
 
     def advance(self, steps: int = 1, remark: str = "") -> None:
         """Count steps that are done; ``remark`` is shown after the count."""
-        if not self.shown:
-            return
         with self._lock:
             self._done, self._remark = self._done + steps, remark
             self._show(steps)
 
     def status(self) -> str:
         """Return the stage, its steps done, and the last remark, in one line."""
-        counted = f"{self._done:,}" if self._done else ""
-        if self._steps is not None and self._steps > 1:
-            counted = f"{self._done:,} of {self._steps:,}"
-        parts = f"{counted} {self._unit}".strip() if counted else ""
-        line = ", ".join(part for part in (self._stage, parts) if part)
+        of_all = f" of {self._steps:,}" if (self._steps or 0) > 1 else ""
+        counted = f"{self._done:,}{of_all} {self._unit}".strip() if self._done or of_all else ""
+        line = ", ".join(part for part in (self._stage, counted) if part)
         return f"{line}; {self._remark}" if self._remark else line
 
     def _show(self, steps: int) -> None:
         if self._bar is not None:
             self._bar.set_description_str(self.status(), refresh=steps == 0)
             self._bar.update(steps)
-        elif time.monotonic() - self._written > WRITTEN_EVERY:
+        elif self.shown and time.monotonic() - self._written > WRITTEN_EVERY:
             self._written = time.monotonic()
             self._tell(self.status())
 
