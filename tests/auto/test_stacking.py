@@ -7,7 +7,6 @@ from scipy.stats import norm
 
 from deconflow.auto import stacking
 from deconflow.auto.stacking import best_weights
-from deconflow.xd import log_average
 
 
 def rng(seed=0):
@@ -76,9 +75,3 @@ def test_the_maximum_is_one():
     wanted = np.exp(minimize(less, np.zeros(3), tol=1e-12).x)
     found = best_weights(p, weights, prior, np.full(3, 1 / 3))
     np.testing.assert_allclose(found, wanted / wanted.sum(), atol=1e-4)
-
-
-def test_an_average_is_that_of_densities():
-    log_p = rng().normal(size=(3, 20))
-    shares = np.array([0.3, 0.0, 0.7])
-    np.testing.assert_allclose(log_average(log_p, shares), np.log(shares @ np.exp(log_p)))

@@ -12,7 +12,6 @@ from deconflow.fitting.checkpoint import Checkpoint, FullDiskWarning
 from deconflow.fitting.loop import RunningAverage
 from deconflow.objectives import ImportanceWeighted, MaximumLikelihood, Objective
 from deconflow.observations import Observations
-from deconflow.progress import Progress
 
 
 def clean(rng, n=400, weights=None):
@@ -224,10 +223,3 @@ def test_running_average_follows_the_weights():
             objective.density.means.fill_(value)
         average.update()
     assert torch.allclose(average.objective.density.means, torch.tensor(2.75))
-
-
-def test_every_epoch_is_told_of(rng):
-    with Progress(tell=print) as progress:
-        progress.begin("training", "epochs", 3)
-        fit(MaximumLikelihood(single()), clean(rng), None, Training(epochs=2), progress=progress)
-        assert progress.status().startswith("training, 2 of 3 epochs; train -")

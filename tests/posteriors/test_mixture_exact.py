@@ -7,7 +7,6 @@ from test_posteriors import GAUSSIAN, N, observations, shaken
 from deconflow.densities import MixtureDensity
 from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import ELBO
-from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact
 from deconflow.xd import posterior as xd_posterior
 
@@ -76,16 +75,6 @@ def test_gradients_at_exact_draws_are_those_of_the_likelihood(rng):
     error = noisy.std(0) / 30**0.5
     assert ((noisy.mean(0) - exact).abs() < 4.5 * error + 1e-9).all()
     assert (error > 0).all()
-
-
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e5])
-def test_single_precision_is_enough(size, rng):
-    data = Observations.from_arrays(rng.normal(size=(20, 2)), np.full(2, size))
-    density = mixture(2)
-    with torch.no_grad():
-        expected = MixtureExact(density).log_marginal(data)
-        found = ELBO(density.float(), MixtureExact(density), 4)(data.to(dtype=torch.float32))
-    assert torch.allclose(found.double(), expected, atol=0.02, rtol=1e-3)
 
 
 def test_other_noise_is_refused(rng):

@@ -47,17 +47,6 @@ def test_densities_are_those_of_scipy():
     torch.testing.assert_close(laid_out.log_prob(v), narrow, rtol=1e-9, atol=1e-9)
 
 
-def test_only_the_heaviest_components_are_kept():
-    exact = posterior(MIXTURE, rows_of("plain", 6))
-    laid_out = RowMixtures.of(posterior(MIXTURE, rows_of("plain", 6), most=2))
-    assert laid_out.means.shape == (6, 2, 2)
-    np.testing.assert_allclose(laid_out.log_weights.exp().sum(1), 1.0)
-    kept = np.sort(exact.weights, axis=1)[:, -2:].sum(1)
-    np.testing.assert_allclose(
-        laid_out.log_weights.exp().amax(1), exact.weights.max(1) / kept, rtol=1e-9
-    )
-
-
 @pytest.mark.parametrize("kind", ["plain", "missing", "projection", "student-t"])
 def test_draws_have_the_density_that_is_said(kind):
     """The mean over q of f / q is one for any density f: four errors of 40 rows x 2,000 draws."""
