@@ -7,7 +7,7 @@ import torch
 from deconflow import XDGMM, Deconvolver, open_rows, streams
 from deconflow.auto.candidates import thinned
 from deconflow.estimators import streaming
-from deconflow.estimators.averaged_streams import folds_of_sample
+from deconflow.estimators.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.streams import as_observations
