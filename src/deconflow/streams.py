@@ -130,7 +130,7 @@ class RowStream:
     def _observed(self, rows: Measurements) -> Observations:
         """Check the rows of the chunk that was read last."""
         with self.named_errors():
-            return as_observations(rows)
+            return as_observations(rows.rows)
 
     def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
         """Read chunks that have usable rows, each with its piece and its first row there."""
@@ -281,9 +281,8 @@ def _size(piece: Source) -> int:
     return piece.n_rows or piece.n_bytes or 1
 
 
-def as_observations(found: Measurements) -> Observations:
+def as_observations(rows: Rows) -> Observations:
     """Return usable rows of a chunk, with their weights as they are."""
-    rows = found.rows
     data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
     if rows.weights is None:
         return data
