@@ -5,6 +5,7 @@ Nothing here needs a library, so that a saved certificate is shown at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,16 +19,6 @@ FALSE_ALARMS = 0.01
 """The share of right fits that may get a caution, over all checks that have a p-value. It is small
 because far out, where verdicts are made, p-values are rougher than they are near one half."""
 LOW_SIZE, MOST_ROUGH = 10, 0.05
-
-MEANINGS = {
-    "held-out log p(w)": "rows that a fit had not seen; larger is better",
-    "effective sample size": "how many draws of a row's posterior count; above 10 % is good",
-    "Pareto k": "tails of the weights; above 0.7 a row's answer is rough",
-    "bounds of log p(w)": "the true value lies between two bounds; below 0.1 is good",
-    "gain of the average": "over the mixtures alone, on held-out rows; above two errors it is real",
-    "chains moved": "a chain that hardly moves still carries its start; above 5 % is good",
-}
-"""How to read the figures of a fit's own draws."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,8 @@ class Certificate:
     @property
     def warnings(self) -> list[str]:
         """What is wrong, in words, the likeliest cause first; empty if nothing is."""
-        return [each.caution for each in self.cautions] + self._about_draws()
+        rough = [each for each in self._draws() if each.p == 0]
+        return [each.caution for each in [*self.cautions, *rough]]
 
     @property
     def cautions(self) -> list[Finding]:
@@ -99,64 +91,72 @@ class Certificate:
         """Return what one check has found; None if it was not made."""
         return next((each for each in self.findings if each.check == check), None)
 
-    def _about_draws(self) -> list[str]:
-        """Say what is wrong with the fit's own draws."""
-        found = []
-        if self.efficiency is not None and self.efficiency[1] < LOWEST_EFFICIENCY:
-            found.append(
-                f"half of the rows have an effective sample size under {self.efficiency[1]:.1%} "
-                "of their draws: posteriors and log p(w) are rough"
-            )
-        if self._heavy_tails():
-            assert self.pareto_k is not None
-            found.append(
-                f"the importance weights of {self.pareto_k[1]:.0%} of the rows have a heavy tail "
-                "(Pareto k above 0.7): ask for more draws there, or look at those rows"
-            )
-        if self.gap is not None and self.gap > LARGEST_GAP:
-            found.append(
-                f"lower and upper bound of log p(w) differ by {self.gap:.2f} on simulated rows: "
-                "the posterior is not resolved"
-            )
-        if self.refresh_rate is not None and self.refresh_rate[0] < LOWEST_REFRESH:
-            found.append(
-                f"the chains of one row in twenty moved at under {self.refresh_rate[0]:.1%} of "
-                "their visits: the fit may still carry its start"
-            )
-        return found
-
     @property
     def trusted(self) -> bool:
         """Whether nothing is wrong."""
         return not self.warnings
 
-    def figures(self) -> dict[str, str]:
-        """Return what was measured of the fit, by name."""
-        found = {}
+    def _draws(self) -> Iterator[Finding]:
+        """Yield what is known of the fit's own draws, by p-values of 0 for what is rough."""
         if self.held_out is not None:
-            error = f"+- {self.held_out_error:.4f} per row"
-            found["held-out log p(w)"] = f"{self.held_out:.4f} {error}"
+            yield Finding(
+                name="held-out log p(w)",
+                meaning="rows that a fit had not seen; larger is better",
+                figure=f"{self.held_out:.4f} +- {self.held_out_error:.4f} per row",
+            )
+        low, median = self.efficiency or (1.0, 1.0)
         if self.efficiency is not None:
-            low, median = self.efficiency
-            found["effective sample size"] = (
-                f"{median:.0%} of the draws (median), {low:.0%} (worst twentieth)"
+            yield Finding(
+                p=float(median >= LOWEST_EFFICIENCY),
+                name="effective sample size",
+                meaning="how many draws of a row's posterior count; above 10 % is good",
+                figure=f"{median:.0%} of the draws (median), {low:.0%} (worst twentieth)",
+                caution=f"half of the rows have an effective sample size under {median:.1%} of "
+                "their draws: posteriors and log p(w) are rough",
             )
         if self.pareto_k is not None:
             k, share = self.pareto_k
-            found["Pareto k"] = f"{k:.2f} (median), above 0.7 in {share:.1%} of rows"
+            yield Finding(
+                p=float(share <= MOST_ABOVE or low >= LOW_EFFICIENCY),
+                name="Pareto k",
+                meaning="tails of the weights; above 0.7 a row's answer is rough",
+                figure=f"{k:.2f} (median), above 0.7 in {share:.1%} of rows",
+                caution=f"the importance weights of {share:.0%} of the rows have a heavy tail "
+                "(Pareto k above 0.7): ask for more draws there, or look at those rows",
+            )
         if self.gap is not None:
-            apart = f"{self.gap:.4f} +- {self.gap_error:.4f} apart"
-            found["bounds of log p(w)"] = f"{apart}, simulated rows"
+            yield Finding(
+                p=float(self.gap <= LARGEST_GAP),
+                name="bounds of log p(w)",
+                meaning="the true value lies between two bounds; below 0.1 is good",
+                figure=f"{self.gap:.4f} +- {self.gap_error:.4f} apart, simulated rows",
+                caution=f"lower and upper bound of log p(w) differ by {self.gap:.2f} on simulated "
+                "rows: the posterior is not resolved",
+            )
         if self.gain_error:
-            found["gain of the average"] = f"{self.gain:+.4f} +- {self.gain_error:.4f} per row"
-        if self.refresh_rate is not None and self.refresh_rate != (1.0, 1.0):
+            yield Finding(
+                name="gain of the average",
+                meaning="over the mixtures alone, on held-out rows; above two errors it is real",
+                figure=f"{self.gain:+.4f} +- {self.gain_error:.4f} per row",
+            )
+        if self.refresh_rate not in (None, (1.0, 1.0)):
             low, median = self.refresh_rate
-            found["chains moved"] = f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)"
-        return found | {each.name: each.figure for each in self.findings}
+            yield Finding(
+                p=float(low >= LOWEST_REFRESH),
+                name="chains moved",
+                meaning="a chain that hardly moves still carries its start; above 5 % is good",
+                figure=f"{median:.0%} of visits (median), {low:.0%} (worst twentieth)",
+                caution=f"the chains of one row in twenty moved at under {low:.1%} of their "
+                "visits: the fit may still carry its start",
+            )
+
+    def figures(self) -> dict[str, str]:
+        """Return what was measured of the fit, by name."""
+        return {each.name: each.figure for each in [*self._draws(), *self.findings]}
 
     def meanings(self) -> dict[str, str]:
         """Return how to read the figures, by name."""
-        return MEANINGS | {each.name: each.meaning for each in self.findings}
+        return {each.name: each.meaning for each in [*self._draws(), *self.findings]}
 
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
@@ -173,10 +173,12 @@ class Certificate:
             found.append("The fit did not converge: raise max_iter.")
         if self.posterior_size is not None:
             median, rough = self.posterior_size
-            usable = "can be used" if rough < MOST_ROUGH else "are rough in many rows"
+            usable = "can be used"
+            if rough >= MOST_ROUGH:
+                usable = "are rough in many rows: try another method"
             found.append(
                 f"Effective sample size of posteriors: median {median:.0f}, below {LOW_SIZE} in "
-                f"{rough:.0%} of rows; they {usable}{'' if rough < MOST_ROUGH else _ANOTHER}."
+                f"{rough:.0%} of rows; they {usable}."
             )
         return found
 
@@ -198,11 +200,6 @@ class Certificate:
         }
         return cls(**figures | {"findings": tuple(map(Finding.from_dict, values["findings"]))})
 
-    def _heavy_tails(self) -> bool:
-        if self.pareto_k is None or self.efficiency is None:
-            return False
-        return self.pareto_k[1] > MOST_ABOVE and self.efficiency[0] < LOW_EFFICIENCY
-
     def _about_fitted(self) -> str:
         some = self.fitted_of is not None and self.fitted_of != self.fitted_rows
         which = f" of the {self.fitted_of}, taken at random" if some else ""
@@ -210,6 +207,3 @@ class Certificate:
             f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
             f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
         )
-
-
-_ANOTHER = ": try another method"

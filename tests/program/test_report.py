@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from program.running import forget_the_table, run, succeed
 
-from deconflow.certificate import MEANINGS, Certificate
+from deconflow.certificate import Certificate
 from deconflow.findings import Finding
 from deconflow.trust import CHECKS, worded
 
@@ -92,7 +92,9 @@ def test_every_figure_of_a_certificate_is_explained():
     findings = tuple(map(worded, [*untested, Finding("joint", 0.5)]))
     good = trust(Certificate(**GOOD, findings=findings).as_dict())
     assert good.count("<tr>") == 7 + len(CHECKS)
-    for meaning in [*MEANINGS.values(), *(each.meaning for each in CHECKS.values())]:
+    meanings = Certificate(**GOOD, findings=findings).meanings()
+    assert len(meanings) == 6 + len(CHECKS)
+    for meaning in meanings.values():
         assert meaning in good
     assert "<p>12 flows.</p><p>No reason for doubt was found.</p>" in good
     assert "<td>-1.0000 +- 0.1000 per row</td>" in good
