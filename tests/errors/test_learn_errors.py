@@ -186,7 +186,7 @@ REFUSED = {
     "one column of equal errors": (
         {"sd": np.c_[SD[:, 0], EQUAL[:, 1]], "scale": "fit"}, "errors of y that differ by row",
     ),
-    "jitter alone": ({"jitter": "fit"}, "is the same as a wider truth. Give replicates"),
+    "jitter alone": ({"jitter": "fit"}, "told from a broader distribution. Give replicates"),
     "no repeats": (
         {"jitter": "fit", "replicates": range(40)}, "a different one in every row",
     ),

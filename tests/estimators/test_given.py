@@ -55,7 +55,7 @@ def test_covariates_help_in_all_estimators(name):
     near = fitted.density_.given(1.5).sample(400, random_state=0)
     assert near.mean() == pytest.approx(2.25, abs=0.25)
     assert fitted.sample(50, random_state=0).shape == (50, 1)
-    assert fitted.known_ == ["The location and the spread of the truth are curves of x0."]
+    assert fitted.known_ == ["Location and spread of the true values are curves of x0."]
 
 
 def test_errors_that_predict_the_truth():

@@ -82,7 +82,7 @@ def test_the_certificate_says_what_was_learned(fitted):
     found = fitted.certify(w, errors(sd, group))
     assert "scale of w0 2.0" in found.figures()["learned errors"]
     assert found.finding("factor").p > 0.01  # errors as they were said would be refused here
-    assert fitted.known_[0].startswith("Errors are these multiples of what was said: w0 2.0")
+    assert fitted.known_[0].startswith("Best-fitting factors on the stated errors: w0 2.0")
     as_said = XDGMM(1, random_state=0).fit(w, noise=sd).certify(w, sd)
     assert as_said.finding("learned") is None
     assert not as_said.trusted

@@ -122,7 +122,7 @@ KINDS = {
     ),
     "free errors": (
         free, ("--fit-errors", "scale"), "x with error x_err, scale to be estimated (gaussian)",
-        "multiples of what was said: x ",
+        "factors on the stated errors: x ",
     ),
     "relative errors": (
         relative, ("--noise", "lognormal"), "x with error x_err (lognormal)", "lognormal"

@@ -141,9 +141,9 @@ def test_points_within_bounds(folder):
 
 
 SENTENCES = {
-    "columns": ["The location and the spread of the truth are curves of age, kind."],
+    "columns": ["Location and spread of the true values are curves of age, kind."],
     "noise": ["curves of log error of x, log error of y, kind."],
-    "parts": ["of the truths are exactly 0.", "of the rows are background."],
+    "parts": ["of the true values are exactly 0.", "of the rows are background."],
     "points": ["The true x is at least -1.", "The true y is between -9 and 9.", "exactly 0, 0."],
 }
 

@@ -191,8 +191,8 @@ def _refuse_column(free: FreeErrors, name: str, alike: bool, told: bool, exact: 
     if free.jitter and not told:
         raise ValueError(
             f"Expected replicates that measure {name}, to learn its jitter; got "
-            f"{'none' if free.replicates is None else 'too few'}: a scatter that is added to every "
-            f"row is the same as a wider truth. {few}."
+            f"{'none' if free.replicates is None else 'too few'}: extra scatter common to all rows "
+            f"cannot be told from a broader distribution. {few}."
         )
     if free.jitter and free.scale and alike:
         raise ValueError(

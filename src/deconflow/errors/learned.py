@@ -25,8 +25,8 @@ UNKNOWN_SHIFT = 0.25
 TIED = 0.95
 """Correlation of two estimates from which on only their sum is known."""
 WORDS = {
-    "scale": "Errors are these multiples of what was said",
-    "jitter": "Jitter beside the errors",
+    "scale": "Best-fitting factors on the stated errors",
+    "jitter": "Additional scatter (jitter)",
     "correlation": "Correlation of the errors",
 }
 MOST_LABELS = 8

@@ -289,10 +289,10 @@ class Knowledge:
         said = []
         if self.covariates is not None:
             names = ", ".join(self.covariates.names)
-            said.append(f"The location and the spread of the truth are curves of {names}.")
+            said.append(f"Location and spread of the true values are curves of {names}.")
         for atom, share in zip(self.atoms, self.atom_weights, strict=True):
             place = ", ".join(f"{value:g}" for value in atom)
-            said.append(f"{share:.1%} of the truths are exactly {place}.")
+            said.append(f"An estimated {share:.1%} of the true values are exactly {place}.")
         if self.background is not None:
             said.append(f"{self.background_share:.1%} of the rows are background.")
         return said
