@@ -8,7 +8,7 @@ import pytest
 
 from deconflow import XDGMM, Deconvolver, Observations
 from deconflow.estimators.deconvolver import fit_density
-from deconflow.xd import CrossFits, FitSettings, PreparedData, Stopping, fit_averaged
+from deconflow.xd import Candidate, CrossFits, FitSettings, PreparedData, Stopping, fit_averaged
 
 EXPECTATION, FIT = sys.modules["deconflow.xd.expectation"], sys.modules["deconflow.xd.fit"]
 PATHS = {
@@ -91,7 +91,7 @@ def test_starts_side_by_side_end_where_they_would_alone(rows):
     for threads in (1, 3):
         settings = FitSettings(3, floor=0.1, stopping=Stopping(max_iter=30, threads=threads))
         cross = CrossFits(data, 2, np.random.RandomState(0))
-        candidate = cross.candidate(settings)
+        candidate = Candidate(settings, np.full(len(data), np.nan))
         for fold in cross:
             cross.add(candidate, fold, [None] * 4)
         fits.append(candidate.held_out)

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
 from deconflow._types import Array
+from deconflow.checks import as_tensor
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.standardising import Standardiser
 from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping
-from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
+from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
 from deconflow.xd.gibbs import Prior, State, Sweeper, begin
 from deconflow.xd.layout import KernelRows
+from deconflow.xd.starts import shares_of_truth
 
 FEW_COLUMNS = 3
 """Fewer columns than these are few."""
@@ -118,13 +118,9 @@ def telling_rows(data: Observations) -> NDArray[np.bool_]:
     """
     if len(data.noise.variance()) == 1 and data.observed is None and data.projection is None:
         return np.ones(len(data), dtype=bool)
-    signal = (data.projections() * Standardiser.fit(data).scale).square().sum(-1)
-    share = (signal / (signal + data.noise.variance())).expand(len(data), -1)
-    if data.observed is not None:
-        share = share.where(data.observed, 0.0)
-    said = share.sum(-1).numpy() * row_weights(data)
+    said = shares_of_truth(data).sum(-1) * row_weights(data)
     little = said < LEAST_SAID * said.mean()
-    seen = data.projections().abs().sum(1).gt(0).expand(len(data), -1).numpy()
+    seen = np.broadcast_to(np.asarray(data.projections()).any(1), (len(data), data.latent_dim))
     rare = (seen[~little].sum(0) < FEWEST_LEFT * seen.sum(0)).any()
     if rare or said[little].sum() >= LEAST_SAID * said.sum():
         return np.ones(len(data), bool)
@@ -142,8 +138,7 @@ def single_rows(data: Observations) -> Observations:
     if (copies == 1).all():
         return data
     rows = np.repeat(np.arange(len(data)), copies)
-    shared = torch.from_numpy((weights / copies)[rows])
-    return replace(data[torch.from_numpy(rows)], weights=shared)
+    return replace(data[rows], weights=as_tensor((weights / copies)[rows], "weights"))
 
 
 def starts_of_chains(
@@ -253,6 +248,4 @@ def _sample(
 
 def _thinned(state: State, floor: Array, least: float) -> GaussianMixture:
     mixture = state.mixture(floor)
-    kept = np.flatnonzero(mixture.weights >= min(least, mixture.weights.max()))
-    weights = mixture.weights[kept]
-    return GaussianMixture(weights / weights.sum(), mixture.means[kept], mixture.covariances[kept])
+    return without(mixture, mixture.weights < min(least, mixture.weights.max()))

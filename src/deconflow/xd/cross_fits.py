@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
@@ -45,7 +44,7 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     if n_rows < 2:
         raise ValueError(f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.")
     seed = rng.randint(2**31 - 1)
-    seen = None if data.observed is None else data.observed.numpy()
+    seen = None if data.observed is None else np.asarray(data.observed)
     if codes is not None:
         return _groups_dealt_out(codes, seen, n_folds, seed)
     folds = min(n_folds, n_rows)
@@ -97,17 +96,12 @@ def _groups_dealt_out(
     folds = min(n_folds, len(sizes))
     number, rows = np.empty(len(sizes), np.int64), [0] * folds
     held = np.zeros((folds, measured.shape[1]), bool)
-    spread = False
     for group in order:
-        alone = [0] * folds
-        if not spread:  # some column may still be in one fold only
-            alone = (held & (held.sum(0) == 1) & measured[group]).sum(1).tolist()
+        alone = (held & (held.sum(0) == 1) & measured[group]).sum(1).tolist()
         fold = min(range(folds), key=lambda f: (alone[f], rows[f]))
         number[group] = fold
         rows[fold] += int(sizes[group])
-        if not spread:
-            held[fold] |= measured[group]
-            spread = bool((held.sum(0) > 1).all())
+        held[fold] |= measured[group]
     return numbered_folds(number[codes], folds)
 
 
@@ -126,9 +120,8 @@ class PreparedFold:
     """The rows but for a fold, ready to be fitted, and the rows left out, ready to be scored."""
 
     def __init__(self, data: Observations, fold: Fold) -> None:
-        self.held = fold.held
-        self.rest = PreparedData(data[torch.from_numpy(fold.kept)])
-        self.rows = lay_out(data[torch.from_numpy(fold.held)], self.rest.rows.units)
+        self.held, self.rest = fold.held, PreparedData(data[fold.kept])
+        self.rows = lay_out(data[fold.held], self.rest.rows.units)
 
 
 @dataclass
@@ -183,14 +176,10 @@ class CrossFits:
         for f, fold in enumerate(self.folds):
             number[fold.held] = f
         folds = numbered_folds(number[rows], len(self.folds))
-        return CrossFits(self.data[torch.from_numpy(rows)], folds, self.rng)
+        return CrossFits(self.data[rows], folds, self.rng)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)
-
-    def candidate(self, settings: FitSettings) -> Candidate:
-        """Return settings that are not fitted yet."""
-        return Candidate(settings, np.full(len(self.data), np.nan))
 
     def add(self, candidate: Candidate, fold: PreparedFold, starts: Starts) -> None:
         """Fit without one fold: the average of the fits from some starts."""
@@ -207,8 +196,7 @@ class CrossFits:
 
     def mean(self, candidate: Candidate) -> float:
         """Mean held-out log-likelihood."""
-        held_out = float(np.average(candidate.held_out, weights=self.weights))
-        return held_out + candidate.allowance
+        return float(np.average(candidate.held_out, weights=self.weights)) + candidate.allowance
 
     def train(self, candidate: Candidate) -> float:
         """Mean log-likelihood of the rows that were fitted."""
@@ -236,10 +224,10 @@ class CrossFits:
             error ``behind_best_se``, ``share`` of the average and ``chosen``.
         """
         behind, error = self.behind(candidates)
+        settings = [each.settings for each in candidates]
+        names = ("n_components", "floor", "shrinkage")
         return {
-            "n_components": np.array([each.settings.n_components for each in candidates]),
-            "floor": np.array([each.settings.floor for each in candidates]),
-            "shrinkage": np.array([each.settings.shrinkage for each in candidates]),
+            **{name: np.array([getattr(each, name) for each in settings]) for name in names},
             "train": np.array([self.train(each) for each in candidates]),
             "held_out": np.array([self.mean(each) for each in candidates]),
             "behind_best": behind,
@@ -262,4 +250,4 @@ def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None
 
 def row_weights(data: Observations) -> Array:
     """Weights of the rows, ones if there are none."""
-    return np.ones(len(data)) if data.weights is None else data.weights.numpy()
+    return np.ones(len(data)) if data.weights is None else np.asarray(data.weights)

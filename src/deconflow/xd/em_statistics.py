@@ -106,9 +106,16 @@ class EMStatistics:
                 f"shape {mixture.means.shape}."
             )
         self._refuse_none()
-        least = None if floor is None else np.diag(_checked_floor(floor, mixture.dim) ** 2)
-        constraints = Constraints.free(mixture.n_components, least)
-        return maximisation(mixture, self, constraints)
+        least = None
+        if floor is not None:
+            sd = as_floats(floor, "floor")
+            if sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all():
+                raise ValueError(
+                    f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
+                    f"dimension; got {sd.tolist()}."
+                )
+            least = np.diag(sd**2)
+        return maximisation(mixture, self, Constraints.free(mixture.n_components, least))
 
     def _refuse_none(self) -> None:
         """Raise if nothing was added up that a mean or a step could be made of."""
@@ -162,11 +169,16 @@ def statistics(
         )
     if isinstance(rows, Sized) and len(rows) == 0:
         return EMStatistics.none(mixture)
-    if isinstance(rows, Observations):
-        _refuse_beside(rows, noise, sample_weight)
-        data = rows
-    else:
-        data = Observations.from_arrays(rows, noise)
+    data = rows if isinstance(rows, Observations) else Observations.from_arrays(rows, noise)
+    if data is rows and (noise is not None or sample_weight is not None):
+        raise ValueError(
+            "Expected no noise and sample_weight with Observations, which have theirs; got some."
+        )
+    if data.weights is not None:
+        raise ValueError(
+            "Expected Observations without weights, which have a mean of one there and so differ "
+            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
+        )
     if data.latent_dim != mixture.dim:
         raise ValueError(
             f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
@@ -178,41 +190,11 @@ def statistics(
             return replace(EMStatistics.none(mixture), n_rows=len(data))
         data = replace(data, weights=weights)
     laid_out = lay_out(data)
-    units = laid_out.units
+    units, scale = laid_out.units, np.asarray(laid_out.units.scale)
     found = one_pass(units.mixture_to_standard(mixture), laid_out, threads)
-    return _in_units(found, units.scale.numpy())
-
-
-def _refuse_beside(rows: Observations, noise: Any, sample_weight: Any) -> None:
-    """Raise for what is said twice, and for weights of an unknown scale."""
-    if noise is not None or sample_weight is not None:
-        raise ValueError(
-            "Expected no noise and sample_weight beside Observations, which have theirs; got some."
-        )
-    if rows.weights is not None:
-        raise ValueError(
-            "Expected Observations without weights, which have a mean of one there and so differ "
-            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
-        )
-
-
-def _checked_floor(floor: ArrayLike, dim: int) -> Array:
-    """Return the least standard deviation of each dimension, or raise."""
-    found = as_floats(floor, "floor")
-    if found.shape != (dim,) or not (np.isfinite(found) & (found >= 0)).all():
-        raise ValueError(
-            f"Expected floor as {dim} numbers of at least 0, one for each dimension; got "
-            f"{found.tolist()}."
-        )
-    return found
+    return replace(found, vu=found.vu * scale, vgv=found.vgv * np.outer(scale, scale))
 
 
 def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
     """Pass over rows; mixture and sums are in their units."""
     return EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
-
-
-def _in_units(found: EMStatistics, scale: Array) -> EMStatistics:
-    """Return statistics of standardised rows in units in which the truth has this scale."""
-    count, weight, value, q0, vu, vgv = found.parts
-    return EMStatistics(count, weight, value, q0, vu * scale, vgv * np.outer(scale, scale))

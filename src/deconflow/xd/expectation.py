@@ -26,7 +26,7 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
 from deconflow.xd.kernel.compile import WIDTH
-from deconflow.xd.layout import Block, KernelRows, lower_triangle
+from deconflow.xd.layout import Block, KernelRows, finite_log, lower_triangle
 
 WIDE = 1e30
 """Variances, in the units of the rows, whose product may overflow."""
@@ -151,9 +151,7 @@ class Pass:
             means, covariances = means @ R.T, R @ covariances @ R.T
         widest = float(np.diagonal(covariances, axis1=1, axis2=2).max())
         self.kernel, self.functions = _kernel(), arithmetic(block, widest)
-        with np.errstate(divide="ignore"):
-            log_a = np.maximum(np.log(mixture.weights), -1e300)
-        self.s = block.s
+        self.s, log_a = block.s, finite_log(mixture.weights)
         if block.kind == "shared":
             log_a, means, covariances = self._with_noise(log_a, means, covariances)
         elif block.kind == "diagonal" and not straight(block, widest):
@@ -173,19 +171,12 @@ class Pass:
 
     def _with_noise(self, log_a: Array, means: Array, covariances: Array) -> tuple[Array, ...]:
         """Components of ``w``: one for each component of ``v`` and part of the shared noise."""
-        common = self.block.common
-        assert common is not None
+        assert self.block.common is not None
+        shift, noise = self.block.shared_noise
         size = means.shape[1]
-        noise = common.covariances[0]
-        if common.diagonal:
-            noise = noise[:, :, None] * np.eye(size)
-        total = (covariances[:, None] + noise).reshape(-1, size, size)
-        factor = np.linalg.cholesky(total)
+        factor = np.linalg.cholesky((covariances[:, None] + noise).reshape(-1, size, size))
         self.whitener = np.linalg.inv(factor)
-        shift = np.zeros((1, size)) if common.means is None else common.means[0]
-        with np.errstate(divide="ignore"):
-            log_share = np.maximum(np.log(common.weights[0]), -1e300)
-        log_a = (log_a[:, None] + log_share).reshape(-1)
+        log_a = (log_a[:, None] + finite_log(self.block.common.weights[0])).reshape(-1)
         log_a = log_a - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
         centres = np.broadcast_to(means[:, None] + shift, (len(means), len(noise), size))
         return log_a, centres.reshape(-1, size), self.whitener

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
@@ -153,11 +152,9 @@ class PreparedData:
 
 
 def _smallest_variance(data: Observations, rows: KernelRows) -> float:
-    scale = rows.units.measured_scale
-    noise = data.noise.divide(scale).variance().amin(0)
-    w = data.w / scale
-    spread = (w - w.mean(0)).square().mean(0)
-    noisy = bool((noise > SMALLEST_OF_NOISY * spread).all())
+    scale = np.asarray(rows.units.measured_scale)
+    noise = np.asarray(data.noise.variance()).min(0) / np.square(scale)
+    noisy = (noise > SMALLEST_OF_NOISY * np.var(np.asarray(data.w) / scale, axis=0)).all()
     return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
 
 
@@ -171,10 +168,18 @@ def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> Gaussia
 
 def fit_exact(values: Array, n_components: int, seed: int) -> GaussianMixture:
     """Fit a mixture to values without noise, with one thread."""
-    exact = gaussian(sd=torch.zeros(values.shape[1], dtype=torch.float64))
+    exact = gaussian(sd=np.zeros(values.shape[1]))
     prepared = PreparedData(Observations.from_arrays(values, exact))
     settings = FitSettings(n_components, stopping=Stopping(tol=1e-5, accelerate=True, threads=1))
     return prepared.fit(settings, check_random_state(seed)).mixture
+
+
+def without(mixture: GaussianMixture, gone: NDArray[np.bool_]) -> GaussianMixture:
+    """Leave components out; the others have their weight."""
+    weights = mixture.weights[~gone]
+    return GaussianMixture(
+        weights / weights.sum(), mixture.means[~gone], mixture.covariances[~gone]
+    )
 
 
 def n_parameters(n_components: int, dim: int) -> int:

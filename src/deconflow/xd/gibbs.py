@@ -306,13 +306,9 @@ class Sweeper:
 def _conditional(seen: Pass, state: State, floor: Array) -> tuple[Array, Array]:
     """Gain ``U R' T^-1`` and a root of the covariance of ``x`` given ``w``, as sums of squares."""
     block, D = seen.block, state.mu.shape[1]
-    common = block.common
-    assert common is not None
     R = np.eye(D) if block.projection is None else block.projection
-    noise = common.covariances[0]
-    noise = noise[:, :, None] * np.eye(len(R)) if common.diagonal else noise
-    parts = len(noise)
-    U = np.repeat(state.U, parts, axis=0)
+    noise = block.shared_noise[1]
+    U = np.repeat(state.U, len(noise), axis=0)
     half = seen.whitener @ (R @ U)  # T^-1/2 R U
     gain = np.swapaxes(half, 1, 2) @ seen.whitener
     rest = np.eye(D) - gain @ R

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
@@ -21,7 +20,7 @@ from deconflow.observations import Observations
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.expectation import expectation
-from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters
+from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
 from deconflow.xd.layout import KernelRows
 
 FIRST_SHARE, FLOOR = 0.5, 0.1
@@ -121,7 +120,7 @@ def fit_with_known_parts(
     """
     if len(data) > MOST_ROWS:
         some = np.sort(rng.permutation(len(data))[:MOST_ROWS])
-        data, known = data[torch.from_numpy(some)], known[:, some]
+        data, known = data[some], known[:, some]
     search = _Search(data, known, rng, threads)
     best, behind = search.fit(1), 0
     most = max(1, len(data) // ROWS_PER_COMPONENT)
@@ -227,12 +226,8 @@ class _RowsOfRest:
 
 def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
     """Take a component out; the known parts share its weight."""
-    keep = np.arange(fit.mixture.n_components) != k
-    weights = fit.mixture.weights[keep]
     gone = (1 - fit.shares.sum()) * fit.mixture.weights[k] / len(fit.shares)
-    rest = GaussianMixture(
-        weights / weights.sum(), fit.mixture.means[keep], fit.mixture.covariances[keep]
-    )
+    rest = without(fit.mixture, np.arange(fit.mixture.n_components) == k)
     return KnownPartsFit(rest, fit.shares + gone, -np.inf)
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import repeat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture, mix
@@ -216,9 +217,7 @@ class _Search:
     def start(self, first: FitSettings, starts: int) -> None:
         """Climb, then look at other floors, and at shrunken covariances where rows are few."""
         self.climb(first, COMPONENTS_TO_TRY, starts, [])
-        best, plain = self.best_and_plain(self.tried)
-        self.floors_about(best, plain)
-        self.shrunken(best, starts)
+        self.shrunken(self.floors_about(list(self.tried)), starts)
 
     def on(self, cross: CrossFits, starts: int) -> _Search:
         """Go on with more rows: with what these could not rule out, and from there upwards."""
@@ -232,7 +231,7 @@ class _Search:
         known = (*COMPONENTS_TO_TRY, *OF_MANY_ROWS)
         higher = [count for count in known if count > last.n_components]
         more.climb(last, higher, starts, rungs)
-        more.floors_about(*more.best_and_plain(more.rungs()))
+        more.floors_about(more.rungs())
         return more
 
     def settled_on(self, cross: CrossFits) -> _Search:
@@ -240,7 +239,7 @@ class _Search:
         used = self.shared(len(cross.data))
         last = _Search(cross, self.tol, self.progress, self)
         last.n_choosing = self.n_choosing
-        last.tried = [cross.candidate(last.stopped(each.settings)) for each in used]
+        last.tried = [last.candidate(each.settings) for each in used]
         self.progress.begin(f"{FITTING} to all rows", steps=len(used) * len(cross.folds))
         self.__dict__.pop("folds")
         laid_out = iter(cross)
@@ -258,26 +257,31 @@ class _Search:
         The rows in memory that a fit leaves out are left out of all its passes, and judge it.
         """
         used, folds = self.shared(everything.n_rows), range(len(self.cross.folds))
-        jobs = [
-            Job(each.fits[f][0].mixture, _in_few_passes(each.settings), f)
-            for each in used
-            for f in folds
-        ]
+        jobs = []
+        for each in used:
+            few = replace(each.settings.stopping, max_iter=MOST_PASSES)
+            settings = replace(each.settings, stopping=few)
+            jobs += [Job(each.fits[f][0].mixture, settings, f) for f in folds]
         results = everything.fit(jobs)
         last = _Search(self.cross, self.tol, self.progress, self)
         last.n_choosing, last.n_rows = self.n_choosing, everything.n_rows
-        last.tried = [self.cross.candidate(each.settings) for each in used]
-        for i, each in enumerate(last.tried):
-            each.fits = [[results[i * len(folds) + f]] for f in folds]
+        unknown = np.full(len(self.cross.data), np.nan)
+        for i, each in enumerate(used):
+            fits = [[result] for result in results[i * len(folds) : (i + 1) * len(folds)]]
+            last.tried.append(Candidate(each.settings, unknown.copy(), fits))
         for f, fold in enumerate(self.cross):
             for each in last.tried:
                 threads = each.settings.stopping.threads
                 each.held_out[fold.held] = log_p(each.density(f), fold.rows, threads)
         return last
 
+    def candidate(self, settings: FitSettings) -> Candidate:
+        """Return settings that are not fitted yet."""
+        return Candidate(self.stopped(settings), np.full(len(self.cross.data), np.nan))
+
     def fit(self, settings: FitSettings, starts: Iterable[Starts]) -> Candidate:
         """Fit without each fold."""
-        candidate = self.cross.candidate(self.stopped(settings))
+        candidate = self.candidate(settings)
         for fold, begin in zip(self.folds, starts, strict=False):
             self.cross.add(candidate, fold, begin)
             self.progress.advance()
@@ -297,15 +301,9 @@ class _Search:
             each.allowance = 0.0
             if not each.settings.stopping.penalised:
                 each.allowance = gain * max(0.0, self.cross.train(each) - self.cross.mean(each))
-        best = {
-            each.settings.n_components: each for each in sorted(self.tried, key=self.cross.mean)
-        }
-        behind, error = self.cross.behind(list(best.values()))
-        return [
-            each
-            for each, b, e in zip(best.values(), behind, error, strict=True)
-            if b <= CLEARLY * e
-        ]
+        ordered = sorted(self.tried, key=self.cross.mean)
+        best = list({each.settings.n_components: each for each in ordered}.values())
+        return [best[i] for i in self.not_behind(best)]
 
     def stopped(self, settings: FitSettings) -> FitSettings:
         """Return settings that stop where these rows have no more to say."""
@@ -327,16 +325,20 @@ class _Search:
 
     def rungs(self) -> list[Candidate]:
         """Return what the ladder is made of: the first floor, and more and more components."""
-        first = [each for each in self.tried if each.settings.floor == FIRST_FLOOR]
-        return sorted(
-            (each for each in first if each.settings.shrinkage == 0),
-            key=lambda each: each.settings.n_components,
-        )
+        kinds = [(each.settings.floor, each.settings.shrinkage) for each in self.tried]
+        first = [
+            each for each, kind in zip(self.tried, kinds, strict=True) if kind == (FIRST_FLOOR, 0)
+        ]
+        return sorted(first, key=lambda each: each.settings.n_components)
+
+    def not_behind(self, tried: list[Candidate]) -> NDArray[np.intp]:
+        """Return the numbers of those that are not clearly behind the best."""
+        behind, error = self.cross.behind(tried)
+        return np.flatnonzero(behind <= CLEARLY * error)
 
     def in_the_running(self) -> list[Candidate]:
         """Return those that are not clearly behind the best, with one of the first floor."""
-        behind, error = self.cross.behind(self.tried)
-        rest = [self.tried[i] for i in np.flatnonzero(behind <= CLEARLY * error)]
+        rest = [self.tried[i] for i in self.not_behind(self.tried)]
         best_rung = max(self.rungs(), key=self.cross.mean)
         return rest if best_rung in rest else [best_rung, *rest]
 
@@ -363,34 +365,30 @@ class _Search:
             begin = self.starts(changed, 1 if count == 1 or behind else starts)
             tried.append(self.fit(changed, begin))
 
-    def best_and_plain(self, tried: list[Candidate]) -> tuple[Candidate, Candidate]:
-        """Return the best, and the one of fewest components that is not clearly behind it.
+    def floors_about(self, tried: list[Candidate]) -> Candidate:
+        """Try other floors at the best, which is returned, and at the fewest components.
 
         Too large a floor is made up for by components that are not there: an atom as wide as the
-        floor wants others beside it. With a smaller floor the fewer may well be the better.
+        floor needs others around it. With a smaller floor fewer components, not clearly behind the
+        best, may well be better.
         """
-        behind, error = self.cross.behind(tried)
-        return tried[int(behind.argmin())], tried[int(np.argmax(behind <= CLEARLY * error))]
-
-    def floors_about(self, best: Candidate, plain: Candidate) -> None:
-        """Try larger and smaller floors at the best, and smaller ones at the fewest components."""
+        best = tried[int(self.cross.behind(tried)[0].argmin())]
+        plain = tried[self.not_behind(tried)[0]]
         self.other_floors(best, 2.0)
         self.other_floors(best, 0.5)
         if plain is not best:
             self.other_floors(plain, 0.5)
+        return best
 
     def other_floors(self, last: Candidate, factor: float) -> None:
         """Change the floor by a factor for as long as that is clearly better."""
         while SMALLEST_FLOOR <= last.settings.floor * factor <= LARGEST_FLOOR:
             changed = replace(last.settings, floor=last.settings.floor * factor)
-            found = self.known(self.stopped(changed)) or self.fit(changed, _ends(last))
+            known = (each for each in self.tried if each.settings == self.stopped(changed))
+            found = next(known, None) or self.fit(changed, _ends(last))
             if not self.better(found, last, CLEARLY):
                 break
             last = found
-
-    def known(self, settings: FitSettings) -> Candidate | None:
-        """Return what was fitted with these settings, if anything was."""
-        return next((each for each in self.tried if each.settings == settings), None)
 
     def shrunken(self, best: Candidate, starts: int) -> None:
         """With few rows, shrink covariances for as long as it helps; then try more components."""
@@ -440,10 +438,6 @@ class _Search:
             self.n_choosing,
             self.n_rows,
         )
-
-
-def _in_few_passes(settings: FitSettings) -> FitSettings:
-    return replace(settings, stopping=replace(settings.stopping, max_iter=MOST_PASSES))
 
 
 def _ends(candidate: Candidate) -> Iterable[Starts]:

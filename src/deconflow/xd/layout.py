@@ -64,6 +64,14 @@ class Block:
     def __len__(self) -> int:
         return self.w.shape[2]
 
+    @property
+    def shared_noise(self) -> tuple[Array, Array]:
+        """Means ``(1 or J, M)`` and covariances ``(J, M, M)`` of the noise that all rows share."""
+        assert self.common is not None
+        size = self.w.shape[1]
+        means = np.zeros((1, size)) if self.common.means is None else self.common.means[0]
+        return means, full_noise(self.common, np.ones((1, size), bool))[0]
+
 
 @dataclass(frozen=True)
 class KernelRows:
@@ -95,11 +103,8 @@ class KernelRows:
     @property
     def n_gaussians(self) -> int:
         """Number of Gaussians that the noise of all rows is made of."""
-        parts = (
-            len(block) * (len(block.s) if block.common is None else block.common.n_parts)
-            for block in self.blocks
-        )
-        return sum(parts)
+        commons = [len(b.s) if b.common is None else b.common.n_parts for b in self.blocks]
+        return sum(len(b) * parts for b, parts in zip(self.blocks, commons, strict=True))
 
 
 def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
@@ -107,15 +112,15 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
     units = Standardiser.powers_of_two(data) if units is None else units
     standard = units.observations(data)
     _refuse_far(standard)
-    observed = None if data.observed is None else data.observed.numpy()
+    observed = None if data.observed is None else np.asarray(data.observed)
     seen = data.dim if observed is None else observed.sum(1)
     rows = _Rows(
-        w=standard.w.numpy(),
+        w=np.asarray(standard.w),
         parts=standard.noise.as_mixture(),
-        weights=None if data.weights is None else data.weights.numpy(),
+        weights=None if data.weights is None else np.asarray(data.weights),
         observed=observed,
-        projection=None if standard.projection is None else standard.projection.numpy(),
-        log_unit=-(units.log_observed_volume(data).numpy() + 0.5 * LOG_2PI * seen),
+        projection=None if standard.projection is None else np.asarray(standard.projection),
+        log_unit=-(np.asarray(units.log_observed_volume(data)) + 0.5 * LOG_2PI * seen),
     )
     groups = rows.groups()
     blocks = [rows.own_projections()] if groups is None else [rows.block(each) for each in groups]
@@ -124,10 +129,9 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
 
 def _refuse_far(standard: Observations) -> None:
     """Raise for rows so far out that squares overflow where components are narrow."""
-    for name, sizes in (("w", standard.w.abs()), ("noise", noise_sizes(standard.noise))):
-        if sizes.amax() > FARTHEST:
-            position = first_bad(sizes > FARTHEST)
-            assert position is not None
+    for name, sizes in (("w", standard.w), ("noise", noise_sizes(standard.noise))):
+        position = first_bad(np.abs(np.asarray(sizes)) > FARTHEST)
+        if position is not None:
             raise OutOfReachError(
                 f"Expected {name} within {FARTHEST:g} times the usual spread of the data; "
                 f"got more at {place(position)}. Leave that row out."
@@ -196,11 +200,11 @@ class _Rows:
         """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
         n, size = self.w.shape
         parts = self.parts.take()
-        noise = parts.covariances[..., None] * np.eye(size) if parts.diagonal else parts.covariances
         seen = np.ones((n, size), dtype=bool) if self.observed is None else self.observed
-        both = seen[:, None, :, None] & seen[:, None, None, :]
         means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
-        parts = JointMixture(parts.weights, means, np.where(both, noise, np.eye(size)))
+        noise = full_noise(parts, seen)
+        noise = np.broadcast_to(noise, (n, *noise.shape[1:]))
+        parts = JointMixture(parts.weights, means, noise)
         projection = seen[:, :, None] * np.eye(size) if self.projection is None else self.projection
         packed, slopes = _packed(parts.covariances), projection.reshape(n, -1).T
         slopes = np.broadcast_to(slopes, (len(packed), *slopes.shape))
@@ -267,6 +271,19 @@ def _log_shares(parts: JointMixture, n: int) -> Array:
     n_parts = parts.weights.shape[1]
     if n_parts == 1:
         return np.zeros((0, 0))
+    return finite_log(np.broadcast_to(parts.weights, (n, n_parts)).T)
+
+
+def finite_log(shares: Array) -> Array:
+    """Logarithms of shares, of which some may be zero."""
     with np.errstate(divide="ignore"):
-        log_share = np.log(np.broadcast_to(parts.weights, (n, n_parts)).T)
-    return np.maximum(log_share, -1e300)
+        return np.maximum(np.log(shares), -1e300)
+
+
+def full_noise(parts: JointMixture, seen: NDArray[np.bool_]) -> Array:
+    """Covariances of the noise's parts, ``(N or 1, J, M, M)``, with unit ones where missing."""
+    unit = np.eye(seen.shape[1])
+    noise = parts.covariances[..., None] * unit if parts.diagonal else parts.covariances
+    if seen.all():
+        return noise
+    return np.where(seen[:, None, :, None] & seen[:, None, None, :], noise, unit)

@@ -67,10 +67,9 @@ class Constraints:
         if self.prior is None:
             return 0.0
         free = mixture.covariances[~self.fixed_covariances]
-        traces = np.trace(
-            np.linalg.solve(free, np.broadcast_to(self.prior, free.shape)), axis1=1, axis2=2
-        )
-        return float(-0.5 * self.prior_rows * (np.linalg.slogdet(free)[1] + traces).sum())
+        ratio = np.linalg.solve(free, np.broadcast_to(self.prior, free.shape))
+        total = np.linalg.slogdet(free)[1] + np.trace(ratio, axis1=1, axis2=2)
+        return float(-0.5 * self.prior_rows * total.sum())
 
     def but_for(self, free: list[int]) -> Constraints:
         """Return the same with all other components fixed."""
@@ -116,14 +115,11 @@ def maximisation(
     q0 = np.where(alive, sums.q0, 1.0)[:, None]
     step = sums.vu / q0
     step[~alive | constraints.fixed_means] = 0.0
-    V = mixture.covariances
-    scatter = V * q0[..., None] + sums.vgv
-    if constraints.prior is None:
-        new = scatter / q0[..., None] - step[:, :, None] * step[:, None, :]
-    else:
-        scatter -= q0[..., None] * step[:, :, None] * step[:, None, :]
+    V, count = mixture.covariances, q0[..., None]
+    new = (V * count + sums.vgv) / count - step[:, :, None] * step[:, None, :]
+    if constraints.prior is not None:
         rows = constraints.prior_rows
-        new = (scatter + rows * constraints.prior) / (q0[..., None] + rows)
+        new = (count * new + rows * constraints.prior) / (count + rows)
     new = with_floor(_even(new), constraints.floor)
     keep = constraints.fixed_covariances | ~alive
     new[keep] = V[keep]
@@ -141,7 +137,8 @@ def with_floor(covariances: Array, floor: Array | None) -> Array:
         root = np.linalg.cholesky(floor)
         inverse = np.linalg.inv(root)
         lifted = root @ _clipped(inverse @ covariances @ inverse.T, 1.0) @ root.T
-        covariances = np.where(_below(covariances - floor), _even(lifted), covariances)
+        below = np.linalg.eigvalsh(covariances - floor)[:, 0] < 0
+        covariances = np.where(below[:, None, None], _even(lifted), covariances)
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     square = sd[:, :, None] * sd[:, None, :]
     correlations = covariances / square
@@ -157,10 +154,6 @@ def _positive(matrices: Array, least: float) -> bool:
     except np.linalg.LinAlgError:
         return False
     return bool((np.diagonal(factors, axis1=1, axis2=2) ** 2 > least).all())
-
-
-def _below(matrices: Array) -> NDArray[np.bool_]:
-    return (np.linalg.eigvalsh(matrices)[:, 0] < 0)[:, None, None]
 
 
 def _clipped(matrices: Array, least: float) -> Array:

@@ -11,10 +11,9 @@ Ritchie and Murray (2019), "Scalable Extreme Deconvolution", https://arxiv.org/a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
@@ -58,8 +57,8 @@ class Adam:
     constraints: Constraints
     units: Standardiser
     steps: int = 0
-    first: list[Array] = field(default_factory=list)
-    second: list[Array] = field(default_factory=list)
+    first: Array | float = 0.0
+    second: Array | float = 0.0
 
     @classmethod
     def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> Adam:
@@ -77,40 +76,28 @@ class Adam:
     def step(self, sums: Sums, n: float, rate: float) -> None:
         """Move along the gradient of the mean log-likelihood of a batch of weight ``n``.
 
-        A step changes a coordinate by about ``rate`` at most.
+        Coordinates are log weights, means in units of their component, and log-Cholesky factors;
+        a step changes each by about ``rate`` at most.
         """
-        gradients = self._gradients(sums, n)
-        if not self.first:
-            self.first = [np.zeros_like(g) for g in gradients]
-            self.second = [np.zeros_like(g) for g in gradients]
-        self.steps += 1
-        moves = []
-        for a, b, g in zip(self.first, self.second, gradients, strict=True):
-            a += 0.1 * (g - a)
-            b += 0.001 * (g**2 - b)
-            mean, square = a / (1 - 0.9**self.steps), b / (1 - 0.999**self.steps)
-            moves.append(rate * mean / (np.sqrt(square) + 1e-8))
-        self.mixture = self._moved(*moves)
-
-    def _gradients(self, sums: Sums, n: float) -> list[Array]:
-        """Gradients by log weights, means in units of their component, and log-Cholesky."""
-        L = np.linalg.cholesky(self.mixture.covariances)
+        old, (K, D) = self.mixture, self.mixture.means.shape
+        L = np.linalg.cholesky(old.covariances)
         half = np.linalg.solve(L, sums.vgv)  # L' G V
         inner = np.tril(np.linalg.solve(L, np.swapaxes(half, 1, 2)))  # L' G L: V = L (I + A) ...
-        means = np.linalg.solve(L, sums.vu[..., None])[..., 0]  # L' u
-        return [(sums.q0 - n * self.mixture.weights) / n, means / n, inner / n]
-
-    def _moved(self, log_weights: Array, means: Array, inner: Array) -> GaussianMixture:
-        old = self.mixture
-        L = np.linalg.cholesky(old.covariances)
-        shifts = np.einsum("kij,kj->ki", L, means)
-        i = np.arange(old.dim)
+        means = np.linalg.solve(L, sums.vu[..., None])  # L' u
+        slopes = np.concatenate([sums.q0 - n * old.weights, means.ravel(), inner.ravel()]) / n
+        self.steps += 1
+        self.first = self.first + 0.1 * (slopes - self.first)
+        self.second = self.second + 0.001 * (slopes**2 - self.second)
+        mean, square = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
+        moves = np.split(rate * mean / (np.sqrt(square) + 1e-8), np.cumsum([K, K * D]))
+        inner, i = moves[2].reshape(K, D, D), np.arange(D)
         growth = np.tril(inner, -1)
         growth[:, i, i] = np.exp(inner[:, i, i])
         factors = L @ growth
         covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), self.constraints.floor)
-        weights = old.weights * np.exp(log_weights)
-        return self.constraints.kept(old, weights, old.means + shifts, covariances)
+        shifts = np.einsum("kij,kj->ki", L, moves[1].reshape(K, D))
+        weights = old.weights * np.exp(moves[0])
+        self.mixture = self.constraints.kept(old, weights, old.means + shifts, covariances)
 
 
 def has_settled(history: Sequence[float], tol: float) -> bool:
@@ -156,11 +143,11 @@ def fit_minibatch(
     history: list[float] = []
     n_steps = batches.epochs * -(-len(data) // batches.batch_size)
     for _ in range(batches.epochs):
-        order = torch.from_numpy(rng.permutation(len(data)))
-        total = 0.0
-        for batch in order.split(batches.batch_size):
+        order, total = rng.permutation(len(data)), 0.0
+        for first in range(0, len(data), batches.batch_size):
+            batch = data[order[first : first + batches.batch_size]]
             rate = batches.learning_rate * 0.5 * (1 + np.cos(np.pi * adam.steps / n_steps))
-            total += len(batch) * step_on_batch(adam, data[batch], rate, stopping.threads)
+            total += len(batch) * step_on_batch(adam, batch, rate, stopping.threads)
         history.append(total / len(data))
         progress.advance()
     settled = has_settled(history, stopping.tol)

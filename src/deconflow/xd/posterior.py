@@ -22,7 +22,7 @@ from deconflow.noise import GaussianNoise, JointMixture, Noise, NoiseMixture
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
-from deconflow.xd.layout import lay_out
+from deconflow.xd.layout import full_noise, lay_out
 
 Rows = NDArray[np.int64]
 
@@ -132,11 +132,11 @@ def _posterior(
     shifts = np.zeros((1, parts.n_parts, size)) if parts.means is None else parts.means
     with np.errstate(divide="ignore"):
         log_shares, log_weights = np.log(parts.weights), np.log(mixture.weights)
-    seen = np.ones((1, size), bool) if data.observed is None else data.observed.numpy()
+    seen = np.ones((1, size), bool) if data.observed is None else np.asarray(data.observed)
     condition_rows(
-        *_plain(data.w.double().numpy()), np.ascontiguousarray(seen),
-        *_plain(data.projections().double().numpy()), projected,
-        *_plain(log_shares, shifts, _noise(parts, seen)),
+        *_plain(np.asarray(data.w)), np.ascontiguousarray(seen),
+        *_plain(np.asarray(data.projections())), projected,
+        *_plain(log_shares, shifts, full_noise(parts, seen)),
         *_plain(log_weights, mixture.means, mixture.covariances), np.ascontiguousarray(chosen),
         log_p, means, covariances,
     )  # fmt: skip
@@ -145,17 +145,6 @@ def _posterior(
     with np.errstate(invalid="ignore"):  # NaN for a row out of reach of all components
         weights = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
     return GaussianMixture(weights, means, covariances)
-
-
-def _noise(parts: JointMixture, seen: NDArray[np.bool_]) -> Array:
-    """Covariances of the noise parts, ``(N or 1, J, M, M)``, with idle ones where missing."""
-    size = seen.shape[1]
-    noise = parts.covariances
-    noise = noise[..., None] * np.eye(size) if parts.diagonal else noise
-    if seen.all():
-        return noise
-    both = seen[:, None, :, None] & seen[:, None, None, :]
-    return np.where(both, noise, np.eye(size))
 
 
 def _plain(*arrays: Array) -> Iterator[Array]:

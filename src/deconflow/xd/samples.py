@@ -47,7 +47,7 @@ def _with_rare_columns(order: Index, data: Observations, size: int) -> Index:
     """Move rows to the front that measure columns of which a sample would have next to none."""
     if data.observed is None:
         return order
-    seen = data.observed.numpy()[order]
+    seen = np.asarray(data.observed)[order]
     rare = np.flatnonzero(seen[:size].sum(0) < LEAST_MEASURED)
     if not len(rare):
         return order
