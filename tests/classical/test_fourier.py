@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deconflow.classical.empirical import FourierRows, empirical_characteristic
-from deconflow.classical.grid import GridDensity, clip_and_normalise
+from deconflow.classical.grid import GridDensity
 from deconflow.classical.kde import cross_validation, kernel_on
 from deconflow.classical.lattice import Lattice, enclose
 from deconflow.noise import as_noise, gaussian, laplace
@@ -116,15 +116,6 @@ def test_cross_validation_is_the_error_it_stands_for():
     square = (np.cos(t * (w - w.T)[:, :, None]) * (K**2 * twice)).sum(-1) / 20
     leave_one_out = (pair.sum() - np.trace(pair)) / (30 * 29)
     assert cross_validation(ecf, K, caution=0.0) == pytest.approx(square.mean() - 2 * leave_one_out)
-
-
-def test_cut_densities_are_densities():
-    values = np.sin(np.linspace(0, 20, 50))[:, None] * np.ones(30)
-    kept = clip_and_normalise(values, 0.1)
-    assert kept.min() == 0
-    assert kept.sum() * 0.1 == pytest.approx(1)
-    assert not kept[0].any()
-    assert not kept[:, -1].any()
 
 
 def test_a_grid_density_is_linear_between_points():

@@ -6,17 +6,6 @@ from scipy.stats import norm
 from deconflow import WaveletDeconvolver, noise
 
 
-def test_integrates_to_one():
-    w, law = toys.measure(500, 0)
-    model = WaveletDeconvolver().fit(w, noise=law)
-    grid = model.density_.grid
-    assert grid.values.min() == 0
-    assert grid.values.sum() * grid.cell == pytest.approx(1, abs=1e-12)
-    x = np.linspace(-20, 20, 40_001)
-    total = np.exp(model.score_samples(x[:, None])).sum() * 0.001
-    assert total == pytest.approx(1, abs=1e-4)
-
-
 def test_a_spike_on_a_wide_density_gets_wavelets_of_its_own():
     """What thresholding is for: without its wavelets the estimate is worse."""
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ def log_joint(mixture, w, R, S):
     return answer
 
 
-def em_step(mixture, w, R, S, omega=None, prior=None):
+def em_step(mixture, w, R, S, omega=None):
     """One EM step of Bovy et al. (2011), equations 14-17; returns mixture and log-likelihoods."""
     joint = log_joint(mixture, w, R, S)
     log_p = logsumexp(joint, axis=1)
@@ -41,9 +41,6 @@ def em_step(mixture, w, R, S, omega=None, prior=None):
         means[k] = q[:, k] @ b / q[:, k].sum()
         offset = b - means[k]
         scatter = np.einsum("n,nij->ij", q[:, k], B) + (q[:, k, None] * offset).T @ offset
-        if prior is None:
-            covariances[k] = scatter / q[:, k].sum()
-        else:
-            covariances[k] = (scatter + prior * np.eye(D)) / (q[:, k].sum() + 1)
+        covariances[k] = scatter / q[:, k].sum()
     weights = q.sum(0) / q.sum()
     return GaussianMixture(weights, means, covariances), log_p

@@ -50,21 +50,6 @@ def test_few_rows_have_few_components():
     assert found.settings.n_components == 1
 
 
-def test_the_table_has_a_row_for_every_fit(on_the_toy):
-    table = on_the_toy.table
-    assert all(len(column) == len(table["floor"]) for column in table.values())
-    np.testing.assert_array_equal(table["chosen"], table["share"] > 0)
-    assert np.isfinite(np.stack([table["train"], table["held_out"]])).all()
-
-
-def test_an_average_is_a_list_of_mixtures(on_the_toy):
-    assert len(on_the_toy.mixtures) == len(on_the_toy.shares) == len(on_the_toy.folds)
-    v, _ = toy.draw(50, 1)
-    densities = [np.exp(mixture.log_prob(v)) for mixture in on_the_toy.mixtures]
-    expected = np.log(on_the_toy.shares @ np.stack(densities))
-    np.testing.assert_allclose(on_the_toy.mixture.log_prob(v), expected, rtol=1e-9)
-
-
 def heavy_tails(n, seed):
     """Rows in five columns with tails that no few Gaussians have, blurred."""
     rng = np.random.default_rng(seed)

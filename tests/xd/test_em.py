@@ -117,44 +117,6 @@ def test_threads_do_not_change_the_answer():
     np.testing.assert_array_equal(one.vgv, two.vgv)
 
 
-def test_row_order_and_units_do_not_matter():
-    case, _, mixture = make("missing")
-    data = observe(case)
-    order = np.random.default_rng(0).permutation(len(data))
-    scale = np.array([1e-20, 1.0, 1e20])
-    moved = Observations.from_arrays(
-        case["w"][order] * scale, case["noise"][order] * np.outer(scale, scale)
-    )
-    rescaled = GaussianMixture(
-        mixture.weights, mixture.means * scale, mixture.covariances * np.outer(scale, scale)
-    )
-    answers = []
-    for observations, begin in ((data, mixture), (moved, rescaled)):
-        rows = lay_out(observations)
-        stop = Stopping(tol=0.0, max_iter=5)
-        answers.append(em(rows.units.mixture_to_standard(begin), rows, free(rows, 3), stop))
-        answers[-1].mixture = rows.units.mixture_from_standard(answers[-1].mixture)
-    np.testing.assert_allclose(
-        answers[0].mixture.means * scale, answers[1].mixture.means, rtol=1e-6
-    )
-
-
-def test_regularisation_is_bovys():
-    case, reference_rows, mixture = make("full")
-    rows = lay_out(observe(case))
-    prior = np.diag(0.7 / rows.units.scale.numpy() ** 2)
-    constraints = Constraints.free(mixture.n_components, TINY * np.eye(3), prior)
-    ours = maximisation(
-        rows.units.mixture_to_standard(mixture),
-        expectation(rows.units.mixture_to_standard(mixture), rows),
-        constraints,
-    )
-    theirs, _ = em_step(mixture, *reference_rows, prior=0.7)
-    np.testing.assert_allclose(
-        rows.units.mixture_from_standard(ours).covariances, theirs.covariances, rtol=1e-8
-    )
-
-
 @pytest.mark.parametrize("what", ["fixed_weights", "fixed_means", "fixed_covariances"])
 def test_fixed_parameters_stay(what):
     case, _, mixture = make("full")
@@ -172,19 +134,3 @@ def test_fixed_parameters_stay(what):
         assert not np.allclose(before[1:], after[1:])
         assert result.mixture.weights.sum() == pytest.approx(1.0)
         assert np.diff(result.history).min() > -1e-10
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_sums_of_parts_add_up(name):
-    case, _, mixture = make(name)
-    data = observe(case)
-    rows = lay_out(data)
-    seen = rows.units.mixture_to_standard(mixture)
-    whole = expectation(seen, rows, responsibilities=True)
-    halves = [lay_out(part, rows.units) for part in (data[:25], data[25:])]
-    first, second = (expectation(seen, half, responsibilities=True) for half in halves)
-    total = first + second
-    for what in ("log_p", "q0", "vu", "vgv", "responsibilities"):
-        both = getattr(total, what), getattr(whole, what)
-        np.testing.assert_allclose(*both, rtol=1e-9, atol=1e-10, err_msg=what)
-    assert (expectation(seen, halves[0]) + second).responsibilities is None

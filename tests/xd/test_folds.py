@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.model_selection import KFold
 
 from deconflow import XDGMM, BayesianXDGMM, Observations
 from deconflow.estimators import bayesian
@@ -59,24 +58,6 @@ def test_rows_on_their_own_would_be_parted():
     assert len(parted(number, groups)) > 15
 
 
-def test_folds_are_balanced_beside_a_large_group():
-    groups = np.r_[np.zeros(100, int), np.arange(1, 401)]
-    number = numbers(make_folds(observe(500, groups), 5, np.random.RandomState(0)), 500)
-    assert set(np.bincount(number)) == {100}
-
-
-@pytest.mark.parametrize("groups", [None, np.arange(103), [f"row {i}" for i in range(103)]])
-def test_without_groups_folds_are_those_of_before(groups):
-    data = observe(103, groups)
-    for seed in range(3):
-        found = make_folds(data, 5, np.random.RandomState(seed))
-        drawn = np.random.RandomState(seed).randint(2**31 - 1)
-        old = KFold(5, shuffle=True, random_state=drawn).split(np.empty(103))
-        for fold, (kept, held) in zip(found, old, strict=True):
-            np.testing.assert_array_equal(fold.kept, kept)
-            np.testing.assert_array_equal(fold.held, held)
-
-
 def test_folds_of_rows_with_missing_values_are_those_of_before():
     w = np.random.default_rng(0).normal(size=(11, 2))
     w[[0, 3, 4, 8], 1] = np.nan
@@ -124,14 +105,6 @@ def test_one_group_cannot_be_held_out():
         with pytest.raises(ValueError, match=r"^Expected rows of at least 2 groups.*; got 1 group"):
             choose()
     XDGMM(1).fit(data.w.numpy(), noise=0.1, groups=["a"] * 30)  # which holds out none
-
-
-def test_few_groups_make_few_folds():
-    rng = np.random.default_rng(0)
-    w, groups = rng.normal(size=(90, 2)), np.repeat(["a", "b", "c"], 30)
-    model = XDGMM("auto", random_state=0).fit(w, noise=0.1, groups=groups)
-    assert len(model.mixtures_) == 3
-    assert "without each of 3 folds" in model.describe()
 
 
 def test_bayesian_chains_leave_out_groups(monkeypatch):

@@ -27,15 +27,6 @@ def test_the_share_of_an_atom():
     assert fit.mixture.mean[0] == pytest.approx(1, abs=0.15)
 
 
-def test_a_plain_mixture_of_many_components_does_not_find_it():
-    """The twin: no component is exactly an atom, and what is near zero is far from its share."""
-    _, w = with_an_atom()
-    plain = XDGMM(8, random_state=0, tol=1e-4).fit(w, noise=NOISE)
-    narrow = np.sqrt(plain.covariances_[:, 0, 0]) < 0.05
-    at_zero = narrow & (np.abs(plain.means_[:, 0]) < 0.1)
-    assert abs(plain.weights_[at_zero].sum() - 0.3) > 0.08
-
-
 def test_without_rows_at_the_atom_its_share_is_small():
     rng = np.random.default_rng(3)
     w = (rng.normal(2.0, 1.0, size=700) + NOISE * rng.normal(size=700))[:, None]
@@ -57,19 +48,6 @@ def test_the_share_of_a_background():
     assert np.sqrt(fit.mixture.covariance[0, 0]) == pytest.approx(1, abs=0.1)
     plain = XDGMM(1, random_state=0).fit(w, noise=0.3)  # the twin
     assert np.sqrt(plain.covariances_[0, 0, 0]) > 2
-
-
-def test_weights_are_rows():
-    """A row of weight two counts as two rows."""
-    _, w = with_an_atom(400)
-    weights = np.random.default_rng(0).integers(1, 3, size=400).astype(float)
-    repeated = np.repeat(w, weights.astype(int), axis=0)
-    rest = stats.norm(1, np.hypot(1, NOISE)).logpdf
-    atom = stats.norm(0, NOISE).logpdf
-    start = np.array([0.5])
-    one = shares_of_parts(start, atom(w.T), rest(w[:, 0]), weights)
-    two = shares_of_parts(start, atom(repeated.T), rest(repeated[:, 0]), np.ones(len(repeated)))
-    np.testing.assert_allclose(one, two, atol=1e-9)
 
 
 def test_memberships_are_probabilities():

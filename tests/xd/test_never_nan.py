@@ -85,18 +85,3 @@ def test_an_empty_component_stays_empty():
     assert model.weights_.tolist() == [1.0, 0.0]
     assert np.isfinite(model.score_samples(W)).all()
     assert np.isfinite(model.posterior(W, noise=0.1).mean).all()
-
-
-@pytest.mark.parametrize(
-    ("w", "noise", "message"),
-    [
-        (np.full((3, 2), np.inf), 0.1, "finite"),
-        (W, -1.0, "at least zero"),
-        (W, np.nan, "finite"),
-        (np.full((3, 2), np.nan), 0.1, "at least one measured value"),
-        (np.array([[1.0, np.nan], [2.0, np.nan]]), 0.1, "every dimension"),
-    ],
-)
-def test_what_has_no_answer_is_a_clear_error(w, noise, message):
-    with pytest.raises(ValueError, match=message):
-        XDGMM(1).fit(w, noise=noise)

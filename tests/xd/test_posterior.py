@@ -1,15 +1,11 @@
 """The exact posterior of rows: the formula itself, however large mixture and noise law are."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
-import torch
 from cases import CASES, make, start
 
 from deconflow import Observations
 from deconflow.noise import laplace, student_t
-from deconflow.posteriors import propose
 from deconflow.xd import posterior, posterior_pieces
 
 ROWS = 61
@@ -81,27 +77,3 @@ def test_the_heaviest_of_each_row_are_kept(most):
     wanted = np.sort(whole.weights, 1)[:, ::-1][:, :most]
     ours = np.sort(found.weights, 1)[:, ::-1]
     np.testing.assert_allclose(ours, wanted / wanted.sum(1, keepdims=True), rtol=1e-10)
-
-
-def peak(call):
-    tracemalloc.start()
-    call()
-    found = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return found
-
-
-@pytest.mark.parametrize("numbers", [200_000, 1_000_000])
-def test_proposals_hold_a_bounded_number_of_numbers(numbers, monkeypatch):
-    """Student-t noise in three columns and 24 components: 46 times the answer in one piece."""
-    monkeypatch.setattr("deconflow._limits.NUMBERS_AT_ONCE", numbers)
-    rng = np.random.default_rng(0)
-    mixture = start(rng, dim=3, components=24)
-    data = Observations.from_arrays(rng.normal(size=(600, 3)), student_t(np.full(3, 0.5), 4.0))
-    parts = data.noise.as_mixture().n_parts
-    at_once = 600 * 24 * parts * 9
-    assert at_once > 10 * numbers  # in one piece there would be far more
-    held = peak(lambda: propose(data, mixture, torch.float32)) / 8
-    answer = 600 * 12 * 4 * (3 + 3 * 9)
-    assert held < 12 * numbers + answer
-    assert held < at_once

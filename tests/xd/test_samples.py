@@ -61,14 +61,6 @@ def averaged(w, sd, **options):
     return fit_averaged(data, SETTINGS, np.random.RandomState(0), folds=3, starts=1, **options)
 
 
-def test_few_rows_all_choose():
-    assert samples.sample_sizes(samples.FEW_ROWS) == []
-    w, sd = clumps(400)
-    fit = averaged(w, sd)
-    assert fit.all_chose
-    assert "choosing_rows" not in fit.table
-
-
 @pytest.mark.usefixtures("few_are_many")
 def test_a_sample_chooses_what_all_rows_would(monkeypatch):
     w, sd = clumps()
@@ -167,22 +159,6 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
 
 
 @pytest.mark.usefixtures("few_are_many")
-def test_an_error_in_a_pass_ends_all_fits(path, monkeypatch):
-    stream = open_rows(path, ["x"])
-    overview = stream.overview(300)
-    rows = FoldedRows(stream, overview, 2)
-
-    def broken(*_):
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(rows, "pass_over", broken)
-    start = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
-    sample = as_observations(overview.sample)
-    with pytest.raises(OSError, match="the disk is gone"):
-        fit_together([Job(start, SETTINGS, f) for f in (0, 1)], sample, rows, 1)
-
-
-@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
     "model",
     [XDGMM("auto", random_state=0), Deconvolver(quick=True, random_state=0, n_jobs=1)],
@@ -199,15 +175,6 @@ def test_a_stream_is_fitted_as_rows_in_memory_are(model, path, monkeypatch):
     # Absolute error integrated; 4,000 noisy rows give .03 to .06, a sample of 1,000 twice that.
     assert np.abs(p - truth).sum() * 12 / 199 < 0.1
     assert beyond.density_.replicates is not None
-
-
-@pytest.mark.usefixtures("few_are_many")
-def test_many_rows_may_have_more_components(monkeypatch):
-    monkeypatch.setattr(ladder, "COMPONENTS_TO_TRY", (1,))
-    monkeypatch.setattr(ladder, "OF_MANY_ROWS", (2,))
-    w, sd = clumps()
-    assert 2 in averaged(w, sd).table["n_components"]
-    assert 2 not in averaged(w[:400], sd[:400]).table["n_components"]
 
 
 @pytest.mark.usefixtures("few_are_many")

@@ -51,12 +51,6 @@ def test_an_average_that_is_better_than_its_parts_is_found():
     assert np.log(shares @ np.exp(rows)).mean() > alone + 0.5
 
 
-def test_every_step_gains():
-    rows, shares = two_halves(), np.array([0.95, 0.05])
-    gains = [np.log(stacked(rows, ONES, shares, k) @ np.exp(rows)).mean() for k in range(6)]
-    assert np.all(np.diff(gains) > 0)
-
-
 def test_rows_count_by_their_weights():
     rows = two_halves()
     weights = np.where(rows[0] == 0, 9.0, 1.0)

@@ -6,6 +6,7 @@ from deconflow.classical.grid_mixture import grid_mixture
 from deconflow.classical.kde import fit_kde
 from deconflow.classical.lattice import MOST_ORDERS, FourierFit, enclose
 from deconflow.classical.posterior import WeightedPoints, resample, weighted_points
+from deconflow.classical.suitable import refuse_unsuitable
 from deconflow.classical.wavelets import COARSEST, FINEST, fit_wavelets
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "fit_kde",
     "fit_wavelets",
     "grid_mixture",
+    "refuse_unsuitable",
     "resample",
     "weighted_points",
 ]

@@ -23,10 +23,8 @@ from deconflow.observations import Observations
 from deconflow.xd import (
     SMALLEST_VARIANCE,
     Constraints,
-    EMResult,
     KernelRows,
     Stopping,
-    em,
     expectation,
     lay_out,
     made_feasible,
@@ -131,19 +129,27 @@ def extreme_deconvolution(
     start = rows.units.mixture_to_standard(GaussianMixture(*given))
     if likeonly or maxiter < 1:
         return _likelihood(start, rows)
-    log = _Log(logfile)
-    prior = np.diag(w / rows.units.scale.numpy() ** 2) if w > 0 else None
-    weights, means, covariances = (
-        _flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar)
-    )
+    _check_log(logfile)
+    prior = np.diag(w / np.asarray(rows.units.scale) ** 2) if w > 0 else None
+    flags = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
+    constraints = Constraints(None, prior, *flags)
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
-    run = _Run(rows, Stopping(tol=tol, max_iter=int(min(maxiter, 2**62))), depth)
-    result = run.fit(start, Constraints(None, prior, weights, means, covariances))
+    stopping = Stopping(tol=tol, max_iter=int(min(maxiter, 2**62)))
+    path: list[float | None] = []
+    with suppress(np.linalg.LinAlgError):
+        result, path = split_and_merge(start, rows, constraints, stopping, depth)
+    if not (path and np.isfinite(result.log_likelihood)):  # a singular covariance: a tiny floor
+        floored = replace(constraints, floor=SMALLEST_VARIANCE * np.eye(dx))
+        begin = made_feasible(start, floored)
+        result, path = split_and_merge(begin, rows, floored, stopping, depth)
     before, mixture = map(rows.units.mixture_from_standard, (start, result.mixture))
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
-    log.write(
-        run.path, _described("Initial", before) + run.account() + _described("Final", mixture)
-    )
+    if logfile is not None:
+        steps = ["" if value is None else f"{value:f}" for value in path]
+        account = "\n".join(["#Initial EM", *steps, ""])
+        Path(f"{logfile}_loglike.log").write_text("\n".join([*steps, ""]) + "\n")
+        with Path(f"{logfile}_c.log").open("a") as file:
+            file.write(_described("Initial", before) + account + _described("Final", mixture))
     return result.log_likelihood
 
 
@@ -159,69 +165,14 @@ def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
 
 
-class _Run:
-    """EM and split-and-merge, with the path of accepted likelihoods; None stands for a blank."""
-
-    def __init__(self, rows: KernelRows, stopping: Stopping, depth: int) -> None:
-        self.rows, self.stopping, self.depth = rows, stopping, depth
-        self.path: list[float | None] = []
-
-    def fit(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
-        """Fit as the C library does; under a tiny floor if that ends in a singular covariance."""
-        with suppress(np.linalg.LinAlgError):
-            result = self._attempt(start, constraints)
-            if np.isfinite(result.log_likelihood):
-                return result
-        floored = replace(constraints, floor=SMALLEST_VARIANCE * np.eye(start.dim))
-        return self._attempt(made_feasible(start, floored), floored)
-
-    def _attempt(self, start: GaussianMixture, constraints: Constraints) -> EMResult:
-        result = em(start, self.rows, constraints, self.stopping)
-        self.path = [*result.history, None]
-        if self.depth <= 0 or not np.isfinite(result.log_likelihood):
-            return result
-        tried: list[EMResult] = []
-
-        def fit(mixture: GaussianMixture, constraints: Constraints) -> EMResult:
-            tried.append(em(mixture, self.rows, constraints, self.stopping))
-            return tried[-1]
-
-        better = split_and_merge(result, self.rows, constraints, self.stopping.tol, self.depth, fit)
-        best = result.log_likelihood
-        for partial, full in zip(tried[::2], tried[1::2], strict=True):
-            if full.log_likelihood > best:
-                best = full.log_likelihood
-                self.path += [*partial.history, None, *full.history, None]
-        return better
-
-    def account(self) -> str:
-        """Say what happened, for the ``_c.log``."""
-        lines = ["#Initial EM"] + ["" if value is None else f"{value:f}" for value in self.path]
-        return "\n".join(lines) + "\n"
-
-
-class _Log:
-    """The two log files, if there is a name for them."""
-
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-        if name is not None:  # a folder that cannot be written shows before the work, not after
-            as_path(name, "logfile")
-            for ending in ("_loglike.log", "_c.log"):
-                path = Path(f"{name}{ending}")
-                with clear_write_errors(path):
-                    path.open("a").close()
-
-    def write(self, path: Sequence[float | None], account: str) -> None:
-        """Write a line per step, and two blank lines at the end."""
-        if self.name is None:
-            return
-        lines = ["" if value is None else f"{value:f}" for value in path]
-        if lines[-1]:
-            lines.append("")
-        Path(f"{self.name}_loglike.log").write_text("\n".join([*lines, ""]) + "\n")
-        with Path(f"{self.name}_c.log").open("a") as file:
-            file.write(account)
+def _check_log(name: str | None) -> None:
+    """Show before the work, not after it, that a folder cannot be written."""
+    if name is not None:
+        as_path(name, "logfile")
+        for ending in ("_loglike.log", "_c.log"):
+            path = Path(f"{name}{ending}")
+            with clear_write_errors(path):
+                path.open("a").close()
 
 
 def _described(when: str, mixture: GaussianMixture) -> str:

@@ -2,48 +2,58 @@ r"""Split-and-merge: out of a local maximum, by merging two components and split
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd import Constraints, EMResult, KernelRows, Sums, expectation, with_floor
+from deconflow.xd import (
+    Constraints,
+    EMResult,
+    KernelRows,
+    Stopping,
+    Sums,
+    em,
+    expectation,
+    with_floor,
+)
 
-Fit = Callable[[GaussianMixture, Constraints], EMResult]
+Path = list[float | None]
 
 
 def split_and_merge(
-    result: EMResult,
+    start: GaussianMixture,
     rows: KernelRows,
     constraints: Constraints,
-    tol: float,
+    stopping: Stopping,
     depth: int,
-    fit: Fit,
-) -> EMResult:
-    """Improve a fit as long as one of the ``depth`` best moves raises the likelihood by ``tol``.
+) -> tuple[EMResult, Path]:
+    """Fit, and improve the fit as long as one of the ``depth`` best moves raises the likelihood.
+
+    With the path of accepted likelihoods; None stands for a blank.
 
     References
     ----------
     Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for GaussianMixture Models"
     """
     rng = np.random.RandomState(0)
-    if result.mixture.n_components < 3:
-        return result
-    improved = True
+    result = em(start, rows, constraints, stopping)
+    path: Path = [*result.history, None]
+    improved = depth > 0 and start.n_components >= 3 and np.isfinite(result.log_likelihood)
     while improved:
         improved = False
         sums = expectation(result.mixture, rows, moments=False, responsibilities=True)
         for merged, other, split in islice(_moves(result.mixture, sums), depth):
             moved = _move(result.mixture, (merged, other, split), constraints, rng)
-            partial = fit(moved, constraints.but_for([merged, other, split]))
-            full = fit(partial.mixture, constraints)
-            full.n_iter += result.n_iter + partial.n_iter
-            if full.log_likelihood > result.log_likelihood + max(tol, 1e-12):
+            partial = em(moved, rows, constraints.but_for([merged, other, split]), stopping)
+            full = em(partial.mixture, rows, constraints, stopping)
+            if full.log_likelihood > result.log_likelihood + max(stopping.tol, 1e-12):
+                path += [*partial.history, None, *full.history, None]
                 result, improved = full, True
                 break
-    return result
+    return result, path
 
 
 def _moves(mixture: GaussianMixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
@@ -87,11 +97,8 @@ def _move(
     means[j], means[k] = means[k] + 0.5 * step, means[k] - 0.5 * step
     size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)
     covariances[j] = covariances[k] = size * np.eye(mixture.dim)
-    fixed = constraints.fixed_weights, constraints.fixed_means, constraints.fixed_covariances
-    new = (weights, means, with_floor(covariances, constraints.floor))
-    old = (mixture.weights, mixture.means, mixture.covariances)
-    kept = []
-    for flags, mine, before in zip(fixed, new, old, strict=True):
-        mine[flags] = before[flags]
-        kept.append(mine)
-    return GaussianMixture(*kept)
+    covariances = with_floor(covariances, constraints.floor)
+    fixed = constraints.fixed_weights
+    weights[fixed] = mixture.weights[fixed]
+    kept = constraints.kept(mixture, weights, means, covariances)
+    return GaussianMixture(weights, kept.means, kept.covariances)

@@ -10,7 +10,7 @@ import torch
 
 from deconflow._types import Array
 from deconflow.checks import warn_caller
-from deconflow.classical import FourierFit, FourierRows, GridDensity
+from deconflow.classical import FourierFit, FourierRows, GridDensity, refuse_unsuitable
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.saved_values import CLOSE, refuse, saved_arrays
 from deconflow.fits import GridFit
@@ -120,25 +120,10 @@ class FourierProblem:
     @classmethod
     def of(cls, data: Observations, name: str, most_columns: int) -> FourierProblem:
         """Check what only a classical estimator cannot take, and prepare its rows."""
-        if data.dim > most_columns:
-            word = "one column" if most_columns == 1 else f"at most {most_columns} columns"
-            raise ValueError(
-                f"Expected {word} in w with {name}; got {data.dim}. "
-                "Use XDGMM or FlowDeconvolver in more dimensions."
-            )
-        if len(data) < 2:
-            raise ValueError(
-                f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
-            )
+        refuse_unsuitable(data, name, most_columns)
         units = Standardiser.powers_of_two(data)
         data = units.observations(data)
         w, noise = np.asarray(data.w), data.noise
-        constant = np.ptp(w, axis=0) == 0
-        if constant.any():
-            raise ValueError(
-                "Expected values that differ in every column of w; "
-                f"got one value in column {int(constant.argmax())}. Drop it."
-            )
         weights = np.ones(len(w)) if data.weights is None else np.asarray(data.weights)
         weights = weights / weights.sum()
         truth = Standardiser.fit(data)

@@ -12,7 +12,6 @@ Fellner-Schall method for smoothing parameter optimization", Biometrics 73.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,14 +21,14 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
-from deconflow.classical import UNBOUNDED, GridDensity, grid_mixture
+from deconflow.classical import UNBOUNDED, GridDensity, grid_mixture, refuse_unsuitable
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.splines.likelihoods import Likelihood
+from deconflow.splines.likelihoods import LineLikelihood
 from deconflow.splines.line import LineFrame
 from deconflow.splines.newton import Fitted, Penalty, masses, maximise, solver
-from deconflow.splines.planes import PlaneFrame
+from deconflow.splines.planes import PlaneFrame, PlaneLikelihood
 from deconflow.splines.rows import Domain, Rows, as_rows, domain_of
 from deconflow.standardising import Standardiser
 
@@ -46,6 +45,10 @@ ROUNDS_FROM_A_START = 25
 """Steps on a plane from a fit to other rows: what is left then lies where no rows are."""
 MANY_ROWS = 6_000
 """More rows or bins than these are fitted from where a fit to half as many ended."""
+
+Likelihood = LineLikelihood | PlaneLikelihood
+Starts = list[tuple[Array, Array]]
+"""Parameters and smoothing parameters, for each order of derivatives."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class LogSplineFit:
     def density(self) -> GridDensity:
         """The density in the units of the data."""
         pairs = zip(self._penalties, self.curves, strict=True)
-        return self._as_density([penalty.basis @ curve.theta for penalty, curve in pairs])
+        return self._as_density([penalty.basis @ curve.point.theta for penalty, curve in pairs])
 
     @cached_property
     def mixture(self) -> GaussianMixture:
@@ -113,17 +116,16 @@ class LogSplineFit:
         """
         rng = check_random_state(random_state)
         counts = np.bincount(np.arange(n) % len(self.curves), minlength=len(self.curves))
-        drawn = [
-            penalty.basis @ theta
+        return [
+            self._as_density([penalty.basis @ theta])
             for penalty, curve, count in zip(self._penalties, self.curves, counts, strict=True)
             for theta in self._drawn(penalty, curve, int(count), rng)
         ]
-        return [self._as_density([beta]) for beta in drawn]
 
     def _drawn(self, penalty: Penalty, curve: Fitted, n: int, rng: np.random.RandomState) -> Array:
         """Draw parameters ``(n, K)``; on a line resampled by how likely they really are."""
-        start, strength = curve.theta, BAND_SMOOTHING * curve.strength
-        rough = maximise(self._rows, penalty, start, strength, choose=False)
+        strength = BAND_SMOOTHING * curve.strength
+        rough = maximise(self._rows, penalty, curve.point.theta, strength, choose=False).point
         P = penalty.matrix(strength)
         factor, _ = solver(rough.hessian, rough.information, P)
         white = rng.standard_normal((n * PROPOSALS[len(self.units.scale)], len(P)))
@@ -175,12 +177,12 @@ def fit_log_spline(
     penalties = start._penalties if start else [frame.penalty(order) for order in frame.orders]
     near = rows[~domain.far]
     seen: Likelihood = frame.likelihood(near)
-    begin = _begin(frame, near, seen, penalties) if start is None else start.curves
+    begin = _begin(frame, near, seen, penalties) if start is None else _ends(start.curves)
     how: dict[str, Any] = {}
     if start is not None and data.dim > 1:
         how = {"choose": False, "rounds_at_most": ROUNDS_FROM_A_START}
     pairs = zip(penalties, begin, strict=True)
-    curves = [maximise(seen, p, b.theta, b.strength, **how) for p, b in pairs]
+    curves = [maximise(seen, penalty, *each, **how) for penalty, each in pairs]
     total = float(rows.count.sum())
     return LogSplineFit(
         units,
@@ -189,7 +191,7 @@ def fit_log_spline(
         len(data),
         seen.n_rows,
         far=float(rows.count[domain.far].sum()) / total,
-        lost=max(seen.total - curve.explained for curve in curves) / total,
+        lost=max(seen.total - curve.point.explained for curve in curves) / total,
         bounds=bounds,
         _penalties=penalties,
         _rows=seen,
@@ -198,15 +200,18 @@ def fit_log_spline(
 
 def _begin(
     frame: LineFrame | PlaneFrame, rows: Rows, seen: Likelihood, penalties: list[Penalty]
-) -> Sequence[Fitted]:
+) -> Starts:
     """Where a fit starts: where one to some of the rows ends, if there are many."""
-    begin = [Fitted.start(p.parameters(frame.start), len(p.parts)) for p in penalties]
+    begin = [(p.parameters(frame.start), np.ones(len(p.parts))) for p in penalties]
     if seen.n_rows <= MANY_ROWS:
         return begin
     some = np.random.default_rng(0).permutation(len(rows))[: MANY_ROWS // 2]
     few = frame.likelihood(rows[some])
-    pairs = zip(penalties, begin, strict=True)
-    return [maximise(few, p, b.theta, b.strength) for p, b in pairs]
+    return _ends([maximise(few, p, *each) for p, each in zip(penalties, begin, strict=True)])
+
+
+def _ends(curves: list[Fitted]) -> Starts:
+    return [(curve.point.theta, curve.strength) for curve in curves]
 
 
 def _laid_out(
@@ -216,7 +221,9 @@ def _laid_out(
     start: LogSplineFit | None = None,
 ) -> tuple[Standardiser, Rows, Domain, LineFrame | PlaneFrame]:
     """Units, rows in these, where the truth may be, and knots and nodes for it."""
-    refuse_unsuitable(data)
+    if data.projection is not None:
+        raise ValueError("Expected no projection for a log spline; got one. Use XDGMM.")
+    refuse_unsuitable(data, "a log spline", MOST_COLUMNS)
     units = Standardiser.fit(data) if start is None else start.units
     rows = as_rows(units.observations(data))
     low, high = (bounds - np.asarray(units.location)) / np.asarray(units.scale)
@@ -232,23 +239,3 @@ def work_of_fit(data: Observations) -> int:
     _, rows, domain, frame = _laid_out(data)
     binned = frame.binned(rows[~domain.far])
     return len(binned) * (1 if data.dim == 1 else binned.weights.shape[1])
-
-
-def refuse_unsuitable(data: Observations) -> None:
-    """Raise where rows do not suit: too few or equal ones, too many columns, projections."""
-    n, dim = data.w.shape
-    if data.projection is not None:
-        raise ValueError("Expected no projection for a log spline; got one. Use XDGMM.")
-    if dim > MOST_COLUMNS:
-        raise ValueError(
-            f"Expected at most {MOST_COLUMNS} columns in w for a log spline; got {dim}. "
-            "Use XDGMM or FlowDeconvolver in more dimensions."
-        )
-    if n < 2:
-        raise ValueError(f"Expected at least 2 rows in w to fit a density; got n_samples = {n}.")
-    constant = np.nanmax(data.measured(), axis=0) == np.nanmin(data.measured(), axis=0)
-    if constant.any():
-        raise ValueError(
-            "Expected values that differ in every column of w; "
-            f"got one value in column {int(constant.argmax())}. Drop it."
-        )

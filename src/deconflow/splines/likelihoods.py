@@ -11,7 +11,6 @@ are the rows' densities, the expected counts and the posterior means of the basi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -41,37 +40,6 @@ class Expectations:
     counts: Array
     curved_counts: Array
     between: Array
-
-
-class Likelihood(Protocol):
-    """Rows, as they see the nodes of a grid and a basis of functions on it."""
-
-    @property
-    def total(self) -> float:
-        """Sum of the rows' counts."""
-
-    @property
-    def mass(self) -> Array:
-        """Integral of the hat around each node, flat."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows or bins."""
-
-    def values(self, beta: Array) -> Array:
-        """Return ``B beta`` at the nodes."""
-
-    def project(self, counts: Array) -> Array:
-        """Return ``B' counts``."""
-
-    def second(self, counts: Array) -> Array:
-        """Return ``B' diag(counts) B``."""
-
-    def log_likelihood(self, q: Array) -> float:
-        """Return ``sum c_i log p_i`` under masses ``q``, to a constant."""
-
-    def expect(self, q: Array) -> Expectations:
-        """Expectations under masses ``q``."""
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,18 @@ Biometrics 73),
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from deconflow._types import Array
-from deconflow.splines.likelihoods import Likelihood
+
+if TYPE_CHECKING:
+    from deconflow.splines.likelihoods import LineLikelihood
+    from deconflow.splines.planes import PlaneLikelihood
+
+    Likelihood: TypeAlias = LineLikelihood | PlaneLikelihood
 
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
@@ -100,47 +106,20 @@ def _factor_of(P: Array, least: float) -> tuple[Array, bool]:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """An answer of :func:`maximise`.
+class Point:
+    """The likelihood and its derivatives at some parameters.
 
     Attributes
     ----------
-    theta, strength : array
-        Parameters (see :class:`Penalty`) and smoothing parameters.
-    hessian, information : array
-        ``H`` and ``J`` at the answer.
-    free : float
-        Number of parameters that the smoothing leaves free.
+    theta : array
+        Parameters; see :class:`Penalty`.
     log_p : float
         ``sum c_i log p_i``, to a constant.
     explained : float
         Sum of the counts of rows that the density can explain at all.
-    rounds : int
-        Number of Newton steps.
-    converged : bool
-        Whether these sufficed.
+    gradient, information, hessian : array
+        The gradient, ``J`` and ``H``.
     """
-
-    theta: Array
-    strength: Array
-    hessian: Array
-    information: Array
-    free: float
-    log_p: float
-    explained: float
-    rounds: int
-    converged: bool
-
-    @classmethod
-    def start(cls, theta: Array, parts: int) -> Fitted:
-        """Return parameters that were not fitted yet, with smoothing parameters of one."""
-        none = np.empty((0, 0))
-        return cls(theta, np.ones(parts), none, none, np.nan, np.nan, np.nan, 0, False)
-
-
-@dataclass(frozen=True)
-class _Point:
-    """The likelihood and its derivatives at some parameters."""
 
     theta: Array
     log_p: float
@@ -148,6 +127,31 @@ class _Point:
     gradient: Array
     information: Array
     hessian: Array
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An answer of :func:`maximise`.
+
+    Attributes
+    ----------
+    point : Point
+        Where it is.
+    strength : array
+        Smoothing parameters.
+    free : float
+        Number of parameters that the smoothing leaves free.
+    rounds : int
+        Number of Newton steps.
+    converged : bool
+        Whether these sufficed.
+    """
+
+    point: Point
+    strength: Array
+    free: float
+    rounds: int
+    converged: bool
 
 
 def log_start(squares: Array) -> Array:
@@ -166,7 +170,7 @@ def masses(rows: Likelihood, beta: Array) -> Array:
     return q / q.sum()
 
 
-def _look(rows: Likelihood, T: Array, theta: Array) -> _Point:
+def _look(rows: Likelihood, T: Array, theta: Array) -> Point:
     q = masses(rows, T @ theta)
     seen = rows.expect(q)
     mean = rows.project(q)
@@ -174,9 +178,8 @@ def _look(rows: Likelihood, T: Array, theta: Array) -> _Point:
     hessian = information - rows.second(seen.curved_counts) + seen.between
     explained = float(seen.counts.sum())
     gradient = rows.project(seen.counts) - explained * mean
-    return _Point(
-        theta, seen.log_p, explained, gradient @ T, T.T @ information @ T, T.T @ hessian @ T
-    )
+    inside = [T.T @ matrix @ T for matrix in (information, hessian)]
+    return Point(theta, seen.log_p, explained, gradient @ T, *inside)
 
 
 def maximise(
@@ -209,18 +212,8 @@ def maximise(
             converged = True
         elif not moved:
             break
-    used = _used(point, penalty, P)
-    return Fitted(
-        point.theta,
-        strength,
-        point.hessian,
-        point.information,
-        len(P) - float(strength @ used),
-        point.log_p,
-        point.explained,
-        rounds,
-        converged,
-    )
+    free = len(P) - float(strength @ _used(point, penalty, P))
+    return Fitted(point, strength, free, rounds, converged)
 
 
 def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
@@ -234,15 +227,15 @@ def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
     return cho_factor(information + P + ridge * np.eye(len(P)), lower=True)
 
 
-def _newton_step(point: _Point, P: Array) -> tuple[Array, float]:
+def _newton_step(point: Point, P: Array) -> tuple[Array, float]:
     slope = point.gradient - P @ point.theta
     step = cho_solve(solver(point.hessian, point.information, P), slope)
     return step, 0.5 * float(slope @ step)
 
 
 def _line_search(
-    rows: Likelihood, T: Array, point: _Point, P: Array, step: Array
-) -> tuple[_Point, bool]:
+    rows: Likelihood, T: Array, point: Point, P: Array, step: Array
+) -> tuple[Point, bool]:
     """Shorten a step until it gains; most do at once.
 
     Where there is no mass the Hessian sets no limit: a step that does not gain is first cut to one
@@ -263,7 +256,7 @@ def _line_search(
 
 
 def _fellner_schall(
-    point: _Point, penalty: Penalty, strength: Array, P: Array
+    point: Point, penalty: Penalty, strength: Array, P: Array
 ) -> tuple[Array, float]:
     """Return new smoothing parameters, and how many parameters the old ones hold."""
     used = _used(point, penalty, P)
@@ -286,7 +279,7 @@ def _extrapolated(strength: Array, chosen: Array, last: Array) -> Array:
     return np.clip(strength * np.exp(longer), *RANGE)
 
 
-def _used(point: _Point, penalty: Penalty, P: Array) -> Array:
+def _used(point: Point, penalty: Penalty, P: Array) -> Array:
     """Traces of ``(H + P)^-1 S_j``."""
     factor = solver(point.hessian, point.information, P)
     return np.array([np.trace(cho_solve(factor, S)) for S in penalty.parts])

@@ -194,14 +194,12 @@ def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
     n, parts = rows.weights.shape
     units = np.outer(lattice.step, lattice.step)
     covariance = rows.covariances / units + np.eye(2) / 6  # the hat's own variance
-    if rows.observed is not None:
-        seen = np.broadcast_to(rows.observed[:, None], rows.centres.shape)
-    else:
-        seen = np.ones(rows.centres.shape, bool)
+    seen = np.broadcast_to(
+        True if rows.observed is None else rows.observed[:, None], rows.centres.shape
+    )
     with np.errstate(over="ignore"):
         precision, log_det = _precisions(covariance, seen)
-    centres = (rows.centres - lattice.low) / lattice.step
-    centres = np.where(seen, centres, 0.0)
+    centres = np.where(seen, (rows.centres - lattice.low) / lattice.step, 0.0)
     with np.errstate(divide="ignore"):
         log_weight = np.log(rows.weights) - 0.5 * log_det
     log_weight -= log_weight.max(1, keepdims=True)
@@ -250,13 +248,10 @@ def _binned(rows: Rows, finest: Array) -> Rows:
     lower = np.floor(place).astype(np.int64)
     upper = place - lower
     width = int(lower[:, 1].max()) + 2
-    numbers, counts = [], []
-    for i in (0, 1):
-        for j in (0, 1):
-            share = np.where(i, upper[:, 0], 1 - upper[:, 0])
-            share = share * np.where(j, upper[:, 1], 1 - upper[:, 1])
-            numbers.append((lower[:, 0] + i) * width + lower[:, 1] + j)
-            counts.append(rows.count * share)
+    shares, numbers, counts = np.stack([1 - upper, upper]), [], []
+    for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        numbers.append((lower[:, 0] + i) * width + lower[:, 1] + j)
+        counts.append(rows.count * (shares[i, :, 0] * shares[j, :, 1]))
     found, which = np.unique(np.concatenate(numbers), return_inverse=True)
     count = np.bincount(which, np.concatenate(counts)).astype(np.float64)
     found, count = found[count > 0], count[count > 0]

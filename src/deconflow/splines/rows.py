@@ -13,13 +13,13 @@ put them, at :math:`w / (1 + s^2)` with an error of :math:`s / \sqrt{1 + s^2}`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 
 FEW_ROWS = 1_500
@@ -70,14 +70,8 @@ class Rows:
         return len(self.count)
 
     def __getitem__(self, which: NDArray | list[int]) -> Rows:
-        observed = None if self.observed is None else self.observed[which]
-        return Rows(
-            self.count[which],
-            self.weights[which],
-            self.centres[which],
-            self.covariances[which],
-            observed,
-        )
+        arrays: list[Any] = [None if x is None else x[which] for x in vars(self).values()]
+        return Rows(*arrays)
 
     @property
     def location(self) -> Array:
@@ -94,41 +88,27 @@ class Rows:
 
 def as_rows(data: Observations) -> Rows:
     """Write rows out, each with its own noise; what was not observed has mean 0 and variance 1."""
-    rows = _written_out(data)
-    if rows.observed is None:
-        return rows
-    seen = rows.observed[:, None]
-    both = seen[..., None] & seen[..., None, :]
-    return replace(
-        rows,
-        centres=np.where(seen, rows.centres, 0.0),
-        covariances=np.where(both, rows.covariances, np.eye(seen.shape[-1])),
-    )
-
-
-def _written_out(data: Observations) -> Rows:
-    w = data.w.double().numpy()
+    w = np.asarray(data.w)
     n, dim = w.shape
-    count = np.ones(n) if data.weights is None else data.weights.double().numpy()
-    observed = None if data.observed is None else data.observed.numpy()
-    if isinstance(data.noise, GaussianNoise):
-        covariance = data.noise.covariance().double().numpy()[:, None]
-        covariance = np.broadcast_to(covariance, (n, 1, dim, dim))
-        return Rows(count, np.ones((n, 1)), w[:, None], covariance, observed)
     parts = data.noise.as_mixture().take(slice(None))
     kept = parts.weights.max(0) > SMALLEST_WEIGHT[dim]
     weights, covariances = parts.weights[:, kept], parts.covariances[:, kept]
     if parts.diagonal:
         covariances = covariances[..., None] * np.eye(dim)
-    means = 0.0 if parts.means is None else parts.means[:, kept]
     shape = (n, int(kept.sum()), dim)
-    return Rows(
-        count,
-        np.broadcast_to(weights / weights.sum(1, keepdims=True), shape[:2]),
-        np.broadcast_to(w[:, None] - means, shape),
-        np.broadcast_to(covariances, (*shape, dim)),
-        observed,
+    weights = np.broadcast_to(weights / weights.sum(1, keepdims=True), shape[:2])
+    centres = np.broadcast_to(
+        w[:, None] - (0.0 if parts.means is None else parts.means[:, kept]), shape
     )
+    covariances = np.broadcast_to(covariances, (*shape, dim))
+    count = np.ones(n) if data.weights is None else np.asarray(data.weights)
+    if data.observed is None:
+        return Rows(count, weights, centres, covariances)
+    observed = np.asarray(data.observed)
+    seen = observed[:, None]
+    both = seen[..., None] & seen[..., None, :]
+    covariances = np.where(both, covariances, np.eye(dim))
+    return Rows(count, weights, np.where(seen, centres, 0.0), covariances, observed)
 
 
 def bins_on_a_line(rows: Rows, finest: float) -> Rows:
@@ -192,14 +172,9 @@ def _in_bins(
 
 def joined(parts: list[Rows]) -> Rows:
     """Put rows one after another."""
-    seen = [part.observed for part in parts if part.observed is not None]
-    return Rows(
-        np.concatenate([part.count for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.centres for part in parts]),
-        np.concatenate([part.covariances for part in parts]),
-        np.concatenate(seen) if seen else None,
-    )
+    columns: Any = zip(*(vars(part).values() for part in parts), strict=True)
+    arrays: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
+    return Rows(*arrays)
 
 
 def laws_of(rows: Rows) -> tuple[Array, Array]:
