@@ -31,29 +31,6 @@ def test_integrates_to_one(dim, points):
     assert total * volume == pytest.approx(1, abs=2e-3)
 
 
-def mean_error(n, law, seeds=4, **settings):
-    errors = []
-    for seed in range(seeds):
-        w, given = toys.measure(n, seed, law)
-        errors.append(toys.squared_error(DeconvolvingKDE(**settings).fit(w, noise=given)))
-    return np.mean(errors)
-
-
-def test_more_rows_help_and_laplace_noise_is_easier():
-    """Fan's rates: a power of n under Laplace noise, of log n under Gaussian noise."""
-    small, large = 500, 32_000
-    few, many = (mean_error(n, "laplace") for n in (small, large))
-    few_gaussian, many_gaussian = (mean_error(n, "gaussian") for n in (small, large))
-    assert many < few / 4
-    assert many_gaussian < few_gaussian / 1.5
-    assert many < 0.6 * many_gaussian
-    # the exponent of n, which Fan's theorem puts at 4/9 for a smooth truth under Laplace noise
-    exponent = np.log(few / many) / np.log(large / small)
-    exponent_gaussian = np.log(few_gaussian / many_gaussian) / np.log(large / small)
-    assert exponent > 0.35
-    assert exponent > exponent_gaussian + 0.05
-
-
 @pytest.mark.parametrize("dim", [2, 3])
 def test_full_covariances_row_by_row(dim):
     v, w, S, truth = normal_rows(1500, dim)

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from deconflow import XDGMM
 from deconflow.observations import Observations
-from deconflow.xd import FitSettings, Stopping, fit_averaged, make_folds
+from deconflow.xd import FitSettings, Stopping, fit_averaged
 
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True, threads=1)
 SETTINGS = FitSettings(1, stopping=STOPPING)
@@ -74,16 +74,6 @@ def test_an_atom_makes_no_false_modes(seed):
     twin = XDGMM(8, floor=0.1, random_state=0).fit(w, noise=sd)
     wrong = np.exp(twin.score_samples(at)) / truth
     assert wrong.min() < 0.5
-
-
-def test_folds_can_be_given():
-    w, sd = effects(300, 0)
-    data = Observations.from_arrays(w, sd)
-    folds = make_folds(data, 3, np.random.RandomState(5))
-    fit = averaged(w, sd, folds=folds, starts=1)
-    assert fit.folds == folds
-    other = averaged(w, sd, folds=3, starts=1)
-    assert any((a.held != b.held).any() for a, b in zip(fit.folds, other.folds, strict=True))
 
 
 def test_auto_is_the_ladder():

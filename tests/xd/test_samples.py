@@ -78,15 +78,6 @@ def test_a_sample_chooses_what_all_rows_would(monkeypatch):
     assert chosen.held_out.mean() == pytest.approx(by_all.held_out.mean(), abs=2e-3)
 
 
-@pytest.mark.usefixtures("few_are_many")
-def test_the_plan_is_told_and_saved(tmp_path):
-    w, sd = clumps()
-    model = XDGMM("auto", random_state=0).fit(w, noise=sd)
-    assert model.describe().endswith("1,200 of 4,000 rows choose the model; all of them fit it.")
-    model.save(tmp_path / "model")
-    assert XDGMM.load(tmp_path / "model").describe() == model.describe()
-
-
 def test_rows_stay_in_their_fold_in_every_sample():
     w, sd = clumps(1000)
     whole = CrossFits(Observations.from_arrays(w, sd), 3, np.random.RandomState(0))
@@ -120,20 +111,6 @@ def test_blocks_of_rows_are_drawn_as_rows_are(monkeypatch):
     blocks = shares.wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
     # 500 draws each: a share has a standard error of .02 at most.
     assert blocks[0] == pytest.approx(often[0], abs=0.1)
-
-
-@pytest.mark.usefixtures("few_are_many")
-def test_numbers_of_rows_are_those_of_the_sample(path):
-    """So the folds of sampled rows are those that they have at every pass."""
-    stream = open_rows(path, ["x"])
-    overview = stream.overview(300, seed=5)
-    parts = list(stream.numbered_chunks(overview.seed))
-    numbers = np.concatenate([numbers for _, numbers in parts])
-    values = torch.cat([data.w for data, _ in parts]).numpy()
-    assert len(numbers) == N
-    first = np.argsort(numbers)[:300]
-    np.testing.assert_array_equal(numbers[first], overview.sample_numbers)
-    np.testing.assert_array_equal(values[first], as_observations(overview.sample).w.numpy())
 
 
 @pytest.mark.usefixtures("few_are_many")

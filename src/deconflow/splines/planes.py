@@ -22,7 +22,7 @@ from deconflow.splines.basis import Basis, plane_penalty, polynomials
 from deconflow.splines.likelihoods import Expectations
 from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.plane_passes import add_rows, basis_means, local_values
-from deconflow.splines.rows import Domain, Rows, alike, joined, laws_of
+from deconflow.splines.rows import Domain, Rows, alike, divided, joined, laws_of
 
 FEW_ROWS = 1_000
 """As many rows on a plane are not put into bins."""
@@ -242,21 +242,8 @@ def _binned(rows: Rows, finest: Array) -> Rows:
     precisions = np.linalg.inv(covariance + np.diag(finest**2))
     alone = 1 / np.diagonal(precisions, axis1=1, axis2=2).max(0)  # widths given the other value
     step = np.maximum(np.sqrt(alone) / BINS_PER_SD, finest)
-    w = rows.centres[:, 0]
-    start = w.min(0)
-    place = (w - start) / step
-    lower = np.floor(place).astype(np.int64)
-    upper = place - lower
-    width = int(lower[:, 1].max()) + 2
-    shares, numbers, counts = np.stack([1 - upper, upper]), [], []
-    for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        numbers.append((lower[:, 0] + i) * width + lower[:, 1] + j)
-        counts.append(rows.count * (shares[i, :, 0] * shares[j, :, 1]))
-    found, which = np.unique(np.concatenate(numbers), return_inverse=True)
-    count = np.bincount(which, np.concatenate(counts)).astype(np.float64)
-    found, count = found[count > 0], count[count > 0]
-    places = start + step * np.stack([found // width, found % width], -1)
-    n, parts = len(found), rows.weights.shape[1]
+    places, count = divided(rows.centres[:, 0], rows.count, step)
+    n, parts = len(count), rows.weights.shape[1]
     seen = np.ones(2, bool) if rows.observed is None else rows.observed[0]
     lost = np.diag(np.where(seen, np.square(step) / 6, 0.0))
     less = np.where(np.linalg.eigvalsh(covariance - lost).min(-1) > 0, 1.0, 0.0)[:, None, None]

@@ -158,14 +158,14 @@ def _in_bins(
     typical = float(np.sqrt(np.average(np.square(size[which]), weights=weight)))
     ratio = typical / size[head] if size[head] > 0 else 1.0
     step = max(ratio * float(rows[[head]].sd[0, 0]) / BINS_PER_SD, finest)
-    places, counts = _divided(rows.centres[which, 0, 0], weight, step)
+    places, counts = divided(rows.centres[which, 0], weight, np.array([step]))
     offset = ratio * (rows.centres[head] - rows.centres[head, :1])
     variance = np.maximum(ratio**2 * rows.covariances[head] - step**2 / 6, 0.0)
     n, parts = len(places), rows.weights.shape[1]
     return Rows(
         counts,
         np.broadcast_to(rows.weights[head], (n, parts)),
-        places[:, None, None] + offset,
+        places[:, None] + offset,
         np.broadcast_to(variance, (n, *variance.shape)),
     )
 
@@ -198,17 +198,23 @@ def alike(values: Array) -> NDArray[np.int64]:
     return which.ravel()
 
 
-def _divided(w: Array, weight: Array, step: float) -> tuple[Array, Array]:
-    """Points ``step`` apart, and what of the rows' weights goes to each."""
-    start = w.min()
+def divided(w: Array, weight: Array, step: Array) -> tuple[Array, Array]:
+    """Points ``(n, D)`` with steps between them, and what of the rows' weights goes to each.
+
+    A row is divided among the corners of the cell around it, so that its mean stays.
+    """
+    start = w.min(0)
     place = (w - start) / step
     lower = np.floor(place).astype(np.int64)
-    upper = weight * (place - lower)
-    both = np.r_[lower, lower + 1]
-    numbers, which = np.unique(both, return_inverse=True)
-    counts = np.bincount(which, np.r_[weight - upper, upper]).astype(np.float64)
-    used = counts > 0
-    return start + step * numbers[used], counts[used]
+    shares = np.stack([lower + 1 - place, place - lower])
+    corners = np.indices((2,) * w.shape[1]).reshape(w.shape[1], -1).T
+    shape = tuple(lower.max(0) + 2)
+    numbers = [np.ravel_multi_index(tuple((lower + corner).T), shape) for corner in corners]
+    counts = [weight * shares[corner, :, np.arange(len(corner))].prod(0) for corner in corners]
+    found, which = np.unique(np.concatenate(numbers), return_inverse=True)
+    count = np.bincount(which, np.concatenate(counts)).astype(np.float64)
+    found, count = found[count > 0], count[count > 0]
+    return start + step * np.stack(np.unravel_index(found, shape), -1), count
 
 
 @dataclass(frozen=True)

@@ -15,29 +15,11 @@ def _without_cancelling(
     V: np.ndarray, R: np.ndarray, S: np.ndarray, L: np.ndarray, B: np.ndarray, answer: np.ndarray
 ) -> None:  # fmt: skip
     """``A V A' + K S K'`` with ``A = I - K R`` and ``K = B' L^-1``: a sum, never negative."""
-    size, dim = B.shape
-    K = B.copy()  # becomes its transpose, (size, dim)
-    for a in range(size - 1, -1, -1):
-        for d in range(dim):
-            for f in range(a + 1, size):
-                K[a, d] -= L[f, a] * K[f, d]
-            K[a, d] /= L[a, a]
-    A = np.eye(dim)
-    for d in range(dim):
-        for e in range(dim):
-            for a in range(size):
-                A[d, e] -= K[a, d] * R[a, e]
-    for d in range(dim):
-        for e in range(d + 1):
-            total = 0.0
-            for f in range(dim):
-                for h in range(dim):
-                    total += A[d, f] * V[f, h] * A[e, h]
-            for a in range(size):
-                for b in range(size):
-                    total += K[a, d] * S[max(a, b), min(a, b)] * K[b, e]
-            answer[d, e] = total
-            answer[e, d] = total
+    transposed = np.linalg.solve(np.ascontiguousarray(np.tril(L).T), B)
+    K = np.ascontiguousarray(transposed.T)
+    A = np.eye(B.shape[1]) - K @ R
+    total = A @ V @ np.ascontiguousarray(A.T) + K @ S @ transposed
+    answer[:] = 0.5 * (total + total.T)
 
 
 @compiled_rows()

@@ -44,8 +44,7 @@ def choose_rows(density, w, s, log_share, log_a, m, v, uniform, chosen, log_p) -
         stop = min(start + width, len(uniform))
         n = stop - start
         log_joint(density, w, s, log_share, log_a, m, v, start, stop, logq, top, total, scratch)
-        for r in range(n):
-            total[r] = 0.0
+        total[:n] = 0.0
         for p in range(len(logq)):  # becomes the cumulative sum
             row = logq[p]
             for r in range(n):
@@ -54,18 +53,15 @@ def choose_rows(density, w, s, log_share, log_a, m, v, uniform, chosen, log_p) -
             for r in range(n):
                 total[r] += row[r]
                 row[r] = total[r]
-        found, u = chosen[start:stop], uniform[start:stop]
-        for r in range(n):
-            scratch[r] = u[r] * total[r]
-            found[r] = 0
+        found = chosen[start:stop]
+        found[:] = 0
+        scratch[:n] = uniform[start:stop] * total[:n]
         for p in range(len(logq) - 1):
             row = logq[p]
             for r in range(n):
                 found[r] += 1 if row[r] <= scratch[r] else 0
         log_rows(total, scratch, n)
-        answer = log_p[start:stop]
-        for r in range(n):
-            answer[r] = total[r] + top[r]
+        log_p[start:stop] = total[:n] + top[:n]
 
 
 @compiled_rows()

@@ -26,8 +26,7 @@ def _fill(
     for i in range(size):
         value, row = w[i, lo:hi], y[i]
         if projected:
-            for r in range(n):
-                row[r] = value[r]
+            row[:] = value
             for d in range(dim):
                 slope = s[packed + i * dim + d, lo:hi]
                 for r in range(n):
@@ -46,8 +45,7 @@ def _fill(
     for i in range(size):
         for d in range(dim):  # rv = R_i V
             row = rv[d]
-            for r in range(n):
-                row[r] = 0.0
+            row[:] = 0.0
             for e in range(dim):
                 big, small = max(d, e), min(d, e)
                 vde = v[big * (big + 1) // 2 + small]
@@ -142,16 +140,12 @@ def _project(
     packed = size * (size + 1) // 2
     for d in range(dim):
         row = t[d]
-        for r in range(n):
-            row[r] = 0.0
+        row[:] = 0.0
         for i in range(size):
             slope, yi = s[packed + i * dim + d, lo:hi], y[i]
             for r in range(n):
                 row[r] += slope[r] * yi[r]
-    for p in range(len(b)):
-        row = b[p]
-        for r in range(n):
-            row[r] = 0.0
+    b[:] = 0.0
     at_i = 0
     for i in range(size):
         for j in range(i + 1):
@@ -180,8 +174,7 @@ def density(
     _fill(w, s, v, m, lo, hi, a, y, np.empty((len(m), n)))
     _factor(a, y, n)
     scratch = np.empty(n)
-    for r in range(n):
-        quadratic[r] = 0.0
+    quadratic[:n] = 0.0
     p = 0
     for i in range(size):
         pivot, yi = a[p + i], y[i]
@@ -232,8 +225,7 @@ def _whitened(
     w: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int, i: int, z: np.ndarray
 ) -> None:
     n, start = hi - lo, i * (i + 1) // 2
-    for r in range(n):
-        z[r] = 0.0
+    z[:n] = 0.0
     for j in range(i + 1):
         value, slope, centre = w[j, lo:hi], v[start + j], m[j]
         for r in range(n):
@@ -248,9 +240,7 @@ def shared_density(
     """Write ``|v (w - m)|^2`` for a packed lower-triangular ``v``, and one as the determinant."""
     n = hi - lo
     z = np.empty(n)
-    for r in range(n):
-        quadratic[r] = 0.0
-        determinant[r] = 1.0
+    quadratic[:n], determinant[:n] = 0.0, 1.0
     for i in range(len(w)):
         _whitened(w, v, m, lo, hi, i, z)
         for r in range(n):

@@ -25,8 +25,7 @@ def _responsibilities(
     logq: np.ndarray, top: np.ndarray, total: np.ndarray, scratch: np.ndarray, n: int
 ) -> None:
     """Turn log joint densities into responsibilities, and ``total`` into ``log sum exp``."""
-    for r in range(n):
-        total[r] = 0.0
+    total[:n] = 0.0
     for p in range(len(logq)):
         row = logq[p]
         for r in range(n):
@@ -64,8 +63,7 @@ def log_joint(
     ``logq`` is ``(C * J, n)``, the noise's parts innermost; ``top`` gets the largest for each row.
     """
     n_parts, n = len(s), stop - start
-    for r in range(n):
-        top[r] = -np.inf
+    top[:n] = -np.inf
     for p in range(len(logq)):
         k, j = p // n_parts, p % n_parts
         row = logq[p]
@@ -128,9 +126,7 @@ def pass_over(
         n = stop - start
         log_joint(density, w, s, log_share, log_a, m, v, start, stop, logq, top, total, scratch)
         _responsibilities(logq, top, total, scratch, n)
-        answer = log_p[start:stop]
-        for r in range(n):
-            answer[r] = total[r]
+        log_p[start:stop] = total[:n]
         for p in range(len(logq)):
             k, j = p // n_parts, p % n_parts
             row = logq[p]
