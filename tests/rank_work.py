@@ -28,7 +28,6 @@ from deconflow.objectives import Chains, MaximumLikelihood
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
-from deconflow.streams import as_observations
 from deconflow.xd import NO_FOLD, FoldedRows
 
 SETTINGS = {
@@ -119,7 +118,8 @@ def fit_a_stream(folder):
     stream = open_rows(folder, ["x"])
     model = XDGMM(2, random_state=0, n_jobs=1).fit(stream)
     overview = stream.overview(100)
-    units = Standardiser.powers_of_two(as_observations(overview.sample))
+    sample = Observations.from_arrays(overview.sample.w, overview.sample.noise)
+    units = Standardiser.powers_of_two(sample)
     rows = FoldedRows(stream, overview, 1)
     start = GaussianMixture(np.full(2, 0.5), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
     found = [model.weights_, model.means_, model.covariances_]

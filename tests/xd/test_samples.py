@@ -10,7 +10,6 @@ from deconflow.estimators import streaming
 from deconflow.estimators.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.streams import as_observations
 from deconflow.xd import (
     CrossFits,
     FitSettings,
@@ -118,7 +117,7 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
     """Each has the answer of EM on the rows that it does not leave out."""
     stream = open_rows(path, ["x"])
     overview = stream.overview(N, seed=5)
-    sample = as_observations(overview.sample)
+    sample = Observations.from_arrays(overview.sample.w, overview.sample.noise)
     start = GaussianMixture(np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)))
     few, more = (
         FitSettings(2, stopping=Stopping(tol=0.0, max_iter=passes, threads=1)) for passes in (3, 6)
