@@ -164,8 +164,8 @@ def test_rows_without_weight_move_no_other_to_another_fold(path, tmp_path, monke
     stream = open_rows(tmp_path / "weighted.parquet", ["x"], weights="much")
     overview = stream.overview(1400, 0)
     folds = folds_of_sample(overview, 3)
-    kept = overview.sample_numbers[overview.sample_weights > 0]
+    kept = overview.sample_numbers[overview.sample.weights > 0]
     for f, fold in enumerate(folds):
         assert (fold_numbers(kept, 3)[fold.held] == f).all()
-    assert sum(len(fold.held) for fold in folds) == (overview.sample_weights > 0).sum()
+    assert sum(len(fold.held) for fold in folds) == (overview.sample.weights > 0).sum()
     assert XDGMM("auto", random_state=0, n_jobs=1).fit(stream).n_components_ >= 2
