@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from program.running import XD, read, run, succeed
+from program.running import read, run, succeed
 from tables.catalogue import N, catalogue, text
 
 import deconflow
@@ -183,15 +183,6 @@ def test_groups_by_a_column(folder):
     assert saved.means_.shape != alone.means_.shape or not np.allclose(saved.means_, alone.means_)
 
 
-def test_groups_that_cannot_be(folder):
-    repeated(folder / "often.csv")
-    fit = ("fit", "often.csv", "-c", "x", "-o", "grouped", *XD, "--groups")
-    for column, said in (("sta", "Did you mean 'star'"), ("x", "that is not measured; got 'x'")):
-        result = run(*fit, column)
-        assert result.exit_code == 2
-        assert said in " ".join(result.output.split())
-
-
 def test_compare_holds_out_whole_groups(folder, monkeypatch):
     from deconflow.program import compare
 
@@ -238,17 +229,6 @@ def assert_same_as_python(model, table, options=()):
         assert "effective_sample_size" not in out.column_names
     else:
         assert np.allclose(out["effective_sample_size"], sizes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["flow", "kde"])
-def test_the_program_answers_as_python_does(fitted_flow, folder, method):
-    model = {"flow": fitted_flow / "flow", "kde": folder / "kde"}[method]
-    if method == "kde":
-        succeed("fit", "stars.csv", "-c", "x,y", "-o", "kde", "-m", "kde", "-q")
-    assert_same_as_python(model, "stars.csv")
-    with pytest.raises(AssertionError):  # the negative twin: another seed, other draws
-        assert_same_as_python(model, "stars.csv", ("--seed", 1))
 
 
 @pytest.mark.slow

@@ -114,25 +114,3 @@ def test_what_cannot_be_fitted_in_passes(survey, in_passes):
     line = refused("plot", "model", "survey", "-o", "plot.png")
     assert "got more in survey. Give a smaller table" in line
     assert "got bounds" in refused(*FIT, "--bounds", "x=-99:", "-o", "new")
-
-
-def test_a_damaged_file_is_named_before_a_fit(survey, folder):
-    path = survey / "c.parquet"
-    path.write_bytes(path.read_bytes()[:-500])
-    assert "survey/c.parquet" in refused(*FIT, "-o", "new")
-    assert not (folder / "new").exists()
-
-
-def wrong_cell(survey):
-    """Put a negative error into the third file."""
-    table = pq.read_table(survey / "c.parquet").to_pandas()
-    table.loc[7, "x_err"] = -1.0
-    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), survey / "c.parquet")
-
-
-def test_a_wrong_cell_is_named_with_its_file(survey, in_passes):
-    wrong_cell(survey)
-    line = refused(*FIT, "-o", "new")
-    assert "'x_err'" in line
-    assert "row 7" in line
-    assert "c.parquet" in line

@@ -98,17 +98,6 @@ def test_covariates_are_those_of_python(folder):
     assert f"mean log p(w) {scores.mean():.6f}" in said
 
 
-@pytest.mark.slow
-def test_covariates_matter(folder):
-    """The negative twin: with other words and numbers the answers are others."""
-    columns = written()
-    columns["age"] = columns["age"][::-1]
-    write(folder / "others.csv", **columns)
-    succeed("denoise", "columns", "others.csv", "-o", "others.parquet", "-q")
-    apart = numbers("others.parquet", "x_mean") - numbers(denoised("columns"), "x_mean")
-    assert np.nanmax(np.abs(apart)) > 0.01
-
-
 def test_parts_are_those_of_python(folder):
     w, sd, _, _ = rows("x")
     known = {"atoms": [0.0], "background": "uniform"}
@@ -248,15 +237,6 @@ def test_bad_input_ends_in_one_line(folder, command):
     line = result.output.strip().splitlines()[-1]
     assert line.startswith(f"deconflow: {BAD[command]}")
     assert not (folder / "bad").exists()
-
-
-def test_a_table_without_the_columns(folder):
-    columns = written(5)
-    del columns["kind"]
-    write(folder / "less.csv", **columns)
-    result = run("denoise", "columns", "less.csv", "-o", "less.parquet")
-    assert result.exit_code == 2
-    assert "Expected the column 'kind' in less.csv" in result.output
 
 
 def test_syntax():

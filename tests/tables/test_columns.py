@@ -98,13 +98,6 @@ def test_correlations_become_covariances(tmp_path):
     assert rows.usable.all()
 
 
-def test_correlations_can_be_left_out():
-    available = ["x", "y", "x_err", "y_err", "x_y_corr"]
-    assert find_columns(available, ["x", "y"]).correlations
-    columns = find_columns(available, ["x", "y"], correlations=["none"], noise="laplace")
-    assert not columns.correlations
-
-
 def test_covariance_columns(tmp_path):
     columns = find_columns(["x", "y", "vx", "vy", "c"], ["x", "y"], covariances=PAIRS)
     rows = rows_of(
@@ -226,11 +219,6 @@ def test_units_of_covariances_are_converted(tmp_path):
     rows = lengths(tmp_path, "km2")
     assert np.allclose(rows.rows.noise.covariance()[0], [[100.0, 10.0], [10.0, 9.0]])
     assert np.allclose(rows.rows.noise.covariance()[1], [[400.0, 10.0], [10.0, 9.0]])
-
-
-def test_units_of_covariances_that_are_not_said_are_those_of_the_columns(tmp_path):
-    rows = lengths(tmp_path, None, c=None)
-    assert np.allclose(rows.rows.noise.covariance()[0], [[1e-4, 0.01], [0.01, 9.0]])
 
 
 @pytest.mark.parametrize(

@@ -136,18 +136,6 @@ def test_links_are_followed_once(survey, tmp_path):
     assert open_table(folder).n_rows == len(WHOLE)
 
 
-def test_an_empty_folder(tmp_path):
-    with pytest.raises(FileNotFoundError, match="got a folder without any"):
-        open_table(tmp_path)
-
-
-def test_packed_files_that_would_be_missed(survey):
-    folder = survey(".csv")
-    (folder / "d.csv.xz").write_bytes(b"rows")
-    with pytest.raises(ValueError, match=r"d.csv.xz', which is packed. Unpack it"):
-        open_table(folder)
-
-
 def with_unit(piece, unit):
     i = piece.column_names.index("x")
     field = piece.schema.field(i).with_metadata({"unit": unit} if unit else {})

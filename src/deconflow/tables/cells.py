@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.formats import need, row_name
+from deconflow.tables.formats import is_list, row_name
 from deconflow.tables.option_syntax import finite_number
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Mask = NDArray[np.bool_]
 Flags = NDArray[np.int64]
@@ -79,7 +78,6 @@ class Cells:
 
     def numbers(self, name: str, column: Any = None) -> Array:
         """Read a column, NaN where a number is missing."""
-        pa, pc = need("pyarrow"), need("pyarrow.compute")
         cells = _decoded(self.table[name] if column is None else column)
         if cells.type == pa.string():
             numbers = self._parsed(present(cells), name)
@@ -95,7 +93,6 @@ class Cells:
         return values
 
     def _parsed(self, cells: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        pa = need("pyarrow")
         try:
             return cells.cast(pa.float64())
         except pa.ArrowInvalid as error:
@@ -112,9 +109,8 @@ class Cells:
 
     def numbers_and_limits(self, name: str, flags: str | None) -> tuple[Array, Flags]:
         """Read a column in which cells such as ``<1.5`` are limits, and its column of flags."""
-        pc = need("pyarrow.compute")
         column, marks = _decoded(self.table[name]), np.zeros(len(self), dtype=np.int64)
-        if column.type == need("pyarrow").string():
+        if column.type == pa.string():
             text = pc.utf8_trim_whitespace(column)
             for sign, flag in SIGNS.items():
                 marks[pc.fill_null(pc.starts_with(text, sign), False).to_numpy()] = flag
@@ -148,7 +144,6 @@ class Cells:
 
     def draws(self, name: str) -> list[Array]:
         """Read a column of lists of numbers, empty where a list is missing."""
-        pa, pc = need("pyarrow"), need("pyarrow.compute")
         column = self.table[name]
         if not (is_list(column.type) and _is_number(column.type.value_type)):
             raise ValueError(
@@ -182,15 +177,9 @@ class Cells:
         return words
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether cells of a column are lists."""
-    types = need("pyarrow").types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-
-
 def holds_numbers(column: pa.ChunkedArray) -> bool:
     """Whether all cells that are not missing are numbers."""
-    pa, column = need("pyarrow"), _decoded(column)
+    column = _decoded(column)
     if column.type == pa.string():
         return can_be(present(column), pa.float64())
     return _is_number(column.type) and not pa.types.is_boolean(column.type)
@@ -198,7 +187,6 @@ def holds_numbers(column: pa.ChunkedArray) -> bool:
 
 def present(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Trim cells of text; those that stand for a missing value become null."""
-    pa, pc = need("pyarrow"), need("pyarrow.compute")
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
     return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
@@ -208,7 +196,7 @@ def can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Whether cells of text can be converted."""
     try:
         cells.cast(kind)
-    except need("pyarrow").ArrowInvalid:
+    except pa.ArrowInvalid:
         return False
     return True
 
@@ -216,7 +204,7 @@ def can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
 def _words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     """Return cells as text, None where missing."""
     kind = _decoded(column).type
-    if kind != need("pyarrow").string() and not _is_number(kind):
+    if kind != pa.string() and not _is_number(kind):
         raise ValueError(
             f"Expected numbers or text in column {name!r}; got {kind}. Choose another column."
         )
@@ -228,7 +216,7 @@ def _words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
 def _objects(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return cells as objects of Python, None where missing."""
     column = _decoded(column)
-    text = column.type == need("pyarrow").string()
+    text = column.type == pa.string()
     cells = (present(column) if text else column).to_pylist()
     objects = np.empty(len(cells), dtype=object)
     objects[:] = [None if cell is None or cell != cell else cell for cell in cells]
@@ -237,13 +225,11 @@ def _objects(column: pa.ChunkedArray) -> NDArray[Any]:
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return plain cells: the values of a dictionary, and text of one type."""
-    pa = need("pyarrow")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    types = need("pyarrow").types
-    checks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
-    return types.is_null(kind) or any(check(kind) for check in checks)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind)

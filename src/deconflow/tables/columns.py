@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from deconflow.tables.cells import is_list
 from deconflow.tables.conventions import (
     correlation_column,
     error_columns,
     likely_errors,
     limit_column,
 )
-from deconflow.tables.formats import Source
+from deconflow.tables.formats import Source, is_list
 from deconflow.tables.option_syntax import (
     Bars,
     Pairs,

@@ -200,3 +200,9 @@ def described(
     known = {"unit": unit, "description": description}
     metadata = {what: text for what, text in known.items() if text}
     return need("pyarrow").field(name, kind, metadata=metadata or None)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether cells of a column are lists."""
+    types = need("pyarrow").types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask
 from deconflow.tables.columns import COUNTS, MULTIPLYING, Columns
 from deconflow.tables.conventions import one_sign
 from deconflow.tables.option_syntax import Bar
 
 if TYPE_CHECKING:
     from deconflow.noise import FreeErrors, GaussianNoise, Noise
+    from deconflow.tables.cells import Cells, Mask
 
 NO_COVARIANCE = "errors and correlations make no covariance"
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.tables.cells import Cells, Mask, holds_numbers
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available
 from deconflow.tables.formats import Source, need
 from deconflow.tables.kinds import Reading, kind_of
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deconflow.noise import FreeErrors, Noise
+    from deconflow.tables.cells import Cells, Mask
 
 ROWS_AT_ONCE = 100_000
 ERRORS = "noise"
@@ -197,6 +197,8 @@ class RowReader:
 
     def __call__(self, chunk: pa.Table, first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
+        from deconflow.tables.cells import Cells
+
         cells = Cells(chunk, first_row, self.columns.missing)
         values = kind_of(self.columns)(cells, self._reading)
         cells.mark(np.isnan(values.w).all(1), "no measured value")
@@ -274,6 +276,8 @@ def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) ->
 
     ``noise`` is the word for the errors, not a column.
     """
+    from deconflow.tables.cells import holds_numbers
+
     parts = list(dict.fromkeys(split_list(items, source.names)))
     names = [part for part in parts if part != ERRORS]
     check_available(source.names, names, source.name)
@@ -298,6 +302,7 @@ def gathered(source: Source, columns: Columns) -> Source:
     import pyarrow.dataset as ds
 
     from deconflow.tables.arrow_files import ArrowSource
+    from deconflow.tables.cells import Cells
 
     pa, id = need("pyarrow"), columns.id
     lists = [*columns.names, *([columns.log_prior] if columns.log_prior else [])]
