@@ -6,8 +6,7 @@ Nothing here needs a library, so that a saved certificate is shown at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from deconflow.findings import Finding
 
@@ -186,19 +185,6 @@ class Certificate:
         """Say it in a few lines: figures, then sentences."""
         lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
         return "\n".join(lines + self.sentences())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Certificate:
-        """Take what :meth:`as_dict` gave."""
-        figures: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-        return cls(**figures | {"findings": tuple(map(Finding.from_dict, values["findings"]))})
 
     def _about_fitted(self) -> str:
         some = self.fitted_of is not None and self.fitted_of != self.fitted_rows

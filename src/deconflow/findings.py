@@ -7,7 +7,6 @@ a file in :mod:`deconflow.trust.checks`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,3 @@ class Finding:
     def tested(self) -> bool:
         """Whether a statistical test was made."""
         return self.p is not None and self.kind != "count"
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Finding:
-        """Take what ``dataclasses.asdict`` gave."""
-        return cls(**values | {"columns": tuple(values["columns"])})

@@ -16,8 +16,11 @@ from sklearn.utils import check_random_state
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
 from deconflow.randomness import RandomState
+from deconflow.saving import refuse
 
 LOG_2PI = float(np.log(2 * np.pi))
+CLOSE = 1e-6
+"""How far sums of saved weights may be from one, and saved covariances from symmetric ones."""
 HALVINGS = 60
 """Halvings of the interval that holds a quantile: to the last digit of a double."""
 
@@ -45,6 +48,22 @@ class GaussianMixture:
     weights: Array
     means: Array
     covariances: Array
+
+    def validate(self) -> None:
+        """Raise unless this is one mixture: of what a file says that it is."""
+        K, D = self.weights.size, self.means.shape[-1]
+        fits = self.means.shape == (K, D) and self.covariances.shape == (K, D, D)
+        refuse("mixture", not fits, "of weights, means and covariances that fit together")
+        positive = (self.weights >= 0).all() and abs(self.weights.sum() - 1) < CLOSE
+        refuse("weights", not positive, "positive with sum one")
+        refuse("means", not np.isfinite(self.means).all(), "finite")
+        size = np.abs(self.covariances).max(axis=(1, 2), initial=0.0)
+        uneven = np.abs(self.covariances - self.covariances.swapaxes(1, 2)).max((1, 2), initial=0.0)
+        refuse("covariances", not (uneven <= CLOSE * size).all(), "symmetric")
+        try:
+            np.linalg.cholesky(self.covariances)
+        except np.linalg.LinAlgError:
+            refuse("covariances", True, "positive")
 
     def __repr__(self) -> str:
         rows = f"{self.batch_shape[0]} rows, " if self.batch_shape else ""

@@ -13,9 +13,7 @@ from deconflow._types import Array
 from deconflow.checks import LARGEST, SMALLEST, first_bad
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-
-SAVED = ("location", "scale", "channel")
-"""Names in files, of all versions."""
+from deconflow.saving import refuse
 
 SMALLEST_SHARE = 0.01
 """The deconvolved variance is taken to be at least this share of the measured one."""
@@ -84,14 +82,12 @@ class Standardiser:
             self.measured_scale * second.measured_scale,
         )
 
-    def as_dict(self) -> dict[str, Tensor]:
-        """Return the tensors by the names under which models are saved."""
-        return dict(zip(SAVED, (self.location, self.scale, self.measured_scale), strict=True))
-
-    @classmethod
-    def from_dict(cls, tensors: dict[str, Tensor]) -> Standardiser:
-        """Take what :meth:`as_dict` gave."""
-        return cls(*(tensors[name] for name in SAVED))
+    def validate(self) -> None:
+        """Raise unless these can be units: of what a file says that they are."""
+        for name in ("location", "scale", "measured_scale"):
+            numbers = np.asarray(getattr(self, name))
+            refuse(name, numbers.ndim != 1 or not np.isfinite(numbers).all(), "finite numbers")
+            refuse(name, name != "location" and (numbers <= 0).any(), "positive")
 
     @classmethod
     def powers_of_two(cls, data: Observations) -> Standardiser:

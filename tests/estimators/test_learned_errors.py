@@ -1,6 +1,7 @@
 """Errors that are not quite known, through the front door of every estimator."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,3 +163,12 @@ def test_other_errors_than_those_of_the_fit_are_refused(fitted):
     for words, given in questions.items():
         with pytest.raises(ValueError, match=words):
             fitted.posterior(w, given)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"scale": [-1.0]}, {"jitter": [np.nan]}, {"shifts": [[0.0]]}], ids=str
+)
+def test_damaged_values_are_not_taken(fitted, damage):
+    ((name, value),) = damage.items()
+    with pytest.raises(ValueError, match=f"{name} is not"):
+        replace(fitted.errors_, **{name: np.array(value)}).validate()

@@ -1,6 +1,7 @@
 """How rows were measured, by options: each kind gives the model that Python gives."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -319,10 +320,10 @@ DAMAGES = ({}, {"limits": 3}, {"limits": ["a", "b"]}, {"errors": [["a"]]}, {"noi
 def test_damaged_descriptions(here, damage):
     w, sd, flags = with_limits()
     write(here / "t.csv", x=w[:, 0], x_err=sd[:, 0], x_limit=flags[:, 0])
-    columns = find_columns(["x", "x_err"], ["x"]).as_dict()
+    columns = asdict(find_columns(["x", "x_err"], ["x"]))
     about = {
         "command": None, "date": "", "fitted": "", "known": [], "method": "xd", "seconds": 1.0,
-        "special_settings": {}, "certificate": Certificate().as_dict(),
+        "special_settings": {}, "certificate": asdict(Certificate()),
         "table": {"path": "t.csv", "rows": 1, "used": 1, "columns": [], "weights": None},
         "columns": columns | damage,
     }  # fmt: skip

@@ -90,7 +90,7 @@ GOOD = {
 def test_every_figure_of_a_certificate_is_explained():
     untested = [Finding(check, reason="there are too few rows") for check in CHECKS]
     findings = tuple(map(worded, [*untested, Finding("joint", 0.5)]))
-    good = trust(Certificate(**GOOD, findings=findings).as_dict())
+    good = trust(Certificate(**GOOD, findings=findings))
     assert good.count("<tr>") == 7 + len(CHECKS)
     meanings = Certificate(**GOOD, findings=findings).meanings()
     assert len(meanings) == 6 + len(CHECKS)
@@ -99,7 +99,7 @@ def test_every_figure_of_a_certificate_is_explained():
     assert "<p>12 flows.</p><p>No reason for doubt was found.</p>" in good
     assert "<td>-1.0000 +- 0.1000 per row</td>" in good
     assert 'class="caution"' not in good
-    doubtful = trust(Certificate(**GOOD | {"gap": 0.5}).as_dict())
+    doubtful = trust(Certificate(**GOOD | {"gap": 0.5}))
     assert '<p class="caution">CAUTION: lower and upper bound' in doubtful
     assert "No reason for doubt" not in doubtful
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from deconflow.noise import GaussianNoise
+from deconflow.saving import from_json, to_json
 from deconflow.tables import (
     Columns,
     RowReader,
@@ -82,7 +83,8 @@ def test_refused(case):
 def test_columns_survive_json():
     available = ["x", "y", "x_err", "y_lo", "y_hi", "u"]
     columns = find_columns(available, ["x", "y"], errors=["y=y_lo:y_hi"], df=4.0)
-    assert Columns.from_dict(json.loads(json.dumps(columns.as_dict()))) == columns
+    text = json.dumps(to_json(columns, {}, "columns"))
+    assert from_json(json.loads(text), Columns, {}, "columns") == columns
 
 
 def test_correlations_become_covariances(tmp_path):

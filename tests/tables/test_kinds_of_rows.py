@@ -1,12 +1,10 @@
 """Rows that are not just values with errors: limits, posterior samples, replicates, counts."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from deconflow.tables import Columns, RowReader, find_columns, gathered, open_table
+from deconflow.tables import RowReader, find_columns, gathered, open_table
 from deconflow.tables import read_rows as read_all
 from deconflow.tables.cells import Cells
 from deconflow.tables.option_syntax import parse_replicates
@@ -28,7 +26,6 @@ def parquet(tmp_path, **columns):
 
 def read_rows(source, *names, missing=(), noise="gaussian", **said):
     columns = find_columns(source, names, noise=noise, missing=missing, **said)
-    columns = Columns.from_dict(json.loads(json.dumps(columns.as_dict())))
     return read_all(RowReader(columns, gathered(source, columns)))
 
 

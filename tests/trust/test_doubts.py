@@ -11,6 +11,7 @@ from benchmarks.certificate import WRONG, blobs, measured, right
 from deconflow import XDGMM, Deconvolver, noise
 from deconflow.certificate import Certificate
 from deconflow.findings import Finding
+from deconflow.saving import from_json, to_json
 from deconflow.trust import worded
 
 ROWS = 2000
@@ -200,7 +201,7 @@ def test_every_kind_of_row(kind):
     p = [each.p for each in found.findings if each.p is not None]
     assert len(p) >= 5
     assert all(0 <= each <= 1 for each in p)
-    assert Certificate.from_dict(found.as_dict()) == found
+    assert from_json(to_json(found, {}, "it"), Certificate, {}, "it") == found
 
 
 def test_projections():

@@ -1,7 +1,5 @@
 """Covariates of all kinds become numbers, the same at the fit and after it."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -168,9 +166,3 @@ def test_no_errors_have_no_logarithm():
     sd[4, 1] = 0
     with pytest.raises(ValueError, match=r"positive errors.*got 0 in row 4"):
         fit("noise", rows(noise=sd))
-
-
-def test_round_trip():
-    learned = fit(("noise", pd.DataFrame({"x": X, "kind": KIND})), rows(noise=SD))
-    again = Covariates.from_dict(json.loads(json.dumps(learned.as_dict())))
-    assert again == learned

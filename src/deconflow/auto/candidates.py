@@ -56,6 +56,8 @@ class Member:
 
 def ensemble_of(members: list[Member], dim: int) -> Density:
     """Average flows."""
+    import torch
+
     from deconflow.densities import ARCHITECTURES, Architecture, Ensemble
     from deconflow.randomness import isolated_rng
 
@@ -63,7 +65,7 @@ def ensemble_of(members: list[Member], dim: int) -> Density:
     for member in members:
         with isolated_rng(0):  # weights drawn here are replaced
             flow = ARCHITECTURES[FLOW](dim, Architecture(**member.size))
-        flow.load_state_dict(member.state)
+        flow.load_state_dict({name: torch.as_tensor(each) for name, each in member.state.items()})
         flows.append(flow.eval())
     return Ensemble(flows)
 

@@ -28,6 +28,7 @@ from deconflow.certificate import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
+from deconflow.saving import refuse
 from deconflow.xd import (
     Everything,
     FitSettings,
@@ -120,6 +121,32 @@ class Fitted:
     table: dict[str, NDArray[Any]]
     certificate: Certificate
     notes: list[str]
+
+    def validate(self) -> None:
+        """Raise unless the candidates fit together: of what a file says."""
+        shares, of_flows = self.shares, self.parts.get("flows", [])
+        refuse("standings", any(not 0 <= s.share <= 1 for s in self.standings.values()), "shares")
+        refuse("shares", abs(sum(shares.values()) - 1) > 1e-6, "of sum one")
+        known = shares.keys() <= {MIXTURES, *KINDS} and self.parts.keys() == shares.keys()
+        refuse("parts", not known, "those of the candidates")
+        mixtures = [part for name, part in self.parts.items() if name != "flows"]
+        single = all(isinstance(each, GaussianMixture) for part in mixtures for each in part)
+        refuse("folds", not single or len({*map(len, mixtures)}) != 1, "the same for all mixtures")
+        wrong = any(isinstance(each, GaussianMixture) or not each for each in of_flows)
+        refuse("flows", wrong, "some for each fold")
+        refuse("table", len({len(column) for column in self.table.values()}) > 1, "of one length")
+
+    def with_shares(self) -> Fitted:
+        """Return what is saved: candidates without a share count by their standing alone."""
+        parts = {
+            name: [
+                [replace(member, refresh_rate=None) for member in part]
+                if isinstance(part, list) else part
+                for part in self.parts[name]
+            ]
+            for name in self.shares
+        }  # fmt: skip
+        return replace(self, parts=parts)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -21,7 +21,10 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.randomness import RandomState
+from deconflow.saving import refuse
 
+CLOSE = 1e-6
+"""How far the sum of saved values may be from one."""
 ON_THE_EDGE = 1e-9
 """Distance from an edge, in steps, that counts as on it."""
 UNBOUNDED = np.array([[-np.inf], [np.inf]])
@@ -54,6 +57,17 @@ class GridDensity:
     mean: Array
     factor: Array
     bounds: Array = field(default_factory=UNBOUNDED.copy)
+
+    def validate(self) -> None:
+        """Raise unless this is a density: of what a file says that it is."""
+        dim, factor = self.low.size, self.factor
+        refuse("background", not 0 <= self.background <= 1, "a share")
+        fit = self.low.shape == self.step.shape == self.mean.shape == (dim,) == (self.values.ndim,)
+        refuse("step", not fit or not (self.step > 0).all(), "positive, one number per column")
+        whole = (self.values >= 0).all() and abs(self.mass.sum() - 1) < CLOSE
+        refuse("values", not whole, "a density")
+        lower = factor.shape == (dim, dim) and (np.triu(factor, 1) == 0).all()
+        refuse("factor", not lower or not (np.diag(factor) > 0).all(), "that of a normal law")
 
     @property
     def dim(self) -> int:

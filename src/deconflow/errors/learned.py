@@ -15,6 +15,7 @@ from deconflow.errors.parameters import Values, covariances
 from deconflow.findings import Finding
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
+from deconflow.saving import refuse
 
 UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
 """Larger standard errors, of a factor as a share of it, leave as good as everything open."""
@@ -77,6 +78,26 @@ class LearnedErrors:
     tied: Array
     usual: Array
     spread: Array
+
+    def validate(self) -> None:
+        """Raise unless these can be learned: of what a file says, or what it is to hold."""
+        odd = [label for label in self.groups if not isinstance(label, str | int | float)]
+        if odd:
+            raise ValueError(
+                "Expected numbers or text as groups of the noise in a model that is saved; got "
+                f"{odd[0]!r}, which JSON cannot hold."
+            )
+        dim, groups = len(self.names), len(self.groups)
+        shapes = {"correlation": (dim, dim), "correlation_error": (dim, dim)}
+        shapes |= dict.fromkeys(("shifts", "shifts_error"), (groups, dim))
+        for name, values in vars(self).items():
+            if isinstance(values, np.ndarray):
+                fits = values.shape == shapes.get(name, (dim,)) and np.isfinite(values).all()
+                refuse(name, not fits, "of finite numbers, one for each column")
+        refuse("scale", (self.scale <= 0).any(), "positive")
+        refuse("jitter", (self.jitter < 0).any(), "at least zero")
+        refuse("correlation", np.linalg.eigvalsh(self.correlation)[0] <= 0, "positive definite")
+        refuse("groups", len({*self.groups}) < groups, "of different labels")
 
     def applied(self, free: FreeErrors, data: Observations) -> Observations:
         """Return rows with the errors as they were learned, and without zero points.

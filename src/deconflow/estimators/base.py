@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
@@ -28,13 +27,8 @@ from deconflow.estimators.observing import refuse_limits
 from deconflow.estimators.persistence import read_model, write_model
 from deconflow.estimators.picturing import Pictured
 from deconflow.estimators.routing import refuse_search_without_routing
-from deconflow.estimators.saved_errors import PREFIX as ERRORS
-from deconflow.estimators.saved_errors import errors_state, saved_errors
-from deconflow.estimators.saved_knowledge import PREFIX as KNOWN
-from deconflow.estimators.saved_knowledge import knowledge_state, saved_knowledge
 from deconflow.estimators.streaming import NEEDS_MEMORY, FitsStreams
 from deconflow.estimators.summarised import Summarised
-from deconflow.estimators.unseen_rows import SeenShare
 from deconflow.estimators.validation import (
     refuse_noise_as_y,
     true_values,
@@ -67,8 +61,8 @@ class DensityEstimator(
 ):  # fmt: skip
     """An estimator of the density of the truth, from measurements with known noise.
 
-    A new estimator says what it learns in ``_fit``, and how that is saved in ``_state`` and
-    ``_restore``; all questions are answered by its ``density_``.
+    A new estimator learns in ``_fit``, and has the types of what is saved in ``_saved``; all
+    methods about rows are those of its ``density_``.
 
     Attributes
     ----------
@@ -77,6 +71,9 @@ class DensityEstimator(
     n_features_in_ : int
         Number of columns of ``w``.
     """
+
+    _saved: ClassVar[dict[str, Any]]
+    """Types of the attributes that are saved, by their names."""
 
     _own_density: FittedDensity
     n_features_in_: int
@@ -103,13 +100,14 @@ class DensityEstimator(
     def _fit(self, data: Observations) -> None:
         """Learn from checked rows, all of positive weight."""
 
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: details that JSON holds, and arrays."""
+    def _state(self) -> dict[str, Any]:
+        """Return what is saved, by the names in ``_saved``."""
+        return {name: getattr(self, name, None) for name in self._saved}
 
-    @abstractmethod
-    def _restore(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
-        """Take what :meth:`_state` gave."""
+    def _restore(self, values: dict[str, Any]) -> None:
+        """Take what :meth:`_state` gave, each of its type."""
+        for name, value in values.items():
+            setattr(self, name, value)
 
     @abstractmethod
     def describe(self) -> str:
@@ -528,16 +526,7 @@ class DensityEstimator(
         """
         check_is_fitted(self)
         with as_guest():
-            details, arrays = self._state()
-            if self._knowledge is not None:
-                details[KNOWN], more = knowledge_state(self._knowledge)
-                arrays = {**arrays, **more}
-            if self._errors is not None:
-                details[ERRORS], more = errors_state(self._errors)
-                arrays = {**arrays, **more}
-            if self._selected is not None:
-                details["selected"] = self._selected.as_dict()
-            write_model(path, self, details, arrays, extra_files or {})
+            write_model(path, self, extra_files or {})
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
@@ -547,20 +536,6 @@ class DensityEstimator(
         """
         with as_guest():
             return read_model(read_folder(path), cls, changes)
-
-    def _restore_whole(self, details: dict[str, Any], arrays: dict[str, Tensor]) -> None:
-        """Take what :meth:`save` wrote, with what is known of the truth."""
-        known, errors = details.pop(KNOWN, None), details.pop(ERRORS, None)
-        if known is not None:
-            self._knowledge = saved_knowledge(self, known, arrays)
-        selected = details.pop("selected", None)
-        if selected is not None:
-            self._selected = SeenShare.from_dict(selected)
-        if errors is not None:
-            self._errors = saved_errors(self._measured_names, errors, arrays)
-        beside = (f"{KNOWN}.", f"{ERRORS}.")
-        own = {name: array for name, array in arrays.items() if not name.startswith(beside)}
-        self._restore(details, own)
 
     def _finish(self, data: Observations) -> None:
         """Do what a fit does last, with the rows as they came."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,14 +21,13 @@ from deconflow._types import Array
 from deconflow.checks import check_integer, check_number, warn_caller
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.chain_files import FinishedChains
-from deconflow.estimators.saved_values import joined, parted, refuse
 from deconflow.estimators.validation import check_resumable, refuse_unseen
 from deconflow.estimators.xd_settings import threads
 from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.saving import check_form
+from deconflow.saving import refuse
 from deconflow.xd import (
     FLOORS,
     Chain,
@@ -47,16 +46,6 @@ from deconflow.xd import (
 FOLDS = 5
 FARTHEST_APART = 0.1
 """Nats per row by which chains may differ on held-out rows before a fit warns."""
-SAVED_DETAILS = {
-    "components": [[int]],
-    "floors": [float],
-    "n_used": [float],
-    "n_components": int,
-    "n_sweeps": int,
-    "n_rows": int,
-    "held_out_score": (float, None),
-    "chain_spread": (float, None),
-}
 
 
 @dataclass(frozen=True)
@@ -149,6 +138,12 @@ class BayesianXDGMM(DensityEstimator):
     """
 
     _takes_covariates = True
+
+    _saved: ClassVar = {
+        "_snapshots": list[list[GaussianMixture]], "floors_": Array, "n_used_": Array,
+        "n_components_": int, "n_sweeps_": int, "n_rows_": int,
+        "held_out_score_": float | None, "chain_spread_": float | None,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -319,31 +314,10 @@ class BayesianXDGMM(DensityEstimator):
         self.held_out_score_ = score / total if len(parts) > 1 else None
         self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        arrays = joined([snapshot for chain in self._snapshots for snapshot in chain])
-        details = {
-            "components": [[each.n_components for each in chain] for chain in self._snapshots],
-            "floors": self.floors_.tolist(),
-            "n_used": self.n_used_.tolist(),
-            "n_components": int(self.n_components_),
-            "n_sweeps": int(self.n_sweeps_),
-            "n_rows": int(self.n_rows_),
-            "held_out_score": self.held_out_score_,
-            "chain_spread": self.chain_spread_,
-        }
-        return details, arrays
-
-    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        check_form(details, SAVED_DETAILS, "details")
-        chains = details["components"]
-        refuse("components", len({len(chain) for chain in chains}) != 1, "one for each snapshot")
-        for name in ("floors", "n_used"):
-            refuse(name, len(details[name]) != len(chains), "one for each chain")
-        every = parted(arrays, [size for chain in chains for size in chain], self.n_latent_)
-        step = len(chains[0])
-        self._snapshots = [every[i : i + step] for i in range(0, len(every), step)]
-        self.floors_, self.n_used_ = np.array(details["floors"]), np.array(details["n_used"])
-        self.n_components_, self.n_sweeps_ = details["n_components"], details["n_sweeps"]
-        self.n_rows_ = details["n_rows"]
-        self.held_out_score_ = details["held_out_score"]
-        self.chain_spread_ = details["chain_spread"]
+    def _restore(self, values: dict[str, Any]) -> None:
+        super()._restore(values)
+        dims = {each.dim for chain in self._snapshots for each in chain}
+        refuse("snapshots", dims != {self.n_latent_}, f"of {self.n_latent_} columns")
+        n_chains = len(self._snapshots)
+        for name in ("floors_", "n_used_"):
+            refuse(name, getattr(self, name).shape[:1] != (n_chains,), "one for each chain")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from deconflow.estimators.saved_values import joined, parted
 from deconflow.fitting import Checkpoint
 from deconflow.observations import Observations
+from deconflow.saving import from_json, to_json
 from deconflow.xd import Chain, lay_out
 
 
@@ -24,11 +24,10 @@ class FinishedChains:
         self._lock, self._file = Lock(), None
         if path is not None:
             self._file = Checkpoint(path, _identity(data, settings))
-            state = self._file.load() or {}
-            self._done = {
-                fold: [_unpacked(each) for each in chains]
-                for fold, chains in state.get("folds", {}).items()
-            }
+            state = self._file.load()
+            if state is not None:
+                arrays = {name: array.numpy() for name, array in state["arrays"].items()}
+                self._done = from_json(state["folds"], dict[int, list[Chain]], arrays, "folds")
 
     def get(self, fold: int) -> list[Chain] | None:
         """Return the chains of a fold, or None if they are not finished."""
@@ -39,19 +38,10 @@ class FinishedChains:
         with self._lock:
             self._done[fold] = chains
             if self._file is not None:
-                packed = {f: [_packed(chain) for chain in these] for f, these in self._done.items()}
-                self._file.save({"folds": packed})
-
-
-def _packed(chain: Chain) -> dict[str, Any]:
-    sizes, parts = [each.n_components for each in chain.snapshots], joined(chain.snapshots)
-    traces = {"log_p": torch.from_numpy(chain.log_p), "used": torch.from_numpy(chain.used)}
-    return {"floor": chain.floor, "sizes": sizes, **parts, **traces}
-
-
-def _unpacked(state: dict[str, Any]) -> Chain:
-    snapshots = parted(state, state["sizes"], state["means"].shape[1])
-    return Chain(state["floor"], snapshots, state["log_p"].numpy(), state["used"].numpy())
+                arrays: dict[str, Any] = {}
+                folds = to_json(self._done, arrays, "folds")
+                tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+                self._file.save({"folds": folds, "arrays": tensors})
 
 
 def _identity(data: Observations, settings: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from numpy.typing import ArrayLike
@@ -26,8 +26,6 @@ from deconflow.densities import Density, FixedMixture
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.certifying import CHECKING, certified
-from deconflow.estimators.saved_candidates import fitted_of, state_of
-from deconflow.estimators.saved_values import prefixed, saved_standardiser, under
 from deconflow.estimators.stream_fits import everything_of, folds_of_sample, in_memory
 from deconflow.estimators.validation import check_resumable
 from deconflow.fits import (
@@ -45,6 +43,7 @@ from deconflow.fitting import refuse_different_rows
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
+from deconflow.saving import refuse
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
 from deconflow.xd import who_chose
@@ -143,6 +142,8 @@ class Deconvolver(DensityEstimator):
     _own_density: FittedDensity
     _fitted: Fitted
     _takes_covariates = True
+
+    _saved: ClassVar = {"standardiser_": Standardiser, "_fitted": Fitted}
 
     def __init__(
         self,
@@ -258,15 +259,14 @@ class Deconvolver(DensityEstimator):
             lines.append(f"{name:<24}{share}; held-out log p(w) {place}")
         return lines
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        details, tensors = state_of(self._fitted)
-        units = prefixed("standardiser", self.standardiser_.as_dict())
-        return details, {**tensors, **units}
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "_fitted": self._fitted.with_shares()}
 
-    def _restore(self, details: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        dim, units = self.n_latent_, under(tensors, "standardiser")
-        fitted = fitted_of(details, tensors, dim)
-        self.standardiser_ = saved_standardiser(units, dim, self.n_features_in_)
+    def _restore(self, values: dict[str, Any]) -> None:
+        self.standardiser_, fitted = values["standardiser_"], values["_fitted"]
+        sizes = (len(self.standardiser_.scale), len(self.standardiser_.measured_scale))
+        refuse("standardiser_", sizes != (self.n_latent_, self.n_features_in_), "of these columns")
+        refuse("proposing", fitted.proposing.dim != self.n_latent_, "of these columns")
         self._take(fitted)
 
     def _take(self, fitted: Fitted) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -19,12 +19,6 @@ from deconflow.densities import (
 )
 from deconflow.devices import resolve_device
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.saved_values import (
-    SAVED_HISTORY,
-    prefixed,
-    saved_standardiser,
-    under,
-)
 from deconflow.estimators.validation import check_resumable
 from deconflow.fits import (
     ProposedByModel,
@@ -55,7 +49,7 @@ from deconflow.posteriors import (
     RecognitionFlow,
 )
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.saving import check_form
+from deconflow.saving import refuse
 from deconflow.standardising import Standardiser
 from deconflow.streams import Overview, RowStream
 
@@ -72,7 +66,7 @@ POSITIVE = ("n_draws", "n_layers", "hidden", "base_components")
 BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
 """Hidden blocks of the density's networks, Gaussians per row of a mixture network as posterior, and
 decay of the running average of the weights."""
-SAVED_DETAILS = {"n_posterior_features": int, "history": SAVED_HISTORY}
+Weights = dict[str, torch.Tensor]
 STEPS, MOST_EPOCHS = 4000, 300
 """What ``epochs=None`` means."""
 TRAINING = "training the flow"
@@ -162,6 +156,11 @@ class FlowDeconvolver(DensityEstimator):
     _takes_covariates = True
     _fits_streams = True
 
+    _saved: ClassVar = {
+        "standardiser_": Standardiser, "history_": History, "n_posterior_features": int,
+        "density": Weights, "posterior": Weights,
+    }  # fmt: skip
+
     def __init__(
         self,
         flow: str = "mixture",
@@ -236,27 +235,25 @@ class FlowDeconvolver(DensityEstimator):
         self._rows_of_stream = len(sample), overview.n_rows
         self._fit(sample)
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        details = {
+    def _state(self) -> dict[str, Any]:
+        return {
+            "standardiser_": self.standardiser_,
+            "history_": self.history_,
             "n_posterior_features": getattr(self.posterior_, "n_features", 0),
-            "history": self.history_.as_dict(),
+            "density": self._own_density.density.state_dict(),
+            "posterior": self.posterior_.state_dict(),
         }
-        weights = {
-            **prefixed("standardiser", self.standardiser_.as_dict()),
-            **prefixed("density", self._own_density.density.state_dict()),
-            **prefixed("posterior", self.posterior_.state_dict()),
-        }
-        return details, weights
 
-    def _restore(self, details: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        check_form(details, SAVED_DETAILS, "details")
-        units = under(weights, "standardiser")
-        self.standardiser_ = saved_standardiser(units, self.n_latent_, self.n_features_in_)
+    def _restore(self, values: dict[str, Any]) -> None:
+        self.standardiser_, self.history_ = values["standardiser_"], values["history_"]
+        sizes = (len(self.standardiser_.scale), len(self.standardiser_.measured_scale))
+        refuse("standardiser_", sizes != (self.n_latent_, self.n_features_in_), "of these columns")
         with isolated_rng(0):  # weights drawn here are replaced below
-            self._build(details["n_posterior_features"])
-        self._own_density.density.load_state_dict(under(weights, "density"))
-        self.posterior_.load_state_dict(under(weights, "posterior"))
-        self.history_ = History(**details["history"])
+            self._build(values["n_posterior_features"])
+        for model, name in ((self._own_density.density, "density"), (self.posterior_, "posterior")):
+            finite = all(bool(each.isfinite().all()) for each in values[name].values())
+            refuse(name, not finite, "finite")
+            model.load_state_dict(values[name])
 
     def _training(self, n_rows: int) -> Training:
         """Make the settings of the fit loop."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import torch
 
 from deconflow._types import Array
 from deconflow.checks import warn_caller
-from deconflow.classical import FourierFit, FourierRows, GridDensity, refuse_unsuitable
+from deconflow.classical import FourierFit, FourierRows, refuse_unsuitable
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.saved_values import CLOSE, refuse, saved_arrays
 from deconflow.fits import GridFit
 from deconflow.observations import Observations
-from deconflow.saving import check_form
+from deconflow.saving import refuse
 from deconflow.standardising import Standardiser
 
 LARGEST_ERROR = 0.5
 """A fit with more error for its signal than this warns."""
-GRID_ARRAYS = ("low", "step", "values", "mean", "factor")
-SAVED_DETAILS = {"background": float, "learned": {str: object}}
 
 
 class GridEstimator(DensityEstimator):
@@ -43,25 +39,14 @@ class GridEstimator(DensityEstimator):
     _takes_projections = False
     _takes_limits = False
 
-    _learned: ClassVar[dict[str, Any]]
-    """Forms of what is saved with the density, by the names of the attributes without their last
-    underscore."""
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "grid": self._own_density.grid}
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        grid = self._own_density.grid
-        arrays = {name: torch.from_numpy(np.array(getattr(grid, name))) for name in GRID_ARRAYS}
-        learned = {name: np.asarray(getattr(self, f"{name}_")).tolist() for name in self._learned}
-        return {"background": grid.background, "learned": learned}, arrays
-
-    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        check_form(details, SAVED_DETAILS, "details")
-        check_form(details["learned"], self._learned, "learned")
-        values = dict(zip(GRID_ARRAYS, saved_arrays(arrays, GRID_ARRAYS), strict=True))
-        grid = GridDensity(background=details["background"], **values)
-        check_grid(grid, self.n_latent_)
+    def _restore(self, values: dict[str, Any]) -> None:
+        grid = values.pop("grid")
+        super()._restore(values)
+        refuse("grid", grid.dim != self.n_latent_, f"of {self.n_latent_} columns")
         self._own_density = GridFit(grid, self._names)
-        for name, value in details["learned"].items():
-            setattr(self, f"{name}_", np.array(value) if isinstance(value, list) else value)
 
     def _take(self, fit: FourierFit, problem: FourierProblem) -> None:
         """Take the density of a fit, and warn if it is mostly noise."""
@@ -81,18 +66,6 @@ class GridEstimator(DensityEstimator):
                 f"{fit.relative_error:.2g} times the signal. Check the noise, smooth more, or "
                 "bring more rows."
             )
-
-
-def check_grid(grid: GridDensity, dim: int) -> None:
-    """Raise if a saved density is none."""
-    refuse("background", not 0 <= grid.background <= 1, "a share")
-    for name in ("low", "step", "mean"):
-        refuse(name, getattr(grid, name).shape != (dim,), f"of {dim} numbers")
-    refuse("step", (grid.step <= 0).any(), "positive")
-    whole = grid.values.ndim == dim and abs(grid.mass.sum() - 1) < CLOSE
-    refuse("values", not whole or (grid.values < 0).any(), "a density")
-    lower = grid.factor.shape == (dim, dim) and (np.triu(grid.factor, 1) == 0).all()
-    refuse("factor", not lower or (np.diag(grid.factor) <= 0).any(), "that of a normal law")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from deconflow._types import Array
 from deconflow.checks import as_floats
-from deconflow.classical import MOST_ORDERS, fit_kde
+from deconflow.classical import MOST_ORDERS, GridDensity, fit_kde
 from deconflow.estimators.grid import FourierProblem, GridEstimator
 from deconflow.observations import Observations
 
@@ -63,7 +63,7 @@ class DeconvolvingKDE(GridEstimator):
     array([0.6, 0. , 0.6])
     """
 
-    _learned: ClassVar = {"bandwidth": [float], "relative_error": float}
+    _saved: ClassVar = {"grid": GridDensity, "bandwidth_": Array, "relative_error_": float}
 
     bandwidth_: Array
 

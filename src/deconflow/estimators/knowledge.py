@@ -17,11 +17,13 @@ from deconflow._types import Array
 from deconflow.fits import FittedDensity, GivenFit, PartsFit, folded, log_densities_of_parts
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
+from deconflow.saving import refuse
 from deconflow.truth import (
     MOST_MIRRORS,
     Background,
     Bounds,
     Covariates,
+    GivenBackground,
     LocationScale,
     as_atoms,
     as_background,
@@ -100,6 +102,17 @@ class Knowledge:
     atom_weights: Array = field(default_factory=lambda: np.empty(0))
     background_share: float = 0.0
     _density: FittedDensity | None = None
+
+    def validate(self) -> None:
+        """Raise unless this can be known: of what a file says, or what it is to hold."""
+        if isinstance(self.background, GivenBackground):
+            raise ValueError(
+                'Expected background="uniform" in a model that is saved; got a density of your '
+                "own, which JSON cannot hold."
+            )
+        shares = self.atom_weights
+        fits = self.atoms.ndim == 2 and shares.shape == (len(self.atoms),) and (shares >= 0).all()
+        refuse("atom_weights", not fits, "one for each atom")
 
     @classmethod
     def of(cls, model: Any, covariates: Covariates | None, data: Observations) -> Knowledge | None:

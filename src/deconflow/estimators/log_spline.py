@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from deconflow.checks import check_integer, warn_caller
 from deconflow.classical import UNBOUNDED, GridDensity
-from deconflow.estimators.grid import GridEstimator, check_grid
-from deconflow.estimators.saved_values import refuse, saved_arrays
+from deconflow.estimators.grid import GridEstimator
 from deconflow.estimators.validation import refuse_unseen
 from deconflow.fits import GridFit, Replicates
 from deconflow.observations import Observations
+from deconflow.saving import refuse
 from deconflow.splines import LogSplineFit, fit_log_spline
 from deconflow.truth import as_bounds
 
@@ -25,7 +23,6 @@ DRAWS = 30
 """Draws of the density that bands are made of."""
 LEAST_LOST = 1e-6
 """A share of rows that cannot be explained is told from here on; less is rounding."""
-SAVED_DRAWS = ("draws.low", "draws.step", "draws.shape", "draws.values")
 
 
 class LogSplineDeconvolver(GridEstimator):
@@ -96,7 +93,10 @@ class LogSplineDeconvolver(GridEstimator):
     _takes_missing_values = True
     _bounds_itself = True
 
-    _learned: ClassVar = {"n_rows": int, "n_bins": int, "used": float}
+    _saved: ClassVar = {
+        "grid": GridDensity, "_draws": list[GridDensity],
+        "n_rows_": int, "n_bins_": int, "used_": float,
+    }  # fmt: skip
 
     fit_: LogSplineFit
     n_rows_: int
@@ -152,40 +152,12 @@ class LogSplineDeconvolver(GridEstimator):
         self._draws = draws
         self._own_density.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """Save the draws beside the density."""
-        details, arrays = super()._state()
-        draws = self._draws
-        numbers = {
-            "low": [d.low for d in draws],
-            "step": [d.step for d in draws],
-            "shape": [d.values.shape for d in draws],
-            "values": np.concatenate([d.values.ravel() for d in draws]),
-        }
-        more = {
-            f"draws.{k}": torch.from_numpy(np.array(v, dtype=np.float64))
-            for k, v in numbers.items()
-        }
-        return details, {**arrays, **more}
-
-    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        super()._restore(details, arrays)
-        refuse("n_rows", self.n_rows_ < 1 or self.n_bins_ < 1, "counts of rows")
-        bounds = as_bounds(self.bounds, self._names)
-        limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
-        self._own_density = GridFit(replace(self._own_density.grid, bounds=limits), self._names)
-        low, step, shapes, values = saved_arrays(arrays, SAVED_DRAWS)
-        dim, sizes = self.n_latent_, shapes.prod(-1).astype(np.int64)
-        even = low.shape == step.shape == shapes.shape and low.shape[1:] == (dim,)
-        refuse("draws", not even or len(low) < 2, "several grids")
-        refuse("draws", (shapes < 2).any() or sizes.sum() != values.size, "one after another")
-        pieces = np.split(values, np.cumsum(sizes)[:-1])
-        grids = zip(low, step, pieces, shapes.astype(np.int64), strict=True)
-        whole = self._own_density.grid
-        draws = [replace(whole, low=a, step=b, values=p.reshape(n)) for a, b, p, n in grids]
-        for draw in draws:
-            check_grid(draw, dim)
-        self._draw(draws)
+    def _restore(self, values: dict[str, Any]) -> None:
+        super()._restore(values)
+        refuse("n_rows_", self.n_rows_ < 1 or self.n_bins_ < 1, "a count of rows")
+        others = len(self._draws) < 2 or any(d.dim != self.n_latent_ for d in self._draws)
+        refuse("draws", others, "several grids of these columns")
+        self._draw(self._draws)
 
 
 def _warn_of(fit: LogSplineFit) -> None:

@@ -8,21 +8,20 @@ Then as many rows are simulated as were not seen, each with the noise of a row t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.estimators.saved_values import refuse
 from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
+from deconflow.saving import refuse
 from deconflow.truth import Bounds
 from deconflow.xd import (
     FitSettings,
@@ -80,17 +79,9 @@ class SeenShare:
     simulated: int
     words: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what JSON holds."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Any) -> SeenShare:
-        """Take what :meth:`as_dict` gave."""
-        kinds = {"share": float, "effective": float, "simulated": int, "words": str}
-        wrong = not isinstance(values, dict) or {n: type(v) for n, v in values.items()} != kinds
-        refuse("selected", wrong or not 0 < values["share"] <= 1, "what a selection let through")
-        return cls(**values)
+    def validate(self) -> None:
+        """Raise unless these numbers can be: of what a file says."""
+        refuse("share", not 0 < self.share <= 1, "a share")
 
     def in_words(self) -> list[str]:
         """Say what was seen, and what that rests on."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deconflow.checks import check_integer
-from deconflow.classical import COARSEST, FINEST, enclose, fit_wavelets
+from deconflow.classical import COARSEST, FINEST, GridDensity, enclose, fit_wavelets
 from deconflow.estimators.grid import FourierProblem, GridEstimator
 from deconflow.observations import Observations
 
@@ -62,7 +62,9 @@ class WaveletDeconvolver(GridEstimator):
     array([0.7, 0. , 0.6])
     """
 
-    _learned: ClassVar = {"level": int, "n_wavelets": int, "relative_error": float}
+    _saved: ClassVar = {
+        "grid": GridDensity, "level_": int, "n_wavelets_": int, "relative_error_": float
+    }  # fmt: skip
 
     def __init__(self, level: int | None = None) -> None:
         self.level = level

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -17,7 +16,6 @@ from torch.distributions import Distribution
 from deconflow._types import Array
 from deconflow.checks import as_floats, warn_caller
 from deconflow.estimators.base import MEASURED, DensityEstimator
-from deconflow.estimators.saved_values import refuse, saved_mixture, saved_table
 from deconflow.estimators.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
 from deconflow.estimators.validation import refuse_unseen
 from deconflow.estimators.xd_settings import (
@@ -36,7 +34,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.saving import check_form
+from deconflow.saving import refuse
 from deconflow.streams import Overview, RowStream
 from deconflow.xd import (
     FITTING,
@@ -54,15 +52,6 @@ from deconflow.xd import (
 )
 
 LEARNED = ("weights_", "means_", "covariances_")
-SAVED_DETAILS = {
-    "converged": bool,
-    "n_iter": int,
-    "n_components": int,
-    "component_counts": [int],
-    "lower_bound": float,
-    "lower_bounds": [float],
-    "selection": {str: object},
-}
 
 
 class XDGMM(DensityEstimator):
@@ -161,6 +150,13 @@ class XDGMM(DensityEstimator):
 
     __metadata_request__predict = MEASURED
     __metadata_request__predict_proba = MEASURED
+
+    _saved: ClassVar = {
+        "weights_": Array, "means_": Array, "covariances_": Array,
+        "component_counts_": NDArray[np.int64], "n_components_": int, "converged_": bool,
+        "n_iter_": int, "lower_bound_": float, "lower_bounds_": Array,
+        "selection_": dict[str, NDArray[Any]] | None,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -360,31 +356,15 @@ class XDGMM(DensityEstimator):
         self._take(result, [part.n_components for part in fit.mixtures])
         self._warn_unless_converged()
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        details = {
-            "converged": bool(self.converged_),
-            "n_iter": int(self.n_iter_),
-            "n_components": int(self.n_components_),
-            "component_counts": [int(count) for count in self.component_counts_],
-            "lower_bound": float(self.lower_bound_),
-            "lower_bounds": [float(value) for value in self.lower_bounds_],
-            "selection": {k: v.tolist() for k, v in getattr(self, "selection_", {}).items()},
-        }
-        return details, {name: torch.from_numpy(getattr(self, name).copy()) for name in LEARNED}
-
-    def _restore(self, details: dict[str, Any], arrays: dict[str, torch.Tensor]) -> None:
-        check_form(details, SAVED_DETAILS, "details")
-        mixture = saved_mixture(arrays, LEARNED, self.n_latent_)
-        value, history = details["lower_bound"], details["lower_bounds"]
-        result = EMResult(mixture, value, history, details["converged"], details["n_iter"])
-        selection = saved_table(details["selection"])
-        if selection:
-            self.selection_ = selection
-        size, counts = details["n_components"], details["component_counts"]
-        total = mixture.n_components
-        bad = min(counts, default=0) < 1 or sum(counts) != total or size not in counts
-        refuse("component_counts", bad, "those of its weights")
-        self._take(result, counts)
+    def _restore(self, values: dict[str, Any]) -> None:
+        super()._restore(values)
+        self.mixture_.validate()
+        counts = self.component_counts_
+        refuse("mixture", self.mixture_.dim != self.n_latent_, f"of {self.n_latent_} columns")
+        bad = (counts < 1).any() or counts.sum() != len(self.weights_)
+        refuse("component_counts_", bad or self.n_components_ not in counts, "those of the weights")
+        if self.selection_ is None:
+            del self.selection_
 
     def _fitted(
         self, data: Observations, settings: FitSettings, start: Start, rng: np.random.RandomState

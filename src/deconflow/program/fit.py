@@ -32,7 +32,7 @@ from deconflow.program.options import (
 from deconflow.program.provenance import now, typed_command
 from deconflow.program.reading import find_rows, read_all, to_keep
 from deconflow.progress import Progress
-from deconflow.saving import TABLE
+from deconflow.saving import TABLE, to_json
 from deconflow.tables import STANDARD, Rows
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
@@ -109,7 +109,8 @@ def fit(
                 "fitted": model.describe(), "known": model.known_,
                 "special_settings": special_settings(model), "method": method,
                 "seconds": seconds, "date": now(), "command": typed_command(),
-                "certificate": certificate.as_dict(), "columns": columns.as_dict(),
+                "certificate": to_json(certificate, {}, "certificate"),
+                "columns": to_json(columns, {}, "columns"),
                 "table": {"path": path, "weights": options.weights} | found.figures(columns, rows),
             }  # fmt: skip
             model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})

@@ -16,10 +16,8 @@ from deconflow.program.methods import method_of_class
 from deconflow.program.reading import refuse_too_large
 from deconflow.saving import (
     ABOUT_ONE_RUN,
-    SAVED_CERTIFICATE,
     TABLE,
     ModelFiles,
-    check_form,
     check_free,
     parse_json,
     read_folder,
@@ -36,28 +34,21 @@ from deconflow.tables import (
     read_rows,
 )
 
-TEXT, BAR = (str, None), (str, float)
-SAVED_COLUMNS = {
-    "names": [str], "errors": [[BAR, BAR]], "correlations": [[str, str, str]],
-    "covariances": [[str, str, str]], "noise": str, "df": float, "units": [TEXT],
-    "missing": [float], "limits": [TEXT], "replicate_columns": [[str]],
-    "replicate_covariance": [[float]], "draws": bool, "id": TEXT, "log_prior": TEXT,
-    "counted_with": TEXT, "fit_errors": [str], "replicates": TEXT,
-}  # fmt: skip
 SAVED_COLUMN = {
     "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
 }  # fmt: skip
 SAVED_ABOUT = {
-    "command": (str, None),
+    "command": str | None,
     "date": str,
     "fitted": str,
-    "known": [str],
+    "known": list[str],
     "method": str,
     "seconds": float,
-    "special_settings": {str: str},
-    "certificate": SAVED_CERTIFICATE,
+    "special_settings": dict[str, str],
+    "certificate": Certificate | None,
+    "columns": Columns,
     "table": {
-        "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights": (str, None)
+        "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights": str | None
     },
 }  # fmt: skip
 """What ``fit`` has written of the table and the fit."""
@@ -118,8 +109,7 @@ class ModelFolder:
     @property
     def certificate(self) -> Certificate | None:
         """The certificate of the fit, if it was kept."""
-        kept = self.about.get("certificate")
-        return None if kept is None else Certificate.from_dict(kept)
+        return self.about.get("certificate")
 
     def known(self) -> list[str]:
         """Say what was known of the truth, and what became of it."""
@@ -178,14 +168,10 @@ def load(path: str | Path) -> ModelFolder:
         raise FileNotFoundError(f"Expected a model's folder at {path}; got none. Fit one first.")
     files = read_folder(path)
     method_of_class(files.description["class"])
-    about = parse_json(files.contents[TABLE], path / TABLE) if TABLE in files.contents else {}
-    if about:
-        check_form(about, SAVED_ABOUT, path / TABLE)
-    columns = about.pop("columns", None)
-    known = None
-    if columns is not None:
-        check_form(columns, SAVED_COLUMNS, path / TABLE)
-        known = Columns.from_dict(columns)
+    about: dict[str, Any] = {}
+    if TABLE in files.contents:
+        about = parse_json(files.contents[TABLE], path / TABLE, SAVED_ABOUT)
+    known = about.pop("columns", None)
     if known is not None:
         per_column = (known.names, known.errors, known.units, known.limits, known.replicate_columns)
         shares = (known.replicate_covariance, *known.replicate_covariance)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deconflow.certificate import Certificate
 from deconflow.files import as_path
+from deconflow.saving.values import from_json
 
-FORMAT = 4
+FORMAT = 5
 """The only format that is read and written."""
 DESCRIPTION, WEIGHTS, TABLE = "model.json", "weights.safetensors", "table.json"
 CHECKSUMS = "SHA256SUMS"
@@ -22,37 +22,17 @@ LARGEST_TEXT = 2**26
 ABOUT_ONE_RUN = ("checkpoint", "verbose")
 """Parameters that are not part of a model."""
 
-NUMBER, NUMBERS = (float, None), [(float, None)]
-SAVED_FINDING = {
-    "check": str,
-    "p": NUMBER,
-    "gain": float,
-    "columns": [str],
-    "numbers": {str: float},
-    "reason": str,
-    "explains": bool,
-}
-PARTS_OF_CERTIFICATE = {
-    "float | None": NUMBER,
-    "int | None": (int, None),
-    "bool | None": (bool, None),
-    "tuple[float, float] | None": ([float, float], None),
-    "tuple[Finding, ...]": [SAVED_FINDING],
-}
-SAVED_CERTIFICATE = {
-    part.name: PARTS_OF_CERTIFICATE[str(part.type)] for part in fields(Certificate)
-}
 SAVED_DESCRIPTION = {
     "class": str,
-    "parameters": {str: object},
+    "parameters": dict[str, Any],
     "n_features_in": int,
     "n_latent": int,
     "noise_given": bool,
-    "feature_names_in": [str],
-    "column_names": ([str], None),
-    "units": ([(str, None)], None),
-    "rows_of_stream": ([int, int], None),
-    "details": {str: object},
+    "feature_names_in": list[str],
+    "column_names": list[str] | None,
+    "units": list[str | None] | None,
+    "rows_of_stream": tuple[int, int] | None,
+    "learned": dict[str, Any],
 }
 
 
@@ -109,10 +89,9 @@ def read_folder(path: str | Path) -> ModelFiles:
             f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
         )
     contents = _read_at_one_time(path)
-    description = parse_json(contents[DESCRIPTION], path / DESCRIPTION)
-    _check_format(description, path)
+    _check_format(parse_json(contents[DESCRIPTION], path / DESCRIPTION), path)
     _check_sums(contents, path)
-    check_form(description, SAVED_DESCRIPTION, path / DESCRIPTION)
+    description = parse_json(contents[DESCRIPTION], path / DESCRIPTION, SAVED_DESCRIPTION)
     for name in ("n_features_in", "n_latent"):
         if description[name] < 1:
             raise _damaged(path / DESCRIPTION, f"{name} is {description[name]}")
@@ -120,67 +99,15 @@ def read_folder(path: str | Path) -> ModelFiles:
     return ModelFiles(path, contents, description)
 
 
-def parse_json(content: bytes, file: Path) -> dict[str, Any]:
-    """Read an object from the content of a model's file, or say in one line why not."""
+def parse_json(content: bytes, file: Path, kinds: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Read an object, with entries of these types, or say in one line why not."""
     try:
-        found = json.loads(content.decode())
+        found = from_json(json.loads(content.decode()), dict[str, Any], {}, "it")
+        return dict(from_json(found, kinds or {}, {}, "it"))
     except RecursionError as error:
         raise _damaged(file, "it is nested too deeply") from error
-    except ValueError as error:  # no JSON, no text, or a number of thousands of digits
+    except ValueError as error:  # no JSON, no text, a number of thousands of digits, another value
         raise _damaged(file, str(error)) from error
-    if not isinstance(found, dict):
-        raise _damaged(file, "it is no object")
-    return found
-
-
-def check_form(value: Any, form: Any, place: object) -> None:
-    """Raise unless a value from JSON has a form.
-
-    A form is a type, a tuple of forms that will do, a list of one form for any number of values
-    or of several for as many, or an object with a form for each key, where ``str`` is any.
-
-    Examples
-    --------
-    >>> check_form({"rows": [1, 2.5]}, {"rows": [float]}, "table.json")
-    >>> check_form({"rows": "many"}, {"rows": [float]}, "table.json")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a whole model; got a damaged one: rows of table.json is 'many'.
-    """
-    if isinstance(form, dict) and isinstance(value, dict):
-        for key, inner in form.items():
-            for name in value if key is str else [key]:
-                if name not in value:
-                    raise _damaged(place, f"it has no {name}")
-                check_form(value[name], inner, f"{name} of {place}")
-    elif isinstance(form, list) and isinstance(value, list) and len(form) in (1, len(value)):
-        for part, inner in zip(value, form if len(form) > 1 else form * len(value), strict=True):
-            check_form(part, inner, place)
-    elif not _is(value, form, place):
-        shown = repr(value)
-        raise ValueError(
-            "Expected a whole model; got a damaged one: "
-            f"{place} is {shown if len(shown) < 40 else shown[:40] + '...'}."
-        )
-
-
-def _is(value: Any, form: Any, place: object) -> bool:
-    """Whether a value is of a type, or has one of several forms."""
-    if isinstance(form, tuple):
-        return any(_has(value, each, place) for each in form)
-    if form is None or isinstance(form, dict | list):
-        return form is None and value is None
-    if isinstance(value, bool):
-        return form in (bool, object)
-    return isinstance(value, (int, float) if form is float else form)
-
-
-def _has(value: Any, form: Any, place: object) -> bool:
-    try:
-        check_form(value, form, place)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_at_one_time(path: Path) -> dict[str, bytes]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
 
 from deconflow.tables.conventions import (
     correlation_column,
@@ -159,15 +158,6 @@ class Columns:
         """Name the column of a table that has the unit of a measured one."""
         repeated = self.replicate_columns
         return repeated[self.names.index(name)][0] if repeated else name
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Make columns of what :meth:`as_dict` returned, after a trip through JSON."""
-        return cls(**{name: _as_tuples(value) for name, value in values.items()})
 
     def describe(self) -> list[str]:
         """Describe in plain words what is measured, and how well; one line per column."""
@@ -444,7 +434,3 @@ def _checked_parts(items: Sequence[str]) -> tuple[str, ...]:
             got = repr(part) if parts else part
             raise ValueError(f"Expected fit_errors= with {', '.join(FITTED)}; got {got}.")
     return tuple(dict.fromkeys(parts))
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -167,15 +167,6 @@ class Covariates:
 
     def _expected(self, got: str) -> str:
         return f"Expected given with the covariates of the fit, {', '.join(self.names)}; got {got}."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what is saved."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any]) -> Covariates:
-        """Take what :meth:`as_dict` gave."""
-        return cls([Column(**each) for each in saved["columns"]], saved["errors"])
 
 
 def given_parts(given: Any) -> tuple[bool, Any]:

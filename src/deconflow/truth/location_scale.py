@@ -17,7 +17,7 @@ optimization", Biometrics 73.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -149,22 +149,6 @@ class LocationScale:
         """Return the curves of some columns."""
         own = {name: getattr(self, name)[columns] for name in ("mean", "log_variance", "smallest")}
         return replace(self, **own)
-
-    def state(self) -> dict[str, Array]:
-        """Return what is saved."""
-        arrays = {name: each for name, each in vars(self).items() if name != "splines"}
-        for c, spline in self.splines.items():
-            arrays |= {f"spline.{c}.{name}": each for name, each in vars(spline).items()}
-        return arrays
-
-    @classmethod
-    def from_state(cls, saved: dict[str, Array]) -> LocationScale:
-        """Take what :meth:`state` gave."""
-        own = {name: array for name, array in saved.items() if "." not in name}
-        columns = sorted({name.split(".")[1] for name in saved if "." in name}, key=int)
-        names = [field.name for field in fields(Spline)]
-        splines = {int(c): Spline(*(saved[f"spline.{c}.{n}"] for n in names)) for c in columns}
-        return cls(splines, **own)
 
 
 def _design(x: Array, splines: dict[int, Spline]) -> Array:
