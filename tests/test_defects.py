@@ -107,23 +107,6 @@ def test_a_convolution_knows_bounds_and_atoms(atoms):
         np.testing.assert_allclose(convolved.log_prob(points), right, atol=1e-6)
 
 
-# -- D3: groups ---------------------------------------------------------------------------------
-
-
-@defect("D3", "regress takes copies for rows of their own")
-def test_copies_do_not_make_a_slope_more_certain():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=150)
-    v = np.column_stack([x, 1 + 2 * x + 0.5 * rng.normal(size=150)])
-    w = v + 0.3 * rng.normal(size=v.shape)
-    once = XDGMM(1).fit(w, noise=[0.3, 0.3])
-    right = once.regress(1, [0], w=w, noise=[0.3, 0.3]).slope_error[0]
-    copies, groups = np.repeat(w, 9, axis=0), np.repeat(np.arange(150), 9)
-    model = XDGMM(1).fit(copies, noise=[0.3, 0.3], groups=groups)
-    found = model.regress(1, [0], w=copies, noise=[0.3, 0.3]).slope_error[0]
-    assert found == pytest.approx(right, rel=0.3)
-
-
 # -- D5: what stays of the last fit -----------------------------------------------------------
 
 

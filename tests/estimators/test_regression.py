@@ -273,3 +273,16 @@ def test_a_curve_needs_a_single_column_and_a_density():
     model = LogSplineDeconvolver(bounds=[(-9, 9), (-19, 19)]).fit(w[:, ::2], noise=sd[:, ::2])
     with pytest.raises(ValueError, match="x where the model has a density; got none in row 1"):
         model.regress(1, on=0).predict([0.0, 20.0])
+
+
+def test_copies_do_not_make_a_slope_more_certain():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=150)
+    v = np.column_stack([x, 1 + 2 * x + 0.5 * rng.normal(size=150)])
+    w = v + 0.3 * rng.normal(size=v.shape)
+    once = XDGMM(1).fit(w, noise=[0.3, 0.3])
+    right = once.regress(1, [0], w=w, noise=[0.3, 0.3]).slope_error[0]
+    copies, groups = np.repeat(w, 9, axis=0), np.repeat(np.arange(150), 9)
+    model = XDGMM(1).fit(copies, noise=[0.3, 0.3], groups=groups)
+    found = model.regress(1, [0], w=copies, noise=[0.3, 0.3]).slope_error[0]
+    assert found == pytest.approx(right, rel=0.3)

@@ -15,6 +15,7 @@ import torch
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
+from deconflow.copies import keep_copies_together
 from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -66,7 +67,7 @@ def reweighted_fits(
         one that averages none, or too many, a mixture in its place.
     """
     density, rng = model.density_, check_random_state(random_state)
-    data = _without_background(model, data)
+    data = keep_copies_together(_without_background(model, data))
     prepared = PreparedData(data)
     starts, words = _own_mixtures(model), f"{n_refits} refits to reweighted rows"
     if starts:
@@ -78,10 +79,11 @@ def reweighted_fits(
         words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
     if model.atom_weights_.size or getattr(model, "bounds", None) is not None:
         words += ", which know neither atoms nor bounds"
-    own = np.ones(len(data)) if data.weights is None else data.weights.numpy()
-    found = []
+    own = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
+    codes, found = data.group_codes(), []
+    codes = np.arange(len(data)) if codes is None else codes  # a group has one weight
     for i in range(n_refits):
-        weights = own * rng.standard_exponential(len(data))
+        weights = own * rng.standard_exponential(codes.max() + 1)[codes]
         rows = replace(data, weights=torch.from_numpy(weights / weights.mean()))
         settings, start = fits[i % len(fits)]
         with clear_errors():

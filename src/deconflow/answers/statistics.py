@@ -192,14 +192,13 @@ def statistics_of(
 def _of_column(values: Array, weights: Array | None) -> Array:
     """Mean, spread and quantiles of the values that are not NaN; NaN if there are none."""
     seen = ~np.isnan(values)
-    values = values[seen]
+    values, weights = values[seen], None if weights is None else weights[seen]
     if not len(values):
         return np.full(2 + len(SHARES), np.nan)
-    if weights is None:
-        return np.array([values.mean(), values.std(), *np.quantile(values, SHARES)])
-    weights = weights[seen]
     mean = np.average(values, weights=weights)
     sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+    if weights is None:
+        return np.array([mean, sd, *np.quantile(values, SHARES)])
     order = np.argsort(values)
     below = np.cumsum(weights[order])  # numpy < 2 has no quantiles with weights
     places = np.searchsorted(below, np.array(SHARES) * below[-1])
@@ -212,9 +211,7 @@ def _correlation(pairs: Array, weights: Array | None) -> float:
     whole = pairs[complete]
     if len(whole) < 2 or not (np.ptp(whole, axis=0) > 0).all():
         return float("nan")
-    if weights is None:
-        return float(np.asarray(np.corrcoef(whole.T))[0, 1])
-    covariance = np.cov(whole.T, aweights=weights[complete], ddof=0)
+    covariance = np.cov(whole.T, aweights=None if weights is None else weights[complete], ddof=0)
     return float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
 
 
