@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,20 +28,12 @@ ROWS, FRESH, PLACES = 1000, 2000, 25
 """Rows whose posteriors are looked at, draws of the truth, and places of bands in each column."""
 DRAWS = 399
 """Of each posterior: ranks from 0 to 399 fill the bins evenly."""
+N_SEEDS = 5
+"""Of each table, so that no step depends on another."""
 KNOWN = 0.01
 """A value with less noise than this share of the truth's spread has nothing to be tested."""
 OTHERWISE = {"checkpoint": None, "verbose": False}
 """Parameters that a refit has otherwise."""
-
-
-class Seeds(NamedTuple):
-    """Of one table, each of its own, so that none depends on another."""
-
-    truth: int
-    noise: int
-    fit: int
-    posterior: int
-    fresh: int
 
 
 def run_self_test(
@@ -67,12 +59,12 @@ def run_self_test(
     shown
         Whether to show progress.
     """
-    drawn = check_random_state(random_state).randint(2**31 - 1, size=(n_tables, len(Seeds._fields)))
+    drawn = check_random_state(random_state).randint(2**31 - 1, size=(n_tables, N_SEEDS))
     done: list[Refit] = []
     with tqdm(total=n_tables, desc="self-test", unit="refit", disable=not shown) as bar:
         try:
             for seeds in drawn.tolist():
-                done.append(_one_table(model, data, Seeds(*seeds)))
+                done.append(_one_table(model, data, *seeds))
                 bar.update()
         except KeyboardInterrupt:
             if not done:
@@ -80,18 +72,26 @@ def run_self_test(
     return SelfTest(tuple(model.density_.names), n_tables, tuple(done))
 
 
-def _one_table(model: Any, data: Observations, seeds: Seeds) -> Refit:
-    """Simulate a table, fit it, and hold the answers against the truth."""
-    truth = model.density_.sample(len(data), seeds.truth)
-    with isolated_rng(seeds.noise):
+def _one_table(
+    model: Any,
+    data: Observations,
+    of_truth: int,
+    of_noise: int,
+    of_fit: int,
+    of_posterior: int,
+    of_fresh: int,
+) -> Refit:
+    """Simulate a table, fit it, and compare with the truth; each step has a seed of its own."""
+    truth = model.density_.sample(len(data), of_truth)
+    with isolated_rng(of_noise):
         table = data.remeasure(torch.from_numpy(truth).to(data.w))
     start = time.perf_counter()
-    refit = _fitted_again(model, table, seeds.fit)
+    refit = _fitted_again(model, table, of_fit)
     seconds = time.perf_counter() - start
-    fresh = model.density_.sample(FRESH, seeds.fresh)
+    fresh = model.density_.sample(FRESH, of_fresh)
     excess, error, missed = _excess(model, refit, fresh)
     held, places = _bands(model, refit, fresh)
-    ranks = _ranks(refit, table, truth, fresh.std(0), seeds.posterior)
+    ranks = _ranks(refit, table, truth, fresh.std(0), of_posterior)
     counts = tuple(tuple(np.bincount(each, minlength=BINS).tolist()) for each in ranks)
     return Refit(len(data), counts, excess, error, missed, held, places, round(seconds, 3))
 

@@ -21,18 +21,16 @@ from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.checks import (
     as_floats,
-    as_tensor,
     check_integer,
     check_seed,
     refuse_extremes,
 )
 from deconflow.evaluation import Estimate, row_p_values
-from deconflow.fits.bands import Band, band_of
+from deconflow.fits.bands import Band, band_of, checked_points
 from deconflow.fits.one_column import OneColumn, TabulatedColumn, fine_grid
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.replicates import Replicates
 from deconflow.fits.to_other_tools import to_scipy
-from deconflow.frames import plain_table, refuse_other_names
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -93,13 +91,7 @@ class FittedDensity(ABC):
 
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
-        refuse_other_names(v, self.names)
-        values = as_tensor(plain_table(v, "v"), "v").numpy()
-        if values.ndim != 2 or values.shape[1] != self.dim or not np.isfinite(values).all():
-            raise ValueError(
-                f"Expected finite values in v of shape (N, {self.dim}), for the columns "
-                f"{', '.join(self.names)}; got shape {values.shape}."
-            )
+        values = checked_points(v, self.names, "v")
         refuse_extremes("v", values)
         return self._log_prob(values)
 
