@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch.multiprocessing import start_processes
 from toy import draw
 
-from deconflow import XDGMM, Deconvolver, FlowDeconvolver, open_rows, ranks
+from deconflow import XDGMM, FlowDeconvolver, open_rows, ranks
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, loop, share_of
 from deconflow.fitting.checkpoint import Checkpoint
@@ -126,16 +126,6 @@ def fit_a_stream(folder):
     return {"fit": found, "sums": rows.pass_over([(NO_FOLD, start)], units, 1)[0].parts}
 
 
-def fit_other_rows():
-    """What processes are told that have rows of their own."""
-    w, told = draw(50, ranks.rank())[1], []
-    for model in (FlowDeconvolver(), Deconvolver()):
-        with pytest.raises(ValueError, match="Expected") as refusal:
-            model.fit(w, noise=0.5)
-        told.append(str(refusal.value))
-    return told
-
-
 def fail():
     """A fit in which the last process fails on its own; what each is told, how soon, what is left.
 
@@ -163,11 +153,9 @@ def work(rank, world, folder, asked):
     dist.init_process_group("gloo", init_method=file, rank=rank, world_size=world)
     known = {
         "flow": fit_a_flow,
-        "without a seed": lambda: fit_a_flow(random_state=None, epochs=1)["weights"],
         "without draws": fit_without_draws,
         "chains": lambda: go_on(folder / "chains.ckpt"),
         "stream": lambda: fit_a_stream(folder / "survey"),
-        "other rows": fit_other_rows,
         "failure": fail,
     }
     found = {name: make() for name, make in known.items() if name in asked}

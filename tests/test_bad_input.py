@@ -475,13 +475,6 @@ def test_numbers_of_other_kinds_are_taken():
 # -- saved models -------------------------------------------------------------------------------
 
 
-def test_loading_from_nowhere(tmp_path):
-    check(lambda: FlowDeconvolver.load(tmp_path / "none"), FileNotFoundError, r"got none")
-    file = tmp_path / "file"
-    file.write_text("")
-    check(lambda: FlowDeconvolver.load(file), ValueError, r"folder of a model; got the file")
-
-
 def test_saving_over_something_else_is_refused(model, tmp_path):
     file = tmp_path / "thesis.tex"
     file.write_text("years of work")
@@ -495,11 +488,3 @@ def test_saving_over_something_else_is_refused(model, tmp_path):
 
 
 # -- calls that look odd and are good -----------------------------------------------------------
-
-
-def test_numpy_numbers_and_none_as_parameters_survive_saving(tmp_path):
-    model = fit(hidden=np.int64(8), learning_rate=np.float64(1e-3), checkpoint=None)
-    model.save(tmp_path / "model")
-    again = FlowDeconvolver.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.score_samples(W), model.score_samples(W))
-    assert again.get_params() == model.get_params()

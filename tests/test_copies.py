@@ -160,29 +160,11 @@ def test_near_copies_are_counted():
     assert 0.07 < found(some).near_share < 0.13
 
 
-def test_near_by_chance_is_not_counted():
-    """Rows in a spike a million times narrower than the rest are close to each other, too."""
-    for dim in (1, 2, 5):
-        w = normal(3000, dim)
-        assert found(w).near_share == 0
-        w[::2] *= 1e-6
-        assert found(w).near_share == 0
-        assert found(np.round(w, 2)).near_share == 0
-
-
 def test_nothing_is_overruled():
     data = Observations.from_arrays(five(normal(400)), 0.1, groups=np.arange(2000))
     assert keep_copies_together(data) is data
     assert data.group_codes() is None  # as without groups
     assert keep_copies_together(replace(data, groups=None)).group_codes() is not None
-
-
-def test_a_column_of_one_copied_row_is_left_to_every_fit():
-    w = five(normal(100, 2))
-    w[5:, 1] = np.nan
-    data = Observations.from_arrays(w, 0.1)
-    assert find_copies(data).surprising
-    assert keep_copies_together(data).groups is None
 
 
 # -- what comes of it -----------------------------------------------------------------------------

@@ -37,13 +37,13 @@ def known(monkeypatch):
     return monkeypatch
 
 
-def answers(model, some, law, **beside):
+def answers(model, some, **rows):
     """Everything that computes with networks."""
     return (
         model.sample(3, random_state=0),
         model.score_samples(values()[:3]),
-        model.score_observations(some, law, **beside),
-        model.posterior(some, law, n_samples=2, **beside).mean,
+        model.score_observations(some, **rows),
+        model.posterior(some, n_samples=2, **rows).mean,
     )
 
 
@@ -55,72 +55,39 @@ def same_on_the_device(known, fitted):
         np.testing.assert_array_equal(one, other)
 
 
-CHOICES = {
-    "iw": {},
-    "roulette": {"objective": "roulette"},
-    "coupled": {"objective": "coupled"},
-    "exact": {"flow": "gaussian_mixture", "posterior_family": "exact"},
-    "spline": {"flow": "spline"},
-    "bounded": {"bounds": [(-9, 9), None]},
-}
-
-
-def cases(known):
-    """Cases by their names, those beyond the first marked as slow."""
-    first, *_ = known
-    marks = {name: [pytest.mark.slow] * (name != first) for name in known}
-    return [pytest.param(case, id=name, marks=marks[name]) for name, case in known.items()]
-
-
-@pytest.mark.parametrize("choice", cases(CHOICES))
-def test_networks_keep_to_their_device(choice, known):
-    w, sd = values(), [0.3, 0.6]
-
-    def fitted(device):
-        model = FlowDeconvolver(device=device, **TINY, **choice).fit(w, noise=sd)
-        assert next(model._own_density.density.parameters()).device.type == device
-        return answers(model, w[:3], sd)
-
-    same_on_the_device(known, fitted)
-
-
-LAWS = {
-    "poisson": noise.poisson(),
-    "covariances": np.tile([[0.2, 0.1], [0.1, 0.3]], (ROWS, 1, 1)),
-    "student_t": noise.student_t([0.3, 0.4], 4.0),
-    "split_normal": noise.split_normal([0.2, 0.3], [0.4, 0.5]),
-}
-
-
-@pytest.mark.parametrize("law", cases(LAWS))
-def test_laws_of_noise_follow_the_rows(law, known):
-    w = np.abs(values()).round()
-    own = law[:3] if isinstance(law, np.ndarray) else law
-
-    def fitted(device):
-        model = FlowDeconvolver(device=device, **TINY).fit(w, noise=law)
-        return model.score_observations(w[:3], own), model.sample(2, random_state=0)
-
-    same_on_the_device(known, fitted)
-
-
 LIMITS = np.zeros((ROWS, 2))
 LIMITS[::5, 1] = 1
-BESIDE = {
-    "given": {"given": np.arange(ROWS)[:, None] / ROWS},
-    "limits": {"limits": LIMITS},
+FITS = {
+    "iw": ({}, {}),
+    "limits": ({}, {"limits": LIMITS}),
+    "poisson": ({}, {"noise": noise.poisson()}),
+    "roulette": ({"objective": "roulette"}, {}),
+    "coupled": ({"objective": "coupled"}, {}),
+    "exact": ({"flow": "gaussian_mixture", "posterior_family": "exact"}, {}),
+    "spline": ({"flow": "spline"}, {}),
+    "bounded": ({"bounds": [(-9, 9), None]}, {}),
+    "given": ({}, {"given": np.arange(ROWS)[:, None] / ROWS}),
+    "covariances": ({}, {"noise": np.tile([[0.2, 0.1], [0.1, 0.3]], (ROWS, 1, 1))}),
+    "student_t": ({}, {"noise": noise.student_t([0.3, 0.4], 4.0)}),
+    "split_normal": ({}, {"noise": noise.split_normal([0.2, 0.3], [0.4, 0.5])}),
 }
+QUICK = ("iw", "limits", "poisson")
 
 
-@pytest.mark.parametrize("beside", cases(BESIDE))
-def test_covariates_limits_and_missing_values_follow_the_rows(beside, known):
-    w = values()
-    w[::7, 0] = np.nan
-    some = {name: value[:3] for name, value in beside.items()}
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in FITS]
+)
+def test_networks_and_rows_keep_to_their_device(name, known):
+    settings, rows = FITS[name]
+    w, rows = np.abs(values()).round(), {"noise": [0.3, 0.6]} | rows
+    if name == "limits":
+        w[::7, 0] = np.nan
+    some = {key: each[:3] if isinstance(each, np.ndarray) else each for key, each in rows.items()}
 
     def fitted(device):
-        model = FlowDeconvolver(device=device, **TINY).fit(w, noise=[0.3, 0.6], **beside)
-        return answers(model, w[:3], [0.3, 0.6], **some)
+        model = FlowDeconvolver(device=device, **TINY, **settings).fit(w, **rows)
+        assert next(model._own_density.density.parameters()).device.type == device
+        return answers(model, w[:3], **some)
 
     same_on_the_device(known, fitted)
 

@@ -85,13 +85,6 @@ def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch,
     assert names(tmp_path) == ["folder", "old"]
 
 
-def test_a_disk_without_exchange(tmp_path, no_exchange):
-    for name in ("one", "other"):
-        with replacing_folder(tmp_path / "folder") as new:
-            (new / name).write_text(name)
-        assert names(tmp_path) == ["folder", name]
-
-
 KILLED = """
 import os, sys
 from deconflow import files

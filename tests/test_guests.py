@@ -8,7 +8,6 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
-from joblib import Parallel, delayed
 from short_fits import let_flows_win, shorten
 from sklearn.base import clone
 from torch.distributions import (
@@ -68,7 +67,7 @@ FITS = {
     "Deconvolver": (Deconvolver(n_members=1, n_jobs=1, random_state=0), lambda: SD),
 }  # fmt: skip
 
-ALIKE = ("maf, double", "made", "spline", "coupling")
+ALIKE = ("maf", "made", "spline", "coupling", "KDE", "XDGMM", "exact", "Deconvolver")
 """Fits by the loop that trains the other flows, too."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in FITS]
 
@@ -171,14 +170,6 @@ def test_another_thread_draws_what_it_would_alone(name, short):
     assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002
 
 
-def test_one_model_may_be_asked_from_several_threads(one_thread):
-    model = flow().fit(W, noise=SD)
-    expected = answers(model, W, SD)
-    with ThreadPoolExecutor(3) as pool:
-        for asked in pool.map(lambda _: answers(model, W, SD), range(3)):
-            same(asked, expected)
-
-
 LAWS = [
     StudentT(torch.full((3, 2), 3.0)), Gamma(torch.ones(3, 2), 1.0), Beta(torch.ones(3, 2), 2.0),
     Dirichlet(torch.ones(3, 2)), VonMises(torch.zeros(3, 2), 1.0), Exponential(torch.ones(3, 2)),
@@ -207,12 +198,6 @@ def test_processors_are_those_that_were_allowed(monkeypatch):
         monkeypatch.setenv("OMP_NUM_THREADS", said)
         assert cpus() == cpus(-1) == count
         assert cpus(5) == 5
-
-
-def test_a_worker_of_joblib_uses_its_own_share(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    shares = Parallel(2, backend="loky", inner_max_num_threads=1)(delayed(cpus)() for _ in range(2))
-    assert shares == [1, 1]
 
 
 def test_the_threads_of_torch_are_limited_also_where_a_program_has_set_them(one_thread):

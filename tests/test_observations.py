@@ -156,25 +156,7 @@ def test_split_is_disjoint_and_complete(fraction):
         torch.testing.assert_close(part.weights, (1 + part.w[:, 0]) / (1 + w[:, 0]).mean())
 
 
-def test_split_shuffles_by_the_seed():
-    data = Observations.from_arrays(np.arange(50.0).reshape(50, 1), 0.1)
-    seeds = []
-    for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        seeds.append(data.split(0.3)[1].w[:, 0].tolist())
-    assert seeds[0] == seeds[1]
-    assert seeds[0] != seeds[2]
-    assert sorted(seeds[0]) != list(range(15))
-
-
 # -- weights, features, precision, containers ---------------------------------------------------
-
-
-def test_weights_have_mean_one_and_no_unit():
-    for scale in (1.0, 1e-3, 1e6):
-        data = Observations.from_arrays(W, SD, weights=scale * WEIGHTS)
-        np.testing.assert_allclose(data.weights, WEIGHTS / WEIGHTS.mean())
-    assert observe("plain").weights is None
 
 
 CONTAINERS = {

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM, BayesianXDGMM, FlowDeconvolver, noise
-from deconflow import progress as module
 from deconflow.progress import Progress
 
 
@@ -29,17 +28,6 @@ def test_the_stage_and_its_steps_are_shown(stage, done, said):
         progress.begin(*stage)
         progress.advance(done)
         assert progress.status() == said
-
-
-def test_a_log_has_a_line_now_and_then(monkeypatch):
-    lines = []
-    with Progress(tell=lines.append) as progress:
-        progress.begin("fitting mixtures", steps=3)
-        progress.advance()
-        assert lines == []
-        monkeypatch.setattr(module, "WRITTEN_EVERY", 0.0)
-        progress.advance()
-    assert lines == ["fitting mixtures, 2 of 3"]
 
 
 def test_a_terminal_has_a_bar(monkeypatch):

@@ -1,11 +1,8 @@
 """The records: runs that are kept."""
 
-import json
-
 import numpy as np
 import pytest
 
-from benchmarks import runs
 from benchmarks.records.__main__ import main
 from benchmarks.records.sections import SECTIONS, open_runs
 
@@ -58,27 +55,3 @@ def test_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch, data_fo
     second = capsys.readouterr()
     assert second.out == ""
     assert "2 runs, 0 to make" in second.err
-
-
-def test_digest_sees_statements_only():
-    plain = "def f(x):\n    return x + 1\n"
-    worded = '"""Words."""\ndef f(x):\n    """Add."""\n    # one\n    return (x\n            + 1)\n'
-    assert runs.statements(plain) == runs.statements(worded)
-    assert runs.statements(plain) != runs.statements(plain.replace("1", "2"))
-    assert len(runs.code_digest()) == 12
-
-
-def test_runs_of_other_code_are_made_again(tmp_path, monkeypatch):
-    path = tmp_path / "some.json"
-    ours, theirs = runs.Runs(path, ["seed"]), runs.Runs(path, ["seed"])
-    ours.add({"seed": 0, "figure": np.float64(1.0), "table": np.arange(2)})
-    theirs.add({"seed": 1, "figure": 1.0})  # another process, that began before
-    assert json.loads(path.read_text())["runs"][0]["table"] == [0, 1]
-    again = runs.Runs(path, ["seed"])
-    assert [again.done({"seed": seed}) for seed in (0, 1, 2)] == [True, True, False]
-    monkeypatch.setattr(runs, "code_digest", lambda: "other")
-    assert not again.done({"seed": 0})
-    assert runs.Runs(path, ["seed"], keep=True).done({"seed": 0})
-    again.add({"seed": 0, "figure": 2.0})
-    found = runs.Runs(path, ["seed"])
-    assert sorted((r["seed"], r["figure"]) for r in found.runs) == [(0, 2.0), (1, 1.0)]

@@ -81,16 +81,6 @@ def test_em_by_statistics_is_that_of_xdgmm(table):
     np.testing.assert_allclose(mixture.covariances, model.covariances_, rtol=1e-9, atol=1e-9)
 
 
-def test_a_value_out_of_reach_is_named_with_its_chunk(tmp_path):
-    x = np.ones(800)
-    x[750] = 1e200
-    pq.write_table(pa.table({"x": x, "x_err": np.ones(800)}), tmp_path / "far.parquet")
-    with pytest.raises(
-        ValueError, match=r"at row 50, .* This is about .*far.parquet, from row 700"
-    ):
-        list(open_rows(tmp_path / "far.parquet", ["x"]).numbered_chunks())
-
-
 def found(w=THREE, mixture=None, noise=(1.0, 1.0)):
     return xd.statistics(w, mixture or two_components(), noise=noise)
 
@@ -187,15 +177,6 @@ def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
     assert streamed._names == ["x", "y"]
     streamed.save(tmp_path / "model")
     assert XDGMM.load(tmp_path / "model").n_iter_ == streamed.n_iter_
-
-
-def test_weights_of_a_table_count(table):
-    path, w, sd, much = table
-    streamed = XDGMM(1, tol=1e-12).fit(open_rows(path, ["x", "y"], weights="much"))
-    inside = XDGMM(1, tol=1e-12).fit(w, noise=sd, sample_weight=much)
-    plain = XDGMM(1, tol=1e-12).fit(w, noise=sd)
-    np.testing.assert_allclose(streamed.means_, inside.means_, atol=1e-6)
-    assert np.abs(plain.means_ - inside.means_).max() > 1e-4
 
 
 def test_slopes_are_those_of_the_likelihood():

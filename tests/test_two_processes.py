@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 USUAL = (
-    "flow", "without a seed", "without draws", "chains", "stream", "other rows", "failure",
+    "flow", "without draws", "chains", "stream", "failure",
 )  # fmt: skip
 
 
@@ -62,10 +62,6 @@ def test_without_draws_the_fit_is_that_of_one_process(both, one_thread):
         assert np.allclose(told["validation"], history["validation"], rtol=1e-9)
 
 
-def test_without_a_seed_processes_agree_on_one(both):
-    assert torch.equal(*(each["without a seed"] for each in both))
-
-
 def test_chains_stay_with_their_rows(both):
     (weights, chains, rows), (other_weights, other_chains, other_rows) = (
         each["chains"]["whole"] for each in both
@@ -96,12 +92,6 @@ def test_a_stream_is_fitted_as_by_one_process(both, tmp_path):
         for name, close in (("sums", 1e-12), ("fit", 1e-9)):
             for mine, theirs in zip(alone[name], found[name], strict=True):
                 np.testing.assert_allclose(theirs, mine, rtol=close, atol=close)
-
-
-def test_rows_that_differ_between_processes_are_refused(both):
-    for told in (each["other rows"] for each in both):
-        assert len(told) == 2
-        assert all(line.startswith("Expected the same w in all 2 processes") for line in told)
 
 
 def test_the_failure_of_one_process_ends_all_and_changes_no_estimator(both):

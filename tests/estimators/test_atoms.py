@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.base import clone
 from sklearn.neighbors import KernelDensity
 
 from deconflow import XDGMM
@@ -16,6 +15,7 @@ TINY = {
     "Deconvolver": {"quick": True, "random_state": 0, "n_jobs": 1},
     "LogSplineDeconvolver": {},
 }
+SLOW = ("BayesianXDGMM", "Deconvolver")
 GRID = np.linspace(-8, 10, 9001)
 
 
@@ -34,7 +34,9 @@ def model():
     return XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD)
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TINY]
+)
 def test_shares_in_all_estimators(name):
     """500 rows tell shares to about 0.03; a mixture that knows of no parts has none."""
     v, w, lost = mixed()
@@ -78,8 +80,6 @@ def test_atoms_at_a_bound():
     posterior = fitted.posterior(w, SD)
     assert posterior.samples.min() >= 0
     assert posterior.mean.min() >= 0
-    with pytest.raises(ValueError, match="atoms within the bounds"):
-        clone(fitted).set_params(atoms=[-1.0]).fit(w, noise=SD)
 
 
 def test_points_of_two_columns():
@@ -95,9 +95,6 @@ def test_points_of_two_columns():
     assert posterior.marginal([1]).mean == pytest.approx(posterior.mean[:, [1]])
     assert posterior[3:5].mean == pytest.approx(posterior.mean[3:5])
     assert model.marginal([1]).sample(500, 0).shape == (500, 1)
-    for wrong in ([0.0], {"v0": [0.0]}, [[0.0, 0.0, 0.0]]):
-        with pytest.raises(ValueError, match="Expected atoms as"):
-            XDGMM(1, atoms=wrong).fit(w, noise=0.2)
     conditioned = model.condition([[1.0]], [0])
     assert (conditioned.sample(200, random_state=0) == -1.0).mean() > 0.9
 
@@ -121,25 +118,6 @@ def test_backgrounds_of_ones_own(kind, tmp_path):
         model.save(tmp_path / "model")
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"atoms": [np.nan]}, "finite atoms"),
-        ({"atoms": []}, "Expected atoms as points"),
-        ({"atoms": "a"}, "Expected numbers as atoms"),
-        ({"atoms": [1.0, 1.0]}, "each of the atoms once"),
-        ({"atoms": {"x": [0.0]}}, "Expected atoms of v0"),
-        ({"background": "flat"}, 'Expected background as "uniform"'),
-        ({"background": 3}, 'Expected background as "uniform"'),
-        ({"background": lambda w: np.zeros(3)}, "a log density for each of"),
-    ],
-)
-def test_parts_that_make_no_sense(parameters, message):
-    _, w, _ = mixed(60)
-    with pytest.raises((ValueError, TypeError), match=message):
-        XDGMM(1, **parameters, random_state=0).fit(w, noise=SD)
-
-
 def test_exact_values_are_at_an_atom_or_not():
     rng = np.random.default_rng(0)
     w = np.where(rng.random((200, 1)) < 0.25, 0.0, rng.normal(1.0, 1.0, size=(200, 1)))
@@ -150,15 +128,6 @@ def test_exact_values_are_at_an_atom_or_not():
     posterior = model.posterior(w[:150], 0.0)
     np.testing.assert_array_equal(posterior.probability_of_atoms[:, 0], w[:150, 0] == 0)
     np.testing.assert_allclose(posterior.mean, w[:150], atol=1e-9)
-
-
-def test_rows_that_have_no_background():
-    _, w, _ = mixed(60)
-    with pytest.raises(ValueError, match=r"differ by row in every column.*alone in column 1"):
-        XDGMM(1, background="uniform").fit(np.c_[w, np.ones(60)], noise=SD)
-    holes = np.c_[w, np.where(np.arange(60) == 3, np.nan, 0.0)]
-    with pytest.raises(ValueError, match="Expected complete rows with a background"):
-        XDGMM(1, background=lambda w: -np.ones(len(w))).fit(holes, noise=SD)
 
 
 def test_rows_of_a_background_may_lie_beyond_bounds():

@@ -3,17 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from astropy import units as u
 from scipy.stats import norm
 from scipy.stats import t as student
 
 from deconflow import XDGMM, GaussianMixture
-from deconflow.densities import MixtureDensity
-from deconflow.estimators import BlendFit, MixtureFit, Replicates, WeightedFit
-from deconflow.fits.weighted_fit import ProposedByMixture
-from deconflow.observations import Observations
-from deconflow.standardising import Standardiser
+from deconflow.estimators import MixtureFit, Replicates
 from deconflow.xd import ladder
 
 FOLDS, ROWS, NOISE = 5, 300, 0.5
@@ -144,42 +138,6 @@ def test_quantiles_are_those_of_the_mixture(model):
     assert (band.lower < exact).all()
     assert (exact < band.upper).all()
     assert list(band.to_frame()["share of x"]) == [0.1, 0.5, 0.9]
-
-
-def test_units_of_points_are_those_of_the_fit(table):
-    from astropy.table import QTable
-
-    rows = QTable({"x": table["x"].to_numpy() * u.mas, "y": table["y"].to_numpy() * u.mag})
-    model = XDGMM("auto", random_state=0).fit(rows, noise=[0.3, 0.3])
-    points = np.array([0.0, 1.0])
-    plain = model.band(points, column="y")
-    np.testing.assert_array_equal(model.band(points * u.mag, column="y").upper, plain.upper)
-    with pytest.raises(ValueError, match="'x' in mas, as in the fit; got arcsec"):
-        model.band(points * u.arcsec, column="x")
-
-
-def test_bands_of_densities_without_closed_forms_agree_with_those_that_have(model, table):
-    """Replicates may be of any kind, also averages of several kinds: here by weighted draws."""
-    rows = Observations.from_arrays(table.to_numpy(), np.array([0.3, 0.3]))
-    units = Standardiser.powers_of_two(rows)
-
-    def by_draws(fit):
-        mixture = units.mixture_to_standard(fit.mixture)
-        arrays = (mixture.weights, mixture.means, mixture.covariances)
-        density = MixtureDensity(*(torch.from_numpy(array) for array in arrays))
-        return WeightedFit(density, units, ProposedByMixture(mixture), fit.names)
-
-    exact = model.density_
-    density = by_draws(exact)
-    density.replicates = Replicates(
-        [BlendFit([0.3, 0.7], [by_draws(each), each]) for each in exact.averaged()]
-    )
-    points = np.linspace(-2.0, 5.0, 15)
-    expected, found = exact.band(points, column="y"), density.band(points, column="y")
-    for name in ("value", "lower", "upper"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0.05)
-    joint = table.to_numpy()[:9]
-    np.testing.assert_allclose(density.band(joint).upper, exact.band(joint).upper, rtol=1e-5)
 
 
 BAD = {

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from deconflow import XDGMM
 from deconflow.estimators import ESTIMATORS
@@ -108,19 +107,6 @@ def test_two_columns(two):
     expected = density.reshape(150, 150).sum(1) * (edges[1] - edges[0])
     np.testing.assert_allclose(np.exp(one.log_prob(middles[:, None])), expected, atol=5e-3)
     assert two.condition([[1.0]], [0]).samples.min() >= 0
-
-
-def test_other_questions(one):
-    _, w = exponential()
-    band = XDGMM("auto", bounds=(0, None), random_state=0)
-    band = band.fit(w, noise=SD).band(np.array([-1.0, 0.5]), column=0)
-    assert band.upper[0] == 0
-    assert band.lower[1] > 0
-    p = one.p_values(w, SD)
-    assert stats.kstest(p, "uniform").pvalue > 1e-3
-    model = next(f for f in one.certify(w, SD).findings if f.check == "columns")
-    assert model.p is None or model.p > 1e-3
-    assert one.self_test(w, SD, n_tables=1).passed
 
 
 def test_what_was_fitted_counts_not_what_was_set_since():

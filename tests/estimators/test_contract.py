@@ -36,16 +36,15 @@ COARSE = GRID[::4]
 """For many slices: sums of smooth densities are as good on it."""
 
 
-def quick_auto(flows_win, w=None, noise=SD):
+def quick_auto(flows_win):
     """A Deconvolver of mixtures, or of one short flow that has nearly all the weight."""
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch, steps=120, n_flows=1, rows=5000)
         if flows_win:
             let_flows_win(patch)
-        w = table(W) if w is None else w
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntrustedFitWarning)  # of a flow that is so short
-            return Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(w, noise=noise)
+            return Deconvolver(n_members=1, n_jobs=1, random_state=0).fit(table(W), noise=SD)
 
 
 def table(values):
@@ -143,22 +142,19 @@ def test_conditions_know_other_laws(name, fitted):
     assert found.mean[0, 0] == pytest.approx((p @ COARSE) / p.sum(), abs=0.1)
 
 
-@pytest.mark.parametrize(("name", "tol"), [("XDGMM", 1e-9), ("Deconvolver, flows", 0.15)])
-def test_a_value_that_a_row_does_not_know_is_left_out(name, tol):
+def test_a_value_that_a_row_does_not_know_is_left_out():
     """In three columns, two of them given: NaN is as good as a column that is not given."""
     rng = np.random.default_rng(0)
     w = rng.multivariate_normal(np.zeros(3), 0.5 * np.eye(3) + 0.5, size=600)
     sd = [0.1, 0.2, 0.3]
     model = XDGMM(2, random_state=0).fit(w, noise=sd)
-    if name != "XDGMM":
-        model = quick_auto(True, w, noise=sd)
     values = np.array([[1.0, np.nan], [-1.0, np.nan], [np.nan, 0.7], [0.5, 0.5]])
     found = model.condition(values, [0, 2], noise=[0.1, 0.1])
     for rows, given in (([0, 1], [0]), ([2], [2])):
         known = values[rows][:, [[0, 2].index(d) for d in given]]
         alone = model.condition(known, given, noise=[0.1]).marginal("v1")
-        np.testing.assert_allclose(found.mean[rows], alone.mean, atol=tol)
-        np.testing.assert_allclose(found.sd[rows], alone.sd, rtol=tol)
+        np.testing.assert_allclose(found.mean[rows], alone.mean, atol=1e-9)
+        np.testing.assert_allclose(found.sd[rows], alone.sd, rtol=1e-9)
     np.testing.assert_allclose(found.mean[:2, 0], [0.5, -0.5], atol=0.25)
 
 
@@ -189,6 +185,7 @@ BAD_COLUMNS = {
     "twice": (["x", 0], "each of the columns once"),
     "none": ([], "one or more columns"),
     "a flag": (True, "got True"),
+    "all": (NAMES, "some columns, but not all, to condition on; got all"),
 }
 
 
@@ -196,17 +193,7 @@ BAD_COLUMNS = {
 @pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])
 def test_bad_columns(name, columns, message, fitted):
     with pytest.raises(ValueError, match=message):
-        fitted(name).marginal(columns)
-    with pytest.raises(ValueError, match=message):
         fitted(name).condition([[1.0]], columns)
-
-
-@every_model
-def test_bad_conditions(name, fitted):
-    with pytest.raises(ValueError, match="some columns, but not all, to condition on; got all"):
-        fitted(name).condition([[1.0, 2.0]], NAMES)
-    with pytest.raises(ValueError, match=r"shape \(N, 1\), one per column.*got \(1, 2\)"):
-        fitted(name).condition([[1.0, 2.0]], ["x"])
 
 
 # -- posteriors ---------------------------------------------------------------------------------
@@ -215,25 +202,17 @@ def test_bad_conditions(name, fitted):
 @every_model
 def test_a_posterior_is_a_sequence_of_rows(name, fitted):
     whole = fitted(name).posterior(table(W[:30]), noise=SD)
-    assert len(whole) == 30
     assert whole.mean.shape == whole.sd.shape == (30, 2)
     assert whole.covariance.shape == whole.correlation.shape == (30, 2, 2)
-    assert whole.samples.shape == (30, 100, 2)
-    assert isinstance(whole, deconflow.Posterior)
-    rows = list(whole)
-    assert len(rows) == 30
     backwards, none = slice(None, None, -1), np.zeros(30, bool)
     for index in (3, -1, slice(2, 9, 3), backwards, [5, 1], np.arange(30) % 2 == 0, [], none):
         some = whole[index]
         wanted = np.atleast_1d(np.arange(30)[index])
-        assert len(some) == len(wanted)
         for what in ("mean", "covariance", "effective_sample_size"):
             np.testing.assert_allclose(getattr(some, what), getattr(whole, what)[wanted])
         np.testing.assert_allclose(some.quantile(0.3), whole.quantile(0.3)[wanted])
-        assert some.sample(4).shape == (len(wanted), 4, 2)
-        assert len(some.to_frame(0.5)) == len(wanted)
-        assert repr(some).endswith(repr(whole).split()[-1])
-    np.testing.assert_allclose(np.concatenate([row.mean for row in rows]), whole.mean)
+        assert len(some) == len(some.sample(4)) == len(some.to_frame(0.5)) == len(wanted)
+    np.testing.assert_allclose(np.concatenate([row.mean for row in whole]), whole.mean)
     with pytest.raises(IndexError):
         whole[30]
 
@@ -242,27 +221,19 @@ def test_a_posterior_is_a_sequence_of_rows(name, fitted):
 def test_a_posterior_knows_moments_quantiles_and_draws(name, fitted):
     answer = fitted(name).posterior(table(W[:30]), noise=SD, n_samples=2000, n_proposals=4000)
     drawn = answer.sample(2000, random_state=0)
-    assert drawn.shape == (30, 2000, 2)
+    assert drawn.shape == answer.samples.shape == answer[:30].samples.shape == (30, 2000, 2)
     scores = (drawn.mean(1) - answer.mean) / answer.sd * 2000**0.5
     assert np.sqrt(np.mean(scores**2)) < 3  # one, and what weighted draws lose
     np.testing.assert_allclose(drawn.std(1), answer.sd, rtol=0.2)
     low, high = answer.interval(0.8)
     inside = ((drawn > low[:, None]) & (drawn < high[:, None])).mean((0, 1))
     np.testing.assert_allclose(inside, 0.8, atol=0.03)
-    q = answer.quantile([0.1, 0.5, 0.9])
-    assert q.shape == (3, 30, 2)
-    np.testing.assert_allclose(q[0], low)
-    np.testing.assert_allclose(q[2], high)
-    np.testing.assert_allclose(answer.quantile(0.5), q[1])
-    np.testing.assert_array_equal(answer.sd, np.sqrt(np.diagonal(answer.covariance, 0, 1, 2)))
-    size = answer.sd[:, 0] * answer.sd[:, 1]
-    np.testing.assert_allclose(answer.correlation[:, 0, 1], answer.covariance[:, 0, 1] / size)
-    np.testing.assert_allclose(answer.correlation[:, 0, 0], 1.0)
+    np.testing.assert_allclose(answer.quantile([0.1, 0.9]), [low, high])
+    size = answer.sd[:, :, None] * answer.sd[:, None]
+    np.testing.assert_allclose(answer.correlation, answer.covariance / size)
     infinite = np.isinf(answer.effective_sample_size)
     assert infinite.all() if name in EXACT else not infinite.any()
     assert (answer.effective_sample_size >= 1).all()
-    np.testing.assert_array_equal(answer.samples, answer.samples)
-    assert answer.samples.shape == answer[:30].samples.shape == (30, 2000, 2)
     few = fitted(name).condition([[1.0]], [0], n_samples=7)
     assert few.samples.shape == few.marginal("y").samples.shape == (1, 7, 1)
 
@@ -283,28 +254,11 @@ def test_a_posterior_has_names_and_becomes_a_table(name, fitted):
     np.testing.assert_allclose(only.quantile(0.9)[:, 0], answer.quantile(0.9)[:, 1])
 
 
-@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, [0.5, 2.0], np.nan])
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, [0.5, 2.0], np.nan, []])
 def test_bad_quantiles(q, fitted):
     answer = fitted("XDGMM").posterior(table(W[:3]), noise=SD)
-    for ask in (answer.quantile, answer.to_frame):
-        with pytest.raises(ValueError, match="q between 0 and 1; got"):
-            ask(q)
     with pytest.raises(ValueError, match="q between 0 and 1; got"):
-        answer.quantile([])
-
-
-def test_a_table_of_known_values_has_their_columns(fitted):
-    model = fitted("XDGMM")
-    known = pd.DataFrame({"y": [-2.0, -1.0]})
-    wanted = model.condition(known.to_numpy(), "y").mean
-    np.testing.assert_array_equal(model.condition(known, "y").mean, wanted)
-    with pytest.raises(ValueError, match="the columns x, in this order; got y"):
-        model.condition(known, "x")
-    np.testing.assert_array_equal(model.condition(known["y"], "y").mean, wanted)
-    with pytest.raises(ValueError, match=r"values of shape \(N, 1\)"):
-        model.condition(known["y"].to_numpy(), "y")
-    nameless = XDGMM(1, random_state=0).fit(W, noise=SD)
-    assert nameless.condition(known, 1).mean.shape == (2, 1)
+        answer.quantile(q)
 
 
 # -- slips --------------------------------------------------------------------------------------
@@ -348,12 +302,6 @@ def test_labels_are_no_noise(name):
 
 # -- groups -------------------------------------------------------------------------------------
 
-SHORT = {
-    "Deconvolver": {"quick": True, "n_jobs": 1},
-    "XDGMM": {},
-    "BayesianXDGMM": {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2},
-    "FlowDeconvolver": {"epochs": 1, "hidden": 8, "n_layers": 1},
-}
 GROUPED = pd.DataFrame({"x": W[:120, 0]}, index=np.arange(120) + 7)
 LABELS = {
     "numbers": np.arange(120) // 4,
@@ -365,29 +313,9 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_takes_groups(name):
-    make = clone(UNFITTED[name]).set_params(**SHORT.get(name, {}))
-    if "random_state" in make.get_params():
-        make.set_params(random_state=0)
-    request = make.get_metadata_routing().fit.requests
-    assert request["groups"] is True
-    given = list(LABELS.values()) if name == "XDGMM" else [LABELS["numbers"], LABELS["a series"]]
-    answers = []
-    for groups in given:
-        model = clone(make).fit(GROUPED, noise=0.3, groups=groups)
-        answers.append(model.score_samples(GROUPED))
-    for answer in answers[1:]:
-        np.testing.assert_array_equal(answer, answers[0])
-    with pytest.raises(ValueError, match=r"groups of shape \(120,\); got \(3,\)"):
-        clone(make).fit(GROUPED, noise=0.3, groups=[1, 2, 3])
-
-
-@pytest.mark.parametrize("kind", [("polars", "Series"), ("astropy.table", "Column")])
-def test_groups_may_be_columns_of_other_tables(kind):
-    package, column = kind
-    groups = getattr(pytest.importorskip(package), column)(np.array(LABELS["text"]))
-    found = Observations.from_arrays(GROUPED.to_numpy(), 0.3, groups=groups)
+@pytest.mark.parametrize("groups", LABELS.values(), ids=LABELS)
+def test_groups_are_labels_of_any_kind(groups):
+    found = Observations.from_arrays(GROUPED, 0.3, groups=groups)
     assert found.groups.tolist() == LABELS["numbers"].tolist()
 
 
@@ -459,12 +387,3 @@ def test_an_unknown_class_is_refused(fitted, tmp_path):
 
 
 # -- where rows are far -------------------------------------------------------------------------
-
-
-def test_only_those_with_a_precision_are_told_of_it(fitted):
-    far = [[1e30, 1e30]]
-    with pytest.raises(ValueError, match=r"got row 0 of w.*use dtype='float64'"):
-        fitted("FlowDeconvolver").score_observations(table(far), noise=SD)
-    with pytest.raises(ValueError, match=r"got row 0 of w") as caught:
-        fitted("Deconvolver, flows").posterior(table(far), noise=SD)
-    assert "dtype=" not in str(caught.value)

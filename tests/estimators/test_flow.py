@@ -7,8 +7,6 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import FlowDeconvolver
-from deconflow.densities import networks
-from deconflow.devices import resolve_device
 from deconflow.noise import gaussian, student_t
 
 TINY = dict(
@@ -57,32 +55,6 @@ def test_odd_noise_has_finite_answers(noise, problem):
     assert ((answer.effective_sample_size >= 1) & (answer.effective_sample_size <= 20.01)).all()
 
 
-def test_a_missing_value_is_as_if_not_measured(problem, monkeypatch):
-    # Dimension 0 of some rows is missing: the score of the observed one must equal the marginal
-    # of a model whose density factorises, here an untrained standard normal.
-    monkeypatch.setattr(networks, "START", 0.0)
-    w, _ = problem
-    holes = w.copy()
-    holes[:75, 0] = np.nan
-    model = tiny(flow="maf", epochs=1, learning_rate=1e-12).fit(holes, noise=0.5)
-    found = model.score_observations(holes[:75], noise=0.5, n_samples=200)
-    m, s = model.standardiser_.location[1].item(), model.standardiser_.scale[1].item()
-    variance = s**2 + 0.25
-    expected = -0.5 * (np.log(2 * np.pi * variance) + (holes[:75, 1] - m) ** 2 / variance)
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-
-
-def test_seeds_decide_fits_and_answers(problem):
-    w, sd = problem
-    model = tiny().fit(w, noise=sd)
-    other = tiny(random_state=4).fit(w, noise=sd)
-    assert not np.array_equal(other.score_samples(w), model.score_samples(w))
-    np.testing.assert_array_equal(model.sample(5, random_state=1), model.sample(5, random_state=1))
-    assert not np.array_equal(model.sample(5, random_state=1), model.sample(5, random_state=2))
-    one, two = (model.posterior(w, noise=sd).samples for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-
-
 @pytest.mark.parametrize("as_object", [False, True])
 def test_metadata_routing(as_object, problem):
     w, sd = problem
@@ -97,16 +69,6 @@ def test_metadata_routing(as_object, problem):
                    for a, b in halves]  # fmt: skip
         assert means[1] == pytest.approx(np.mean(by_hand))
         assert means[1] != pytest.approx(means[0])
-
-
-def test_automatic_device_and_its_absence(problem):
-    w, sd = problem
-    model = tiny(device="auto").fit(w, noise=sd)
-    wanted = resolve_device("auto")
-    assert all(p.device.type == wanted.type for p in model.density_.density.parameters())
-    if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="and 0 GPUs"):
-            tiny(device="cuda").fit(w, noise=sd)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import toy
 
 from deconflow import FlowDeconvolver
 from deconflow.estimators.flow import NEED_DERIVATIVES, OBJECTIVES, POSTERIORS
-from deconflow.noise import student_t
 
 TINY = dict(
     n_layers=1, hidden=8, n_draws=3, epochs=2, batch_size=64, random_state=0,
@@ -89,25 +88,3 @@ def test_the_mixture_by_exact_elbo_reaches_the_likelihood_of_the_truth():
     # The bound of the exact posterior is the likelihood: one draw says as much as a hundred.
     one, many = (model.score(w, noise=sd, n_samples=n) for n in (1, 100))
     assert one == pytest.approx(many, abs=1e-4)
-
-
-BAD = {
-    "family": ({"posterior_family": "vae"}, r"posterior_family to be one of .*'exact'.*got 'vae'"),
-    "exact flow": ({"posterior_family": "exact"}, r"flow='gaussian_mixture' .*got flow='mixture'"),
-    "no derivatives": ({"posterior_family": "mixture", "objective": "iw"},
-        r"objective to be one of \['coupled', 'roulette'\].*no derivatives; got 'iw'"),
-    "one draw": ({"objective": "coupled", "n_draws": 1}, r"n_draws of at least 2 .*got 1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("parameters", "message"), BAD.values(), ids=BAD)
-def test_bad_choices(parameters, message, problem):
-    w, sd = problem
-    with pytest.raises(ValueError, match=message):
-        FlowDeconvolver(**{**TINY, **parameters}).fit(w, noise=sd)
-
-
-def test_the_exact_posterior_needs_gaussian_noise(problem):
-    w, sd = problem
-    with pytest.raises(ValueError, match=r"Expected Gaussian noise.*got LawNoise"):
-        tiny("elbo", "exact").fit(np.nan_to_num(w), noise=student_t(sd, 3.0))

@@ -1,15 +1,13 @@
 """Densities of the truth given covariates."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.base import clone
 
-from deconflow import XDGMM, DeconvolvingKDE, load
+from deconflow import XDGMM
 from deconflow.estimators import ESTIMATORS
 
 SD = 0.4
@@ -92,30 +90,6 @@ def test_other_questions(model):
     assert (turned < 0.01).mean() > 0.2
     findings = {f.check: f.p for f in model.certify(w, SD, given=x).findings}
     assert findings["columns"] is None or findings["columns"] > 1e-3
-    with pytest.raises(ValueError, match="Expected a model without covariates"):
-        model.self_test(w, SD)
-    with pytest.raises(ValueError, match="Expected given, because the model was fitted with"):
-        model.posterior(w, SD)
-    with pytest.raises(ValueError, match="Expected no covariates with DeconvolvingKDE"):
-        DeconvolvingKDE().fit(w, noise=SD, given=x)
-
-
-def test_fits_after_fits(tmp_path):
-    x, _, w = parabola(150)
-    made = XDGMM(1, random_state=0)
-    fitted = clone(made).fit(w, noise=SD, given=x)
-    before = fitted.posterior(w, SD, given=x).mean
-    fitted.save(tmp_path / "model")
-    for again in (load(tmp_path / "model"), copy.deepcopy(fitted)):
-        np.testing.assert_array_equal(again.posterior(w, SD, given=x).mean, before)
-        np.testing.assert_array_equal(*(m.density_.given(1).sample(5, 0) for m in (again, fitted)))
-        assert again.known_ == fitted.known_
-    with pytest.raises(ValueError, match="one row for each of 150; got x0"):
-        fitted.fit(w, noise=SD, given=x[1:])
-    np.testing.assert_array_equal(fitted.posterior(w, SD, given=x).mean, before)
-    fitted.fit(w, noise=SD)
-    expected = made.fit(w, noise=SD).score_samples(w)
-    np.testing.assert_array_equal(fitted.score_samples(w), expected)
 
 
 def test_frames_and_their_index():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from deconflow import XDGMM, load, noise
+from deconflow import XDGMM, noise
 from deconflow.estimators import ESTIMATORS
 
 TINY = {
@@ -45,8 +45,7 @@ def fitted():
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_every_estimator_takes_and_keeps_them(name, tmp_path):
-    assert set(TINY) == set(ESTIMATORS)
+def test_every_estimator_learns_them(name):
     w, sd, group = (each[:300] for each in rows())
     free, model = errors(sd, group), ESTIMATORS[name](**TINY[name])
     with warnings.catch_warnings():
@@ -55,13 +54,6 @@ def test_every_estimator_takes_and_keeps_them(name, tmp_path):
     known = model.errors_
     assert known.scale[0] == pytest.approx(2, abs=4 * known.scale_error[0])
     assert known.shifts[:, 0] == pytest.approx([0.5, -0.5], abs=0.3)
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.errors_.groups == ("north", "south")
-    assert again.known_ == model.known_ != []
-    np.testing.assert_array_equal(
-        again.score_observations(w[:50], free[:50]), model.score_observations(w[:50], free[:50])
-    )
 
 
 @pytest.mark.parametrize("name", ["XDGMM", "DeconvolvingKDE"])

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from deconflow import (
     XDGMM,
@@ -11,7 +10,6 @@ from deconflow import (
     FlowDeconvolver,
     noise,
 )
-from deconflow.trust import Case, find_doubts
 from deconflow.trust.check import LIKELIHOOD
 
 N = 2000
@@ -147,27 +145,3 @@ def test_checks_compare_counts_with_simulated_counts(counts, model):
     assert found["factor"].reason == found["copies"].reason == LIKELIHOOD
     p = model.p_values(counts, noise=noise.poisson())
     assert abs((p <= 0.1).mean() - 0.1) < 0.04  # counts repeat: at most so many
-
-
-def test_an_atom_beside_counts(counts):
-    w = np.where(np.random.default_rng(5).random((N, 1)) < 0.3, 0.0, counts)
-    model = XDGMM(2, atoms=[[0.0]], random_state=0).fit(w, noise=noise.poisson())
-    assert abs(model.atom_weights_[0] - 0.3) < 0.06
-
-
-def test_a_self_test_simulates_counts(counts, model):
-    found = model.self_test(counts[:300], noise=noise.poisson(), n_tables=2, random_state=0)
-    ranks = sum(np.array(refit.ranks[0]) for refit in found.refits)
-    assert stats.chisquare(ranks).pvalue > 1e-4  # posteriors hold the truth as often as they say
-
-
-def test_checks_see_a_wrong_model(counts, model):
-    data = model._observe(counts, noise.poisson(), None)
-    wider = find_doubts(Case(data, lambda n, seed: 1.3 * model.sample(n, seed), ["x"]))
-    assert {each.check: each.p for each in wider}["columns"] < 1e-6
-
-
-def test_a_model_without_ends_is_not_asked_about_counts(counts):
-    model = XDGMM(1).fit(counts, noise=1.0)
-    with pytest.raises(ValueError, match="a model whose truth ends where"):
-        model.posterior(counts[:3], noise=noise.poisson())

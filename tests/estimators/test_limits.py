@@ -12,7 +12,6 @@ from deconflow import (
     Deconvolver,
     FlowDeconvolver,
 )
-from deconflow.noise import limited
 
 MEAN, SD, ERROR = 2.0, 1.5, 0.2
 LIMIT = MEAN + SD * norm.ppf(0.3)
@@ -58,14 +57,6 @@ def test_a_gaussian_is_recovered(model, error, tolerance):
     np.testing.assert_allclose(found, [MEAN, SD], atol=tolerance)
     naive = figures(XDGMM(1).fit(w, noise=error))
     assert naive[1] < SD - 2 * tolerance
-
-
-def test_saturation_is_the_mirror_of_limits():
-    w, flags = table(side=1)
-    model = XDGMM(1).fit(w, noise=ERROR, limits=flags)
-    np.testing.assert_allclose(figures(model), [MEAN, SD], atol=0.15)
-    mirrored = XDGMM(1).fit(-w, noise=ERROR, limits=-flags)
-    np.testing.assert_allclose(-mirrored.means_, model.means_)
 
 
 def test_limits_in_two_columns():
@@ -140,10 +131,3 @@ def test_tables_find_their_columns():
         XDGMM(1).fit(frame, noise=0.1, limits=pd.DataFrame({"z_limit": flags[:, 1]}))
     with pytest.raises(ValueError, match="limits with the index of w"):
         XDGMM(1).fit(frame, noise=0.1, limits=pd.DataFrame({"y": flags[:, 1]}).iloc[::-1])
-
-
-def test_limits_inside_noise_are_the_same():
-    w, flags = table(200)
-    a, b = XDGMM(1).fit(w, noise=ERROR, limits=flags), XDGMM(1).fit(w, noise=limited(ERROR, flags))
-    np.testing.assert_array_equal(a.covariances_, b.covariances_)
-    np.testing.assert_allclose(a.predict_proba(w, noise=limited(ERROR, flags)), 1)

@@ -116,23 +116,6 @@ def test_pieces_change_nothing_but_rounding(law, model, rows, monkeypatch):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("covariance", "message"),
-    [
-        ([[1.0, 2.0], [2.0, 1.0]], "eigenvalue -1 in row 2345"),
-        ([[1.0, 0.5], [2.0, 1.0]], r"symmetric .* row 2345, column 0"),
-    ],
-)
-def test_errors_of_covariances_name_the_row_of_the_whole(
-    covariance, message, model, rows, monkeypatch
-):
-    w, noise = changed(rows, "full")
-    monkeypatch.setattr(_limits, "NUMBERS_AT_ONCE", 1000)
-    noise[2345] = covariance
-    with pytest.raises(ValueError, match=message):
-        model.posterior(w, noise)
-
-
 @pytest.mark.parametrize("ask", ["score_observations", "posterior", "blend", "chunks"])
 def test_rows_out_of_reach_are_named_as_in_the_whole(ask, model, rows, monkeypatch):
     w, sd = changed(rows, "by row")
@@ -175,32 +158,6 @@ def test_chunks_draw_by_numbers_of_their_own(model, rows):
     np.testing.assert_array_equal(again, [one, two])
 
 
-def test_chunks_know_the_labels_of_their_rows(model, rows):
-    w, sd = (each[:10] for each in rows)
-    frame = pd.DataFrame(w, columns=["x", "y"], index=list("abcdefghij"))
-    named = XDGMM(1).fit(frame, noise=sd)
-    labels = [
-        list(part.to_frame().index) for _, part in named.posterior_in_chunks(frame, sd, chunk=4)
-    ]
-    assert labels == [list("abcd"), list("efgh"), list("ij")]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"chunk": 0}, "chunk as a whole number of at least 1; got 0"),
-        ({"n_samples": 0}, "n_samples"),
-        ({"n_proposals": 0}, "n_proposals"),
-        ({"random_state": -1}, "random_state"),
-        ({"noise": [-1.0, 1.0]}, "at least zero as noise"),
-        ({"noise": None}, "Expected noise, because"),
-    ],
-)
-def test_bad_input_is_refused_before_the_first_chunk(change, said, model):
-    with pytest.raises(ValueError, match=said):
-        model.posterior_in_chunks(np.zeros((3, 2)), **{"noise": [1.0, 1.0], **change})
-
-
 def test_chunks_of_a_stream_are_its_own(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "ROWS_AT_ONCE", 70)
     monkeypatch.setattr(posterior_of_rows, "FEW", 0)
@@ -213,13 +170,8 @@ def test_chunks_of_a_stream_are_its_own(rows, tmp_path, monkeypatch):
     assert [some for some, _ in parts] == [slice(0, 70), slice(70, 140), slice(140, 200)]
     mean = np.concatenate([part.mean for _, part in parts])
     np.testing.assert_allclose(mean, model.posterior(w, sd).mean, rtol=1e-12)
-    with pytest.raises(ValueError, match="Expected no limits beside a RowStream"):
-        model.posterior_in_chunks(stream, limits=np.zeros_like(w))
     with pytest.raises(ValueError, match="columns of the fit, x, y; got y, x"):
         model.posterior_in_chunks(open_rows(tmp_path / "rows.parquet", ["y", "x"]))
-    given = XDGMM(1).fit(w, noise=sd, given=w[:, :1])
-    with pytest.raises(ValueError, match="a model without covariates for a RowStream"):
-        given.posterior_in_chunks(stream)
     table["x"] = np.where(np.arange(200) == 150, 1e150, table["x"])
     pd.DataFrame(table).to_parquet(tmp_path / "far.parquet")
     far = model.posterior_in_chunks(open_rows(tmp_path / "far.parquet", ["x", "y"]))

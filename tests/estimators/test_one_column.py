@@ -89,18 +89,12 @@ def test_cdf_quantiles_and_scipy_agree_with_the_density(name):
 def test_a_mixture_of_scipy_is_exact():
     density = fitted("mixture")
     law, mixture = density.to_scipy(), density.mixture
-    assert law.mean() == mixture.mean[0]
+    assert (law.mean(), law.support()) == (mixture.mean[0], (-np.inf, np.inf))
     assert law.std() == pytest.approx(mixture.sd[0], rel=1e-15)
-    assert law.support() == (-np.inf, np.inf)
-    assert list(law.ppf([0.0, 1.0])) == [-np.inf, np.inf]
-    assert list(law.cdf([-np.inf, np.inf])) == [0.0, 1.0]
-    tail = law.ppf(1e-9)
-    assert law.cdf(tail) == pytest.approx(1e-9, rel=1e-6)
-    again = pickle.loads(pickle.dumps(law))
-    assert again.cdf(0.3) == law.cdf(0.3)
+    assert [*law.ppf([0.0, 1.0]), *law.cdf([-np.inf, np.inf])] == [-np.inf, np.inf, 0.0, 1.0]
+    assert law.cdf(law.ppf(1e-9)) == pytest.approx(1e-9, rel=1e-6)
+    assert pickle.loads(pickle.dumps(law)).cdf(0.3) == law.cdf(0.3)
     assert law.rvs((2, 3), random_state=np.random.default_rng(3)).shape == (2, 3)
-    assert np.ndim(law.rvs(random_state=0)) == 0
-    assert density.cdf(0.0).shape == ()
 
 
 @pytest.mark.parametrize("name", ["bounded", "bounded grid", "bounded, by draws"])
@@ -112,12 +106,6 @@ def test_a_bounded_truth_ends_at_its_bound(name):
     assert density.quantile(1e-6) > end
 
 
-def test_ends_go_with_their_columns(joint):
-    density = by_draws(2, low=-1.0)
-    assert [end.tolist() for end in density.marginal(1).ends] == [[-1.0], [np.inf]]
-    assert [end.tolist() for end in joint.ends] == [[-np.inf] * 2, [np.inf] * 2]
-
-
 def test_atoms_are_steps_and_refused_by_scipy():
     rng = np.random.default_rng(1)
     v = np.where(rng.uniform(size=(300, 1)) < 0.4, 0.0, rng.normal(2.0, 1.0, size=(300, 1)))
@@ -127,12 +115,6 @@ def test_atoms_are_steps_and_refused_by_scipy():
     under, upto = density.cdf([-1e-12, 0.0])
     assert upto - under == pytest.approx(share)
     assert density.quantile(0.5 * (under + upto)) == 0.0
-    draws = density.sample(20_000, random_state=0)[:, 0]
-    q = np.array([0.001, under + 1e-3, 0.6, 0.9])
-    error, found = 5 * np.sqrt(q * (1 - q) / len(draws)), density.quantile(q)
-    under, upto = ((draws < found[:, None]).mean(1), (draws <= found[:, None]).mean(1))
-    assert ((under - error <= q) & (q <= upto + error)).all()
-    assert (q[2:] < under[2:] + 0.05).all()  # not the next atom above
     with pytest.raises(ValueError, match=r"without atoms for scipy.*v0 with atoms at 0\. Use cdf"):
         density.to_scipy()
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import xarray as xr
 from astropy import units as u
 from astropy.table import QTable, Table
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -63,26 +62,6 @@ def test_rows_of_arrays_are_numbered_and_those_of_several_levels_keep_them(model
     posterior = model.posterior(FRAME.set_axis(levels), noise=SD)
     chosen = posterior.to_xarray().sel(field="b", number=3)
     np.testing.assert_array_equal(chosen["x"].values[0], posterior.samples[33, :, 0])
-
-
-def test_columns_called_as_dimensions_are_refused():
-    table = pd.DataFrame(W, columns=["x", "row"])
-    posterior = XDGMM(1).fit(table, noise=SD).posterior(table[:3], noise=SD[:3])
-    with pytest.raises(ValueError, match=r"other names than .*chain, draw, row; got 'row'\. Ren"):
-        posterior.to_xarray()
-
-
-def test_arviz_gets_a_tree(exact):
-    tree = exact.to_arviz()
-    assert isinstance(tree, xr.DataTree)
-    xr.testing.assert_equal(tree["posterior"].to_dataset(), exact.to_xarray())
-
-
-def test_units_are_attributes_of_the_draws():
-    table = QTable(W, names=NAMES, units=("km", None))
-    posterior = XDGMM(1).fit(table, noise=SD).posterior(table, noise=SD)
-    assert posterior.to_xarray()["x"].attrs == {"units": "km"}
-    assert posterior.marginal("y").to_xarray()["y"].attrs == {}
 
 
 # -- tables of the library that the rows came from -----------------------------------------------

@@ -11,10 +11,7 @@ from deconflow import (
     Deconvolver,
     DeconvolvingKDE,
     LogSplineDeconvolver,
-    Regression,
 )
-from deconflow.fits.parts_fit import PartsFit
-from deconflow.fits.replicates import Replicates
 
 N, SLOPE = 1000, 2.0
 
@@ -93,29 +90,6 @@ def test_a_mixture_is_a_slice_of_its_density(clumps):
     mixture = model.mixture_
     slope = mixture.covariance[0, 1] / mixture.covariance[0, 0]
     np.testing.assert_allclose(found.slope, [slope])
-
-
-def no_mixture(fit):
-    """The same density, as one of a kind without closed forms."""
-    return PartsFit(fit, np.empty((0, fit.dim)), np.empty(0))
-
-
-def test_without_a_closed_form_it_is_nearly_the_same(clumps):
-    """The same density and replicates, but not known to be a mixture."""
-    model, w, sd = clumps
-    exact = model.regress("y", "x", w=w, noise=sd, n_refits=5)
-    others = [no_mixture(each) for each in exact.replicates.answers()]
-    found = Regression(no_mixture(exact.density), Replicates(others, "draws"), "", exact.columns)
-    x = exact.grid(15)
-    tail = 1e-4  # values of y end where 20,000 draws do
-    np.testing.assert_allclose(found.predict(x), exact.predict(x), atol=tail)
-    np.testing.assert_allclose(found.intrinsic_sd(x), exact.intrinsic_sd(x), rtol=1e-2)
-    np.testing.assert_allclose(found.quantile(0.9, x), exact.quantile(0.9, x), atol=0.02)
-    chance = 4 / np.sqrt(20_000)  # four standard errors of its draws, whose spread is about one
-    np.testing.assert_allclose(found.slope, exact.slope, atol=chance)
-    np.testing.assert_allclose(found.slope_error, exact.slope_error, rtol=0.1)
-    both = found.band(x), exact.band(x)
-    np.testing.assert_allclose(both[0].lower, both[1].lower, atol=5 * tail)
 
 
 # -- errors -------------------------------------------------------------------------------------
@@ -210,17 +184,6 @@ def test_exact_rows_give_least_squares():
     assert found.slope_error[0] == pytest.approx(error, rel=0.35)  # of 50 refits: 10 % each
 
 
-@pytest.mark.parametrize("scale", [2.0**400, 2.0**-400])
-def test_units_change_nothing(straight, scale):
-    model, w, sd = straight
-    near = model.regress("y", "x", w=w, noise=sd, n_refits=3)
-    far = XDGMM(1).fit(scale * w, noise=scale * sd)
-    far = far.regress(1, 0, w=scale * w, noise=scale * sd, n_refits=3)
-    np.testing.assert_allclose(far.slope, near.slope, rtol=1e-6)
-    np.testing.assert_allclose(far.slope_error, near.slope_error, rtol=1e-4)
-    np.testing.assert_allclose(far.predict([scale]), scale * near.predict([1.0]), rtol=1e-6)
-
-
 # -- words --------------------------------------------------------------------------------------
 
 
@@ -263,16 +226,6 @@ def test_bad_calls(straight, case):
     with pytest.raises(ValueError, match=message) as caught:
         call(*straight)
     assert "\n" not in str(caught.value)
-
-
-def test_a_curve_needs_a_single_column_and_a_density():
-    w, sd = line(300, 0, dim=2)
-    found = XDGMM(1).fit(w, noise=sd).regress(2, on=[0, 1])
-    with pytest.raises(ValueError, match="on one column for a curve; got v0, v1"):
-        found.grid()
-    model = LogSplineDeconvolver(bounds=[(-9, 9), (-19, 19)]).fit(w[:, ::2], noise=sd[:, ::2])
-    with pytest.raises(ValueError, match="x where the model has a density; got none in row 1"):
-        model.regress(1, on=0).predict([0.0, 20.0])
 
 
 def test_copies_do_not_make_a_slope_more_certain():

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
 
 from deconflow import XDGMM
 from deconflow.answers.self_test import BINS
 from deconflow.estimators import Refit, SelfTest
-from deconflow.noise import gaussian, student_t
+from deconflow.noise import gaussian
 
 N = 600
 
@@ -28,34 +27,12 @@ def halved(noise):
     return noise.divide(torch.full((noise.dim,), 2.0))
 
 
-class Watched(XDGMM):
-    """It keeps the rows and settings of each of its fits, and of refits by the same class."""
-
-    seen = []
-
-    def _fit(self, data):
-        self.seen.append((data, self.get_params()))
-        super()._fit(data)
-
-
-@pytest.fixture
-def seen():
-    Watched.seen.clear()
-    return Watched.seen
-
-
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
     v = np.concatenate([rng.normal(-2, 0.4, (N // 2, 2)), rng.normal(1, 0.7, (N // 2, 2))])
     sd = rng.uniform(0.3, 1.0, (N, 2))
     return v + sd * rng.normal(size=v.shape), sd
-
-
-@pytest.fixture(scope="module")
-def simple(rows):
-    w, sd = rows
-    return XDGMM(1, random_state=0).fit(w, noise=sd)
 
 
 @pytest.fixture(scope="module")
@@ -93,28 +70,6 @@ def test_bands_are_counted(rows):
     assert 0.7 < share <= 1
 
 
-def test_rows_keep_noise_missing_values_projections_and_weights(rows, seen):
-    w, sd = rows
-    holes = w.copy()
-    holes[::3, 0] = np.nan
-    weights = np.r_[0.0, np.linspace(1, 2, N - 1)]
-    law = student_t(sd, df=4)
-    model = Watched(1, random_state=0).fit(holes, noise=law, sample_weight=weights)
-    model.self_test(holes, noise=law, sample_weight=weights, n_tables=1)
-    (real, _), (simulated, _) = seen
-    assert (real.observed == simulated.observed).all()
-    assert np.allclose(real.weights, simulated.weights)
-    assert (real.noise.variance() == simulated.noise.variance()).all()
-    assert abs(real.w - simulated.w).max() > 0.1
-    R = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 1.0]])
-    seen.clear()
-    model = Watched(1, random_state=0).fit(w @ R.T, noise=[0.5] * 3, projection=R)
-    found = model.self_test(w @ R.T, noise=[0.5] * 3, projection=R, n_tables=1)
-    (real, _), (simulated, _) = seen
-    assert (real.projection == simulated.projection).all()
-    assert len(found.names) == 2
-
-
 def test_values_that_are_known_are_not_tested(rows):
     w, sd = rows
     model = XDGMM(1, random_state=0).fit(w, noise=sd * [0, 1])
@@ -125,31 +80,10 @@ def test_values_that_are_known_are_not_tested(rows):
     assert found.passed
 
 
-def test_refits_have_the_settings_but_not_the_seed(rows, seen):
-    w, sd = rows
-    model = Watched(2, floor=0.2, random_state=7, verbose=True)
-    model.fit(w, noise=sd).set_params(floor=0.5)
-    model.self_test(w, noise=sd, n_tables=2)
-    first, second = (settings for _, settings in seen[1:])
-    assert first["floor"] == 0.2
-    assert first["random_state"] != second["random_state"] != 7
-    assert not first["verbose"]
-
-
 def test_the_first_tables_are_the_same_for_any_number(rows, found):
     w, sd = rows
     again = XDGMM(2, random_state=0).fit(w, noise=sd).self_test(w, noise=sd, n_tables=1)
     assert again.refits[0].ranks == found.refits[0].ranks
-
-
-def test_bad_input(rows, simple):
-    w, sd = rows
-    with pytest.raises(NotFittedError):
-        XDGMM(1).self_test(w, noise=sd)
-    with pytest.raises(ValueError, match="Expected n_tables"):
-        simple.self_test(w, noise=sd, n_tables=0)
-    with pytest.raises(ValueError, match="Expected w with the columns of the fit"):
-        simple.self_test(w[:, :1], noise=sd[:, :1])
 
 
 def made(counts, **other):

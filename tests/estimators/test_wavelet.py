@@ -34,12 +34,3 @@ def test_a_hidden_density_is_said():
     w, _ = toys.measure(500, 0)
     with pytest.warns(UserWarning, match="The noise hides the density"):
         WaveletDeconvolver().fit(w, noise=[100.0])
-
-
-@pytest.mark.parametrize(
-    ("level", "message"),
-    [(0, "level as a whole number of at least 1"), (11, "level of at most 10; got 11")],
-)
-def test_bad_levels_are_refused(level, message):
-    with pytest.raises(ValueError, match=message):
-        WaveletDeconvolver(level).fit(toys.draw(30, 0), noise=0.1)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM
-from deconflow.compat import extreme_deconvolution
-from deconflow.noise import split_normal
 
 
 @pytest.fixture
@@ -71,22 +69,6 @@ def test_exact_copies_of_a_column_are_named(data):
 
 def start(dtype=float):
     return [np.ones(2, dtype) / 2, np.array([[-1, 0], [1, 0]], dtype), np.stack([np.eye(2)] * 2)]
-
-
-def test_compat_takes_single_precision(data):
-    w, sd = data
-    single = [part.astype(np.float32) for part in start()]
-    double = start()
-    one = extreme_deconvolution(w, sd**2, *single)
-    assert one == pytest.approx(extreme_deconvolution(w, sd**2, *double), abs=1e-5)
-    np.testing.assert_allclose(single[1], double[1], atol=1e-3)
-
-
-def test_very_uneven_error_bars_are_refused_not_cut(data):
-    w, sd = data
-    assert np.isfinite(XDGMM(1).fit(w, noise=split_normal(sd, 19 * sd)).score_samples(w)).all()
-    with pytest.raises(ValueError, match="within a factor of 20"):
-        XDGMM(1).fit(w, noise=split_normal(sd, 25 * sd))
 
 
 def two_clumps(rng, huge, honest=True):

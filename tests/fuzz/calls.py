@@ -1,12 +1,11 @@
 """How the fuzz makes a call: some lines of Python, chosen by a source of random numbers."""
 
-import re
 from dataclasses import dataclass
 from random import Random
 
 from . import values
-from .parameters import COMPAT, COMPAT_ARRAYS, PARAMETERS, TINY
-from .questions import LAW_QUESTIONS, ODD, PICTURES, plain, questions
+from .parameters import PARAMETERS, TINY
+from .questions import LAW_QUESTIONS, ODD, plain, questions
 
 PREAMBLE = """\
 import copy, tempfile
@@ -25,7 +24,6 @@ from deconflow import (
     XDGMM, Certificate, Deconvolver, DeconvolvingKDE, FlowDeconvolver, GaussianMixture,
     Observations, WaveletDeconvolver, load, noise,
 )
-from deconflow.compat import extreme_deconvolution
 
 LEARNED = ("weights_", "means_", "covariances_", "lower_bound_", "bandwidth_", "level_")
 
@@ -46,7 +44,7 @@ model = {name}({settings}).fit({w}, noise=np.full({d}, 0.3))
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """Some lines of Python, and what is known of their answer.
 
@@ -54,9 +52,9 @@ class Call:
     ----------
     subject, question : str
         Whom the call is about, and what it asks.
-    setup : tuple of str
+    setup : list of str
         Lines that make the arguments, without the library.
-    steps : tuple of str
+    steps : list of str
         Lines that call the library; the last one makes ``answer``.
     model : str
         Lines that fit ``model`` to good rows before all this; empty without it.
@@ -66,8 +64,8 @@ class Call:
 
     subject: str
     question: str
-    setup: tuple[str, ...]
-    steps: tuple[str, ...]
+    setup: list[str]
+    steps: list[str]
     model: str = ""
     shape: str = ""
 
@@ -88,18 +86,6 @@ def build(random: Random) -> Call:
     return make(random)
 
 
-def _call(subject: str, question: str, setup: list[str], steps: list[str], **more: str) -> Call:
-    """Make a call of the lines that it needs."""
-    used = set(re.findall(r"\w+", " ".join([*steps, more.get("shape", "")])))
-    kept = []
-    for line in reversed(setup):
-        targets, _, made_of = line.removeprefix("if ").partition(" = ")
-        if used & set(re.findall(r"\w+", targets)):
-            kept.append(line)
-            used |= set(re.findall(r"\w+", targets + " " + made_of))
-    return Call(subject, question, tuple(reversed(kept)), tuple(steps), **more)
-
-
 def fit_call(random: Random) -> Call:
     """Fit an estimator to odd rows, and ask it something about them."""
     name = _estimator(random)
@@ -114,7 +100,7 @@ def fit_call(random: Random) -> Call:
     if spoiled or random.random() < 0.3:
         question, line, shape = "fit", "answer = learned(model)", ""
     steps += [f"model = {name}({settings})", f"model.fit({given})", line]
-    return _call(name, question, setup, steps, shape=shape)
+    return Call(name, question, setup, steps, shape=shape)
 
 
 def ask_call(random: Random) -> Call:
@@ -128,7 +114,7 @@ def ask_call(random: Random) -> Call:
         key: random.choice((random.choice(choices), good[key])) for key, choices in ODD.items()
     }
     line = line.format(given=given, v="v", **arguments)
-    return _call(name, question, setup, [*steps, line], model=model, shape=shape.format(v="v"))
+    return Call(name, question, setup, [*steps, line], model=model, shape=shape.format(v="v"))
 
 
 def noise_call(random: Random) -> Call:
@@ -141,26 +127,7 @@ def noise_call(random: Random) -> Call:
     setup += [f"{key} = {part}" for key, part in zip("abc", parts, strict=True)]
     steps = ["law = " + law.format(a="a", b="b", c="c")]
     question, line = random.choice(LAW_QUESTIONS)
-    return _call("noise", question, setup, [*steps, line])
-
-
-def compat_call(random: Random) -> Call:
-    """Call the C library's front."""
-    setup = _start(random, random.choice(("24", "24", "5", "1")), random.choice("12"))
-    setup += _numbers(random, "w")
-    arrays = {
-        key: random.choice(choices if random.random() < 0.12 else choices[:1])
-        for key, choices in COMPAT_ARRAYS.items()
-    }
-    setup += [f"{key} = {text}" for key, text in arrays.items()]
-    if random.random() < 0.2:
-        key = random.choice(list(arrays))
-        setup.append(f"{key} = {random.choice(values.ODD_TABLES).format(x=key)}")
-    chosen = random.sample(list(COMPAT), random.choice((0, 1, 1, 2)))
-    options = {"maxiter": "10"} | {key: random.choice(COMPAT[key]) for key in chosen}
-    steps = [f"log_p = extreme_deconvolution({', '.join(arrays)}, {_keywords(options)})"]
-    steps.append("answer = [log_p, xamp, xmean, xcovar]")
-    return _call("compat", "extreme_deconvolution", setup, steps)
+    return Call("noise", question, setup, [*steps, line])
 
 
 def model_file_call(random: Random) -> Call:
@@ -173,62 +140,15 @@ def model_file_call(random: Random) -> Call:
     loader = random.choice((f"{name}.load({path}{change})", f"load({path})", "XDGMM.load(folder)"))
     loaded = f"{loader}.score_samples(w)"
     steps += [f"answer = np.where({loaded} == model.score_samples(w), 0.0, np.nan)"]
-    return _call(name, "save and load", setup, steps, model=model)
+    return Call(name, "save and load", setup, steps, model=model)
 
 
-def same_call(random: Random) -> Call:
-    """Say the same thing in two ways: NaN where the answers differ."""
-    name = _estimator(random, deconvolver=0.0)
-    dim = "1" if name == "WaveletDeconvolver" else random.choice("12")
-    setup = _start(random, "24", dim, values.TRUTHS[random.randrange(3)])
-    setup += ["errs = [name + '_err' for name in names]", "gone = g.random((n, d)) < 0.2"]
-    setup += ["gone[np.arange(n), g.integers(d, size=n)] = False", "unit = 1.0"]
-    table, errors = random.choice(values.SAME_TABLES)
-    if random.random() < 0.4:
-        setup.append(f"unit = {random.choice(values.UNITS)}")
-        table, errors = "w * unit", "sd * unit"
-    plain = "np.where(gone, np.nan, w)" if "gone" in table else "w"
-    settings = _keywords(TINY[name])
-    setup += [f"told, errors, v = {table}, {errors}, g.normal(size=(5, d))"]
-    steps = [
-        f"one = {name}({settings}).fit({plain}, noise=sd).score_samples(v)",
-        f"two = {name}({settings}).fit(told, noise=errors).score_samples(v * unit)",
-        f"same = np.isclose(one, two + d * np.log(unit), atol={SAME[name]}, rtol=1e-6)",
-        "answer = np.where(same, 0.0, np.nan)",
-    ]
-    return _call(name, f"the same from {table} and {errors}", setup, steps, shape="(5,)")
-
-
-def plot_call(random: Random) -> Call:
-    """Draw a picture of odd things."""
-    _, dim, model = _fitted(random)
-    setup = _measurements(random, odd=random.random() < 0.7, dim=dim)[0]
-    odd = random.choice(("", "names=['a']", "names='ab'", "names=[1, 2]", "names=None"))
-    axes = random.choice(("", "ax=3", "ax=[]"))
-    line = random.choice(PICTURES)
-    setup.append(f"errors = {random.choice((*values.GOOD_NOISE[1:6], *values.BAD_NOISE))}")
-    line = f"answer = {line.format(odd=odd, axes=axes)} is None"
-    question = line.split("(")[0].split(".")[-1]
-    return _call("plots", question, setup, [line], model=model)
-
-
-SAME = {"XDGMM": 1e-5, "FlowDeconvolver": 1e-3, "DeconvolvingKDE": 1e-5, "WaveletDeconvolver": 1e-5}
-"""How far log densities of the same rows, said in another way, may differ."""
-
-MAKERS = {
-    fit_call: 34,
-    ask_call: 39,
-    noise_call: 8,
-    compat_call: 8,
-    model_file_call: 3,
-    plot_call: 2,
-    same_call: 6,
-}
+MAKERS = {fit_call: 40, ask_call: 47, noise_call: 9, model_file_call: 4}
 """Kinds of calls, and how many of a hundred are of each."""
 
 
-def _estimator(random: Random, deconvolver: float = 0.12) -> str:
-    if random.random() < deconvolver:
+def _estimator(random: Random) -> str:
+    if random.random() < 0.12:
         return "Deconvolver"
     return random.choice(
         ("XDGMM", "XDGMM", "FlowDeconvolver", "DeconvolvingKDE", "WaveletDeconvolver")
@@ -241,7 +161,7 @@ def _keywords(settings: dict[str, str]) -> str:
 
 def _fitted(random: Random) -> tuple[str, str, str]:
     """A model of good rows: its class, their columns, and the lines that fit it."""
-    name = _estimator(random, deconvolver=0.2)
+    name = _estimator(random)
     dim = "1" if name == "WaveletDeconvolver" else random.choice("12")
     w = random.choice(("w", "w", f"pd.DataFrame(w, columns=[*'xyz'][:{dim}])"))
     model = MODEL_ROWS.format(name=name, d=dim, settings=_keywords(TINY[name]), w=w)

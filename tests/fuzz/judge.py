@@ -3,11 +3,9 @@
 import ast
 import copy
 import functools
-import inspect
 import re
 import signal
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -17,17 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
 from astropy.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-import deconflow
-from deconflow import compat, noise, plots
-from deconflow.estimators import ESTIMATORS, FittedDensity, Posterior, UntrustedFitWarning
-from deconflow.mixtures import GaussianMixture
+from deconflow.estimators import UntrustedFitWarning
 
 from .calls import PREAMBLE, Call, build
 
@@ -36,8 +30,7 @@ FAULTS = ("silent", "unclear", "hang", "crash")
 
 CLASSES = {
     "ok": "an answer, finite and of the right shape",
-    "refused": "a ValueError or TypeError in plain words that names the argument",
-    "nameless": "the same, but without the argument's name",
+    "refused": "a ValueError or TypeError in plain words",
     "warned": "an answer, with a warning from inside that says nothing to the caller",
     "unclear": "another exception, or words of another library",
     "silent": "NaN, infinity or another shape than promised, without an exception",
@@ -71,9 +64,6 @@ LOGS = (
 BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")
 """Where a log density of minus infinity is the truth: outside the support of bounded noise."""
 
-PATHS = {"path", "checkpoint", "logfile"}
-"""Arguments that an error of the system names by what they are."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -81,8 +71,6 @@ class Outcome:
 
     kind: str
     detail: str = ""
-    where: str = ""
-    seconds: float = 0.0
 
 
 class Hang(BaseException):
@@ -110,22 +98,20 @@ def judge(call: Call, limit: float = LIMIT) -> Outcome:
         if call.model:
             scene["model"] = copy.deepcopy(_scene(call.model)["model"])
         np.random.seed(0)  # what random_state=None draws from  # noqa: NPY002
-        before = time.process_time()
         try:
             with warnings.catch_warnings(record=True) as said, _within(limit):
                 warnings.simplefilter("always")
                 for step in call.steps:
                     exec(compile(step, FILE, "exec"), scene)
-            kind, detail, where = _verdict(call, scene, said)
+            kind, detail = _verdict(call, scene, said)
         except Hang as hang:
-            kind, detail, where = "hang", f"more than {limit:g} s", _where(hang)
+            kind, detail = (
+                "hang",
+                f"more than {limit:g} s: {traceback.extract_tb(hang.__traceback__)[-1]}",
+            )
         except Exception as error:
-            names = argument_names(call, step)
-            detail = f"{type(error).__name__}: {error}".replace(folder, "FOLDER")
-            kind, where = _classify(error, names), _where(error)
-        if call.subject == "plots":
-            plt.close("all")
-        return Outcome(kind, detail, where, round(time.process_time() - before, 3))
+            kind, detail = _classify(error), f"{type(error).__name__}: {error}"
+        return Outcome(kind, detail.replace(folder, "FOLDER"))
 
 
 def _prepare(call: Call, folder: Path) -> dict[str, Any]:
@@ -161,17 +147,13 @@ def _within(limit: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, str, str]:
+def _verdict(call: Call, scene: dict[str, Any], said: list[Any]) -> tuple[str, str]:
     """Look at the answer of a call that ended well, and at its warnings."""
     bad = _bad_numbers(scene["answer"], call) or _bad_shape(scene, call)
     if bad:
-        where = f"{call.subject}: {call.question}"
-        return ("silent_beyond" if beyond(call, scene) else "silent"), bad, where
-    for warning in said:
-        if not _own(warning):
-            words = f"{warning.category.__name__}: {warning.message}"
-            return "warned", words, f"{_short(warning.filename)}:{warning.lineno}"
-    return "ok", "", ""
+        return ("silent_beyond" if beyond(call, scene) else "silent"), bad
+    foreign = [f"{each.category.__name__}: {each.message}" for each in said if not _own(each)]
+    return ("warned", foreign[0]) if foreign else ("ok", "")
 
 
 def beyond(call: Call, scene: dict[str, Any]) -> bool:
@@ -238,7 +220,7 @@ def _own(warning: Any) -> bool:
     return warning.category in known and warning.filename == FILE
 
 
-def _classify(error: Exception, names: set[str]) -> str:
+def _classify(error: Exception) -> str:
     """Hold an exception against the rules of messages."""
     message, inside = str(error), traceback.extract_tb(error.__traceback__)[-1].filename
     ours = IN_OUR_FORM.search(message) and "deconflow" in inside
@@ -246,54 +228,4 @@ def _classify(error: Exception, names: set[str]) -> str:
     right_type = isinstance(error, ValueError | TypeError | IndexError | OSError)
     if not right_type or not (ours or scikit_learns) or isinstance(error, np.linalg.LinAlgError):
         return "unclear"
-    about_a_file = isinstance(error, OSError) and names & PATHS and "/" in message
-    if "is not fitted yet" in message or about_a_file:  # these are about no argument; about a path
-        return "refused"
-    words = set(re.findall(r"[A-Za-z_]\w*", message))
-    return "refused" if words & (names | {f"{name}s" for name in names}) else "nameless"
-
-
-def argument_names(call: Call, step: str) -> set[str]:
-    """Names that an error of this step may speak of: the arguments of the functions it calls.
-
-    A fit may also speak of those settings that the call gives. ``X`` is scikit-learn's name of
-    what is ``w`` here.
-    """
-    found = {"X"}
-    for text in call.steps[: call.steps.index(step) + 1]:
-        tree = ast.parse(text)
-        found |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
-    for node in ast.walk(ast.parse(step)):
-        if isinstance(node, ast.Attribute):
-            found |= _signatures().get(node.attr, set())
-        if isinstance(node, ast.Name):
-            found |= _signatures().get(node.id, set())
-        if isinstance(node, ast.Subscript):
-            found |= _signatures()["__getitem__"]
-    return found
-
-
-@functools.cache
-def _signatures() -> dict[str, set[str]]:
-    """The arguments of everything public that is called, by the name of the method."""
-    found: dict[str, set[str]] = {}
-    classes = [*ESTIMATORS.values(), Posterior, FittedDensity, GaussianMixture, noise.Noise]
-    owners = [*classes, deconflow.Observations, noise, plots, compat, deconflow]
-    nameless = {"self", "y", "args", "kwargs"}
-    for owner in owners:
-        for name, thing in inspect.getmembers(owner, inspect.isroutine):
-            with suppress(TypeError, ValueError):
-                arguments = set(inspect.signature(thing).parameters) - nameless
-                found[name] = found.get(name, set()) | arguments
-    return found
-
-
-def _where(error: BaseException) -> str:
-    """The innermost place in the library, and the innermost of all where that is another."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "deconflow" in frame.filename] or frames[-1:]
-    return f"{_short(own[-1].filename)}:{own[-1].lineno} {own[-1].name}"
-
-
-def _short(path: str) -> str:
-    return path.split("site-packages/")[-1].split("/src/")[-1]
+    return "refused"

@@ -100,34 +100,3 @@ TINY = {
     "Deconvolver": {"quick": "True", "random_state": "0", "n_jobs": "1"},
 }  # fmt: skip
 """Settings that make a fit short."""
-
-COMPAT = {
-    "projection": ("None", "np.eye(d)", "np.stack([np.eye(d)] * n)", "'a'", "np.ones((n, d))"),
-    "weight": ("None", "np.ones(n)", "-np.ones(n)", "np.ones(n + 1)", "'a'", "np.full(n, np.nan)"),
-    "fixamp": ("None", "True", "[True, False]", "'a'", "[True] * 5", "3"),
-    "fixmean": ("None", "True", "[True, False]", "'a'", "[True] * 5", "np.nan"),
-    "fixcovar": ("None", "True", "[True, False]", "'a'", "[True] * 5", "[]"),
-    "tol": ("1e-6", "0.0", "np.nan", "-1.0", "'a'", "None", "np.inf"),
-    "maxiter": ("10", "1e9", "0", "-1", "np.nan", "'a'", "None", "np.inf", "1.5", "True"),
-    "w": ("0.0", "0.1", "1e100", "-1.0", "np.nan", "'a'", "None", "np.inf"),
-    "logfile": ("None", "str(folder / 'log')", "'/proc/nothing/log'", "3", "''"),
-    "splitnmerge": ("0", "1", "-1", "1.5", "'a'", "None", "np.nan"),
-    "maxsnm": ("False", "True", "'a'"),
-    "likeonly": ("False", "True", "'a'"),
-    "logweight": ("False", "True"),
-}
-"""Arguments of the C library's front, beside the arrays."""
-
-COMPAT_ARRAYS = {
-    "ydata": ("w",),
-    "ycovar": ("sd**2", "sd[:, :, None] * sd[:, None, :] * np.eye(d)", "sd[0]", "-sd", "0 * sd",
-        "np.full((n, d), np.nan)", "1e100 * sd", "1e300 * sd", "'a'", "None", "sd[1:]"),
-    "xamp": ("np.ones(2) / 2", "np.ones(1)", "np.ones(3)", "[0.5, 0.5]", "np.float64(1)",
-        "np.array(1.0)", "np.array([-1.0, 2.0])", "np.zeros(2)", "np.ones(2, int)", "None",
-        "np.array([np.nan, 1.0])", "np.ones((2, 1))", "np.empty(0)"),
-    "xmean": ("g.normal(size=(2, d))", "np.zeros((2, d))", "np.zeros((2, d + 1))", "None", "'a'",
-        "np.full((2, d), np.inf)", "1e100 * g.normal(size=(2, d))"),
-    "xcovar": ("np.stack([np.eye(d)] * 2)", "np.zeros((2, d, d))", "-np.stack([np.eye(d)] * 2)",
-        "1e100 * np.stack([np.eye(d)] * 2)", "np.ones((2, d, d))", "np.stack([np.eye(d)] * 3)",
-        "np.full((2, d, d), np.nan)", "None"),
-}  # fmt: skip

@@ -113,21 +113,6 @@ LAW_QUESTIONS = (
 )  # fmt: skip
 """What a noise is asked."""
 
-PICTURES = (
-    "deconflow.plots.marginals(model, w, {axes})",
-    "deconflow.plots.marginals(model, w, {odd})",
-    "deconflow.plots.diagnostics(model, w, errors, {odd})",
-    "model.plot('row', w, errors, rows=[0], {odd})",
-    "model.plot('before_after', w, errors, {axes})",
-    "model.plot('corner', w, errors, rows=[0, 99])",
-    "model.plot('marginals', w, columns=9)",
-    "deconflow.plots.corner(model, w, {odd})",
-    "deconflow.plots.corner(model, np.zeros((9, d)), {axes})",
-    "deconflow.plots.marginals(w)",
-    "deconflow.plots.diagnostics(w, w, 0.1)",
-)
-"""What is drawn."""
-
 
 def questions(name: str) -> tuple[tuple[str, str, str], ...]:
     """Every question that an estimator answers."""

@@ -60,37 +60,6 @@ GOOD_TABLES = (
     "torch.tensor({x}, dtype=torch.bfloat16)",
 )
 
-SAME_TABLES = (
-    ("w.tolist()", "sd.tolist()"),
-    ("np.asfortranarray(w)", "torch.from_numpy(sd)"),
-    ("torch.from_numpy(w)", "np.ma.masked_array(sd)"),
-    ("pd.DataFrame(w, columns=names)", "sd"),
-    ("pd.DataFrame(w, columns=names)", "pd.DataFrame(sd, columns=names)[names[::-1]]"),
-    ("pd.DataFrame(w, columns=names)", "pd.DataFrame(sd, columns=errs)[errs[::-1]]"),
-    ("pl.DataFrame(w, schema=names)", "pl.DataFrame(sd, schema=names)[names[::-1]]"),
-    ("pl.DataFrame(w, schema=names)", "pl.DataFrame(sd, schema=errs)[errs[::-1]]"),
-    ("Table(w, names=names)", "Table(sd, names=errs)[errs[::-1]]"),
-    ("pd.DataFrame(w, columns=names)", "Table(sd, names=errs)[errs[::-1]]"),
-    (
-        "QTable([x * u.mas for x in w.T], names=names)",
-        "QTable([x / 1000 * u.arcsec for x in sd.T], names=errs)",
-    ),
-    (
-        "QTable([x * u.mas for x in w.T], names=names)",
-        "QTable([x / 1000 * u.arcsec for x in sd.T], names=names)[names[::-1]]",
-    ),
-    ("w[::-1][::-1]", "noise.gaussian(sd=sd)"),
-    ("w", "sd[:, :, None] * sd[:, None, :] * np.eye(d)"),
-    ("np.ma.masked_array(np.where(gone, 1e6, w), gone)", "sd"),
-    ("np.ma.masked_array(np.where(gone, 1e6, w), gone)", "np.ma.masked_array(sd, gone)"),
-    ("pd.DataFrame(w, columns=names).mask(gone)", "sd"),
-    ("pd.DataFrame(w, columns=names, dtype='Float64').mask(gone)", "sd"),
-    ("Table(np.ma.masked_array(np.where(gone, 1e6, w), gone), names=names)", "sd"),
-)
-"""Rows and errors that say the same as ``w`` and ``sd``; values that are ``gone`` are missing."""
-
-UNITS = ("2.0**-490", "2.0**-332", "2.0**-40", "2.0**10", "2.0**40", "2.0**332", "2.0**490")
-"""From 1e-147 to 1e147, powers of two: no number is rounded, so nothing may change."""
 
 ODD_TABLES = (
     "None",
