@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,7 @@ def run(name, seed, folder, *, quick):
         "ours": ours, "truth": truth, "figure": ours - (truth or 0.0),
         "candidates": means, "weights": estimators.shares(model),
         "loss": ours - min(means.values()) if means else None,
-        "selection": dict(model.selection_), "certificate": model.certificate_.as_dict(),
+        "selection": dict(model.selection_), "certificate": asdict(model.certificate_),
     }  # fmt: skip
     if fresh is not None:
         answer["without_copy"] = {k: -score[fresh].mean() for k, score in scores.items()}

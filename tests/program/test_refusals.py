@@ -207,7 +207,7 @@ def plant(name):
 DAMAGED = {
     "another version": (change("model.json", "format", 99), "got format 99, written by"),
     "no checksums": (lambda model: (model / "SHA256SUMS").unlink(), "damaged SHA256SUMS"),
-    "a table of text": (change("table.json", "table", "text"), "json is 'text'"),
+    "a table of text": (change("table.json", "table", "text"), "table is 'text'"),
     "a class that is not ours": (change("model.json", "class", "os.system"), "Expected a model"),
     "one column": (one_column, "its columns are not those of the model"),
     "weights cut": (truncate("weights.safetensors"), "damaged"),
@@ -217,7 +217,7 @@ DAMAGED = {
     "pickle as weights": (plant("weights.safetensors"), "damaged"),
     "pickle as description": (plant("model.json"), "damaged"),
     "pickle as table": (plant("table.json"), "damaged"),
-    "columns": (change("table.json", "columns", {"names": ["x"]}), "it has no errors"),
+    "columns": (change("table.json", "columns", {"names": ["x"]}), "columns has no errors"),
 }  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 """Location and scale of the true values as functions of covariates, seen through noise."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from deconflow import Observations
 from deconflow.noise import student_t
+from deconflow.saving import from_json, to_json
 from deconflow.truth import LocationScale
 
 GRID = np.linspace(-1.6, 1.6, 33)[:, None]
@@ -129,7 +132,9 @@ def test_state(rng):
     x = np.c_[rng.normal(size=(300, 2)), rng.integers(2, size=300)]
     v = np.c_[np.sin(x[:, 0]), x[:, 1] + x[:, 2]]
     curves = fitted(observed(v), x, np.array([True, True, False]))
-    again = LocationScale.from_state(curves.state())
+    arrays = {}
+    text = json.dumps(to_json(curves, arrays, "curves"))
+    again = from_json(json.loads(text), LocationScale, arrays, "curves")
     np.testing.assert_array_equal(again.at(x), curves.at(x))
     one = curves.marginal(np.array([1]))
     np.testing.assert_allclose(one.at(x)[0][:, 0], curves.at(x)[0][:, 1], atol=1e-12)
