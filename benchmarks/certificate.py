@@ -168,11 +168,10 @@ TASKS = LAWS | {"blobs, 30 % missing": with_missing}
 
 def fitted(make: Callable[[int, np.random.Generator], Data], seed: int, quick: bool) -> Any:
     """Fit a table with the default estimator, and time the fit and its certificate."""
-    from deconflow import Deconvolver
-    from deconflow.estimators import deconvolver
+    from deconflow import Deconvolver, models
 
     spent = 0.0
-    plain = deconvolver.certified
+    plain = models.certified
 
     def timed(*arguments: Any) -> Any:
         nonlocal spent
@@ -185,11 +184,11 @@ def fitted(make: Callable[[int, np.random.Generator], Data], seed: int, quick: b
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cautions are what is asked for
-        deconvolver.certified = timed
+        models.certified = timed
         try:
             model = Deconvolver(quick=quick, random_state=seed).fit(w, noise=sd)
         finally:
-            deconvolver.certified = plain
+            models.certified = plain
     seconds = {"fit": time.perf_counter() - begin - spent, "certificate": spent}
     return model, (w, sd, v), seconds
 

@@ -100,7 +100,7 @@ def answers(path):
     """What a model says, in bytes; the first thing that is asked is what is in its folder."""
     saved = load(path)
     model, rng = saved.estimator, np.random.default_rng(0)
-    v, w = rng.normal(size=(5, model.n_latent_)), rng.normal(size=(3, model.n_features_in_))
+    v, w = rng.normal(size=(5, model.density_.dim)), rng.normal(size=(3, model.n_features_in_))
     said = [*describe(saved), model.describe(), repr(sorted(model.get_params().items()))]
     numbers = [model.score_samples(v), model.sample(3, random_state=0)]
     try:

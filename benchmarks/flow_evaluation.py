@@ -10,6 +10,7 @@ Run: OMP_NUM_THREADS=1 python -m benchmarks.flow_evaluation
 import statistics
 import time
 
+import numpy as np
 import torch
 
 from benchmarks.record import write
@@ -37,8 +38,8 @@ def ready(case, draws):
     """A fit with these networks, ready to step."""
     torch.manual_seed(SEED)
     size = Architecture(case["layers"], case["hidden"], case["blocks"], case["dropout"])
-    w = torch.randn(case["batch"], case["dim"], dtype=torch.float64)
-    data = Observations.from_arrays(w, torch.full((case["dim"],), 0.3, dtype=torch.float64))
+    w = torch.randn(case["batch"], case["dim"], dtype=torch.float64).numpy()
+    data = Observations.from_arrays(w, np.full(case["dim"], 0.3)).to()
     size_q = Architecture(case["posterior_layers"], case["hidden"], case["blocks"], case["dropout"])
     posterior = RecognitionFlow(
         case["dim"], data.features().shape[1], size_q,

@@ -18,6 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from itertools import product
 
+import numpy as np
 import torch
 from torch.distributions import Transform
 from zuko.transforms import DependentTransform, MonotonicAffineTransform
@@ -87,8 +88,8 @@ def as_before(flow: Flow) -> None:
 def excess(name: str, length: Length, seed: int, *changes) -> float:
     """Fit a flow, after some changes of it; return how far it is above the truth."""
     sample = data.toy(length.rows, TEST_ROWS)
-    fitted, test = torch.from_numpy(sample.train.v), torch.from_numpy(sample.test.v)
-    location, scale = fitted.mean(0), fitted.std(0)
+    fitted, test = sample.train.v, sample.test.v
+    location, scale = fitted.mean(0), fitted.std(0, ddof=1)
     with isolated_rng(seed):
         flow = ARCHITECTURES[name](2, Architecture(hidden=length.hidden))
         for change in changes:
@@ -96,8 +97,9 @@ def excess(name: str, length: Length, seed: int, *changes) -> float:
         clean = Observations.from_arrays((fitted - location) / scale, 0.0)
         fit(MaximumLikelihood(flow), clean, None, length.training)
         with torch.no_grad():
-            log_p = flow.log_prob(((test - location) / scale).float()) - scale.log().sum()
-    return float(data.TRUTH.log_prob(sample.test.v).mean() - log_p.mean())
+            log_p = flow.log_prob(torch.from_numpy((test - location) / scale).float())
+    own = float(log_p.mean()) - np.log(scale).sum()
+    return float(data.TRUTH.log_prob(test).mean() - own)
 
 
 def main() -> None:

@@ -39,8 +39,8 @@ ERROR, RING_SD = 0.15, 0.05
 
 def fitted(w: Array, noise_of_rows: Any, seed: int, **how: Any) -> XDGMM:
     """Fit the mixture whose number of components is chosen by itself."""
-    model = XDGMM("auto", random_state=seed, n_jobs=1).name_columns(["x", "y"][: w.shape[1]])
-    return model.fit(w, noise=noise_of_rows, **how)
+    model = XDGMM("auto", random_state=seed, n_jobs=1)
+    return model.fit(w, noise=noise_of_rows, names=["x", "y"][: w.shape[1]], **how)
 
 
 def run_samples(task: Run) -> Run:

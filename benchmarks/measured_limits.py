@@ -50,7 +50,7 @@ def run(task: str, seed: int) -> dict[str, Any]:
     if task != "limits":
         w, flags = (each[flags[:, 1] == 0] for each in (w, flags))
     begin = time.perf_counter()
-    model = XDGMM(1).name_columns(["x", "y"]).fit(w, noise=ERRORS, limits=flags)
+    model = XDGMM(1).fit(w, noise=ERRORS, limits=flags, names=["x", "y"])
     found = model.regress(
         "y", on="x", w=w, noise=ERRORS, limits=flags, n_refits=REFITS, random_state=seed
     )

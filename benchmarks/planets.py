@@ -120,8 +120,12 @@ def fitted(estimator: str, errors: str, curve: str, seed: int, table: int) -> tu
         chosen = np.random.default_rng(table).integers(len(w), size=len(w))
         w, sd = w[chosen], sd[chosen]
     noise = sd if errors == "known" else np.full_like(sd, EXACT)
-    model = make(estimator, seed).name_columns(["ln period", "ln radius"])
-    return model.fit(w, noise=noise, selection=efficiency(curve), selection_of="truth"), len(w)
+    model = make(estimator, seed)
+    model.fit(
+        w, noise=noise, names=["ln period", "ln radius"], selection=efficiency(curve),
+        selection_of="truth",
+    )  # fmt: skip
+    return model, len(w)
 
 
 def run(estimator: str, errors: str, curve: str, seed: int, table: int) -> Run:

@@ -123,7 +123,7 @@ def recorded_fit(model: PaperFlow) -> dict[str, Any]:
 
 def recorded_flows(model: Deconvolver) -> dict[str, Any]:
     """Return the learning rates, the same for all, and the orders of the flows of our default."""
-    members, dim = model._fitted.members, model.n_latent_
+    members, dim = model.fit_.solution.fitted.members, model.density_.dim
     return {
         "learning_rate": rates(members[0].history["learning_rate"]) if members else {},
         "orders": [orders(ensemble_of([member], dim)) for member in members],

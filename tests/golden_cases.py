@@ -3,7 +3,6 @@
 Everything comes from ``RandomState``, whose numbers numpy promises never to change.
 """
 
-import inspect
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,8 +125,7 @@ def _exponential(n):
 
 def weight_argument(model, weights):
     """Row weights under the name that ``fit`` has for them."""
-    known = inspect.signature(model.fit).parameters
-    return {"sample_weight" if "sample_weight" in known else "weights": weights}
+    return {"sample_weight": weights}
 
 
 @dataclass(frozen=True)
@@ -285,14 +283,14 @@ def _xd_extras():
     answers = {
         "condition_mean": known.mean, "condition_sd": known.sd,
         "noisy_condition_mean": noisy.mean, "noisy_condition_sd": noisy.sd,
-        "marginal": model.marginal([2, 0]).log_prob(rows.points()[:, [2, 0]]),
+        "marginal": model.density_.marginal([2, 0]).log_prob(rows.points()[:, [2, 0]]),
         "predict_proba": model.predict_proba(w, **options),
         "predict": model.predict(w, **options),
         "bic": model.bic(w, **options), "aic": model.aic(w, **options),
     }  # fmt: skip
     for kind in ("shared", "shared_full", "student_t", "gaussian_mixture"):
         law = one_law(kind, rows.dim)
-        answers[f"convolve_{kind}"] = model.convolve(law).log_prob(rows.points())
+        answers[f"convolve_{kind}"] = model.mixture_.convolve(law).log_prob(rows.points())
     return answers
 
 

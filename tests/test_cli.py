@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
@@ -5,9 +7,10 @@ from short_fits import shorten, shorten_chains
 from typer.testing import CliRunner
 
 import deconflow
-from deconflow import Deconvolver, FlowDeconvolver, cli
+from deconflow import Deconvolver, cli
 from deconflow.__main__ import main
 from deconflow.demo import _draw, cell_nuclei
+from deconflow.engines import flow
 
 matplotlib.use("Agg")
 
@@ -17,13 +20,8 @@ def short_fits(monkeypatch):
     """Make every fit one of a few steps."""
     shorten(monkeypatch, steps=4, rows=4000)
     shorten_chains(monkeypatch)
-    plain = FlowDeconvolver._training
-
-    def short(self, n_rows):
-        self.epochs = 2
-        return plain(self, n_rows)
-
-    monkeypatch.setattr(FlowDeconvolver, "_training", short)
+    plain = flow.training_of
+    monkeypatch.setattr(flow, "training_of", lambda *given: replace(plain(*given), epochs=2))
 
 
 def run(*arguments):

@@ -95,7 +95,7 @@ def test_copies_are_found(name):
     copies = find_copies(data)
     assert copies.surprising
     assert copies.share > 0.15
-    rows = np.column_stack([w, data.noise.variance().expand(len(w), -1)])
+    rows = np.column_stack([w, np.broadcast_to(data.noise.variance(), w.shape)])
     assert len(np.unique(copies.groups)) == len(np.unique(rows, axis=0))
     for group in np.unique(copies.groups)[:50]:
         assert len(np.unique(rows[copies.groups == group], axis=0)) == 1

@@ -8,11 +8,10 @@ from short_fits import let_flows_win, shorten
 from signing import edit_json
 from toy import draw
 
-from deconflow import Deconvolver, FlowDeconvolver, devices, noise
+from deconflow import Deconvolver, FlowDeconvolver, devices, engines, noise
 from deconflow.auto import flows, proposals
 from deconflow.auto.plan import make_plan
 from deconflow.devices import resolve_device
-from deconflow.estimators import deconvolver, flow
 from deconflow.fitting import Training
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -32,7 +31,7 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (flow, deconvolver):
+    for module in (devices, engines.flow):
         monkeypatch.setattr(module, "resolve_device", torch.device)
     return monkeypatch
 
@@ -86,7 +85,7 @@ def test_networks_and_rows_keep_to_their_device(name, known):
 
     def fitted(device):
         model = FlowDeconvolver(device=device, **TINY, **settings).fit(w, **rows)
-        assert next(model._own_density.density.parameters()).device.type == device
+        assert next(model.fit_.own.density.parameters()).device.type == device
         return answers(model, w[:3], **some)
 
     same_on_the_device(known, fitted)
@@ -164,7 +163,7 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
 def test_fits_on_a_gpu(monkeypatch, tmp_path):
     w = draw(300, 0)[1]
     model = FlowDeconvolver(device="cuda", **{**TINY, "epochs": 5}).fit(w, noise=[0.3, 0.6])
-    assert next(model.posterior_.parameters()).is_cuda
+    assert next(model.fit_.own.density.parameters()).is_cuda
     model.save(tmp_path / "model")
     loaded = FlowDeconvolver.load(tmp_path / "model", device="cpu")
     # float32, in products of another order

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from deconflow import Observations
 from deconflow.noise import laplace, split_normal, student_t
@@ -59,11 +58,11 @@ def close(answer, expected, rtol=1e-9):
 @all_noises
 def test_fit_solves_its_equations(case, noise):
     data = observe(case, noise)
-    w = CASES[case]["w"] - data.noise.mean().numpy()
+    w = CASES[case]["w"] - data.noise.mean()
     a = np.where(np.isnan(w), 0.0, CASES[case].get("weights", np.ones(N))[:, None])
-    variance = data.noise.variance().expand(N, M).numpy()
+    variance = np.broadcast_to(data.noise.variance(), (N, M))
     fitted = Standardiser.fit(data)
-    precision = a / (fitted.scale.numpy() ** 2 + variance)
+    precision = a / (fitted.scale**2 + variance)
     filled = np.nan_to_num(w)
     mean = (precision * filled).sum(0) / precision.sum(0)
     precision2 = precision**2 / np.where(a > 0, a, 1.0)
@@ -92,11 +91,10 @@ def test_the_mean_of_the_noise_is_taken_out():
     rng = np.random.default_rng(1)
     v = 7 + rng.normal(size=(50_000, 1))
     noise = split_normal(np.full((1,), 0.2), np.full((1,), 3.0)).bind(len(v))
-    torch.manual_seed(0)
-    data = Observations.from_arrays(v + noise.sample(1)[0].numpy(), noise)
+    data = Observations.from_arrays(v + noise.sample(1)[0], noise)
     fitted = Standardiser.fit(data)
-    assert float(fitted.location) == pytest.approx(7, abs=0.05)
-    assert float(fitted.scale) == pytest.approx(1, abs=0.06)
+    assert fitted.location[0] == pytest.approx(7, abs=0.05)
+    assert fitted.scale[0] == pytest.approx(1, abs=0.06)
     assert abs(float(data.w.mean()) - 7) > 1  # negative twins: what was measured is another
     assert float(data.w.std()) > 1.5
 
@@ -107,15 +105,15 @@ def test_standardised_densities_differ_by_the_jacobian_only(case, noise):
     data = observe(case, noise)
     fitted = Standardiser.fit(data)
     ready = fitted.observations(data)
-    z = torch.tensor(np.random.default_rng(2).normal(size=(3, N, data.latent_dim)))
+    z = np.array(np.random.default_rng(2).normal(size=(3, N, data.latent_dim)))
     v = fitted.from_standard(z)
     volume = fitted.log_observed_volume(data)
     assert volume.shape in {(N,), (1,)}
-    torch.testing.assert_close(
+    np.testing.assert_allclose(
         ready.log_likelihood(z) - volume, data.log_likelihood(v), rtol=1e-7, atol=1e-7
     )
-    torch.testing.assert_close(fitted.to_standard(v), z, rtol=1e-7, atol=1e-7)
-    torch.testing.assert_close(fitted.log_latent_volume(), fitted.scale.log().sum())
+    np.testing.assert_allclose(fitted.to_standard(v), z, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(fitted.log_latent_volume(), np.log(fitted.scale).sum())
     if data.observed is not None:
         assert (ready.w[~data.observed] == 0).all()
     assert ready.weights is data.weights
@@ -132,17 +130,17 @@ def test_a_change_of_units_shifts_all_log_densities_alike(case, noise):
     if isinstance(law, np.ndarray):
         law = law * (a[:, None] * a if law.ndim == 3 else a)
     else:
-        law = law.divide(torch.tensor(1 / a))
+        law = law.divide(np.array(1 / a))
     other = Observations.from_arrays(w, law, **arrays)
     one, two = Standardiser.fit(data), Standardiser.fit(other)
-    close(two.location, a * one.location.numpy() + b, rtol=1e-8)
-    close(two.scale, a * one.scale.numpy(), rtol=1e-6)
-    torch.testing.assert_close(
+    close(two.location, a * one.location + b, rtol=1e-8)
+    close(two.scale, a * one.scale, rtol=1e-6)
+    np.testing.assert_allclose(
         two.observations(other).features(), one.observations(data).features(), rtol=1e-6, atol=1e-6
     )
     close(two.log_latent_volume(), float(one.log_latent_volume()) + np.log(a).sum(), rtol=1e-6)
-    z = torch.zeros(1, N, M, dtype=torch.float64)
-    torch.testing.assert_close(
+    z = np.zeros((1, N, M))
+    np.testing.assert_allclose(
         two.observations(other).log_likelihood(z),
         one.observations(data).log_likelihood(z),
         rtol=1e-5,

@@ -112,9 +112,9 @@ REFUSED = {
     "bounds": (lambda path: no_stream(XDGMM(2, bounds={"x": (0, None)}), path),
         "Expected no bounds"),
     "weights beside": (lambda path: no_stream(XDGMM(1), path, sample_weight=np.ones(4000)),
-        "Expected no sample_weight beside a RowStream"),
+        "Expected no sample_weight with a RowStream"),
     "memory": (lambda path: no_stream(DeconvolvingKDE(), path),
-        "Expected rows in memory with DeconvolvingKDE"),
+        "Expected no rows beyond memory with DeconvolvingKDE"),
     "another mixture": (lambda _: found().maximise(ONE), "Expected the mixture of these stat"),
     "sum of two": (lambda _: found() + found(mixture=ONE), "Expected statistics of the same mix"),
     "other width": (lambda _: found(THREE[:, :1], noise=[1.0]),  # would be stretched over both
@@ -174,7 +174,7 @@ def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
     np.testing.assert_allclose(
         streamed.means_[order[0]], inside.means_[order[1]], atol=1e-3
     )  # where the likelihood is flat to 1e-8
-    assert streamed._names == ["x", "y"]
+    assert streamed.fit_.names == ["x", "y"]
     streamed.save(tmp_path / "model")
     assert XDGMM.load(tmp_path / "model").n_iter_ == streamed.n_iter_
 
@@ -205,7 +205,7 @@ def test_a_fit_says_how_many_rows_it_had(table, tmp_path, monkeypatch):
     model.save(tmp_path / "model")
     assert XDGMM.load(tmp_path / "model").known_ == model.known_
     assert model.fit(w, noise=sd).known_ == []
-    monkeypatch.setattr("deconflow.estimators.streaming.SAMPLE_VALUES", 600)
+    monkeypatch.setattr("deconflow.core.beyond.SAMPLE_VALUES", 600)
     flow = FlowDeconvolver("gaussian_mixture", objective="elbo", epochs=1, random_state=0)
     assert flow.fit(open_rows(path, ["x", "y"])).known_ == [
         "A sample of 300 of 4,000 rows was fitted."

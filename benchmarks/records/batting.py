@@ -21,7 +21,7 @@ def run(task: Task, folder: Path) -> Run:
     table = np.genfromtxt(folder / "woba.csv", delimiter=",", names=True)
     w, sd = table["x"][:, None], table["s"][:, None]
     model, seconds = estimators.fit(task["estimator"], task["seed"], w, sd)
-    estimate = model.estimate_observations(w, sd)
+    estimate = model.log_marginal(w, sd)
     total, error = estimate.log_p.sum(), np.sqrt(np.square(estimate.error).sum())
     return {**task, "total": total, "error": error, "seconds": seconds, "rows_fitted": len(w)}
 

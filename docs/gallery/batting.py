@@ -33,7 +33,7 @@ from deconflow import XDGMM
 
 batters = batters.sample(frac=1, random_state=0, ignore_index=True)
 x, s = batters[["x"]].to_numpy(), batters[["s"]].to_numpy()
-normal = XDGMM(1).name_columns(["wOBA"]).fit(x, noise=s)
+normal = XDGMM(1).fit(x, noise=s, names=["wOBA"])
 first = normal.posterior(x, noise=s)
 print(f"log-likelihood {normal.score_observations(x, noise=s).sum():.2f}")
 judge = batters.index[batters.Name == "Aaron Judge"]

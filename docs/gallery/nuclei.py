@@ -15,8 +15,8 @@ from deconflow import XDGMM
 from deconflow.demo import cell_nuclei
 
 data = cell_nuclei()  # values and their standard errors: 569 rows, 3 columns each
-model = XDGMM(3, random_state=0).name_columns(data.names)
-model.fit(data.w, noise=data.sd)
+model = XDGMM(3, random_state=0)
+model.fit(data.w, noise=data.sd, names=data.names)
 
 truth = model.sample(100_000, random_state=0)  # draws of the truth
 answer = model.posterior(data.w, noise=data.sd)  # what each row says of its own truth

@@ -37,7 +37,7 @@ from deconflow import LogSplineDeconvolver
 w = np.log(table.to_numpy())
 model = LogSplineDeconvolver().fit(w, noise=0.1)
 grid = np.linspace(25, 220, 391)
-band = model.band(np.log(grid), column=0)  # the density of the logarithm, with 90 % intervals
+band = model.density_.band(np.log(grid), column=0)  # of the logarithm, with 90 % intervals
 
 # %%
 # The picture

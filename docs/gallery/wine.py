@@ -43,7 +43,7 @@ w = train + sd * rng.normal(size=train.shape)
 from deconflow import XDGMM
 
 model = XDGMM("auto", random_state=0)
-model.name_columns(columns).fit(w, noise=sd)
+model.fit(w, noise=sd, names=columns)
 single = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=sd)
 blurred = XDGMM(10, floor=0.1, random_state=0).fit(w, noise=0.0)
 for name, each in (("average", model), ("single", single), ("noise ignored", blurred)):
@@ -62,7 +62,7 @@ for panel, name in zip(panels, ["citric acid", "residual sugar", "alcohol"], str
     bins = {"bins": 50, "range": (-3, 4), "density": True}
     panel.hist(w[:, d], color="0.8", label="with noise", **bins)
     panel.hist(v[:, d], color="#d1495b", histtype="step", label="without noise", **bins)
-    density = np.exp(model.marginal([d]).log_prob(x[:, None]))
+    density = np.exp(model.density_.marginal([d]).log_prob(x[:, None]))
     panel.plot(x, density, color="#1f4e79", lw=2, label="deconvolved")
     panel.set(xlabel=f"{name}, standardised", yticks=[])
 panels[-1].legend(frameon=False)

@@ -8,6 +8,7 @@ from deconflow._version import __version__
 if TYPE_CHECKING:
     from deconflow import noise, plots, tables, xd
     from deconflow.certificate import Certificate
+    from deconflow.core import observe
     from deconflow.estimators import (
         XDGMM,
         Band,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         UntrustedFitWarning,
         WaveletDeconvolver,
         load,
+        self_test,
     )
     from deconflow.findings import Finding
     from deconflow.measuring import Efficiency, Selection
@@ -40,6 +42,7 @@ _HOMES = {
     "Selection": "deconflow.measuring",
     "RowStream": "deconflow.streams",
     "open_rows": "deconflow.streams",
+    "observe": "deconflow.core",
 }
 _PACKAGES = ("noise", "plots", "tables", "xd")
 
@@ -68,8 +71,10 @@ __all__ = [
     "__version__",
     "load",
     "noise",
+    "observe",
     "open_rows",
     "plots",
+    "self_test",
     "tables",
     "xd",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -40,15 +41,19 @@ def cpus(n_jobs: int | None = None) -> int:
 
 @contextmanager
 def threads_at_most(n_jobs: int | None) -> Iterator[None]:
-    """Keep torch and scikit-learn to ``n_jobs`` threads, where only this thread calls them.
+    """Keep torch, if it is in use, and scikit-learn to ``n_jobs`` threads in this thread.
 
     None or -1 leave them as they are, and no number gives them more than they have.
     """
     if n_jobs is None or n_jobs == -1:
         yield
         return
-    import torch
-
+    torch = sys.modules.get("torch")
+    if torch is None:
+        pools = _thread_pools(False).select(user_api="openmp").info()
+        with openmp_threads(min([n_jobs, *(each["num_threads"] for each in pools)])):
+            yield
+        return
     before = torch.get_num_threads()
     most = min(n_jobs, before)
     with openmp_threads(most):
@@ -64,11 +69,11 @@ def threads_at_most(n_jobs: int | None) -> Iterator[None]:
 
 def openmp_threads(count: int) -> AbstractContextManager[object]:
     """Give OpenMP so many threads, where this thread alone calls it."""
-    return _thread_pools().limit(limits=count, user_api="openmp")
+    return _thread_pools("torch" in sys.modules).limit(limits=count, user_api="openmp")
 
 
 @cache
-def _thread_pools() -> ThreadpoolController:
+def _thread_pools(with_torch: bool) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+
+from deconflow.arrays import as_array, is_torch_array
 
 LARGEST, SMALLEST = 1e152, 1e-152
 """Sizes of values beyond which squares overflow, or vanish."""
 
 
-def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
+def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Turn anything array-like into float64, or say which cell is not a number.
 
     Masked cells become NaN.
@@ -43,20 +43,20 @@ def as_floats(values: ArrayLike | Tensor, name: str) -> NDArray[np.float64]:
         ) from error
 
 
-def as_parameter(values: ArrayLike | Tensor, name: str) -> Tensor:
-    """Turn a parameter of a law into a tensor; a law keeps no names, so tables are refused."""
+def as_parameter(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Turn a parameter of a law into an array; a law keeps no names, so tables are refused."""
     columns = [str(column) for column in getattr(values, "columns", [])]
     if len(columns) > 1:
         raise TypeError(
             f"Expected plain numbers as {name}, in the order of the columns of w; got a table of "
             f"{', '.join(columns)}, whose names a law does not keep. Pass its .to_numpy()."
         )
-    return as_tensor(values, name)
+    return as_floats(values, name)
 
 
 def unmasked(values: Any, name: str) -> Any:
     """Put NaN into masked cells, and take tensors as arrays; refuse units, which would be lost."""
-    if isinstance(values, Tensor):
+    if is_torch_array(values):
         return _from_torch(values, name)
     if isinstance(values, list | tuple) and any(isinstance(x, np.ndarray) for x in values):
         return [unmasked(x, name) for x in values]
@@ -136,23 +136,15 @@ def _parts(values: Any) -> Iterator[tuple[int | None, NDArray[Any]]]:
         return
 
 
-def _from_torch(values: Tensor, name: str) -> NDArray[Any]:
-    if values.layout != torch.strided:
+def _from_torch(values: Any, name: str) -> NDArray[Any]:
+    if "sparse" in str(values.layout):
         raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call .to_dense().")
     if values.is_floating_point():
-        values = values.to(torch.float64)  # numpy has no bfloat16
+        values = values.double()  # numpy has no bfloat16
     try:
         return values.detach().cpu().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         raise TypeError(f"Expected numbers as {name}; got a tensor without: {error}") from error
-
-
-def as_tensor(values: ArrayLike | Tensor, name: str) -> Tensor:
-    """Turn anything array-like into a float64 tensor, which shares its memory where it can."""
-    array = as_floats(values, name)
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-        array = array.copy()
-    return torch.from_numpy(array)
 
 
 def place(position: tuple[int, ...]) -> str:
@@ -161,15 +153,15 @@ def place(position: tuple[int, ...]) -> str:
     return ", ".join(f"{word} {int(i)}" for word, i in zip(words, position, strict=False))
 
 
-def first_bad(bad: NDArray[np.bool_] | Tensor) -> tuple[int, ...] | None:
+def first_bad(bad: Any) -> tuple[int, ...] | None:
     """Return the index of the first true entry, or None."""
-    flags = bad.cpu().numpy() if isinstance(bad, Tensor) else np.asarray(bad)
+    flags = as_array(bad) if is_torch_array(bad) else np.asarray(bad)
     if not flags.any():
         return None
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
-def refuse_extremes(name: str, values: NDArray[np.float64] | Tensor) -> None:
+def refuse_extremes(name: str, values: NDArray[np.float64]) -> None:
     """Raise for values whose squares overflow."""
     too_large: Any = (values > LARGEST) | (values < -LARGEST)  # no second array of numbers
     position = first_bad(too_large)

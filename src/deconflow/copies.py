@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
@@ -115,7 +114,7 @@ def keep_copies_together(data: Observations) -> Observations:
     if isinstance(data.noise, LimitedNoise):
         return _kept_beside_limits(data, data.noise)
     found = find_copies(data, near=False)
-    grouped = replace(data, groups=torch.from_numpy(found.groups))
+    grouped = replace(data, groups=found.groups)
     return grouped if found.surprising and grouped.fewest_groups() > 1 else data
 
 
@@ -128,7 +127,7 @@ def _kept_beside_limits(data: Observations, noise: LimitedNoise) -> Observations
     kept = keep_copies_together(replace(data[measured], noise=plain))
     if kept.groups is None:
         return data
-    groups = torch.arange(len(data)) + len(data)
+    groups = np.arange(len(data)) + len(data)
     groups[measured] = kept.groups
     return replace(data, groups=groups)
 
@@ -140,21 +139,21 @@ def _columns(data: Observations) -> list[Array]:
     """All numbers of a row, NaN where a value is missing, without columns that say nothing."""
     parts: list[Any] = [data.measured()]
     if not data.noise.shared:
-        parts += [each.double().numpy() for each in _law(data)]
+        parts += _law(data)
     if data.projection is not None:
-        parts.append(data.projection.double().flatten(1).numpy())
+        parts.append(data.projection.reshape(len(data), -1))
     columns = [column + 0.0 for part in parts for column in part.T]  # no negative zeros
     return [each for each in columns if (each != each[0]).any() and not np.isnan(each).all()]
 
 
-def _law(data: Observations) -> list[torch.Tensor]:
+def _law(data: Observations) -> list[Array]:
     """Widths and means of the noise, ones and zeros where nothing was measured."""
-    mean, widths = data.noise.mean(), data.noise.variance().sqrt()
+    mean, widths = data.noise.mean(), np.sqrt(data.noise.variance())
     if not data.noise.independent:
-        widths = data.noise.cholesky().flatten(1)
+        widths = data.noise.cholesky().reshape(len(data), -1)
     elif data.observed is not None:
-        mean = torch.where(data.observed, mean, 0.0)
-        widths = torch.where(data.observed, widths, 1.0)
+        mean = np.where(data.observed, mean, 0.0)
+        widths = np.where(data.observed, widths, 1.0)
     return [mean, widths]
 
 
@@ -293,7 +292,7 @@ def _tree(points: Array) -> cKDTree:
 def _near_share(data: Observations) -> float:
     """Share of rows with a near copy; rows are compared where they have the same values."""
     w = data.measured()
-    sd = np.sqrt(np.broadcast_to(data.noise.variance().double().numpy(), w.shape))
+    sd = np.sqrt(np.broadcast_to(data.noise.variance(), w.shape))
     patterns = _codes(list((~np.isnan(w)).T), len(w))
     by_pattern = np.split(np.argsort(patterns, kind="stable"), np.cumsum(np.bincount(patterns)))
     found = 0.0

@@ -49,8 +49,8 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     data = cell_nuclei()
     held_out, train = data[:SET_ASIDE], data[SET_ASIDE:]
     start = time.perf_counter()
-    model = Deconvolver(random_state=0, verbose=progress).name_columns(train.names)
-    model.fit(train.w, noise=train.sd)
+    model = Deconvolver(random_state=0, verbose=progress)
+    model.fit(train.w, noise=train.sd, names=train.names)
     seconds = time.perf_counter() - start
     model.save(output / "model")
     _draw(model, data, output / "deconvolved.png")

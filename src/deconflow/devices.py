@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-import torch
+from deconflow.extras import need
+
+if TYPE_CHECKING:
+    import torch
 
 
 def resolve_device(name: str) -> torch.device:
@@ -13,6 +17,7 @@ def resolve_device(name: str) -> torch.device:
     Of several processes on a machine, which torchrun numbers, each takes a GPU of its own for
     ``"cuda"`` and ``"auto"``, as far as there are so many.
     """
+    torch = need("torch", f"device={name!r} needs it")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -33,10 +38,17 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def check_device(name: str) -> str:
+    """Return the full name of a device that is there; the processor needs no torch."""
+    return name if name == "cpu" else str(resolve_device(name))
+
+
 def device_here(name: str) -> str:
     """Return the name of a device if it is there, and that of the processor if it is not."""
     try:
-        resolve_device(name)
+        check_device(name)
+    except ModuleNotFoundError:
+        return "cpu"
     except ValueError:
         return "cpu" if str(name).startswith("cuda") else name
     return name

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
-TABLES, INTEROP, PLOTS = (f"'deconflow[{extra}]'" for extra in ("tables", "interop", "plots"))
+TABLES, INTEROP, PLOTS, FLOWS = (
+    f"'deconflow[{extra}]'" for extra in ("tables", "interop", "plots", "flows")
+)
 BROUGHT_BY = {
     "arviz_base": INTEROP,
     "corner": PLOTS,
     "matplotlib": PLOTS,
+    "torch": FLOWS,
     "xarray": INTEROP,
+    "zuko": FLOWS,
 }
 """What pip installs for a package; the extra ``tables`` for all others."""
 
@@ -26,6 +31,24 @@ def need(module: str, why: str = "tables need it") -> Any:
             f"Run: pip install {BROUGHT_BY.get(package, TABLES)}",
             name=module,
         ) from error
+
+
+def need_flows() -> None:
+    """Raise unless flows can be trained and used."""
+    for module in ("torch", "zuko"):
+        need(module, "flows need it")
+
+
+def of_flows(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a package: names that need torch, and the files they are in."""
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        need_flows()
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return find
 
 
 def need_plots() -> None:

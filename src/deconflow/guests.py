@@ -1,36 +1,10 @@
-"""A guest in others' programs: what they have set for torch does not change our answers."""
+"""Guests in others' programs: what they have set for torch does not change our answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
-
-MAKE_FLOATS: frozenset[Callable[..., Any]] = frozenset({
-    torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, torch.rand, torch.randn,
-})  # fmt: skip
-MAKE_TENSORS = MAKE_FLOATS | {
-    torch.tensor, torch.as_tensor, torch.full, torch.arange, torch.randint, torch.randperm,
-    torch.tril_indices, torch.triu_indices,
-}  # fmt: skip
-
-
-class _UsualDefaults(TorchFunctionMode):
-    """New tensors are single precision in main memory, where nothing else is said."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in MAKE_TENSORS and kwargs.get("device") is None:
-            kwargs["device"] = args[0].device if isinstance(args[0], Tensor) else "cpu"
-        if func in MAKE_FLOATS and kwargs.get("dtype") is None:
-            kwargs["dtype"] = torch.float32
-        return func(*args, **kwargs)
 
 
 @contextmanager
@@ -39,8 +13,12 @@ def as_guest() -> Iterator[None]:
 
     Gradients are on, inference mode and autocast off. A default dtype or device other than torch's
     is overruled where tensors are made, since the dtype belongs to the process and may not be
-    changed for a while; that costs a little for every call of torch.
+    changed for a while; that costs a little for every call of torch. Without torch nothing is set.
     """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))  # and gradients on
         for device in ("cpu", "cuda"):
@@ -48,5 +26,7 @@ def as_guest() -> Iterator[None]:
                 stack.enter_context(torch.autocast(device, enabled=False))
         usual = torch.get_default_dtype() == torch.float32
         if not usual or torch.get_default_device().type != "cpu":
-            stack.enter_context(_UsualDefaults())
+            from deconflow.torch_modes import UsualDefaults
+
+            stack.enter_context(UsualDefaults())
         yield

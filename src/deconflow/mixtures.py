@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
+from deconflow.noise import as_noise
 from deconflow.randomness import RandomState
 from deconflow.saving import refuse
 
@@ -167,6 +168,22 @@ class GaussianMixture:
         s = np.asarray(scale)
         covariances = self.covariances * s[:, None] * s
         return GaussianMixture(self.weights, np.asarray(location) + s * self.means, covariances)
+
+    def convolve(self, noise: Any) -> GaussianMixture:
+        """Return the density of ``v + n`` for one distribution of the noise."""
+        if isinstance(noise, list | tuple | float | int | np.ndarray):
+            noise = as_floats(noise, "noise")
+            noise = noise[None] if noise.ndim == 2 else noise
+        parts = as_noise(noise, 1, self.dim).as_mixture().take()
+        own = parts.covariances[0]
+        own = own[:, :, None] * np.eye(self.dim) if parts.diagonal else own
+        shifts = np.zeros((1, self.dim)) if parts.means is None else parts.means[0]
+        shape = self.n_components, len(own), self.dim
+        return GaussianMixture(
+            np.outer(self.weights, parts.weights[0]).ravel(),
+            np.broadcast_to(self.means[:, None] + shifts, shape).reshape(-1, self.dim),
+            (self.covariances[:, None] + own).reshape(-1, self.dim, self.dim),
+        )
 
     def pdf(self, dimension: int, x: Array) -> Array:
         """Density of one dimension at points ``x``, of the shape of ``x``."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from deconflow.checks import as_tensor, check_integer, first_bad, place, refuse_extremes
+from deconflow._types import Array
+from deconflow.arrays import array_namespace, as_array, diagonals, is_torch_array, like, moved, take
+from deconflow.checks import as_floats, check_integer, first_bad, place, refuse_extremes
 from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
+from deconflow.labels import Labels
 from deconflow.noise import (
+    FreeErrors,
     GaussianNoise,
     Noise,
     Reading,
@@ -24,7 +26,9 @@ from deconflow.noise import (
     as_noise,
     limited,
 )
-from deconflow.randomness import own_generator
+from deconflow.randomness import permutation
+
+ARRAYS = ("w", "observed", "projection", "weights", "groups", "given")
 
 
 class OutOfReachError(ValueError):
@@ -37,40 +41,55 @@ class Observations:
 
     Attributes
     ----------
-    w : Tensor
+    w : array
         ``(N, M)`` measured values, zero where missing.
     noise : Noise
         The law of each row's noise, restricted to what was observed.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, M)``; None if nothing is missing.
-    projection : Tensor or None
+    projection : array or None
         ``(N, M, D)``, zero rows where missing; None for the identity.
-    weights : Tensor or None
+    weights : array or None
         ``(N,)`` non-negative, with mean one; None for equal weights.
-    groups : Tensor or None
+    groups : array or None
         ``(N,)`` whole numbers, the same for rows that belong together: these are never split
         between a fit and the rows it is judged by. None for rows on their own.
     given : array or None
-        ``(N, C)`` covariates, as numbers that are known exactly: the density in question is that
-        of the truth given these. None for none.
+        ``(N, C)`` covariates as numbers that are known exactly: the density in question is that
+        of the true values given these. None for none.
+    covariates
+        The same as they were given, to be turned into ``given``; then how they were.
+    selection
+        The rule by which rows were seen at all; None if all were.
+    uncertain : FreeErrors or None
+        What of the errors is to be learned.
+    labels : Labels
+        Names and units of columns, and the kind of table.
+    images : int
+        Number of mirror images of each row that there are, with the row itself.
     """
 
-    w: Tensor
+    w: Any
     noise: Noise
-    observed: Tensor | None = None
-    projection: Tensor | None = None
-    weights: Tensor | None = None
-    groups: Tensor | None = None
-    given: NDArray[np.float64] | None = None
+    observed: Any = None
+    projection: Any = None
+    weights: Any = None
+    groups: Any = None
+    given: Any = None
+    covariates: Any = None
+    selection: Any = None
+    uncertain: FreeErrors | None = None
+    labels: Labels = field(default_factory=Labels)
+    images: int = 1
 
     @classmethod
     def from_arrays(
         cls,
-        w: ArrayLike | Tensor,
+        w: ArrayLike,
         noise: Any,
         *,
-        projection: ArrayLike | Tensor | None = None,
-        weights: ArrayLike | Tensor | None = None,
+        projection: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         groups: Any = None,
         limits: Any = None,
     ) -> Self:
@@ -115,15 +134,15 @@ class Observations:
                     "got one. Fit the measured values themselves."
                 )
             w, noise = noise.read(w)
-        observed = None if not w.isnan().any() else ~w.isnan()
+        observed = ~np.isnan(w) if np.isnan(w).any() else None
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
         checked = _checked_projection(projection, w.shape)
         for name, values in (("w", w), ("noise", noise_sizes(law)), ("projection", checked)):
             if values is not None:
                 refuse_extremes(name, values)
         if observed is not None:
-            w = torch.where(observed, w, 0.0)
-            checked = None if checked is None else torch.where(observed.unsqueeze(-1), checked, 0.0)
+            w = np.where(observed, w, 0.0)
+            checked = None if checked is None else np.where(observed[..., None], checked, 0.0)
         return cls(w, law, observed, checked, weights, groups)
 
     def __len__(self) -> int:
@@ -132,16 +151,50 @@ class Observations:
     def __getitem__(self, rows: RowIndex) -> Self:
         """Take rows: a slice is a view, indices copy just the rows they name."""
         rows = as_index(rows, len(self))
+        taken = {name: take(getattr(self, name), rows) for name in ARRAYS}
         return replace(
             self,
-            w=self.w[rows],
             noise=self.noise[rows],
-            observed=None if self.observed is None else self.observed[rows],
-            projection=None if self.projection is None else self.projection[rows],
-            weights=None if self.weights is None else self.weights[rows],
-            groups=None if self.groups is None else self.groups[rows],
-            given=None if self.given is None else self.given[rows],
+            covariates=None if self.covariates is None else self.covariates.take(rows),
+            selection=None if self.selection is None else self.selection.take(rows),
+            uncertain=None if self.uncertain is None else self.uncertain[rows],
+            labels=self.labels[rows],
+            **taken,
         )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape ``(N, M)`` of the measured values, for scikit-learn's splitters."""
+        return len(self), self.dim
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Facts that these rows have: what engines and methods say that they take."""
+        has = {
+            "limits": self.noise.flags is not None,
+            "missing": self.observed is not None,
+            "projected": self.projection is not None,
+            "counts": not self.noise.additive,
+            "covariates": self.covariates is not None,
+            "selected": self.selection is not None,
+            "errors to learn": self.uncertain is not None,
+        }
+        return frozenset(name for name, there in has.items() if there)
+
+    @property
+    def described(self) -> frozenset[str]:
+        """The traits, and limits if it was said of every value that it is none."""
+        return self.traits | ({"limits"} if self.labels.limits_given else set())
+
+    @property
+    def measured_names(self) -> list[str]:
+        """Names of the measured columns."""
+        return self.labels.measured(self.dim)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the true columns."""
+        return self.labels.true(self.latent_dim, projected=self.projection is not None)
 
     @property
     def dim(self) -> int:
@@ -153,50 +206,58 @@ class Observations:
         """Number of dimensions of the truth ``v``."""
         return self.dim if self.projection is None else self.projection.shape[-1]
 
-    def projections(self) -> Tensor:
+    def projections(self) -> Any:
         """Return what each row sees of the truth, ``(N or 1, M, D)``, zero rows where missing."""
         if self.projection is not None:
             return self.projection
-        if self.observed is not None:
-            return torch.diag_embed(self.observed.to(self.w.dtype))
-        return torch.eye(self.dim, dtype=self.w.dtype, device=self.w.device).unsqueeze(0)
+        seen = 1.0 + 0 * self.w[:1] if self.observed is None else like(1.0 * self.observed, self.w)
+        return diagonals(seen)
 
-    def residual(self, v: Tensor) -> Tensor:
+    def residual(self, v: Any) -> Any:
         """Return ``w - R v`` for ``v`` of shape ``(K, N, D)``, zero where missing."""
-        if self.projection is not None:
-            return self.w - torch.einsum("nmd,knd->knm", self.projection, v)
-        r = self.w - v
-        return r if self.observed is None else torch.where(self.observed, r, 0.0)
+        w, R, observed = (
+            x if x is None else like(x, v) for x in (self.w, self.projection, self.observed)
+        )
+        if R is not None:
+            return w - (R @ v[..., None])[..., 0]
+        r = w - v
+        return r if observed is None else array_namespace(r).where(observed, r, 0.0)
 
-    def measured(self) -> NDArray[np.float64]:
+    def measured(self) -> Array:
         """Return ``w`` as an array, with NaN where a value is missing."""
-        w = self.w.double().numpy()
-        return w if self.observed is None else np.where(self.observed.numpy(), w, np.nan)
+        w = as_array(self.w)
+        return w if self.observed is None else np.where(as_array(self.observed), w, np.nan)
 
-    def log_likelihood(self, v: Tensor) -> Tensor:
+    def log_likelihood(self, v: Any) -> Any:
         """Log density ``log p(w | v)`` for ``v`` of shape ``(K, N, D)``, as ``(K, N)``."""
         return self.noise.log_prob(self.residual(v))
 
-    def remeasure(self, v: Tensor) -> Self:
+    def remeasure(self, v: Any) -> Self:
         """Measure other true values ``(N, D)`` as these rows were: each with its own noise."""
-        w = v if self.projection is None else torch.einsum("nmd,nd->nm", self.projection, v)
-        w, noise = self.noise.measure(w, self.w)
+        clean = v if self.projection is None else (self.projection @ v[..., None])[..., 0]
+        w, noise = self.noise.measure(clean, self.w)
         if self.observed is not None:
-            w = torch.where(self.observed, w, 0.0)
+            w = array_namespace(w).where(self.observed, w, 0.0)
         return replace(self, w=w, noise=noise)
 
-    def features(self) -> Tensor:
+    def features(self) -> Any:
         """What a network may look at: ``w``, its noise, what is missing, projection.
 
         Last which values are limits, if any are.
         """
-        seen = torch.ones_like(self.w) if self.observed is None else self.observed.to(self.w.dtype)
-        parts = [self.w, self.noise.features().expand(len(self), -1), seen]
+        xp, noise = array_namespace(self.w), self.noise.features()
+        noise = xp.broadcast_to(noise, (len(self), noise.shape[-1]))
+        seen = 1.0 + 0 * self.w if self.observed is None else like(1.0 * self.observed, self.w)
+        parts = [self.w, noise, seen]
         if self.projection is not None:
-            parts.append(self.projection.flatten(1))
+            parts.append(self.projection.reshape(len(self), -1))
         if self.noise.flags is not None:
             parts.append(self.noise.flags)
-        return torch.cat(parts, -1)
+        return xp.concat(parts, axis=-1)
+
+    def weighed(self, weights: NDArray[np.float64]) -> Self:
+        """Return the same rows with other weights, divided by their mean."""
+        return replace(self, weights=weights / weights.mean())
 
     def with_weight(self) -> Self:
         """Leave the rows of weight zero out."""
@@ -210,13 +271,13 @@ class Observations:
         """Return a code for each row, from zero; None if all rows are on their own."""
         if self.groups is None:
             return None
-        codes = np.unique(self.groups.cpu().numpy(), return_inverse=True)[1].astype(np.int64)
+        codes = np.unique(as_array(self.groups), return_inverse=True)[1].astype(np.int64)
         return codes if codes.max(initial=0) + 1 < len(codes) else None
 
     def fewest_groups(self) -> int:
         """Count the groups that measure a column, for the column that fewest do; or the rows."""
         codes = self.group_codes()
-        seen = np.ones((len(self), 1), bool) if self.observed is None else self.observed.numpy()
+        seen = np.ones((len(self), 1), bool) if self.observed is None else self.observed
         if codes is not None:
             seen = seen_in_groups(seen, codes)
         return int(seen.sum(0).min())
@@ -227,7 +288,7 @@ class Observations:
         A group stays together, so that the second part may be somewhat smaller; it is larger where
         every group is.
         """
-        order = torch.randperm(len(self), generator=own_generator())
+        order: Any = permutation(len(self), self.w)
         n_second = max(1, round(fraction * len(self)))
         if n_second >= len(self):
             raise ValueError(
@@ -236,7 +297,8 @@ class Observations:
         codes = self.group_codes()
         if codes is None:
             return self[order[n_second:]], self[order[:n_second]]
-        held = torch.from_numpy(hold_out(codes, order.numpy(), n_second))[order]
+        numbers: Any = as_array(order)
+        held = hold_out(codes, numbers, n_second)[numbers]
         return self[order[~held]], self[order[held]]
 
     def chunks(self, size: int) -> Iterator[Self]:
@@ -245,21 +307,18 @@ class Observations:
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the same rows as tensors of torch, in some precision and place."""
+        tensors = {name: moved(getattr(self, name), dtype, device) for name in ARRAYS[:-1]}
+        return replace(self, noise=self.noise.to(dtype=dtype, device=device), **tensors)
 
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(dtype=dtype, device=device)
-
-        return replace(
-            self,
-            w=self.w.to(dtype=dtype, device=device),
-            noise=self.noise.to(dtype=dtype, device=device),
-            observed=None if self.observed is None else self.observed.to(device=device),
-            projection=move(self.projection),
-            weights=move(self.weights),
-            groups=None if self.groups is None else self.groups.to(device=device),
-        )
+    def in_numpy(self) -> Self:
+        """Return the same rows as arrays of numpy."""
+        if not is_torch_array(self.w):
+            return self
+        own = {name: getattr(self, name) for name in ARRAYS}
+        arrays: dict[str, Any] = {n: x if x is None else as_array(x) for n, x in own.items()}
+        return replace(self, noise=self.noise.in_numpy(), **arrays)
 
 
 @dataclass(frozen=True)
@@ -267,7 +326,7 @@ class Pairs:
     """Observations, each with a true value ``v`` of shape ``(N, D)``."""
 
     observations: Observations
-    v: Tensor
+    v: Any
 
     def __post_init__(self) -> None:
         expected = (len(self.observations), self.observations.latent_dim)
@@ -275,7 +334,7 @@ class Pairs:
             raise ValueError(f"Expected v of shape {expected}; got {tuple(self.v.shape)}.")
 
     @property
-    def weights(self) -> Tensor | None:
+    def weights(self) -> Any:
         """Row weights of the observations."""
         return self.observations.weights
 
@@ -285,10 +344,10 @@ class Pairs:
     def __getitem__(self, rows: RowIndex) -> Self:
         return type(self)(self.observations[rows], self.v[rows])
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        moved = self.observations.to(dtype=dtype, device=device)
-        return type(self)(moved, self.v.to(dtype=dtype, device=device))
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the same as tensors of torch, in some precision and place."""
+        tensors = self.observations.to(dtype=dtype, device=device)
+        return type(self)(tensors, moved(self.v, dtype, device))
 
 
 def refuse_unreached(
@@ -316,22 +375,22 @@ def rows_counted_from(first: int) -> Iterator[None]:
         raise OutOfReachError(said) from error
 
 
-def noise_sizes(noise: Noise) -> Tensor:
+def noise_sizes(noise: Noise) -> Any:
     """Return standard deviations, or factors of covariances: numbers as large as the noise."""
-    return noise.factor if isinstance(noise, GaussianNoise) else noise.variance().sqrt()
+    return noise.factor if isinstance(noise, GaussianNoise) else noise.variance() ** 0.5
 
 
-def check_measured(values: ArrayLike | Tensor, name: str) -> Tensor:
+def check_measured(values: ArrayLike, name: str) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
-    w = as_tensor(values, name)
+    w = as_floats(values, name)
     check_rows_and_columns(w.shape, name)
-    position = first_bad(w.isinf())
+    position = first_bad(np.isinf(w))
     if position is not None:
         raise ValueError(
             f"Expected finite values in {name}, or NaN for missing ones; got inf at "
             f"{place(position)}."
         )
-    position = first_bad(w.isnan().all(1))
+    position = first_bad(np.isnan(w).all(1))
     if position is not None:
         raise ValueError(
             f"Expected at least one measured value in every row of {name}; "
@@ -355,7 +414,7 @@ def check_rows_and_columns(shape: Sequence[int], name: str) -> None:
         )
 
 
-def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
+def check_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     """Check a weight for each row of ``w``, and bring them to a mean of one."""
     values = raw_weights(w, weights, name)
     if values.sum() == 0:
@@ -363,14 +422,14 @@ def check_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
     return values / values.mean()
 
 
-def raw_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
+def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     """Check a weight for each row of ``w``, all of which may be zero."""
     if hasattr(weights, "iloc"):
         refuse_other_rows(w, weights, name)
-    values = as_tensor(weights, name)
+    values = as_floats(weights, name)
     if values.shape != (len(w),):
         raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
-    position = first_bad(~(values >= 0) | ~values.isfinite())
+    position = first_bad(~(values >= 0) | ~np.isfinite(values))
     if position is not None:
         raise ValueError(
             f"Expected finite {name} of at least zero; "
@@ -379,7 +438,7 @@ def raw_weights(w: Any, weights: ArrayLike | Tensor, name: str) -> Tensor:
     return values
 
 
-def check_groups(w: Any, groups: Any, name: str = "groups") -> Tensor:
+def check_groups(w: Any, groups: Any, name: str = "groups") -> NDArray[np.int64]:
     """Check a label for each row of ``w``, of any kind, and number the different ones."""
     if isinstance(groups, str | bytes | dict | set | frozenset) or not hasattr(groups, "__len__"):
         raise TypeError(f"Expected {name} as a label for each row; got {groups!r}.")
@@ -405,7 +464,7 @@ def check_groups(w: Any, groups: Any, name: str = "groups") -> Tensor:
                 f"Expected a label for every row in {name}; got {label} in row {row}. "
                 "Give a row that belongs to no other a label of its own."
             )
-    return torch.from_numpy(found)
+    return found
 
 
 def seen_in_groups(seen: NDArray[np.bool_], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -435,19 +494,19 @@ def hold_out(codes: NDArray[np.int64], order: NDArray[np.int64], wanted: int) ->
     return chosen[codes]
 
 
-def _checked_projection(projection: ArrayLike | Tensor | None, shape: torch.Size) -> Tensor | None:
+def _checked_projection(projection: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     if projection is None:
         return None
-    R = as_tensor(projection, "projection")
+    R = as_floats(projection, "projection")
     n_rows, dim = shape
-    if R.dim() == 2 and len(R) == dim:
-        R = R.expand(n_rows, *R.shape)
-    if R.dim() != 3 or R.shape[:2] != shape or R.shape[-1] == 0:
+    if R.ndim == 2 and len(R) == dim:
+        R = np.broadcast_to(R, (n_rows, *R.shape))
+    if R.ndim != 3 or R.shape[:2] != shape or R.shape[-1] == 0:
         raise ValueError(
             f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
             f"got {tuple(R.shape)}."
         )
-    position = first_bad(~R.isfinite().all(-1))
+    position = first_bad(~np.isfinite(R).all(-1))
     if position is not None:
         raise ValueError(f"Expected finite values in projection; got others in {place(position)}.")
     return R

@@ -1,39 +1,26 @@
 """Randomness that comes from ``random_state`` alone: the generators of the process stay untouched.
 
-torch has one generator for the whole process, which other threads draw from at the same time. So a
-call draws from generators of its own, which :func:`own_generator` hands to every draw of ours, and
-:func:`lend_generator` to the draws of others that name none.
+A call draws from generators of its own: numpy's by :func:`own_rng`, torch's by
+:func:`own_generator`, both from one seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from sklearn.utils import check_random_state
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+
+from deconflow.arrays import is_torch_array
+
+if TYPE_CHECKING:
+    import torch
 
 RandomState = int | np.random.RandomState | None
-Device = torch.device | str
-
-TAKE_A_GENERATOR: frozenset[Callable[..., Any]] = frozenset({
-    torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.bernoulli,
-    torch.multinomial, torch.poisson, torch.binomial, torch._standard_gamma,
-    torch._sample_dirichlet, Tensor.normal_, Tensor.uniform_, Tensor.random_, Tensor.bernoulli_,
-    Tensor.exponential_, Tensor.cauchy_, Tensor.geometric_, Tensor.log_normal_, Tensor.bernoulli,
-    Tensor.multinomial, nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_,
-})  # fmt: skip
-FILL_LIKE: dict[Any, Callable[..., Any]] = {
-    torch.rand_like: Tensor.uniform_,
-    torch.randn_like: Tensor.normal_,
-    torch.randint_like: Tensor.random_,
-}
-"""These take no generator before torch 2.10, but what fills an empty tensor does."""
 
 
 class Draws:
@@ -41,6 +28,7 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
+        self.rng = np.random.default_rng(seed)
         self._generators: dict[torch.device, torch.Generator] = {}
 
     @classmethod
@@ -48,8 +36,10 @@ class Draws:
         """Take a seed from what scikit-learn calls a random state."""
         return cls(int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 
-    def generator(self, device: Device) -> torch.Generator:
-        """Return the generator of a device."""
+    def generator(self, device: torch.device | str) -> torch.Generator:
+        """Return torch's generator of a device."""
+        import torch
+
         device = torch.device(device)
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
@@ -67,6 +57,7 @@ class Draws:
     def copy(self) -> Draws:
         """Return draws that will be the same as those to come."""
         copied = Draws(self._seed)
+        copied.rng = copy.deepcopy(self.rng)
         for device, generator in self._generators.items():
             copied.generator(device).set_state(generator.get_state())
         return copied
@@ -91,41 +82,53 @@ def draws_in_use() -> AbstractContextManager[Draws]:
     draws = _in_use.get()
     if draws is not None:
         return nullcontext(draws)
+    import torch
+
     return Draws(int(torch.randint(2**63 - 1, (), device="cpu"))).in_use()
 
 
-def own_generator(device: Device = "cpu") -> torch.Generator | None:
-    """Return the generator to draw with; None, which is torch's own, outside every call."""
+def own_rng() -> np.random.Generator:
+    """Return numpy's generator to draw with; outside every call, one that numpy's own seeds."""
+    draws = _in_use.get()
+    return (Draws.of(None) if draws is None else draws).rng
+
+
+def own_generator(device: torch.device | str = "cpu") -> torch.Generator | None:
+    """Return torch's generator to draw with; None, which is torch's own, outside every call."""
     draws = _in_use.get()
     return None if draws is None else draws.generator(device)
+
+
+def normal(shape: tuple[int, ...], like: Any) -> Any:
+    """Standard normal numbers in the language, precision and place of an array."""
+    if not is_torch_array(like):
+        return own_rng().standard_normal(shape)
+    import torch
+
+    own = own_generator(like.device)
+    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=own)
+
+
+def uniform(shape: tuple[int, ...], like: Any) -> Any:
+    """Numbers between 0 and 1 in the language, precision and place of an array."""
+    if not is_torch_array(like):
+        return own_rng().random(shape)
+    import torch
+
+    own = own_generator(like.device)
+    return torch.rand(shape, dtype=like.dtype, device=like.device, generator=own)
+
+
+def permutation(n: int, like: Any) -> Any:
+    """Return the numbers below ``n`` in random order, in the language of an array."""
+    if not is_torch_array(like):
+        return own_rng().permutation(n)
+    import torch
+
+    return torch.randperm(n, generator=own_generator())
 
 
 def drawn_again() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Make contexts in which the second draws what the first drew, in whatever thread."""
     draws = _in_use.get()
     return nullcontext(), nullcontext() if draws is None else draws.copy().in_use()
-
-
-class _LendGenerator(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in FILL_LIKE:
-            made = torch.empty_like(args[0], **kwargs)
-            return FILL_LIKE[func](made, *args[1:], generator=own_generator(made.device))
-        if func in TAKE_A_GENERATOR and kwargs.get("generator") is None:
-            like = next((a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)), None)
-            device = kwargs.get("device") or ("cpu" if like is None else like.device)
-            kwargs["generator"] = own_generator(device)
-        return func(*args, **kwargs)
-
-
-@contextmanager
-def lend_generator() -> Iterator[None]:
-    """Let code that names no generator draw with our own: layers of torch, laws of users.
-
-    It costs a little for every call of torch in the block, and nothing outside.
-    """
-    with nullcontext() if _in_use.get() is None else _LendGenerator():
-        yield

@@ -3,13 +3,13 @@ r"""Standardising: to a scale on which the truth, not the measurement, has unit 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import nnls
-from torch import Tensor
 
 from deconflow._types import Array
+from deconflow.arrays import like
 from deconflow.checks import LARGEST, SMALLEST, first_bad
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -34,15 +34,15 @@ class Standardiser:
 
     Attributes
     ----------
-    location, scale : Tensor
+    location, scale : array
         ``(D,)``: ``m`` and ``s`` of the truth.
-    measured_scale : Tensor
+    measured_scale : array
         ``(M,)``: ``t`` of the measured values; the same as ``scale`` without a projection.
     """
 
-    location: Tensor
-    scale: Tensor
-    measured_scale: Tensor
+    location: Array
+    scale: Array
+    measured_scale: Array
 
     @classmethod
     def fit(cls, data: Observations) -> Standardiser:
@@ -67,11 +67,11 @@ class Standardiser:
         for _ in range(ROUNDS):
             before = variance
             location, variance = moments.refine(location, variance)
-            if torch.allclose(variance, before, rtol=1e-10, atol=0):
+            if np.allclose(variance, before, rtol=1e-10, atol=0):
                 break
-        scale = variance.sqrt()
+        scale = np.sqrt(variance)
         if data.projection is None:
-            return cls(location, scale, scale.clone())
+            return cls(location, scale, scale.copy())
         return cls(location, scale, moments.channel_scale(variance))
 
     def then(self, second: Standardiser) -> Standardiser:
@@ -96,15 +96,15 @@ class Standardiser:
         The better half of each column's values has a spread of about one. Values with gigantic
         noise, be they nine of ten, or a few far outliers do not change that.
         """
-        w = data.w.numpy()
-        variance = np.broadcast_to(data.noise.variance().numpy(), w.shape)
-        seen = np.ones(w.shape, bool) if data.observed is None else data.observed.numpy()
+        w = data.w
+        variance = np.broadcast_to(data.noise.variance(), w.shape)
+        seen = np.ones(w.shape, bool) if data.observed is None else data.observed
         columns = zip(w.T, variance.T, seen.T, strict=True)
         channel = _powers(np.array([_spread(x[use], s[use]) for x, s, use in columns]))
         _refuse_tiny("w", channel)
         latent = channel
         if data.projection is not None:
-            slopes = data.projection.numpy() / channel[:, None]
+            slopes = data.projection / channel[:, None]
             used = np.maximum(1, (slopes != 0).sum((0, 1)))
             size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
             latent = _powers(1.0 / np.where(size > 0, size, 1.0))
@@ -121,59 +121,57 @@ class Standardiser:
         latent = _powers(np.exp(mixture.weights @ log_sd))
         channel = latent
         if data.projection is not None:
-            reach = np.abs(data.projection.numpy() * latent).max((0, 2))
+            reach = np.abs(data.projection * latent).max((0, 2))
             channel = _powers(np.where(reach > 0, reach, 1.0))
         return cls._without_shift(latent, channel)
 
     @classmethod
     def _without_shift(cls, latent: Array, channel: Array) -> Standardiser:
-        tensors = (np.zeros_like(latent), latent, channel)
-        return cls(*(torch.tensor(each, dtype=torch.float64) for each in tensors))
+        return cls(np.zeros_like(latent), latent.copy(), channel.copy())
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
-        channel = self.measured_scale.to(data.w)
-        centred = _residual(data, data.w, self.location.to(data.w))
+        channel = self.measured_scale
+        centred = _residual(data, data.w, self.location)
         projection = data.projection
         if projection is not None:
-            projection = projection * self.scale.to(data.w) / channel.unsqueeze(-1)
+            projection = projection * self.scale / channel[:, None]
         noise = data.noise.divide(channel)
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
     def measuring(self, data: Observations) -> Standardiser:
         """Return these units of the truth, with others of what is measured: the rows' signal."""
-        signal = (data.projections() * self.scale).square().sum(-1).amax(0).sqrt()
-        return replace(self, measured_scale=torch.where(signal > 0, signal, 1.0))
+        signal = np.sqrt(np.square(data.projections() * self.scale).sum(-1).max(0))
+        return replace(self, measured_scale=np.where(signal > 0, signal, 1.0))
 
-    def to_standard(self, v: Tensor) -> Tensor:
-        """Change the units of true values ``v``, in float64."""
-        v = v.double()
-        return (v - self.location.to(v)) / self.scale.to(v)
+    def to_standard(self, v: Any) -> Any:
+        """Change the units of true values ``v``, arrays or tensors, in float64."""
+        return (v - like(self.location, v)) / like(self.scale, v)
 
-    def from_standard(self, z: Tensor) -> Tensor:
+    def from_standard(self, z: Any) -> Any:
         """Change standardised true values back, in float64."""
-        z = z.double()
-        return self.location.to(z) + self.scale.to(z) * z
+        z = z if isinstance(z, np.ndarray) else z.double()
+        return like(self.location, z) + like(self.scale, z) * z
 
     def mixture_to_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change the units of a mixture of true values."""
-        scale = self.scale.numpy()
-        return mixture.in_units(-self.location.numpy() / scale, 1.0 / scale)
+        scale = self.scale
+        return mixture.in_units(-self.location / scale, 1.0 / scale)
 
     def mixture_from_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change a mixture of standardised true values back."""
-        return mixture.in_units(self.location.numpy(), self.scale.numpy())
+        return mixture.in_units(self.location, self.scale)
 
-    def log_latent_volume(self) -> Tensor:
+    def log_latent_volume(self) -> float:
         """Return ``log |dv / dz|``."""
-        return self.scale.log().sum()
+        return float(np.log(self.scale).sum())
 
-    def log_observed_volume(self, data: Observations) -> Tensor:
+    def log_observed_volume(self, data: Observations) -> Array:
         """Return ``log |dw / dw'|`` over each row's observed values, ``(N,)`` or ``(1,)``."""
-        log_t = self.measured_scale.log().to(data.w)
+        log_t = np.log(self.measured_scale)
         if data.observed is None:
-            return log_t.sum(-1, keepdim=True)
-        return torch.where(data.observed, log_t, 0.0).sum(-1)
+            return log_t.sum(-1, keepdims=True)
+        return np.where(data.observed, log_t, 0.0).sum(-1)
 
 
 class _Moments:
@@ -182,90 +180,99 @@ class _Moments:
     def __init__(self, data: Observations) -> None:
         self.data = data
         self.w = data.w - data.noise.mean()
-        self.S = data.noise.variance().expand_as(data.w)
-        seen = torch.ones_like(data.w) if data.observed is None else data.observed.to(data.w)
-        self.count = seen if data.weights is None else seen * data.weights.unsqueeze(-1)
-        self.R2 = None if data.projection is None else data.projection.square()
-        _refuse_unseen(self._solve(self.count, 2).isnan())
+        self.S = np.broadcast_to(data.noise.variance(), data.w.shape)
+        seen = np.ones_like(data.w) if data.observed is None else data.observed.astype(float)
+        self.count = seen if data.weights is None else seen * data.weights[:, None]
+        self.R2 = None if data.projection is None else np.square(data.projection)
+        _refuse_unseen(np.isnan(self._solve(self.count, 2)))
 
-    def start(self) -> tuple[Tensor, Tensor]:
+    def start(self) -> tuple[Array, Array]:
         """Median and squared median deviation, which no single row can move."""
         if self.R2 is None:
-            used = torch.where(self.count > 0, self.w, torch.nan)
-            location = used.nanmedian(0).values
-            spread = (used - location).abs().nanmedian(0).values.square() / 0.4549
-            plain = (used - location).square().nanmean(0)
-            return location, _positive(torch.where(spread > 0, spread, plain))
-        sizes = (self.R2 * self.count.unsqueeze(-1)).sum((0, 1)) / self.count.sum()
+            used = np.where(self.count > 0, self.w, np.nan)
+            location = _low_median(used)
+            spread = np.square(_low_median(np.abs(used - location))) / 0.4549
+            plain = np.nanmean(np.square(used - location), 0)
+            return location, _positive(np.where(spread > 0, spread, plain))
+        sizes = (self.R2 * self.count[..., None]).sum((0, 1)) / self.count.sum()
         reach = (self.R2 / sizes).sum(-1)
-        ratio = (self.w.square() / torch.where(reach > 0, reach, 1.0))[self.count > 0]
-        common = ratio.median() / 0.4549
+        ratio = (np.square(self.w) / np.where(reach > 0, reach, 1.0))[self.count > 0]
+        common = _low_median(ratio) / 0.4549
         common = common if common > 0 else ratio.mean()
-        return torch.zeros_like(sizes), _positive(common / sizes)
+        return np.zeros_like(sizes), _positive(common / sizes)
 
-    def refine(self, location: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    def refine(self, location: Array, variance: Array) -> tuple[Array, Array]:
         """One round: precisions from the variance, then location and variance from those."""
         spread = self._signal(variance) + self.S
         held = _residual(self.data, self.w, location)
-        limit = FARTHEST * spread.sqrt()
-        held = held.clamp(-limit, limit)
-        relative = spread / torch.exp2(spread.amin().log2().round())  # whose squares are numbers
+        limit = FARTHEST * np.sqrt(spread)
+        held = np.clip(held, -limit, limit)
+        relative = spread / np.exp2(np.round(np.log2(spread.min())))  # whose squares are numbers
         location = location + self._solve(self.count / relative, 1, held)
-        squares = _residual(self.data, self.w, location).clamp(-limit, limit).square()
-        counted = self.count / relative.square()
+        squares = np.square(np.clip(_residual(self.data, self.w, location), -limit, limit))
+        with np.errstate(over="ignore"):  # rows of infinite noise count for nothing
+            counted = self.count / np.square(relative)
         total = self._solve(counted, 2, squares)
         deconvolved = self._solve(counted, 2, squares - self.S)
-        variance = _positive(deconvolved.maximum(SMALLEST_SHARE * total))
-        return location, variance.clamp(min=SMALLEST_VARIANCE)
+        variance = _positive(np.maximum(deconvolved, SMALLEST_SHARE * total))
+        return location, np.maximum(variance, SMALLEST_VARIANCE)
 
-    def channel_scale(self, variance: Tensor) -> Tensor:
+    def channel_scale(self, variance: Array) -> Array:
         """Root mean square of each channel's signal; one for a channel never seen."""
         signal = (self._signal(variance) * self.count).sum(0)
         count = self.count.sum(0)
-        mean = signal / torch.where(count > 0, count, 1.0)
-        return torch.where(mean > 0, mean, 1.0).sqrt()
+        mean = signal / np.where(count > 0, count, 1.0)
+        return np.sqrt(np.where(mean > 0, mean, 1.0))
 
-    def _signal(self, variance: Tensor) -> Tensor:
+    def _signal(self, variance: Array) -> Array:
         """Variance of ``R v``, ``(N, M)`` or ``(M,)``."""
         return variance if self.R2 is None else self.R2 @ variance
 
-    def _solve(self, counted: Tensor, power: int, targets: Tensor | None = None) -> Tensor:
+    def _solve(self, counted: Array, power: int, targets: Array | None = None) -> Array:
         """Least squares of ``targets = R**power x``, NaN if unseen; squares are not negative."""
-        targets = torch.ones_like(counted) if targets is None else targets
-        if self.R2 is None or self.data.projection is None:
-            return (counted * targets).sum(0) / counted.sum(0)
+        targets = np.ones_like(counted) if targets is None else targets
+        if self.R2 is None:
+            with np.errstate(invalid="ignore"):
+                return (counted * targets).sum(0) / counted.sum(0)
         R = self.data.projection if power == 1 else self.R2
-        weighted = R * counted.unsqueeze(-1)
-        gram = torch.einsum("nmd,nme->de", weighted, R)
-        units = gram.diagonal().sqrt()  # so that cut-offs know no units
-        sums = torch.einsum("nmd,nm->d", weighted, targets) / units
+        weighted = R * counted[..., None]
+        gram = np.einsum("nmd,nme->de", weighted, R)
+        units = np.sqrt(np.diagonal(gram))  # so that cut-offs know no units
         if not (units > 0).all():
-            return torch.where(units > 0, units.new_zeros(()), torch.nan)
-        values, vectors = torch.linalg.eigh(gram / torch.outer(units, units))
+            return np.where(units > 0, 0.0, np.nan)
+        sums = np.einsum("nmd,nm->d", weighted, targets) / units
+        values, vectors = np.linalg.eigh(gram / np.outer(units, units))
         kept = values > 1e-10 * values[-1]
-        roots = values[kept].sqrt()
-        A, b = roots.unsqueeze(-1) * vectors[:, kept].mT, vectors[:, kept].mT @ sums / roots
+        roots = np.sqrt(values[kept])
+        A, b = roots[:, None] * vectors[:, kept].T, vectors[:, kept].T @ sums / roots
         x = vectors[:, kept] @ (b / roots)
         if power == 2 and (x < 0).any():
-            x = torch.from_numpy(nnls(A.numpy(), b.numpy())[0])
+            x = nnls(A, b)[0]
         return x / units
 
 
-def _residual(data: Observations, w: Tensor, location: Tensor) -> Tensor:
+def _low_median(values: Array) -> Array:
+    """Median over the first axis, NaN left out; of an even number of values the lower middle."""
+    count = np.sum(~np.isnan(values), axis=0)
+    middle = np.maximum(count - 1, 0) // 2
+    return np.take_along_axis(np.sort(values, axis=0), np.expand_dims(middle, 0), 0)[0]
+
+
+def _residual(data: Observations, w: Array, location: Array) -> Array:
     if data.projection is not None:
         return w - data.projection @ location
     r = w - location
-    return r if data.observed is None else torch.where(data.observed, r, 0.0)
+    return r if data.observed is None else np.where(data.observed, r, 0.0)
 
 
-def _positive(variance: Tensor) -> Tensor:
+def _positive(variance: Array) -> Array:
     """Replace the zeros of constant columns by a share of the others, or by one."""
     usual = variance[variance > 0]
     fallback = SMALLEST_SHARE * usual.mean() if len(usual) and len(usual) < len(variance) else 1.0
-    return torch.where(variance > 0, variance, fallback)
+    return np.where(variance > 0, variance, fallback)
 
 
-def _refuse_unseen(unseen: Tensor) -> None:
+def _refuse_unseen(unseen: Any) -> None:
     position = first_bad(unseen)
     if position is not None:
         raise ValueError(

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from deconflow import ranks
 from deconflow._types import Array
 from deconflow.checks import check_integer
 from deconflow.extras import need
+from deconflow.labels import Labels
 from deconflow.observations import Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
@@ -284,9 +284,10 @@ def _size(piece: Source) -> int:
 def as_observations(rows: Rows) -> Observations:
     """Return usable rows of a chunk, with their weights as they are."""
     data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
+    data = replace(data, labels=Labels(rows.names or None, limits_given="limits" in rows.facts))
     if rows.weights is None:
         return data
-    return replace(data, weights=torch.from_numpy(rows.weights))
+    return replace(data, weights=rows.weights)
 
 
 def open_rows(

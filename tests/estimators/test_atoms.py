@@ -94,7 +94,7 @@ def test_points_of_two_columns():
     posterior = model.posterior(w, 0.2)
     assert posterior.marginal([1]).mean == pytest.approx(posterior.mean[:, [1]])
     assert posterior[3:5].mean == pytest.approx(posterior.mean[3:5])
-    assert model.marginal([1]).sample(500, 0).shape == (500, 1)
+    assert model.density_.marginal([1]).sample(500, 0).shape == (500, 1)
     conditioned = model.condition([[1.0]], [0])
     assert (conditioned.sample(200, random_state=0) == -1.0).mean() > 0.9
 

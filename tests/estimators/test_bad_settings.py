@@ -99,7 +99,7 @@ BAD = {
         (
             {"posterior_family": "exact", "flow": "gaussian_mixture", "objective": "elbo"},
             {"noise": student_t(SD, 3.0)},
-            "Expected Gaussian noise.*got LawNoise",
+            "Expected Gaussian noise.*got TableNoise",
         ),
         (
             {},

@@ -53,7 +53,7 @@ def test_the_median_of_one_gaussian_has_the_interval_of_the_jackknife(monkeypatc
     model = XDGMM("auto", random_state=0).fit(w, noise=[NOISE])
     means = np.array([mixture.mean[0] for mixture in model.mixtures_])
     expected = T * np.sqrt((FOLDS - 1) / FOLDS * np.square(means - means.mean()).sum())
-    band = model.band(quantiles=0.5)
+    band = model.density_.band(quantiles=0.5)
     assert band.value[0] == pytest.approx(w.mean(), abs=1e-3)  # of the integral over a grid
     assert 0.5 * (band.upper - band.lower)[0] == pytest.approx(expected, rel=0.01)
 
@@ -108,32 +108,32 @@ def test_draws_of_a_posterior_vary_as_they_are():
 
 
 def test_a_higher_level_is_wider_and_all_hold_the_value(model):
-    narrow, wide = (model.band("x", level=level) for level in (0.5, 0.95))
+    narrow, wide = (model.density_.band("x", level=level) for level in (0.5, 0.95))
     assert (narrow.upper - narrow.lower < wide.upper - wide.lower).all()
     assert (narrow.lower >= 0).all()
     assert ((narrow.lower <= narrow.value) & (narrow.value <= narrow.upper)).all()
 
 
 def test_columns_points_and_tables_are_the_same_question(model, table):
-    band = model.band("y")
+    band = model.density_.band("y")
     assert band.points.shape == band.value.shape == (200,)
     assert np.trapezoid(band.value, band.points) == pytest.approx(1.0, abs=0.005)
-    same = model.band(band.points, column=1)
-    part = model.marginal(["y"]).band(band.points)
+    same = model.density_.band(band.points, column=1)
+    part = model.density_.marginal(["y"]).band(band.points)
     for other in (same, part, model.density_.band(column="y")):
         for name in ("points", "value", "lower", "upper"):
             np.testing.assert_allclose(getattr(other, name), getattr(band, name), rtol=1e-12)
-    joint = model.band(table[:7])
+    joint = model.density_.band(table[:7])
     np.testing.assert_allclose(joint.value, np.exp(model.score_samples(table[:7])))
     assert joint.points.shape == (7, 2)
     assert list(joint.to_frame().columns) == ["x", "y", "value", "lower", "upper"]
-    swapped = model.marginal(["y", "x"]).band(table[["y", "x"]][:7])
+    swapped = model.density_.marginal(["y", "x"]).band(table[["y", "x"]][:7])
     np.testing.assert_allclose(swapped.upper, joint.upper)
 
 
 def test_quantiles_are_those_of_the_mixture(model):
-    band = model.band("x", quantiles=[0.1, 0.5, 0.9])
-    exact = [model.marginal("x").mixture.quantile(share)[0] for share in (0.1, 0.5, 0.9)]
+    band = model.density_.band("x", quantiles=[0.1, 0.5, 0.9])
+    exact = [model.density_.marginal("x").mixture.quantile(share)[0] for share in (0.1, 0.5, 0.9)]
     np.testing.assert_allclose(band.value, exact, atol=2e-3)
     assert (band.lower < exact).all()
     assert (exact < band.upper).all()
@@ -152,10 +152,10 @@ BAD = {
     "level": (lambda m: m.band("x", level=90), r"level in \(0, 1\); got 90"),
     "share": (lambda m: m.band("x", quantiles=[0.5, 1.0]), "between 0.001 and 0.999"),
     "quantiles of points": (lambda m: m.band([[1.0, 2.0]], quantiles=0.5), "a column alone"),
-    "kind": (lambda m: Replicates(m.density_.averaged(), "rows"), "kind to be one of"),
-    "one replicate": (lambda m: Replicates([m.density_]), "at least 2 replicates.*got 1"),
+    "kind": (lambda m: Replicates(m.averaged(), "rows"), "kind to be one of"),
+    "one replicate": (lambda m: Replicates([m]), "at least 2 replicates.*got 1"),
     "alternatives": (
-        lambda m: Replicates([m.density_] * 2, "folds", [(0.5, m.density_)]), "1 shares.*sum one"
+        lambda m: Replicates([m] * 2, "folds", [(0.5, m)]), "1 shares.*sum one"
     ),
 }  # fmt: skip
 
@@ -164,4 +164,4 @@ BAD = {
 def test_bad_input_is_refused(name, model):
     call, message = BAD[name]
     with pytest.raises((TypeError, ValueError), match=message):
-        call(model)
+        call(model.density_)

@@ -102,7 +102,7 @@ def test_two_columns(two):
     np.testing.assert_allclose(found.mean[0], joint @ points / joint.sum(), atol=0.02)
     log_p = two.score_observations(w, SD)[0]
     assert log_p == pytest.approx(np.log(joint.sum() * cell), abs=0.02)
-    one = two.marginal([0])
+    one = two.density_.marginal([0])
     assert np.isneginf(one.log_prob([[-0.1]])).all()
     expected = density.reshape(150, 150).sum(1) * (edges[1] - edges[0])
     np.testing.assert_allclose(np.exp(one.log_prob(middles[:, None])), expected, atol=5e-3)

@@ -111,7 +111,7 @@ def test_one_value_of_the_covariates():
     one = fitted.density_.given(table.iloc[0])
     same = fitted.density_.given(dict(table.iloc[0]))
     np.testing.assert_array_equal(same.log_prob([[2.0, 2.0]]), one.log_prob([[2.0, 2.0]]))
-    rows = fitted._observe(w[:3].repeat(2, 1), [SD, SD], None, given=table.iloc[[0] * 3])
+    rows = fitted._rows(w[:3].repeat(2, 1), [SD, SD], {"given": table.iloc[[0] * 3]})
     alone = replace(rows, given=None)
     np.testing.assert_array_equal(
         one.log_marginal(alone).log_p, fitted.density_.log_marginal(rows).log_p

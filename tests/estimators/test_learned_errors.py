@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from deconflow import XDGMM, noise
+from deconflow import XDGMM, noise, observe
+from deconflow.core import Run
 from deconflow.estimators import ESTIMATORS
+from deconflow.reductions import LearnErrors
 
 TINY = {
     "XDGMM": {"n_components": 1, "random_state": 0},
@@ -93,12 +95,11 @@ def test_what_can_hardly_be_told_is_a_caution():
 def test_replicates_are_kept_together():
     w, sd, _ = rows()
     which = np.repeat(np.arange(N // 2), 2)
-    model = XDGMM(1, random_state=0)
-    data, *_ = model._observe_to_fit(w, noise.gaussian(sd=sd, scale="fit", replicates=which), None)
+    free = noise.gaussian(sd=sd, scale="fit", replicates=which)
+    data, _ = LearnErrors().prepare(observe(w, free), Run(), None)
     assert (data.group_codes() == which).all()
     own = np.arange(N)
-    free = noise.gaussian(sd=sd, scale="fit", replicates=which)
-    data, *_ = model._observe_to_fit(w, free, None, groups=own)
+    data, _ = LearnErrors().prepare(observe(w, free, groups=own), Run(), None)
     assert data.group_codes() is None  # as the caller says
 
 
@@ -118,7 +119,7 @@ def test_shared_errors_and_correlations_become_laws():
     law = model.errors_.law(free.said)
     assert law.shared
     expected = C * np.outer([0.3, 0.4], [0.3, 0.4])
-    assert law.covariance()[0].numpy() == pytest.approx(expected, rel=0.2)
+    assert law.covariance()[0] == pytest.approx(expected, rel=0.2)
 
 
 REFUSED = {

@@ -83,7 +83,7 @@ def test_a_line_with_79_of_100_not_detected():
     for seed in range(8):
         w, flags = measure(seed)
         noise = [0.05, 0.1]
-        model = XDGMM(1).name_columns(["x", "y"]).fit(w, noise=noise, limits=flags)
+        model = XDGMM(1).fit(w, noise=noise, limits=flags, names=["x", "y"])
         slopes.append(model.regress("y", on="x").slope[0])
         seen = flags[:, 1] == 0
         naive.append(XDGMM(1).fit(w[seen], noise=noise).regress(1, on=0).slope[0])

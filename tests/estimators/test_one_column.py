@@ -36,11 +36,11 @@ def by_draws(dim, low=-np.inf):
 
 
 MODELS = {
-    "mixture": lambda: XDGMM(2, random_state=0).fit(W, noise=SD).marginal("v0"),
+    "mixture": lambda: XDGMM(2, random_state=0).fit(W, noise=SD).density_.marginal("v0"),
     "one column": lambda: XDGMM(2, random_state=0).fit(W[:, :1], noise=SD[:, :1]).density_,
     "bounded": lambda: XDGMM(2, random_state=0, bounds=[(0, None)])
     .fit(ABOVE, noise=SD[:, :1]).density_,
-    "grid": lambda: DeconvolvingKDE().fit(W, noise=SD).marginal(1),
+    "grid": lambda: DeconvolvingKDE().fit(W, noise=SD).density_.marginal(1),
     "bounded grid": lambda: LogSplineDeconvolver(bounds=[(0, None)])
     .fit(ABOVE, noise=SD[:, :1]).density_,
     "by draws": lambda: by_draws(1),

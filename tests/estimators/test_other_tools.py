@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from astropy import units as u
 from astropy.table import QTable, Table
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from uncertainties import unumpy
 
 import deconflow
-from deconflow import XDGMM, DeconvolvingKDE, noise, plots, xd
+from deconflow import XDGMM, DeconvolvingKDE, noise, observe, plots, xd
 
 RNG = np.random.default_rng(0)
 SD = RNG.uniform(0.1, 0.5, (60, 2))
@@ -110,20 +110,27 @@ def test_a_missing_package_is_named_with_its_install(ask, package, install, exac
 # -- scikit-learn and editors --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["search", "cross_val_score"])
-def test_a_search_without_metadata_routing_says_so_once(how):
-    ask = {
-        "search": lambda: GridSearchCV(XDGMM(), {"n_components": [1]}, cv=2).fit(W, noise=SD),
-        "cross_val_score": lambda: cross_val_score(XDGMM(1), W, cv=2, params={"noise": SD}),
-    }
-    with pytest.raises(ValueError, match="2 fits failed") as error:
-        ask[how]()
-    said = str(error.value)
-    assert said.count("sklearn.set_config(enable_metadata_routing=True)") == 1
-    assert "set_fit_request(noise=True)" in said
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+@pytest.mark.parametrize(
+    "facts", [{}, {"limits": np.where(W > 0.5, -1, 0)}], ids=["plain", "limits"]
+)
+def test_a_search_takes_observations(facts):
+    """Every fact of the rows goes with them, into fits and into scores."""
+    rows = observe(W, SD, **facts)
+    found = cross_val_score(XDGMM(1), rows, cv=KFold(2), error_score="raise")
+    for score, (train, test) in zip(found, KFold(2).split(W), strict=True):
+        assert score == XDGMM(1).fit(rows[train]).score(rows[test])
+    search = GridSearchCV(XDGMM(), {"n_components": [1, 2]}, cv=2).fit(rows)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_a_search_with_a_scorer_of_its_own_or_errors_inside_needs_no_routing():
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+def test_a_search_with_noise_beside_its_rows_shows_how():
+    with pytest.warns(UserWarning, match=r"search\.fit\(deconflow\.observe\(w, noise"):
+        GridSearchCV(XDGMM(), {"n_components": [1]}, cv=2).fit(W, noise=SD)
+
+
+def test_a_search_with_a_scorer_of_its_own_or_errors_inside():
     def score(model, w, y=None):
         return model.score(w, noise=0.1)
 

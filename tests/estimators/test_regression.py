@@ -32,7 +32,7 @@ def least_squares(w):
 @pytest.fixture(scope="module")
 def straight():
     w, sd = line(N, 1)
-    return XDGMM(1).name_columns(["x", "y"]).fit(w, noise=sd), w, sd
+    return XDGMM(1).fit(w, noise=sd, names=["x", "y"]), w, sd
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def clumps():
     v = np.concatenate([rng.normal(c, 0.4, (300, 2)) for c in ((-2, 0), (0, 2), (2, 0))])
     sd = rng.uniform(0.1, 0.4, v.shape)
     w = v + sd * rng.normal(size=v.shape)
-    return XDGMM(3, floor=0.1, random_state=0).name_columns(["x", "y"]).fit(w, noise=sd), w, sd
+    return XDGMM(3, floor=0.1, random_state=0).fit(w, noise=sd, names=["x", "y"]), w, sd
 
 
 # -- closed forms -------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def clumps():
 
 def test_one_gaussian_is_the_textbooks():
     w, sd = line(N, 3, dim=2)
-    model = XDGMM(1).name_columns(["a", "b", "y"]).fit(w, noise=sd)
+    model = XDGMM(1).fit(w, noise=sd, names=["a", "b", "y"])
     mean, covariance = model.means_[0], model.covariances_[0]
     found = model.regress("y", on=["b", "a"])
     b = np.linalg.solve(covariance[:2, :2], covariance[:2, 2])[::-1]
@@ -208,7 +208,7 @@ BAD = {
     "no columns": (lambda m, w, sd: m.regress("y", []), r"one or more columns in on; got \[\]"),
     "two targets": (lambda m, w, sd: m.regress(["x", "y"], "x"), "one column as target"),
     "one refit": (lambda m, w, sd: m.regress("y", "x", n_refits=1), "n_refits.*at least 2; got 1"),
-    "no rows": (lambda m, w, sd: m.regress("y", "x", noise=sd), "Expected w beside noise"),
+    "no rows": (lambda m, w, sd: m.regress("y", "x", noise=sd), "Expected w with noise"),
     "no noise": (lambda m, w, sd: m.regress("y", "x", w=w), "Expected noise"),
     "no errors": (lambda m, w, sd: m.regress("y", "x").band(), "with standard errors; got one wit"),
     "no interval": (lambda m, w, sd: m.regress("y", "x").interval(), "with standard errors"),

@@ -46,14 +46,17 @@ FLAGS = np.where(np.arange(N)[:, None] % 5 == 0, [0, -1], 0)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"noise": noise.limited(SD, FLAGS)}, "Expected values without limits beside a selection"),
+        (
+            {"noise": noise.limited(SD, FLAGS)},
+            "Expected no limits in place of values with a selection",
+        ),
         (
             {"selection": lambda v, errors: errors[:, 0], "selection_of": "truth"},
             "Expected a function of points alone for a selection by the truth; got .* errors",
         ),
         ({"selection": Selection("w1 > 0", of="true")}, "Expected selection_of=.*; got 'true'"),
         ({"selection_of": "both"}, 'Expected selection_of="measured" or "truth"'),
-        ({"selection": None, "selection_of": "truth"}, "Expected a selection beside selection_of"),
+        ({"selection": None, "selection_of": "truth"}, "Expected a selection with selection_of"),
         ({"selection": "w1 > 0 and w1 < 2 and w1 > 3"}, "lets some w1 through; got 'w1 > 0 and"),
         ({"selection": lambda w: ["seen"] * len(w)}, "Expected numbers in what selection returns"),
         *[({"selection": selection}, message) for selection, message in BAD.values()],
@@ -136,7 +139,7 @@ def model():
 
 
 def test_a_regression_with_refits_knows_nothing_of_a_selection(model):
-    with pytest.raises(ValueError, match="Expected a model of rows that were all seen for"):
+    with pytest.raises(ValueError, match="Expected no selection with"):
         model.regress(1, on=[0], w=W, noise=SD)
 
 

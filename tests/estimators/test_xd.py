@@ -83,7 +83,9 @@ def test_probabilities_densities_and_criteria_agree(measured):
     assert model.bic(w, noise=NOISE) == pytest.approx(17 * np.log(1000) - 2 * total)
     assert model.aic(w, noise=NOISE) == pytest.approx(34 - 2 * total)
     np.testing.assert_allclose(
-        model.convolve(NOISE).log_prob(w), model.score_observations(w, noise=NOISE), rtol=1e-10
+        model.mixture_.convolve(NOISE).log_prob(w),
+        model.score_observations(w, noise=NOISE),
+        rtol=1e-10,
     )
     np.testing.assert_allclose(
         model.score_samples(w), model.score_observations(w, noise=0.0), rtol=1e-10

@@ -50,7 +50,7 @@ def measured(noise, seed, model=MODEL, missing=0.0, projection=None):
     v = model.sample(N, seed)
     noise = noise.bind(N)
     with isolated_rng(seed + 100):
-        blur = noise.sample(1)[0].double().numpy()
+        blur = noise.sample(1)[0]
     w = (v if projection is None else np.einsum("nmd,nd->nm", projection, v)) + blur
     gone = np.random.RandomState(seed).uniform(size=w.shape) < missing
     w[gone & ~gone.all(1, keepdims=True)] = np.nan
@@ -89,7 +89,7 @@ def test_projections(name):
 def test_models_without_a_closed_form():
     """Draws are the model's own, whatever mixture stands in for it."""
     data = measured(NOISES["diagonal"], seed=4)
-    w, sd = data.w.numpy(), SD
+    w, sd = data.w, SD
     flow = FlowDeconvolver(epochs=2, hidden=16, random_state=0).fit(w, noise=sd).density_
     assert_uniform(flow.p_values(measured(NOISES["diagonal"], seed=5, model=flow)))
     assert_uniform(flow.p_values(measured(NOISES["student_t"], seed=5, model=flow, missing=0.3)))
@@ -139,7 +139,7 @@ def test_draws_go_on_until_small_values_are_known_and_no_longer():
 
 def test_errors_that_are_too_small_are_seen():
     data = measured(NOISES["diagonal"], seed=1)
-    believed = Observations.from_arrays(data.w.numpy(), SD / 3)
+    believed = Observations.from_arrays(data.w, SD / 3)
     counted, wanted = (unusual_rows(MODEL.p_values(rows)) for rows in (believed, data))
     assert wanted.count < 25
     assert counted.count > 200

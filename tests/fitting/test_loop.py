@@ -16,7 +16,7 @@ from deconflow.observations import Observations
 
 def clean(rng, n=400, weights=None):
     w = rng.normal(size=(n, 2)) * [2.0, 0.5] + [1.0, -1.0]
-    return Observations.from_arrays(w, 0.1, weights=weights)
+    return Observations.from_arrays(w, 0.1, weights=weights).to()
 
 
 def single():
@@ -124,7 +124,7 @@ def test_early_stopping_keeps_the_best_weights(rng):
 def test_weights_count_as_repeated_rows(rng):
     weights = rng.integers(1, 4, size=200)
     data = clean(rng, 200)
-    weighted = Observations.from_arrays(data.w, 0.1, weights=weights)
+    weighted = Observations.from_arrays(data.w, 0.1, weights=weights).to()
     repeated = data[torch.from_numpy(np.repeat(np.arange(200), weights))]
     training = Training(epochs=30, batch_size=10_000, learning_rate=0.05, clip_norm=None)
     means = []

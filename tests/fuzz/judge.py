@@ -58,7 +58,7 @@ SCIKIT_LEARNS = re.compile(
 """Words of scikit-learn that its own checks of estimators ask for."""
 
 LOGS = (
-    "log_prob", "score", "score_samples", "score_observations", "estimate_observations",
+    "log_prob", "score", "score_samples", "score_observations", "log_marginal",
     "observations",
 )  # fmt: skip
 BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")

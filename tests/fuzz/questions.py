@@ -16,7 +16,7 @@ ODD = {
 
 ANSWERS = "answers = model.posterior({given}, n_samples=5, n_proposals=20)\nanswer = answers"
 SEEDED = "n_samples={count}, random_state={state}"
-ROWS = "(len(w), model.n_latent_)"
+ROWS = "(len(w), model.density_.dim)"
 
 QUESTIONS = (
     ("score_samples", "answer = model.score_samples({v})", "(len({v}),)"),
@@ -31,12 +31,12 @@ QUESTIONS = (
         "answer = model.p_values({given}, n_draws={count}, random_state={state})",
         "(len(w),)",
     ),
-    ("estimate_observations", "answer = model.estimate_observations({given})", ""),
+    ("log_marginal", "answer = model.log_marginal({given})", ""),
     ("score", "answer = model.score({given})", "()"),
-    ("sample", "answer = model.sample({count}, random_state={state})", "(3, model.n_latent_)"),
+    ("sample", "answer = model.sample({count}, random_state={state})", "(3, model.density_.dim)"),
     ("posterior.mean", ANSWERS + ".mean", ROWS),
     ("posterior.sd", ANSWERS + ".sd", ROWS),
-    ("posterior.covariance", ANSWERS + ".covariance", "(len(w), *2 * (model.n_latent_,))"),
+    ("posterior.covariance", ANSWERS + ".covariance", "(len(w), *2 * (model.density_.dim,))"),
     ("posterior.correlation", ANSWERS + ".correlation", ""),
     ("posterior.quantile", ANSWERS + ".quantile({share})", ""),
     ("posterior.interval", ANSWERS + ".interval({share})", ""),
@@ -46,7 +46,7 @@ QUESTIONS = (
     (
         "posterior.sample",
         ANSWERS + ".sample({count}, random_state={state})",
-        "(len(w), 3, model.n_latent_)",
+        "(len(w), 3, model.density_.dim)",
     ),
     ("posterior[rows]", ANSWERS + "[{rows}].mean", ""),
     ("posterior.to_frame", ANSWERS + ".to_frame({share})", ""),
@@ -63,33 +63,33 @@ QUESTIONS = (
     (
         "condition",
         "answer = model.condition([[0.0], [1.0]], {columns}, noise=0.3, random_state={state}).mean",
-        "(2, model.n_latent_ - 1)",
+        "(2, model.density_.dim - 1)",
     ),
     ("condition", "answer = model.condition({v}, {columns}).sd", ""),
     (
         "regress",
-        "answer = model.regress(model.n_latent_ - 1, {columns}, random_state={state}).slope",
+        "answer = model.regress(model.density_.dim - 1, {columns}, random_state={state}).slope",
         "",
     ),
     (
         "regress",
-        "found = model.regress(model.n_latent_ - 1, {columns}, w={given}, n_refits={count})"
+        "found = model.regress(model.density_.dim - 1, {columns}, w={given}, n_refits={count})"
         "\nanswer = found.slope_error",
         "",
     ),
-    ("marginal", "answer = model.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
-    ("marginal", "answer = model.marginal({columns}).sample({count}, {state})", ""),
-    ("marginal", "answer = model.marginal({columns}).quantile({share})", ""),
+    ("marginal", "answer = model.density_.marginal({columns}).log_prob(np.zeros((2, 1)))", "(2,)"),
+    ("marginal", "answer = model.density_.marginal({columns}).sample({count}, {state})", ""),
+    ("marginal", "answer = model.density_.marginal({columns}).quantile({share})", ""),
 )
 """What is asked, the lines that ask it, and the shape of the answer as an expression."""
 
 MIXTURES = (
     ("predict_proba", "answer = model.predict_proba({given})", ""),
-    ("convolve", "answer = model.convolve({noise})", ""),
+    ("convolve", "answer = model.mixture_.convolve({noise})", ""),
     ("log_prob", "answer = model.mixture_.log_prob({v})", "(len({v}),)"),
     ("log_prob", "answer = model.density_.log_prob({v})", "(len({v}),)"),
     ("sample", "answer = model.mixture_.sample({count}, {state})", ""),
-    ("quantile", "answer = model.mixture_.quantile({share})", "(model.n_latent_,)"),
+    ("quantile", "answer = model.mixture_.quantile({share})", "(model.density_.dim,)"),
     ("marginal", "answer = model.mixture_.marginal({columns})", ""),
     (
         "predict_proba",

@@ -299,7 +299,7 @@ FLAGS = ("True", "False")
 NO_FLAGS = ("'yes'", "3", "np.nan", "[True]")
 
 COLUMNS_ASKED = (
-    "[0]", "0", "'x'", "['x']", "[1, 0]", "['y', 'x']", "list(range(model.n_latent_))", "[]",
+    "[0]", "0", "'x'", "['x']", "[1, 0]", "['y', 'x']", "list(range(model.density_.dim))", "[]",
     "None", "99", "[-1]", "'nothing'", "[0, 0]", "1.5", "True", "[None]", "[[0]]", "slice(0, 1)",
     "np.array([0])", "np.array([True, False])", "{'x'}", "pd.Index(['x'])", "object()",
 )  # fmt: skip

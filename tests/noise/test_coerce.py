@@ -15,7 +15,8 @@ from torch.distributions import (
     Uniform,
 )
 
-from deconflow.noise import SplitNormal, as_noise, gaussian, laplace
+from deconflow.noise import as_noise, gaussian, laplace
+from deconflow.randomness import isolated_rng
 
 N, D = 5, 2
 RNG = np.random.default_rng(0)
@@ -48,8 +49,10 @@ def test_shapes_mean_what_they_say(name, container):
     value, expected = MEANING[name]
     noise = as_noise(CONTAINER[container](value), N, D)
     assert (len(noise), noise.dim, noise.shape) == (N, D, (N, D))
-    assert noise.covariance().dtype == torch.float64
-    np.testing.assert_allclose(noise.covariance().expand(N, D, D), expected, rtol=1e-6, atol=1e-9)
+    assert noise.covariance().dtype == np.float64
+    np.testing.assert_allclose(
+        np.broadcast_to(noise.covariance(), (N, D, D)), expected, rtol=1e-6, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["(N, D)", "(N, D, D)"])
@@ -63,8 +66,8 @@ def test_read_only_and_reversed_arrays_are_accepted(name):
 
 def test_pandas_is_accepted():
     frame = pd.DataFrame(SD, columns=["a", "b"])
-    torch.testing.assert_close(as_noise(frame, N, D).factor, torch.tensor(SD))
-    torch.testing.assert_close(as_noise(frame.iloc[0], N, D).factor[0], torch.tensor(SD[0]))
+    np.testing.assert_array_equal(as_noise(frame, N, D).factor, SD)
+    np.testing.assert_array_equal(as_noise(frame.iloc[0], N, D).factor[0], SD[0])
 
 
 def test_one_dimension():
@@ -109,14 +112,14 @@ def test_nan_is_allowed_just_where_the_value_is_missing(name):
     holes[3, 1] = np.nan
     if holes.ndim == 3:
         holes[3, :, 1] = np.nan
-    noise = as_noise(holes, N, D, torch.tensor(observed))
+    noise = as_noise(holes, N, D, observed)
     np.testing.assert_allclose(noise.covariance()[3, 0, 0], expected[3, 0, 0])
     r = torch.tensor(RNG.normal(size=(N, D)))
     whole = as_noise(value, N, D).restrict(torch.tensor(observed))
     torch.testing.assert_close(noise.log_prob(r), whole.log_prob(r))
     holes[2] = np.nan
     with pytest.raises(ValueError, match="nan at row 2, column 0"):
-        as_noise(holes, N, D, torch.tensor(observed))
+        as_noise(holes, N, D, observed)
 
 
 # -- torch distributions ------------------------------------------------------------------------
@@ -137,7 +140,6 @@ DISTRIBUTIONS = {
     "laplace": lambda: Laplace(float64(0.0, 0.0), float64(0.5, 2.0)),
     "uniform": lambda: Uniform(float64(-1.0, -2.0), float64(1.0, 3.0)),
     "exponential": lambda: Exponential(float64(1.0, 2.0)),
-    "split normal": lambda: SplitNormal(float64(1.0, 2.0), float64(3.0, 0.5)),
     "independent": lambda: Independent(Normal(float64(0.0, 0.0), float64(1.0, 2.0)), 1),
     "multivariate": lambda: MultivariateNormal(float64(0, 1), torch.eye(2).double() + 0.5),
     "mixture of independent normals": two_lumps,
@@ -149,16 +151,15 @@ def test_a_torch_distribution_holds_for_all_rows(name):
     distribution = DISTRIBUTIONS[name]()
     noise = as_noise(distribution, N, D)
     assert noise.shared
-    torch.manual_seed(0)
-    drawn = noise.sample(4000)
+    with isolated_rng(0):
+        drawn = noise.sample(4000)
     assert drawn.shape == (4000, N, D)
-    expected = distribution.log_prob(drawn[:3])
-    torch.testing.assert_close(
-        noise.log_prob(drawn[:3]), expected if expected.dim() == 2 else expected.sum(-1)
-    )
+    expected = distribution.log_prob(torch.from_numpy(drawn[:3]))
+    expected = expected if expected.dim() == 2 else expected.sum(-1)
+    np.testing.assert_allclose(noise.log_prob(drawn[:3]), expected, rtol=1e-7)
     flat = drawn.reshape(-1, D)
-    torch.testing.assert_close(noise.mean()[0], flat.mean(0), rtol=0, atol=0.1)
-    torch.testing.assert_close(noise.covariance()[0], flat.T.cov(), rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(noise.mean()[0], flat.mean(0), rtol=0, atol=0.1)
+    np.testing.assert_allclose(noise.covariance()[0], np.cov(flat.T), rtol=0.06, atol=0.06)
 
 
 # -- scikit-learn's splitters -------------------------------------------------------------------

@@ -63,9 +63,9 @@ def test_log_prob_is_the_dense_density(kind, dim):
     noise, dense = make(kind, dim)
     r = residuals(dim)
     expected = dense_log_prob(r, dense)
-    np.testing.assert_allclose(noise.log_prob(torch.tensor(r)), expected, rtol=1e-10)
-    np.testing.assert_allclose(noise.log_prob(torch.tensor(r[0])), expected[0], rtol=1e-10)
-    deep = torch.tensor(r)[None, None].expand(2, 3, K, N, dim)
+    np.testing.assert_allclose(noise.log_prob(np.array(r)), expected, rtol=1e-10)
+    np.testing.assert_allclose(noise.log_prob(np.array(r[0])), expected[0], rtol=1e-10)
+    deep = np.broadcast_to(r, (2, 3, K, N, dim))
     np.testing.assert_allclose(noise.log_prob(deep)[1, 2], expected, rtol=1e-10)
 
 
@@ -80,7 +80,7 @@ def test_second_moments_agree_in_every_form(kind, dim):
     factor = noise.cholesky()
     np.testing.assert_allclose(factor, np.linalg.cholesky(dense), atol=1e-12)
     i, j = np.tril_indices(dim)
-    np.testing.assert_allclose(noise.features(), factor.numpy()[:, i, j])
+    np.testing.assert_allclose(noise.features(), factor[:, i, j])
     assert (noise.mean() == 0).all()
     assert noise.mean().shape == (1, dim)
 
@@ -91,24 +91,22 @@ def test_missing_values_leave_the_true_marginal(kind, dim):
     noise, dense = make(kind, dim)
     observed = some_missing(dim)
     assert not observed.all()
-    part = noise.restrict(torch.tensor(observed))
+    part = noise.restrict(np.array(observed))
     r = residuals(dim)
     expected = dense_log_prob(r, dense, observed)
-    np.testing.assert_allclose(part.log_prob(torch.tensor(r)), expected, rtol=1e-10)
+    np.testing.assert_allclose(part.log_prob(np.array(r)), expected, rtol=1e-10)
     garbage = np.where(observed, r, 1e6)
-    np.testing.assert_allclose(part.log_prob(torch.tensor(garbage)), expected, rtol=1e-10)
-    full = noise.log_prob(torch.tensor(r)).numpy()
+    np.testing.assert_allclose(part.log_prob(np.array(garbage)), expected, rtol=1e-10)
+    full = noise.log_prob(np.array(r))
     assert (np.abs(full - expected) > 1e-3)[:, ~observed.all(1)].all()  # negative twin
 
 
 def test_divide_keeps_the_idle_values_of_missing_ones_at_one():
     for kind in KINDS:
         noise, _ = make(kind, 3)
-        observed = torch.tensor(some_missing(3))
-        divided = noise.restrict(observed).divide(torch.tensor([0.1, 10.0, 1000.0]))
-        torch.testing.assert_close(
-            divided.variance()[~observed], torch.ones(int((~observed).sum()), dtype=torch.float64)
-        )
+        observed = np.array(some_missing(3))
+        divided = noise.restrict(observed).divide(np.array([0.1, 10.0, 1000.0]))
+        np.testing.assert_allclose(divided.variance()[~observed], 1.0)
 
 
 def test_diagonal_equals_its_dense_twin_through_every_operation():
@@ -117,22 +115,28 @@ def test_diagonal_equals_its_dense_twin_through_every_operation():
     dense = gaussian(covariance=np.stack([np.diag(row**2) for row in sd]))
     assert thin.diagonal
     assert not dense.diagonal
-    observed = torch.tensor(some_missing(3))
-    scale = torch.tensor([0.5, 2.0, 7.0], dtype=torch.float64)
+    observed = np.array(some_missing(3))
+    scale = np.array([0.5, 2.0, 7.0])
     steps = {
         "divide": lambda n: n.divide(scale),
         "restrict": lambda n: n.restrict(observed),
         "restrict, divide": lambda n: n.restrict(observed).divide(scale),
-        "rows": lambda n: n[torch.tensor([5, 0, 0])],
+        "rows": lambda n: n[np.array([5, 0, 0])],
         "restrict, rows": lambda n: n.restrict(observed)[1:4],
         "idle floor": lambda n: n.floor(0.1),
     }
     for name, step in steps.items():
         one, two = step(thin), step(dense)
-        r = torch.tensor(residuals(3))[:, : len(one)]
-        torch.testing.assert_close(one.log_prob(r), two.log_prob(r), msg=name)
-        torch.testing.assert_close(one.covariance(), two.covariance(), msg=name)
-        torch.testing.assert_close(one.features(), two.features(), msg=name)
+        r = np.array(residuals(3))[:, : len(one)]
+        np.testing.assert_allclose(
+            one.log_prob(r), two.log_prob(r), rtol=1e-7, atol=1e-12, err_msg=name
+        )
+        np.testing.assert_allclose(
+            one.covariance(), two.covariance(), rtol=1e-7, atol=1e-12, err_msg=name
+        )
+        np.testing.assert_allclose(
+            one.features(), two.features(), rtol=1e-7, atol=1e-12, err_msg=name
+        )
 
 
 # -- singular and badly scaled covariances ------------------------------------------------------
@@ -155,11 +159,11 @@ SINGULAR = {
 def test_singular_covariances_factor_exactly(name):
     S = SINGULAR[name]
     noise = gaussian(covariance=S)
-    L = noise.cholesky()[0].numpy()
+    L = noise.cholesky()[0]
     assert (np.triu(L, 1) == 0).all()
     assert (np.diagonal(L) >= 0).all()
     np.testing.assert_allclose(L @ L.T, S, atol=1e-12 * np.abs(S).max())
-    assert noise.bind(3).sample(5).isfinite().all()
+    assert np.isfinite(noise.bind(3).sample(5)).all()
 
 
 def test_singular_rows_stand_among_regular_ones():
@@ -169,7 +173,7 @@ def test_singular_rows_stand_among_regular_ones():
 
 def test_a_singular_marginal_survives_restriction():
     S = np.block([[np.ones((2, 2)), np.zeros((2, 1))], [np.zeros((1, 2)), np.ones((1, 1))]])
-    noise = gaussian(covariance=S).bind(1).restrict(torch.tensor([[True, True, False]]))
+    noise = gaussian(covariance=S).bind(1).restrict(np.array([[True, True, False]]))
     np.testing.assert_allclose(noise.covariance()[0, :2, :2], np.ones((2, 2)), atol=1e-12)
     assert noise.covariance()[0, 2].tolist() == [0.0, 0.0, 1.0]
 
@@ -178,7 +182,7 @@ def test_singular_covariances_factor_exactly_in_mixed_units():
     units = np.array([1e6, 1.0, 1e-6])
     a = np.array([[1.0, 0.5], [0.3, -1.0], [0.7, 0.2]])
     S = a @ a.T * np.outer(units, units)
-    L = gaussian(covariance=S).cholesky()[0].numpy()
+    L = gaussian(covariance=S).cholesky()[0]
     np.testing.assert_allclose(L @ L.T / np.outer(units, units), a @ a.T, atol=1e-6)
 
 
@@ -218,26 +222,26 @@ FLOORED = {
 @pytest.mark.parametrize("name", FLOORED)
 def test_floor_bounds_the_standard_deviation_in_every_direction(name):
     floored = FLOORED[name].bind(FLOORED[name].n_rows or 2).floor(0.5)
-    smallest = torch.linalg.eigvalsh(floored.covariance())[:, 0]
+    smallest = np.linalg.eigvalsh(floored.covariance())[:, 0]
     assert (smallest > 0.25 * (1 - 1e-9)).all()
     before, after = FLOORED[name].covariance(), floored.covariance()
-    assert (torch.linalg.eigvalsh(after - before)[:, 0] > -1e-9).all()  # never narrower
-    assert (after - before).abs().max() <= 0.25 * (1 + 1e-9)
+    assert (np.linalg.eigvalsh(after - before)[:, 0] > -1e-9).all()  # never narrower
+    assert np.abs(after - before).max() <= 0.25 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e20])
 def test_floor_of_huge_singular_noise_is_finite(size):
     floored = gaussian(covariance=size * np.ones((3, 3))).bind(2).floor(1e-3)
-    assert floored.cholesky().isfinite().all()
-    assert (floored.cholesky().diagonal(dim1=-2, dim2=-1) > 0).all()
-    assert floored.log_prob(torch.ones(2, 3, dtype=torch.float64)).isfinite().all()
+    assert np.isfinite(floored.cholesky()).all()
+    assert (floored.cholesky().diagonal(axis1=-2, axis2=-1) > 0).all()
+    assert np.isfinite(floored.log_prob(np.ones((2, 3)))).all()
 
 
 def test_floor_keeps_what_is_observed():
     noise = gaussian(covariance=np.zeros((2, 2))).bind(2)
-    part = noise.restrict(torch.tensor([[True, False], [True, True]])).floor(1.0)
+    part = noise.restrict(np.array([[True, False], [True, True]])).floor(1.0)
     expected = stats.norm.logpdf(0.7) * np.array([1, 2])
-    r = torch.full((2, 2), 0.7, dtype=torch.float64)
+    r = np.full((2, 2), 0.7)
     np.testing.assert_allclose(part.log_prob(r), expected)
 
 
@@ -247,9 +251,9 @@ def test_floor_keeps_what_is_observed():
 def test_log_prob_has_the_right_gradient():
     for kind in KINDS:
         noise, dense = make(kind, 3)
-        r = torch.tensor(residuals(3)).requires_grad_()
+        r = torch.tensor(residuals(3), requires_grad=True)
         noise.log_prob(r).sum().backward()
-        expected = -np.einsum("nij,knj->kni", np.linalg.inv(dense), r.detach().numpy())
+        expected = -np.einsum("nij,knj->kni", np.linalg.inv(dense), residuals(3))
         np.testing.assert_allclose(r.grad, expected, rtol=1e-8)
 
 
@@ -257,9 +261,9 @@ def test_sd_is_a_copy_of_the_users_array():
     sd = np.ones((3, 2))
     sd[0, 0] = 0.0
     noise = gaussian(sd=sd)
-    assert not np.shares_memory(noise.factor.numpy(), sd)
+    assert not np.shares_memory(noise.factor, sd)
     noise.floor(0.5)
-    noise.restrict(torch.tensor([[True, False]] * 3)).divide(torch.tensor([2.0, 2.0]))
+    noise.restrict(np.array([[True, False]] * 3)).divide(np.array([2.0, 2.0]))
     assert sd[0, 0] == 0.0
     assert (sd.ravel()[1:] == 1.0).all()
 

@@ -43,20 +43,20 @@ def case(request):
 def test_log_prob_is_the_likelihood(case):
     data, law = case
     v = np.stack([law.ppf(share) for share in (0.001, 0.1, 0.5, 0.99)])
-    found = data.log_likelihood(torch.from_numpy(v)).numpy()
+    found = data.log_likelihood(v)
     np.testing.assert_allclose(found, law.logpdf(v)[..., 0], rtol=1e-6, atol=1e-6)
 
 
 def test_moments_and_draws_are_those_of_the_likelihood(case):
     data, law = case
-    np.testing.assert_allclose(data.w.numpy(), law.mean(), rtol=1e-5)
-    np.testing.assert_allclose(data.noise.variance().numpy(), law.var(), rtol=1e-4)
-    assert data.noise.mean().abs().max() < 1e-9 * data.w.abs().max()
+    np.testing.assert_allclose(data.w, law.mean(), rtol=1e-5)
+    np.testing.assert_allclose(data.noise.variance(), law.var(), rtol=1e-4)
+    assert np.abs(data.noise.mean()).max() < 1e-9 * np.abs(data.w).max()
     share = np.array([0.03, 0.4, 0.98])[:, None, None] * np.ones((1, 5, 1))
-    v = data.w.numpy() - data.noise.from_uniform(share)
+    v = data.w - data.noise.from_uniform(share)
     np.testing.assert_allclose(law.cdf(v), share, atol=2e-3)
     with isolated_rng(0):
-        drawn = law.cdf(data.w.numpy() - data.noise.sample(2000).numpy())
+        drawn = law.cdf(data.w - data.noise.sample(2000))
     assert all(stats.kstest(drawn[:, row, 0], "uniform").pvalue > 1e-3 for row in range(5))
 
 
@@ -99,43 +99,43 @@ def test_what_gaussians_have_beyond_an_end_counts(reading, least):
 
 def test_mirrored_rows_split_the_likelihood_between_truth_and_image():
     data = Observations.from_arrays(COUNTS, noise.poisson())
-    signs = torch.tensor([[1.0], [-1.0], [1.0], [-1.0], [1.0]])
+    signs = np.array([[1.0], [-1.0], [1.0], [-1.0], [1.0]])
     mirrored = data.noise.mirrored(signs)
-    v = torch.linspace(0.01, 60.0, 400, dtype=torch.float64)[:, None, None]
+    v = np.linspace(0.01, 60.0, 400)[:, None, None]
     both = [mirrored.log_prob(signs * (data.w - each)) for each in (v, -v)]
     np.testing.assert_allclose(
-        torch.logaddexp(*both), data.noise.log_prob(data.w - v), rtol=1e-9, atol=1e-9
+        np.logaddexp(*both), data.noise.log_prob(data.w - v), rtol=1e-9, atol=1e-9
     )
     with isolated_rng(0):  # its draws are those of its density
         drawn = data.w - signs * mirrored.sample(4000)
-    below = torch.linspace(-60.0, 0.0, 6001, dtype=torch.float64)[:, None, None]
-    expected = mirrored.log_prob(signs * (data.w - below)).exp().sum(0) * 0.01
-    share = (drawn < 0).double().mean(0)[:, 0]
-    assert ((share - expected).abs() < 4 * 0.5 / np.sqrt(4000)).all()
+    below = np.linspace(-60.0, 0.0, 6001)[:, None, None]
+    expected = np.exp(mirrored.log_prob(signs * (data.w - below))).sum(0) * 0.01
+    share = (drawn < 0).mean(0)[:, 0]
+    assert (np.abs(share - expected) < 4 * 0.5 / np.sqrt(4000)).all()
     assert share[0] > 0.1  # no counts at all: much lies beyond zero
     assert (drawn[:, 4] > 0).all()
 
 
 def test_slopes_are_those_of_the_log_likelihood():
     data = Observations.from_arrays(COUNTS, noise.poisson())
-    law = data.noise.divide(torch.tensor([2.0]))
+    law = data.noise.divide(np.array([2.0]))
     residual = torch.full((1, 5, 1), -0.3, dtype=torch.float64, requires_grad=True)
     law.log_prob(residual).sum().backward()
-    v = data.w - residual.detach() * 2
-    expected = -2.0 * (torch.from_numpy(COUNTS) / v - 1.0)
-    np.testing.assert_allclose(residual.grad, expected, rtol=1e-5, atol=1e-7)
+    v = data.w + 0.6
+    expected = -2.0 * (COUNTS / v - 1.0)
+    np.testing.assert_allclose(residual.grad[0], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_measuring_anew_gives_counts_of_the_truth():
-    v = torch.full((4000, 1), 3.0, dtype=torch.float64)
+    v = np.full((4000, 1), 3.0)
     data = Observations.from_arrays(np.zeros((4000, 1)), noise.poisson(2.0))
     with isolated_rng(0):
         plain = data.remeasure(v)
-    counts = plain.noise.laws.w[plain.noise.which.numpy()[:, 0]]
+    counts = plain.noise.laws.w[plain.noise.which[:, 0]]
     assert abs(counts.mean() - 6.0) < 4 * np.sqrt(6.0 / 4000)
     np.testing.assert_allclose(plain.w[:, 0], (counts + 1) / 2, rtol=1e-5)
     moved = Observations(  # in other units
-        (data.w - 1.5) / 4.0, data.noise.divide(torch.tensor([4.0]))
+        (data.w - 1.5) / 4.0, data.noise.divide(np.array([4.0]))
     )
     with isolated_rng(0):
         same = moved.remeasure((v - 1.5) / 4.0)
@@ -146,7 +146,7 @@ def test_rows_exposures_and_missing_values():
     w = np.array([[3.0, np.nan], [np.nan, 4.0], [0.0, 9.0]])
     data = Observations.from_arrays(w, noise.poisson([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
     np.testing.assert_allclose(data.w, [[4.0, 0.0], [0.0, 5 / 4], [1 / 5, 10 / 6]], rtol=1e-5)
-    v = torch.full((1, 3, 2), 2.0, dtype=torch.float64)
+    v = np.full((1, 3, 2), 2.0)
     gamma = [stats.gamma(4, scale=1), stats.gamma(5, scale=1 / 4)]
     found = data[[1, 0]].log_likelihood(v[:, :2])[0]
     np.testing.assert_allclose(found, [gamma[1].logpdf(2.0), gamma[0].logpdf(2.0)], rtol=1e-5)
@@ -172,10 +172,10 @@ def test_equal_shapes_share_their_gaussians():
 )
 def test_any_law_may_multiply(law, w):
     data = Observations.from_arrays(w, noise.multiplicative(law))
-    v = torch.tensor([[[2.1], [4.9]], [[1.9], [5.2]]], dtype=torch.float64)
+    v = np.array([[[2.1], [4.9]], [[1.9], [5.2]]])
     found = data.log_likelihood(v)
     bound = law.bind(2)
-    error = torch.tensor(w).log() - v.log()
+    error = np.log(w) - np.log(v)
     apart = found - bound.log_prob(error)
     np.testing.assert_allclose(apart[0], apart[1], rtol=1e-4)  # a number of each row
 

@@ -27,7 +27,7 @@ def normal(mean, variance):
 def linear_gaussian_rows(n=2000):
     rng = np.random.default_rng(0)
     w = rng.normal(size=(n, 1)) + rng.normal(size=(n, 1))
-    return Observations.from_arrays(w, [1.0])
+    return Observations.from_arrays(w, [1.0]).to()
 
 
 def fixed_point(sweep, n_sweeps=300):
@@ -98,11 +98,11 @@ def test_the_posterior_is_left_as_it_is_with_missing_values_and_projections():
         R = None if case == "missing" else rng.normal(size=(3, 1, 2))
         if case == "missing":
             w[1, 0] = w[2, 1] = np.nan
-        one = Observations.from_arrays(w, np.full(w.shape[1], 0.7), projection=R)
+        one = Observations.from_arrays(w, np.full(w.shape[1], 0.7), projection=R).to()
         many = one[torch.arange(3).repeat_interleave(3000)]
         wide = GaussianMixture(mixture.weights, mixture.means, 2 * mixture.covariances)
         chains = Chains(density, many, wide, n_proposals=2)
-        exact = posterior(mixture, one)
+        exact = posterior(mixture, one.in_numpy())
         chains.latents.copy_(torch.from_numpy(exact.sample(3000, 0)).reshape(1, -1, 2))
         for _ in range(15):
             visit_all(chains)
@@ -116,7 +116,7 @@ def test_the_posterior_is_left_as_it_is_with_missing_values_and_projections():
 def test_the_true_law_of_the_noise_is_in_the_weights():
     """Laplace noise: posterior means by a fine grid, with proposals that think it is Gaussian."""
     w = np.array([[-2.0], [0.3], [4.0]])
-    data = Observations.from_arrays(w, laplace([0.8]))[torch.arange(3).repeat_interleave(2000)]
+    data = Observations.from_arrays(w, laplace([0.8])).to()[torch.arange(3).repeat_interleave(2000)]
     prior = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
     chains = Chains(normal(0.0, 1.0), data, prior, n_proposals=3)
     for _ in range(40):
@@ -124,7 +124,7 @@ def test_the_true_law_of_the_noise_is_in_the_weights():
     grid = np.linspace(-8, 8, 4001)
     p = np.exp(-0.5 * grid**2 - np.abs(w - grid) / 0.8)
     wanted = (p @ grid) / p.sum(1)
-    found = chains.latents[0].reshape(3, 2000).mean(1).numpy()
+    found = chains.latents[0].reshape(3, 2000).mean(1)
     np.testing.assert_allclose(found, wanted, atol=0.1)  # four errors of 2,000 draws
 
 
@@ -132,7 +132,7 @@ def small_fit(members=None, dropout=0.0, n=300):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     v = rng.normal(size=(n, 2)) * [1.0, 0.5]
-    data = Observations.from_arrays(v + 0.5 * rng.normal(size=v.shape), [0.5, 0.5])
+    data = Observations.from_arrays(v + 0.5 * rng.normal(size=v.shape), [0.5, 0.5]).to()
     size = Architecture(layers=1, hidden=8, blocks=1, dropout=dropout)
     flows = [ARCHITECTURES["mixture"](2, size) for _ in range(members or 1)]
     density = Stack(flows) if members else flows[0]
@@ -195,7 +195,7 @@ def test_noise_may_differ_by_row(monkeypatch):
     rng = np.random.default_rng(2)
     white = rng.normal(size=(50, 4, 2))
     S = np.swapaxes(white, 1, 2) @ white / 4 + 0.05 * np.eye(2)
-    data = Observations.from_arrays(rng.normal(size=(50, 2)), gaussian(covariance=S))
+    data = Observations.from_arrays(rng.normal(size=(50, 2)), gaussian(covariance=S)).to()
     mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
     parts = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
     monkeypatch.setattr(proposals, "SHARES", (1.0, 0.0, 0.0))

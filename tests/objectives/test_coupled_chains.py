@@ -31,7 +31,7 @@ def posterior_of(kind, data):
 def data(rng):
     w = rng.normal(size=(30, 2))
     w[::4, 1] = np.nan
-    return Observations.from_arrays(w, rng.uniform(0.3, 1, size=(30, 2)))
+    return Observations.from_arrays(w, rng.uniform(0.3, 1, size=(30, 2))).to()
 
 
 def gradients(objective, module, data, seed=1):
@@ -58,7 +58,7 @@ def test_the_posterior_has_a_step_of_its_own_that_leaves_the_density_alone(kind,
 def bimodal(rng, n=800):
     v = np.where(rng.uniform(size=n) < 0.4, -1.5, 1.0) + 0.3 * rng.normal(size=n)
     sd = rng.uniform(0.3, 0.9, size=n)
-    return Observations.from_arrays((v + sd * rng.normal(size=n))[:, None], sd[:, None])
+    return Observations.from_arrays((v + sd * rng.normal(size=n))[:, None], sd[:, None]).to()
 
 
 def truth():
@@ -95,7 +95,7 @@ def test_coupled_chains_climb_the_likelihood_without_bias():
     density = MixtureDensity(
         torch.ones(1), torch.tensor([[mean]]), torch.tensor([[[variance]]])
     ).double()
-    data = Observations.from_arrays(np.full((300, 1), w), np.array([sd]))
+    data = Observations.from_arrays(np.full((300, 1), w), np.array([sd])).to()
 
     def score(objective):
         found = torch.stack(
@@ -115,7 +115,7 @@ def test_coupled_chains_without_gradients_are_the_bound(data):
 
 
 def test_a_row_out_of_reach_is_a_skipped_step():
-    data = Observations.from_arrays(np.zeros((4, 1)), np.array([1.0]))
+    data = Observations.from_arrays(np.zeros((4, 1)), np.array([1.0])).to()
     data = replace(data, w=data.w + 1e200)
     density = MixtureDensity.spread(1, 2).double()
     values = CoupledChains(density, NoiseKernel(), 3)(data)

@@ -20,7 +20,7 @@ BOUNDS = {"elbo": ELBO, "iw": ImportanceWeighted}
 def data(rng):
     root = rng.normal(size=(40, 3, 3))
     covariance = root @ root.transpose(0, 2, 1) + 0.2 * np.eye(3)
-    return Observations.from_arrays(rng.normal(size=(40, 3)), covariance)
+    return Observations.from_arrays(rng.normal(size=(40, 3)), covariance).to()
 
 
 def exact(data):

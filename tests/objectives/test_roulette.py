@@ -17,7 +17,7 @@ EXACT = float(Normal(0.0, math.hypot(1.0, SD)).log_prob(torch.tensor(W, dtype=to
 
 
 def one_row_many_times(n):
-    return Observations.from_arrays(np.full((n, 1), W), np.array([SD]))
+    return Observations.from_arrays(np.full((n, 1), W), np.array([SD])).to()
 
 
 def score(values, expected):

@@ -17,7 +17,7 @@ MEAN, VARIANCE = W / (1 + SD**2), SD**2 / (1 + SD**2)
 
 
 def one_row_many_times(n=N):
-    return Observations.from_arrays(np.full((n, 1), W), np.array([SD]))
+    return Observations.from_arrays(np.full((n, 1), W), np.array([SD])).to()
 
 
 def run(k, **options):
@@ -71,7 +71,7 @@ def test_log_marginal_is_the_bound_of_the_first_draws():
 
 
 def test_refusals(monkeypatch):
-    usual = Observations.from_arrays(np.zeros((3, 1)), np.array([SD]))
+    usual = Observations.from_arrays(np.zeros((3, 1)), np.array([SD])).to()
     broken = replace(usual, w=usual.w + 1e200)
     with pytest.raises(FloatingPointError, match=r"finite weights .*got 3 rows"):
         couple(StandardNormal(1).double(), NoiseKernel(), broken, 2)

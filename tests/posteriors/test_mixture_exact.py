@@ -79,5 +79,5 @@ def test_gradients_at_exact_draws_are_those_of_the_likelihood(rng):
 
 def test_other_noise_is_refused(rng):
     data = observations("student", rng)
-    with pytest.raises(ValueError, match=r"Expected Gaussian noise.*got LawNoise"):
+    with pytest.raises(ValueError, match=r"Expected Gaussian noise.*got TableNoise"):
         MixtureExact(mixture(3)).sample(data, 2)

@@ -34,7 +34,7 @@ def observations(kind, rng):
         "split": (w, split_normal(sd, 2 * sd), None),
         "uniform": (w, uniform(sd), None),
     }[kind]
-    return Observations.from_arrays(made[0], made[1], projection=made[2])
+    return Observations.from_arrays(made[0], made[1], projection=made[2]).to()
 
 
 GAUSSIAN = ["shared", "diagonal", "full", "missing", "projected", "both"]
@@ -101,7 +101,7 @@ def test_bounded_noise_keeps_the_truth_in_reach(rng):
 
 def test_resampling_gives_the_exact_posterior(rng):
     # One row whose posterior is a known Gaussian, proposals from the much wider noise kernel.
-    data = Observations.from_arrays([[1.5, -0.5]], np.array([1.0, 2.0]))
+    data = Observations.from_arrays([[1.5, -0.5]], np.array([1.0, 2.0])).to()
     draws = weigh(StandardNormal(2).double(), NoiseKernel(), data, 200_000)
     mean = torch.tensor([1.5 / 2, -0.5 / 5], dtype=torch.float64)
     variance = torch.tensor([0.5, 0.8], dtype=torch.float64)

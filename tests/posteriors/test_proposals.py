@@ -31,7 +31,7 @@ def rows_of(kind, n=40):
         w[::3, 0] = np.nan
     noise = student_t([0.5, 0.8], 4.0) if kind == "student-t" else [0.5, 0.8]
     R = rng.normal(size=(n, 2, 2)) if kind == "projection" else None
-    return Observations.from_arrays(w, noise, projection=R)
+    return Observations.from_arrays(w, noise, projection=R).to()
 
 
 def test_densities_are_those_of_scipy():

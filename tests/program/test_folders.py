@@ -113,4 +113,6 @@ def test_what_cannot_be_fitted_in_passes(survey, in_passes):
     assert "Expected no --select with" in refused(*FIT, "--select", "x<100", "-o", "new")
     line = refused("plot", "model", "survey", "-o", "plot.png")
     assert "got more in survey. Give a smaller table" in line
-    assert "got bounds" in refused(*FIT, "--bounds", "x=-99:", "-o", "new")
+    assert "Expected no bounds with rows beyond memory" in refused(
+        *FIT, "--bounds", "x=-99:", "-o", "new"
+    )

@@ -80,7 +80,7 @@ def test_covariates_are_those_of_python(folder):
     keep = usable(3, 5)
     w, sd, age, kind = rows("x", only=keep)
     given = {"age": age, "kind": kind}
-    wanted = XDGMM(**SETTINGS).name_columns(["x"]).fit(w, noise=sd, given=given)
+    wanted = XDGMM(**SETTINGS).fit(w, noise=sd, given=given, names=["x"])
     saved = deconflow.load("columns")
     assert saved.known_ == wanted.known_
     out = denoised("columns")
@@ -101,7 +101,7 @@ def test_covariates_are_those_of_python(folder):
 def test_parts_are_those_of_python(folder):
     w, sd, _, _ = rows("x")
     known = {"atoms": [0.0], "background": "uniform"}
-    wanted = XDGMM(**SETTINGS, **known).name_columns(["x"]).fit(w, noise=sd)
+    wanted = XDGMM(**SETTINGS, **known).fit(w, noise=sd, names=["x"])
     out, answer = denoised("parts", "--samples", "1"), wanted.posterior(w, noise=sd)
     pairs = {"x_mean": answer.mean[:, 0], "prob_x_at_0": answer.probability_of_atoms[:, 0],
              "prob_background": answer.probability_of_background}  # fmt: skip
@@ -120,7 +120,7 @@ def test_parts_are_those_of_python(folder):
 def test_points_within_bounds(folder):
     w, sd, _, _ = rows("x", "y")
     known = {"atoms": [[0.0, 0.0]], "bounds": {"x": (-1, None), "y": (-9, 9)}}
-    wanted = XDGMM(**SETTINGS, **known).name_columns(["x", "y"]).fit(w, noise=sd)
+    wanted = XDGMM(**SETTINGS, **known).fit(w, noise=sd, names=["x", "y"])
     model = deconflow.load("points")
     np.testing.assert_allclose(model.atom_weights_, wanted.atom_weights_, rtol=1e-8)
     np.testing.assert_allclose(model.sample(20, 0), wanted.sample(20, 0), rtol=1e-8)
@@ -154,7 +154,7 @@ def test_regressions_of_the_mix_have_no_errors(folder):
 def test_models_saved_from_python(folder):
     w, sd, _, kind = rows("x")
     given = {"kind": kind}
-    XDGMM(1).name_columns(["x"]).fit(w, noise=sd, given=given).save("of_python")
+    XDGMM(1).fit(w, noise=sd, given=given, names=["x"]).save("of_python")
     assert "curves of kind." in succeed("info", "of_python")
     out = denoised("of_python")
     assert out["deconflow_status"].to_pylist().count("ok") == N - 1
@@ -221,10 +221,10 @@ BAD = {
     "--method auto, xd, bayes, flow or spline, which take it.",
     (*OTHER, "-m", "kde", "--given", "age"): "Expected no --given with --method kde; got one. Use "
     "--method auto, xd, bayes or flow, which take it.",
-    (*FIT, "--given", "age", "--bounds", "x=-9:"): "Expected no bounds with covariates, whose "
-    "curves move the rows; got both. Leave out one of them.",
-    ("report", "columns", "--self-test", "1"): "Expected a model without covariates for "
-    "a self-test; got one with some.",
+    (*FIT, "--given", "age", "--bounds", "x=-9:"): "Expected no bounds with covariates; "
+    "got some. Leave them out.",
+    ("report", "columns", "--self-test", "1"): "Expected no covariates with a "
+    "self-test; got some.",
     ("compare", "t.csv", "-c", "x", "--background", "uniform"): "Expected no --background with "
     "--method flow; got one.",
 }  # fmt: skip

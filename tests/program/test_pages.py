@@ -52,7 +52,7 @@ def test_other_tools(page):
     names = run_python(page("other_tools"))
     assert dict(names["draws"].sizes) == {"chain": 1, "draw": 500, "row": 300}
     assert np.allclose(names["same"].covariances_, names["model"].covariances_)
-    assert names["near"]._units == ["kpc"]
+    assert names["near"].fit_.units == ["kpc"]
     assert names["law"].mean() == names["model"].means_[0, 0]
     assert np.isfinite(names["search"].cv_results_["mean_test_score"]).all()
 

@@ -13,7 +13,7 @@ from program.running import run, succeed
 from program.test_commands import measurements
 from tables.catalogue import catalogue
 
-from deconflow import XDGMM
+from deconflow import XDGMM, self_test
 from deconflow.program import report, report_answer
 from deconflow.program.messages import as_options
 from deconflow.program.provenance import versions
@@ -76,7 +76,7 @@ def test_the_self_test(folder, no_pictures):
     assert said.exit_code == 0, said.output
     assert "self-test: 100%" in said.output
     w, noise = measurements(catalogue())
-    mine = XDGMM.load("model").self_test(w, noise=noise, n_tables=2)
+    mine = self_test(XDGMM.load("model"), w, noise=noise, n_tables=2)
     words = unescape(section(written("page.html"), "Self-test"))
     assert all(sentence in words for sentence in map(as_options, mine.sentences()))
     for name, value in mine.figures().items():

@@ -231,14 +231,14 @@ def test_laws_of_one_form_share_bins():
 def test_bands_cover_the_truth_and_are_saved(tmp_path):
     model = LogSplineDeconvolver(bounds=(0, None)).fit(W, noise=1.0)
     assert "free parameters, from 2,000 rows in" in model.describe()
-    band = model.band(X[::50, 0])
+    band = model.density_.band(X[::50, 0])
     p = TRUTH.pdf(X[::50, 0])
     assert ((band.lower <= p) & (p <= band.upper)) @ p / p.sum() > 0.6  # points go together
     moved = TRUTH.pdf(X[::50, 0] - 1.5)
     assert ((band.lower <= moved) & (moved <= band.upper)) @ moved / moved.sum() < 0.4
     model.save(tmp_path / "model")
     loaded = LogSplineDeconvolver.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.band(X[::50, 0]).upper, band.upper)
+    np.testing.assert_array_equal(loaded.density_.band(X[::50, 0]).upper, band.upper)
     np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
     assert loaded.describe() == model.describe()
     assert loaded.score_samples([[-0.1]])[0] == -np.inf

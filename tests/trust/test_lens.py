@@ -103,7 +103,7 @@ def test_the_covariance_of_the_noise():
 def test_log_p_is_that_of_the_measured_values():
     """Against densities of scipy; a missing value says nothing."""
     rows = rows_of(CASES["missing"], companions=0)
-    w, sd = CASES["missing"].measured(), CASES["missing"].noise.factor.numpy()
+    w, sd = CASES["missing"].measured(), CASES["missing"].noise.factor
     both = log_p(MIXTURE, rows)[:, 0]
     expected = np.log(sum(
         a * multivariate_normal.pdf(w[1], m, V + np.diag(sd[1] ** 2))
@@ -117,7 +117,7 @@ def test_log_p_is_that_of_the_measured_values():
 
 def test_probability_of_smaller_values():
     rows = rows_of(CASES["diagonal"], companions=0)
-    w, sd = CASES["diagonal"].measured(), CASES["diagonal"].noise.factor.numpy()
+    w, sd = CASES["diagonal"].measured(), CASES["diagonal"].noise.factor
     spread = np.sqrt(MIXTURE.covariances[:, 0, 0] + sd[:, :1] ** 2)
     expected = norm.cdf((w[:, :1] - MIXTURE.means[:, 0]) / spread) @ MIXTURE.weights
     np.testing.assert_allclose(below(MIXTURE, rows)[:, 0, 0], expected, rtol=1e-12)

@@ -121,7 +121,7 @@ def make(name, seed=0):
     n, size = w.shape
     noise = case["noise"]
     if hasattr(noise, "covariance"):
-        S = np.broadcast_to(noise.covariance().numpy(), (n, size, size))
+        S = np.broadcast_to(noise.covariance(), (n, size, size))
     elif np.ndim(noise) == 3:
         S = noise
     else:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deconflow import XDGMM, BayesianXDGMM, Observations
-from deconflow.estimators import bayesian
+from deconflow.engines import bayes
 from deconflow.xd import CrossFits, make_folds
 
 
@@ -100,18 +100,16 @@ def test_one_group_cannot_be_held_out():
     data = observe(30, np.zeros(30))
     for choose in (
         lambda: make_folds(data, 5, np.random.RandomState(0)),
-        lambda: XDGMM("auto").fit(data.w.numpy(), noise=0.1, groups=["a"] * 30),
+        lambda: XDGMM("auto").fit(data.w, noise=0.1, groups=["a"] * 30),
     ):
         with pytest.raises(ValueError, match=r"^Expected rows of at least 2 groups.*; got 1 group"):
             choose()
-    XDGMM(1).fit(data.w.numpy(), noise=0.1, groups=["a"] * 30)  # which holds out none
+    XDGMM(1).fit(data.w, noise=0.1, groups=["a"] * 30)  # which holds out none
 
 
 def test_bayesian_chains_leave_out_groups(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        bayesian, "CrossFits", lambda *args: seen.append(args[1]) or CrossFits(*args)
-    )
+    monkeypatch.setattr(bayes, "CrossFits", lambda *args: seen.append(args[1]) or CrossFits(*args))
     rng = np.random.default_rng(0)
     w = rng.normal(size=(80, 1))
     settings = {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2, "random_state": 0}

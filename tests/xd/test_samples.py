@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 from deconflow import XDGMM, Deconvolver, open_rows, streams
 from deconflow.auto.candidates import thinned
-from deconflow.estimators import streaming
-from deconflow.estimators.stream_fits import folds_of_sample
+from deconflow.core import beyond as streaming
+from deconflow.engines.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd import (
@@ -127,7 +126,7 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
     fold = fold_numbers(overview.sample_numbers, 2)
     assert 0.4 < fold.mean() < 0.6
     for job, result in zip(jobs, found, strict=True):
-        alone = PreparedData(sample[torch.from_numpy(fold != job.fold)])
+        alone = PreparedData(sample[fold != job.fold])
         wanted = alone.fit(job.settings, np.random.RandomState(0), start)
         assert result.n_iter == wanted.n_iter
         assert result.log_likelihood == pytest.approx(wanted.log_likelihood, abs=1e-9)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM, Deconvolver, Observations
-from deconflow.estimators.deconvolver import fit_density
+from deconflow.auto import fit_density
 from deconflow.xd import Candidate, CrossFits, FitSettings, PreparedData, Stopping, fit_averaged
 
 EXPECTATION, FIT = sys.modules["deconflow.xd.expectation"], sys.modules["deconflow.xd.fit"]

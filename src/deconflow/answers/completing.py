@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from deconflow.fits import FittedDensity
 from deconflow.noise import LimitedNoise
 from deconflow.observations import Observations
-from deconflow.randomness import own_generator
+from deconflow.randomness import own_rng
 
 
 def completed(density: FittedDensity, data: Observations) -> Observations:
@@ -24,12 +23,11 @@ def completed(density: FittedDensity, data: Observations) -> Observations:
     noise = data.noise
     if not isinstance(noise, LimitedNoise):
         return data
-    w, limits = data.w.clone(), (noise.flags != 0).any(1)
+    w, limits = data.w.copy(), (noise.flags != 0).any(1)
     some = data[limits]
     assert isinstance(some.noise, LimitedNoise)
-    seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
+    seed = int(own_rng().integers(2**31 - 1))
     truths = density.posterior(some, n_samples=1, random_state=seed).sample(1, seed)[:, 0]
-    R = some.projections().expand(len(some), -1, -1)
-    clean = torch.einsum("nmd,nd->nm", R, torch.from_numpy(np.asarray(truths)).to(R))
+    clean = (some.projections() @ np.asarray(truths)[..., None])[..., 0]
     w[limits] = some.noise.complete(some.w, clean)
     return replace(data, w=w, noise=noise.without_limits())

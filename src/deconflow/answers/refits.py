@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
@@ -84,7 +82,7 @@ def _one_table(
     """Simulate a table, fit it, and compare with the truth; each step has a seed of its own."""
     truth = model.density_.sample(len(data), of_truth)
     with isolated_rng(of_noise):
-        table = data.remeasure(torch.from_numpy(truth).to(data.w))
+        table = data.remeasure(truth)
     start = time.perf_counter()
     refit = _fitted_again(model, table, of_fit)
     seconds = time.perf_counter() - start
@@ -98,14 +96,13 @@ def _one_table(
 
 def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
     """Fit an estimator with the same settings; its warnings are about a table nobody has."""
-    refit = clone(model).set_params(**model.parameters_).name_columns(model._names)
+    refit = clone(model).set_params(**model.parameters_)
     names = refit.get_params()
     changes = {**OTHERWISE, "random_state": seed}
     refit.set_params(**{name: value for name, value in changes.items() if name in names})
-    weights = None if table.weights is None else table.weights.numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return refit.fit(table.measured(), **as_arguments(table), sample_weight=weights)
+        return refit.fit(table)
 
 
 def _ranks(
@@ -115,9 +112,7 @@ def _ranks(
     rng = np.random.RandomState(seed)
     rows = np.sort(rng.permutation(len(table))[:ROWS])
     some = table[rows]
-    posterior = refit.posterior(
-        some.measured(), **as_arguments(some), n_samples=DRAWS, random_state=seed
-    )
+    posterior = refit.posterior(some, n_samples=DRAWS, random_state=seed)
     below = (posterior.sample(DRAWS, rng) < truth[rows][:, None]).sum(1)
     tested = _uncertain(some, spread)
     return [below[keep, d] * BINS // (DRAWS + 1) for d, keep in enumerate(tested.T)]
@@ -127,9 +122,9 @@ def _uncertain(table: Observations, spread: Array) -> NDArray[np.bool_]:
     """Which true values ``(N, D)`` are not as good as known by their measurement."""
     if table.projection is not None:
         return np.ones((len(table), len(spread)), dtype=bool)
-    sd = table.noise.variance().sqrt().numpy()
+    sd = np.sqrt(table.noise.variance())
     noisy = np.broadcast_to(sd > KNOWN * spread, (len(table), len(spread)))
-    return noisy if table.observed is None else noisy | ~table.observed.numpy()
+    return noisy if table.observed is None else noisy | ~table.observed
 
 
 def _excess(model: Any, refit: Any, fresh: Array) -> tuple[float | None, float | None, float]:
@@ -153,11 +148,3 @@ def _bands(model: Any, refit: Any, fresh: Array) -> tuple[int | None, int | None
         density = np.exp(model.density_.marginal(d).log_prob(points[:, None]))
         held += int(((band.lower <= density) & (density <= band.upper)).sum())
     return held, PLACES * fresh.shape[1]
-
-
-def as_arguments(data: Observations) -> dict[str, Any]:
-    """Return noise and projection as a fit takes them: for whole rows."""
-    noise: Any = data.noise
-    if noise.observed is not None:
-        noise = replace(noise, observed=None)
-    return {"noise": noise, "projection": data.projection}

@@ -82,7 +82,7 @@ class Regression:
     >>> x = rng.normal(size=2000)
     >>> v = np.column_stack([x, 1 + 2 * x + 0.3 * rng.normal(size=2000)])
     >>> w, sd = v + 0.7 * rng.normal(size=v.shape), [0.7, 0.7]
-    >>> model = XDGMM(1).name_columns(["x", "y"]).fit(w, noise=sd)
+    >>> model = XDGMM(1).fit(w, noise=sd, names=["x", "y"])
     >>> found = model.regress("y", on="x", w=w, noise=sd)
     >>> found.slope.round(1), found.slope_error.round(2)
     (array([2.]), array([0.04]))
@@ -290,7 +290,7 @@ class Regression:
 
 
 def regression_of(
-    model: Any,
+    fit: Any,
     target: Any,
     on: Any,
     data: Observations | None,
@@ -298,10 +298,10 @@ def regression_of(
     random_state: RandomState,
 ) -> Regression:
     """Regress a column of the truth on others; see :meth:`DensityEstimator.regress`."""
-    columns = chosen_columns(target, on, model.density_.names)
-    density = model.density_.marginal(columns)
+    columns = chosen_columns(target, on, fit.density.names)
+    density = fit.density.marginal(columns)
     if data is not None:
-        others, words = reweighted_fits(model, data, n_refits, random_state)
+        others, words = reweighted_fits(fit, data, n_refits, random_state)
         words = f"standard errors from {words}"
         return Regression(density, others.marginal(columns), words, columns)
     words = _origin(density.replicates, density.names[0], density.names[1:])

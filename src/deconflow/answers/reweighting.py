@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
@@ -45,14 +44,14 @@ FLOOR = 0.02
 
 
 def reweighted_fits(
-    model: Any, data: Observations, n_refits: int, random_state: RandomState
+    fit: Any, data: Observations, n_refits: int, random_state: RandomState
 ) -> tuple[Replicates, str]:
     """Fit mixtures to rows with weights by chance; their spread is that of the model's answers.
 
     Parameters
     ----------
-    model
-        A fitted estimator.
+    fit : Fit
+        What a model has learned.
     data
         The rows that it was fitted to.
     n_refits
@@ -66,10 +65,10 @@ def reweighted_fits(
         What was found, and of what in words: of the mixtures that the model averages, in turn; of
         one that averages none, or too many, a mixture in its place.
     """
-    density, rng = model.density_, check_random_state(random_state)
-    data = keep_copies_together(_without_background(model, data))
+    density, rng = fit.density, check_random_state(random_state)
+    data = keep_copies_together(_without_background(fit, data))
     prepared = PreparedData(data)
-    starts, words = _own_mixtures(model), f"{n_refits} refits to reweighted rows"
+    starts, words = _own_mixtures(fit), f"{n_refits} refits to reweighted rows"
     if starts:
         fits = [
             _settled(prepared, start, _floor(prepared, start), density.threads) for start in starts
@@ -77,14 +76,13 @@ def reweighted_fits(
     else:
         fits = [_in_its_place(prepared, density)]
         words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
-    if model.atom_weights_.size or getattr(model, "bounds", None) is not None:
+    if fit.known.traits & {"atoms", "bounds"}:
         words += ", which know neither atoms nor bounds"
-    own = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
+    own = np.ones(len(data)) if data.weights is None else data.weights
     codes, found = data.group_codes(), []
     codes = np.arange(len(data)) if codes is None else codes  # a group has one weight
     for i in range(n_refits):
-        weights = own * rng.standard_exponential(codes.max() + 1)[codes]
-        rows = replace(data, weights=torch.from_numpy(weights / weights.mean()))
+        rows = data.weighed(own * rng.standard_exponential(codes.max() + 1)[codes])
         settings, start = fits[i % len(fits)]
         with clear_errors():
             refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
@@ -92,21 +90,20 @@ def reweighted_fits(
     return Replicates(found, "draws"), words
 
 
-def _without_background(model: Any, data: Observations) -> Observations:
+def _without_background(fit: Any, data: Observations) -> Observations:
     """Weigh rows by how likely they are measurements of a truth."""
-    if not model.background_share_ > 0:
+    if "background" not in fit.known.traits:
         return data
-    own = row_weights(data) * (1.0 - model.density_.memberships(data)[1])
-    return replace(data, weights=torch.from_numpy(own / own.mean())).with_weight()
+    own = row_weights(data) * (1.0 - fit.density.memberships(data)[1])
+    return data.weighed(own).with_weight()
 
 
-def _own_mixtures(model: Any) -> list[GaussianMixture]:
+def _own_mixtures(fit: Any) -> list[GaussianMixture]:
     """Return the mixtures that the model averages, or one that fits its rows; if these are few."""
-    members = getattr(model.density_, "members", None) or []
+    members = getattr(fit.density, "members", None) or []
     if len(members) > MOST_MEMBERS or any(m.n_components > MOST_COMPONENTS for m in members):
         members = []
-    working = model._working_mixture()
-    return list(members) or ([] if working is None else [working])
+    return list(members) or ([] if fit.working is None else [fit.working])
 
 
 def _in_its_place(prepared: PreparedData, density: Any) -> tuple[FitSettings, EMResult]:

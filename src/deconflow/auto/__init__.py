@@ -1,6 +1,6 @@
 """The work of ``Deconvolver``: a plan, candidates of several kinds, and their weights."""
 
-from deconflow.auto.candidates import Member, Part, Resources, ensemble_of
+from deconflow.auto.candidates import Member, Part, Resources, ensemble_of, fixed
 from deconflow.auto.fit import KINDS, MIXTURES, Fitted, Standing, fit_density
 from deconflow.auto.plan import make_plan
 
@@ -14,5 +14,6 @@ __all__ = [
     "Standing",
     "ensemble_of",
     "fit_density",
+    "fixed",
     "make_plan",
 ]

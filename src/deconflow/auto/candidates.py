@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from deconflow._types import Array
 from deconflow.auto.plan import Plan
 from deconflow.auto.stacking import stack
-from deconflow.mixtures import GaussianMixture
+from deconflow.extras import need_flows
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
 from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
@@ -40,11 +41,11 @@ class Member:
     ----------
     size : dict
         Its :class:`~deconflow.densities.Architecture`.
-    state : dict of Tensor
+    state : dict of array
         Weights, in main memory.
     history : dict
         What happened in training.
-    refresh_rate : Tensor or None
+    refresh_rate : array or None
         How often each row's chain moved.
     """
 
@@ -56,18 +57,30 @@ class Member:
 
 def ensemble_of(members: list[Member], dim: int) -> Density:
     """Average flows."""
-    import torch
-
-    from deconflow.densities import ARCHITECTURES, Architecture, Ensemble
+    need_flows()
+    from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, load_arrays
     from deconflow.randomness import isolated_rng
 
     flows: list[Density] = []
     for member in members:
         with isolated_rng(0):  # weights drawn here are replaced
             flow = ARCHITECTURES[FLOW](dim, Architecture(**member.size))
-        flow.load_state_dict({name: torch.as_tensor(each) for name, each in member.state.items()})
+        load_arrays(flow, member.state)
         flows.append(flow.eval())
     return Ensemble(flows)
+
+
+def fixed(mixtures: list[GaussianMixture]) -> Density | None:
+    """Average mixtures, as a density whose draws can be weighed; None if torch is missing."""
+    try:
+        need_flows()
+    except ModuleNotFoundError:
+        return None
+    import torch
+
+    from deconflow.densities import FixedMixture
+
+    return FixedMixture(mix(mixtures).without_copies(), torch.float64)
 
 
 Part = GaussianMixture | list[Member]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from deconflow.auto.candidates import (
     Task,
     compared,
     ensemble_of,
+    fixed,
     weigh,
 )
 from deconflow.auto.plan import CHECKED_DRAWS, CHECKED_ROWS, Plan
@@ -38,6 +39,9 @@ from deconflow.xd import (
     paired,
     row_weights,
 )
+
+if TYPE_CHECKING:
+    from deconflow.densities import Density
 
 MIXTURES = "mixtures"
 
@@ -265,19 +269,18 @@ def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
 def _certified(fitted: Fitted, data: Observations) -> Certificate:
     """Look at draws too, unless all answers are closed forms."""
     members = fitted.members
-    if not members and isinstance(data.noise, GaussianNoise):
+    density: Density | None = None
+    if members:
+        density = ensemble_of(members, fitted.proposing.dim)
+    elif not isinstance(data.noise, GaussianNoise):
+        density = fixed(fitted.mixtures_by_fold())
+    if density is None:
         return fitted.certificate
     import torch
 
-    from deconflow.densities import Density, FixedMixture
     from deconflow.evaluation import certify
     from deconflow.randomness import own_generator
 
-    density: Density
-    if members:
-        density = ensemble_of(members, fitted.proposing.dim)
-    else:
-        density = FixedMixture(mix(fitted.mixtures_by_fold()).without_copies(), torch.float64)
     some = torch.randperm(len(data), generator=own_generator())[:CHECKED_ROWS]
     return certify(
         density,

@@ -29,7 +29,7 @@ from deconflow.auto.candidates import (
 )
 from deconflow.auto.plan import CHECKED_DRAWS
 from deconflow.auto.proposals import AT, refit
-from deconflow.densities import ARCHITECTURES, Architecture, Stack
+from deconflow.densities import ARCHITECTURES, Architecture, Stack, as_arrays
 from deconflow.evaluation import estimate_log_likelihood
 from deconflow.fitting import History, Training, fit
 from deconflow.mixtures import GaussianMixture
@@ -123,9 +123,9 @@ def train(
             chains, chains.rows, None, _clipped_each(training, count),
             checkpoint=checkpoint, progress=progress, callbacks=[refit_sometimes],
         )  # fmt: skip
-    rate, size = chains.refresh_rate().cpu(), asdict(SIZE)
+    rate, size = chains.refresh_rate().cpu().numpy(), asdict(SIZE)
     flows = stack.cpu().flows()
-    return [Member(size, flow.state_dict(), history.as_dict(), rate) for flow in flows]
+    return [Member(size, as_arrays(flow), history.as_dict(), rate) for flow in flows]
 
 
 class _OnDraws(Objective):

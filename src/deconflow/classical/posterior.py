@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from deconflow._types import Array
-from deconflow.checks import as_tensor
+from deconflow.checks import as_floats
 from deconflow.classical.grid import GridDensity
 from deconflow.noise import Noise
 from deconflow.observations import Observations
@@ -113,7 +113,7 @@ def _weigh(
         some = data[part]
         log_noise = np.empty((len(some), 0))
         if on_grid:
-            log_noise = np.asarray(some.log_likelihood(as_tensor(points, "v")[:, None])).T
+            log_noise = np.asarray(some.log_likelihood(as_floats(points, "v")[:, None])).T
         with own.in_use():
             draws = np.swapaxes(np.asarray(some.w - some.noise.sample(n_draws)), 0, 1)
         log_p = log_density(draws.reshape(-1, density.dim)).reshape(draws.shape[:2])

@@ -18,7 +18,13 @@ from deconflow.densities.flows import (
     interleave_lu,
 )
 from deconflow.densities.mixtures import ConditionalMixture, FixedMixture, MixtureDensity
-from deconflow.densities.networks import Dropout, MaskedLinear, ResidualNetwork
+from deconflow.densities.networks import (
+    Dropout,
+    MaskedLinear,
+    ResidualNetwork,
+    as_arrays,
+    load_arrays,
+)
 from deconflow.densities.transforms import AutoregressiveLayer, compose
 
 __all__ = [
@@ -38,9 +44,11 @@ __all__ = [
     "ResidualNetwork",
     "Stack",
     "StandardNormal",
+    "as_arrays",
     "autoregressive_layer",
     "compose",
     "interleave_lu",
+    "load_arrays",
     "simulate",
     "without_dropout",
 ]

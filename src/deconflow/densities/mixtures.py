@@ -11,7 +11,8 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from deconflow.densities.base import Density
 from deconflow.densities.networks import MaskedNetwork
 from deconflow.mixtures import GaussianMixture
-from deconflow.randomness import lend_generator, own_generator
+from deconflow.randomness import own_generator
+from deconflow.torch_modes import lend_generator
 
 LARGEST_LOG_SD = 5.0
 NUMBERS = 2**22

@@ -2,11 +2,15 @@ r"""Masked networks: outputs for dimension ``d`` see only the dimensions before 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from deconflow.randomness import lend_generator, own_generator
+from deconflow.randomness import own_generator
+from deconflow.torch_modes import lend_generator
 
 START = 0.3
 """Outputs start small, as a share of what a linear layer has by default, so that flows start near
@@ -183,3 +187,13 @@ def _hidden_degrees(dim: int, hidden: int, *, with_context: bool) -> Tensor:
     """
     lowest = 0 if with_context or dim == 1 else 1
     return torch.arange(hidden) % max(dim - lowest, 1) + lowest
+
+
+def as_arrays(module: nn.Module) -> dict[str, Any]:
+    """Return the weights of a module as arrays of numpy."""
+    return {name: each.detach().cpu().numpy() for name, each in module.state_dict().items()}
+
+
+def load_arrays(module: nn.Module, arrays: Mapping[str, Any]) -> None:
+    """Put in the weights that :func:`as_arrays` gave."""
+    module.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})

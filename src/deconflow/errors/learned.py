@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from deconflow._types import Array
-from deconflow.errors.parameters import Values, covariances
+from deconflow.errors.parameters import Codes, Values, covariances
 from deconflow.findings import Finding
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
@@ -114,18 +112,18 @@ class LearnedErrors:
         law = noise if data.observed is None else noise.restrict(data.observed)
         w = data.w
         if self.groups:
-            shifts = torch.from_numpy(self.shifts)[self._codes(free, data)].to(w)
+            shifts = self.shifts[self._codes(free, data)]
             moved = w - shifts
-            w = moved if data.observed is None else torch.where(data.observed, moved, 0.0)
+            w = moved if data.observed is None else np.where(data.observed, moved, 0.0)
         return replace(data, w=w, noise=law)
 
     def law(self, said: GaussianNoise) -> GaussianNoise:
         """Return the law of errors that were said so."""
         values = Values(self.scale, self.jitter, self.correlation, self.shifts)
         if said.diagonal and "correlation" not in self.kinds:
-            sd = np.hypot(said.factor.double().numpy() * self.scale, self.jitter)
-            return replace(said, factor=torch.from_numpy(sd))
-        found = torch.from_numpy(covariances(said.covariance().double().numpy(), values))
+            sd = np.hypot(said.factor * self.scale, self.jitter)
+            return replace(said, factor=sd)
+        found = covariances(said.covariance(), values)
         return gaussian(covariance=found[0] if said.shared else found)
 
     def missing(self) -> str:
@@ -135,7 +133,7 @@ class LearnedErrors:
             "them is used; got errors that are taken as they are."
         )
 
-    def _codes(self, free: FreeErrors, data: Observations) -> Tensor:
+    def _codes(self, free: FreeErrors, data: Observations) -> Codes:
         """Find the groups of rows among those of the fit."""
         assert free.groups is not None
         check_groups(data.w, free.groups, "groups of the noise")
@@ -148,7 +146,7 @@ class LearnedErrors:
                     "Expected groups of the noise whose zero points the fit has learned, "
                     f"{said}{more}; got {label!r} in row {row}."
                 )
-        return torch.tensor([known[label] for label in free.groups], dtype=torch.int64)
+        return np.array([known[label] for label in free.groups], dtype=np.int64)
 
     def in_words(self) -> list[str]:
         """Say what was learned, a line for each kind."""

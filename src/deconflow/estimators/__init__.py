@@ -10,7 +10,6 @@ from deconflow.answers import (
     SelfTest,
     Statistics,
     components_of,
-    run_self_test,
 )
 from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
@@ -18,7 +17,7 @@ from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.kde import DeconvolvingKDE
 from deconflow.estimators.log_spline import LogSplineDeconvolver
-from deconflow.estimators.persistence import read_model
+from deconflow.estimators.testing import self_test
 from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
 from deconflow.fits import (
@@ -29,9 +28,9 @@ from deconflow.fits import (
     MixtureFit,
     Posterior,
     Replicates,
-    WeightedFit,
     column_numbers,
 )
+from deconflow.models import read_model
 from deconflow.observations import OutOfReachError
 from deconflow.saving import ModelFiles, read_folder
 
@@ -91,10 +90,9 @@ __all__ = [
     "Statistics",
     "UntrustedFitWarning",
     "WaveletDeconvolver",
-    "WeightedFit",
     "column_numbers",
     "components_of",
     "load",
     "of_files",
-    "run_self_test",
+    "self_test",
 ]

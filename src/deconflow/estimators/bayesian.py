@@ -3,61 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import cycle
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from deconflow._limits import cpus
-from deconflow._types import Array
-from deconflow.checks import check_integer, check_number, warn_caller
+from deconflow.checks import check_integer, check_number
+from deconflow.engines import Bayes, check_resumable
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.chain_files import FinishedChains
-from deconflow.estimators.validation import check_resumable, refuse_unseen
-from deconflow.estimators.xd_settings import threads
-from deconflow.fits import MixtureFit, Replicates, clear_errors
-from deconflow.mixtures import GaussianMixture, mix
-from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.saving import refuse
-from deconflow.xd import (
-    FLOORS,
-    Chain,
-    ChainSettings,
-    CrossFits,
-    PreparedData,
-    lay_out,
-    log_p,
-    row_weights,
-    sample_chains,
-    single_rows,
-    starts_of_chains,
-    telling_rows,
-)
-
-FOLDS = 5
-FARTHEST_APART = 0.1
-"""Nats per row by which chains may differ on held-out rows before a fit warns."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of some chains, and those that they leave out."""
-
-    prepared: PreparedData
-    held: Observations
-    weights: Array
-
-
-SAMPLING = "sampling Bayesian mixtures"
+from deconflow.xd import FLOORS
 
 
 class BayesianXDGMM(DensityEstimator):
@@ -137,13 +93,7 @@ class BayesianXDGMM(DensityEstimator):
     array([1. , 0.5])
     """
 
-    _takes_covariates = True
-
-    _saved: ClassVar = {
-        "_snapshots": list[list[GaussianMixture]], "floors_": Array, "n_used_": Array,
-        "n_components_": int, "n_sweeps_": int, "n_rows_": int,
-        "held_out_score_": float | None, "chain_spread_": float | None,
-    }  # fmt: skip
+    _engine_type = Bayes
 
     def __init__(
         self,
@@ -174,33 +124,6 @@ class BayesianXDGMM(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    @property
-    def _own_density(self) -> MixtureFit:  # type: ignore[override]
-        """The density of the truth: all answers are closed forms."""
-        density = MixtureFit(self.mixtures_, self._names, threads(self))
-        each = [snapshot for chain in self._snapshots for snapshot in chain]
-        if len(each) > 1:
-            draws = [MixtureFit([mixture], self._names, density.threads) for mixture in each]
-            density.replicates = Replicates(draws, "draws")
-        return density
-
-    @property
-    def mixtures_(self) -> list[GaussianMixture]:
-        """One for each chain, the average of its snapshots."""
-        check_is_fitted(self)
-        return [mix(chain) for chain in self._snapshots]
-
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        check_is_fitted(self)
-        count = len(self._snapshots)
-        chains = f"{count} chains" if count > 1 else "one chain"
-        used = float(np.mean(self.n_used_))
-        return (
-            f"Bayesian Gaussian mixture: average of {chains} of {self.n_sweeps_} sweeps, with "
-            f"{used:.0f} of {self.n_components_} components in use."
-        )
-
     def _check_parameters(self) -> None:
         check_integer("n_chains", self.n_chains, 1)
         check_integer("n_snapshots", self.n_snapshots, 1)
@@ -214,110 +137,4 @@ class BayesianXDGMM(DensityEstimator):
             check_number("floor", value, 0.0)
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
-        check_resumable(self)
-
-    def _fit(self, data: Observations) -> None:
-        refuse_unseen(data)
-        lay_out(data)  # so that an error counts the rows of all data
-        data = data[torch.from_numpy(telling_rows(data))].with_weight()
-        self.n_rows_ = len(data)
-        rng = check_random_state(self.random_state)
-        settings = self._settings(data)
-        with clear_errors():
-            parts = self._parts(data, rng)
-            chains = self._sample(data, parts, settings, rng)
-        self._judge(parts, chains)
-        together = [chain for these in chains for chain in these]
-        self._snapshots = [chain.snapshots for chain in together]
-        self.floors_ = np.array([chain.floor for chain in together])
-        self.n_used_ = np.array([chain.used[settings.burn_in :].mean() for chain in together])
-        self.n_components_, self.n_sweeps_ = settings.n_components, settings.sweeps
-        if self.chain_spread_ is not None and self.chain_spread_ > FARTHEST_APART:
-            rows = "all rows" if self.held_out_score_ is None else "rows that none of them has seen"
-            warn_caller(
-                f"Chains differ by {self.chain_spread_:.2f} nats per row on {rows}. "
-                "Raise n_sweeps, or n_chains, whose average hides less of it.",
-                ConvergenceWarning,
-            )
-
-    def _settings(self, data: Observations) -> ChainSettings:
-        most = None if self.n_components is None else int(self.n_components)
-        settings = ChainSettings.plan(lay_out(data), most)
-        if self.n_sweeps is not None:
-            sweeps = int(self.n_sweeps)
-            settings = replace(settings, sweeps=sweeps, burn_in=sweeps // 3)
-        most = settings.sweeps - settings.burn_in
-        return replace(settings, snapshots=min(int(self.n_snapshots), most))
-
-    def _parts(self, data: Observations, rng: np.random.RandomState) -> list[_Part]:
-        """Prepare the rows but for each fold; all of them where folds would be too few or small."""
-        folds, used = min(FOLDS, len(data) // 4), min(FOLDS, self.n_chains // 2)
-        if data.group_codes() is not None:
-            folds = min(folds, data.fewest_groups())
-        seen = data.projections().abs().sum(1).gt(0).expand(len(data), -1)
-        if min(folds, used) < 2 or int(seen.sum(0).min()) < 2 * folds:
-            return [_Part(PreparedData(single_rows(data)), data, row_weights(data))]
-        parts = []
-        for fold in CrossFits(data, folds, rng).folds[:used]:
-            kept, held = (data[torch.from_numpy(each)] for each in fold)
-            prepared = PreparedData(single_rows(kept))
-            parts.append(_Part(prepared, held, row_weights(held)))
-        return parts
-
-    def _sample(
-        self,
-        data: Observations,
-        parts: list[_Part],
-        settings: ChainSettings,
-        rng: np.random.RandomState,
-    ) -> list[list[Chain]]:
-        """Sample the chains of every part, those in a file left as they are."""
-        floors = [float(value) for value in np.ravel(self.floor)]
-        said = repr((settings, floors, self.n_chains, self.random_state))
-        finished = FinishedChains(self.checkpoint, data, said)
-        seeds = rng.randint(2**31 - 1, size=self.n_chains).tolist()
-        own = [seeds[p :: len(parts)] for p in range(len(parts))]
-        workers = cpus(threads(self))
-        side_by_side = max(1, min(len(parts), workers // len(own[0])))
-        self._progress.begin(SAMPLING, "sweeps", settings.sweeps * self.n_chains)
-
-        def sampled(p: int) -> list[Chain]:
-            chains = finished.get(p)
-            if chains is None:
-                prepared = parts[p].prepared
-                first = floors[p % len(floors)]
-                each = [first if len(parts) > 1 else f for f, _ in zip(cycle(floors), own[p])]
-                starts = starts_of_chains(prepared, first, settings, own[p])
-                chains = sample_chains(
-                    prepared, starts, each, settings, own[p],
-                    threads=-(-workers // side_by_side), progress=self._progress.advance,
-                )  # fmt: skip
-                finished.add(p, chains)
-            else:
-                self._progress.advance(len(chains) * settings.sweeps)
-            return chains
-
-        with ThreadPoolExecutor(side_by_side) as pool:
-            return list(pool.map(sampled, range(len(parts))))
-
-    def _judge(self, parts: list[_Part], chains: list[list[Chain]]) -> None:
-        """Score the rows left out by each chain: how good they are, and how far apart."""
-        score, spread, total = 0.0, 0.0, 0.0
-        for part, these in zip(parts, chains, strict=True):
-            rows = lay_out(part.held, part.prepared.rows.units)
-            each = [log_p(mix(chain.snapshots), rows, threads(self)) for chain in these]
-            means = np.average(each, axis=1, weights=part.weights)
-            whole = np.logaddexp.reduce(each, axis=0) - np.log(len(each))
-            score += float(part.weights @ whole)
-            spread += float(part.weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
-            total += float(part.weights.sum())
-        self.held_out_score_ = score / total if len(parts) > 1 else None
-        self.chain_spread_ = float(np.sqrt(spread / total)) if self.n_chains > 1 else None
-
-    def _restore(self, values: dict[str, Any]) -> None:
-        super()._restore(values)
-        dims = {each.dim for chain in self._snapshots for each in chain}
-        refuse("snapshots", dims != {self.n_latent_}, f"of {self.n_latent_} columns")
-        n_chains = len(self._snapshots)
-        for name in ("floors_", "n_used_"):
-            refuse(name, getattr(self, name).shape[:1] != (n_chains,), "one for each chain")
+        check_resumable(self.checkpoint, self.random_state)

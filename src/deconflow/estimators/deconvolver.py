@@ -4,69 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from deconflow import ranks
-from deconflow._limits import cpus
-from deconflow.auto import (
-    Fitted,
-    Resources,
-    ensemble_of,
-    fit_density,
-    make_plan,
-)
-from deconflow.certificate import Certificate
+from deconflow import models
 from deconflow.checks import check_integer, warn_caller
-from deconflow.densities import Density, FixedMixture
-from deconflow.devices import resolve_device
+from deconflow.core import Run
+from deconflow.devices import check_device
+from deconflow.engines import Auto, check_resumable
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.certifying import CHECKING, certified
-from deconflow.estimators.stream_fits import everything_of, folds_of_sample, in_memory
-from deconflow.estimators.validation import check_resumable
-from deconflow.fits import (
-    BlendFit,
-    FittedDensity,
-    MixtureFit,
-    ProposedByMixture,
-    Replicates,
-    WeightedFit,
-    log_volume,
-    refuse_far,
-    standardised,
-)
-from deconflow.fitting import refuse_different_rows
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.fits import FittedDensity
+from deconflow.models import Fit
 from deconflow.observations import Observations
-from deconflow.randomness import RandomState, isolated_rng
-from deconflow.saving import refuse
-from deconflow.standardising import Standardiser
-from deconflow.streams import Overview, RowStream
-from deconflow.xd import who_chose
-
-FEWEST_ROWS, ROWS_FOR_UNITS = 10, 200_000
-WORDS = {
-    "mixtures": "Gaussian mixtures (Extreme Deconvolution)",
-    "bayes": "Bayesian Gaussian mixtures",
-    "spline": "log-splines",
-    "flows": "normalizing flows",
-}
-"""What candidates are, in words."""
+from deconflow.randomness import RandomState
 
 
 class UntrustedFitWarning(UserWarning):
     """The certificate of a fit has found a reason for doubt."""
-
-
-def _usual_units(data: Observations) -> Standardiser:
-    """Return standardised units; of many complete rows some are enough to find them."""
-    complete = data.observed is None and data.projection is None
-    step = -(-len(data) // ROWS_FOR_UNITS) if complete else 1
-    return Standardiser.fit(data[::step])
 
 
 class Deconvolver(DensityEstimator):
@@ -139,11 +95,7 @@ class Deconvolver(DensityEstimator):
     (5, 2)
     """
 
-    _own_density: FittedDensity
-    _fitted: Fitted
-    _takes_covariates = True
-
-    _saved: ClassVar = {"standardiser_": Standardiser, "_fitted": Fitted}
+    _engine_type = Auto
 
     def __init__(
         self,
@@ -170,157 +122,6 @@ class Deconvolver(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    _fits_streams = True
-
-    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
-        if in_memory(overview):
-            self._fit(sample)
-            return
-        folds = make_plan(len(sample), self.n_members, quick=self.quick).folds
-        standardiser = _usual_units(sample)
-        everything = everything_of(
-            stream, overview, sample, folds, threads=cpus(self.n_jobs), progress=self._progress,
-            units=standardiser,
-        )  # fmt: skip
-        of_sample = folds_of_sample(overview, folds)
-        self._fit(sample, folds=of_sample, everything=everything)
-
-    def _fit(self, data: Observations, **beyond: Any) -> None:
-        """Fit to rows in memory, or with ``beyond`` to a stream that these are a sample of."""
-        refuse_different_rows(data)
-        if len(data) < FEWEST_ROWS:
-            raise ValueError(
-                f"Expected at least {FEWEST_ROWS} rows in w to compare densities on held-out rows; "
-                f"got n_samples = {len(data)}. Use XDGMM for so few."
-            )
-        self.standardiser_ = _usual_units(data)
-        plan = make_plan(len(data), self.n_members, quick=self.quick)
-        seed = ranks.from_first(check_random_state(self.random_state).randint(2**30))
-        with isolated_rng(seed):
-            volume = log_volume(self.standardiser_, data)
-            ready = standardised(self.standardiser_, data)
-            refuse_far(ready, torch.float32)
-            fitted = fit_density(ready, volume, plan, self._resources(), seed, **beyond)
-        self._take(fitted)
-        self._seed = seed
-
-    def _finish(self, data: Observations) -> None:
-        self._progress.begin(CHECKING)
-        self._take_certificate(certified(self, data, self._seed))
-        for warning in self.certificate_.warnings:
-            warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
-
-    def _take_certificate(self, certificate: Certificate) -> None:
-        self.certificate_ = certificate
-        self._fitted = replace(self._fitted, certificate=certificate)
-
-    def _working_mixture(self) -> GaussianMixture | None:
-        return self._in_units(self._fitted.proposing)
-
-    @property
-    def mixtures_(self) -> list[GaussianMixture]:
-        """The average of the candidates that are mixtures, one for each fold left out."""
-        check_is_fitted(self)
-        return [self._in_units(mixture) for mixture in self._fitted.mixtures_by_fold()]
-
-    @property
-    def weights_(self) -> dict[str, float]:
-        """The share of each kind of candidate, by its name."""
-        check_is_fitted(self)
-        return {name: each.share for name, each in self._fitted.standings.items()}
-
-    @property
-    def candidates_(self) -> dict[str, FittedDensity]:
-        """Every candidate by itself, also those without a share until the model is saved."""
-        check_is_fitted(self)
-        alone = {name: self._alone(name) for name in self._fitted.parts}
-        known = self._knowledge
-        return alone if known is None else {k: known.density_from(v) for k, v in alone.items()}
-
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        shares = sorted(self.weights_.items(), key=lambda item: -item[1])
-        said = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
-        return f"Average of {', '.join(said)}.{who_chose(self.selection_)}"
-
-    def summary(self) -> str:
-        """Say what was fitted, who got which share and why, and how far to trust it."""
-        lines = [self.describe(), *self.known_, *self._standings(), *self._fitted.notes]
-        return "\n".join([*lines, self.certificate_.in_words()])
-
-    def _standings(self) -> list[str]:
-        """Say of every candidate how it did on rows that it had not seen."""
-        lines = []
-        for name, each in self._fitted.standings.items():
-            place = "the best"
-            if each.behind > 0:
-                place = f"{each.behind:.4f} +- {each.error:.4f} behind the best"
-            share = f"{each.share:.0%}" if each.share > 0 else "left out"
-            lines.append(f"{name:<24}{share}; held-out log p(w) {place}")
-        return lines
-
-    def _state(self) -> dict[str, Any]:
-        return {**super()._state(), "_fitted": self._fitted.with_shares()}
-
-    def _restore(self, values: dict[str, Any]) -> None:
-        self.standardiser_, fitted = values["standardiser_"], values["_fitted"]
-        sizes = (len(self.standardiser_.scale), len(self.standardiser_.measured_scale))
-        refuse("standardiser_", sizes != (self.n_latent_, self.n_features_in_), "of these columns")
-        refuse("proposing", fitted.proposing.dim != self.n_latent_, "of these columns")
-        self._take(fitted)
-
-    def _take(self, fitted: Fitted) -> None:
-        """Learn what a fit has found, or what was saved of it."""
-        self._fitted = fitted
-        mixtures = self._mixture_fit(fitted.mixtures_by_fold())
-        self._own_density: FittedDensity = mixtures
-        if fitted.members:
-            share = fitted.shares["flows"]
-            self._own_density = BlendFit([1 - share, share], [mixtures, self._alone("flows")])
-        self._own_density.replicates = self._replicates()
-        self.selection_ = fitted.table
-        self.histories_ = [member.history for member in fitted.members]
-        self.certificate_ = fitted.certificate
-
-    def _alone(self, name: str, fold: int | None = None) -> FittedDensity:
-        """Return one candidate as if there were no other, or what it has learned without a fold."""
-        parts = self._fitted.parts[name]
-        parts = parts if fold is None else parts[fold : fold + 1]
-        mixtures = [part for part in parts if isinstance(part, GaussianMixture)]
-        if mixtures:
-            return self._mixture_fit(mixtures)
-        members = [member for part in parts if isinstance(part, list) for member in part]
-        return self._by_draws(ensemble_of(members, self.n_latent_))
-
-    def _mixture_fit(self, mixtures: list[GaussianMixture]) -> MixtureFit:
-        """Average mixtures in standardised units; under other laws draws are weighed."""
-        members = [self._in_units(mixture) for mixture in mixtures]
-        other_laws = self._by_draws(FixedMixture(mix(mixtures).without_copies(), torch.float64))
-        return MixtureFit(members, self._names, self.n_jobs, other_laws)
-
-    def _by_draws(self, density: Density) -> WeightedFit:
-        proposing = ProposedByMixture(self._fitted.proposing)
-        return WeightedFit(density, self.standardiser_, proposing, self._names, self.n_jobs)
-
-    def _replicates(self) -> Replicates | None:
-        """Return the answers without each fold, and the candidates that are averaged.
-
-        None with fewer flows than folds: how much they vary is not known then.
-        """
-        shares, parts = self._fitted.shares, self._fitted.parts
-        folds = max(len(parts[name]) for name in shares)
-        if any(len(parts[name]) < folds for name in shares):
-            return None
-        blends = [
-            BlendFit(list(shares.values()), [self._alone(name, f) for name in shares])
-            for f in range(folds)
-        ]
-        whole = [(share, self._alone(name)) for name, share in shares.items()]
-        return Replicates(blends, "folds", whole)
-
-    def _in_units(self, mixture: GaussianMixture) -> GaussianMixture:
-        return self.standardiser_.mixture_from_standard(mixture)
-
     def _check_parameters(self) -> None:
         if not isinstance(self.quick, bool):
             raise ValueError(f"Expected quick as True or False; got {self.quick!r}.")
@@ -333,11 +134,30 @@ class Deconvolver(DensityEstimator):
                 )
         if self.n_jobs not in (None, -1):
             check_integer("n_jobs", self.n_jobs, 1)
-        resolve_device(self.device)
-        check_resumable(self)
+        check_device(self.device)
+        check_resumable(self.checkpoint, self.random_state)
 
-    def _resources(self) -> Resources:
-        checkpoint = ranks.from_first(self.checkpoint)  # the program names it to that one alone
-        folder = None if checkpoint is None else Path(checkpoint)
-        device = str(resolve_device(self.device))
-        return Resources(cpus(self.n_jobs), folder, self._progress, device)
+    @property
+    def candidates_(self) -> dict[str, FittedDensity]:
+        """Every candidate by itself, also those without a share until the model is saved."""
+        check_is_fitted(self)
+        alone = self.fit_.solution.candidates(self.fit_.names, self.fit_.threads)
+        return {name: self.fit_.restored(each) for name, each in alone.items()}
+
+    def summary(self) -> str:
+        """Return what was fitted, which candidate got which share, and how far to trust it."""
+        check_is_fitted(self)
+        solution = self.fit_.solution
+        lines = [self.describe(), *self.known_, *solution.standings(), *solution.fitted.notes]
+        return "\n".join([*lines, self.certificate_.in_words()])
+
+    def _finished(self, fit: Fit, rows: Observations, run: Run) -> Fit:
+        """Add a certificate."""
+        run.progress.begin(models.CHECKING)
+        solution = fit.solution
+        checked = models.fitted_rows(fit, rows, solution.seed)
+        own = models.certified(fit, checked, solution.seed, solution.fitted.certificate)
+        for warning in own.warnings:
+            warn_caller(f"Do not trust this fit blindly: {warning}.", UntrustedFitWarning)
+        fitted = replace(solution.fitted, certificate=own)
+        return replace(fit, solution=replace(solution, fitted=fitted))

@@ -2,74 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
-
-import torch
+from typing import Any
 
 from deconflow.checks import check_choice, check_integer, check_number
-from deconflow.densities import (
-    DENSITIES,
-    Architecture,
-    Density,
-    MixtureDensity,
-)
-from deconflow.devices import resolve_device
+from deconflow.devices import check_device
+from deconflow.engines import OBJECTIVES, Flow, check_resumable
 from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.validation import check_resumable
-from deconflow.fits import (
-    ProposedByModel,
-    WeightedFit,
-    refuse_far,
-    standardised,
-)
-from deconflow.fitting import (
-    History,
-    Training,
-    common_rng,
-    fit,
-    refuse_different_rows,
-    share_of,
-)
-from deconflow.objectives import (
-    ELBO,
-    CoupledChains,
-    ImportanceWeighted,
-    Objective,
-    Roulette,
-)
-from deconflow.observations import Observations
-from deconflow.posteriors import (
-    MixtureExact,
-    MixtureNetwork,
-    PosteriorModel,
-    RecognitionFlow,
-)
-from deconflow.randomness import RandomState, isolated_rng
-from deconflow.saving import refuse
-from deconflow.standardising import Standardiser
-from deconflow.streams import Overview, RowStream
+from deconflow.extras import need_flows
+from deconflow.randomness import RandomState
 
-OBJECTIVES: dict[str, Callable[[Density, PosteriorModel, int], Objective]] = {
-    "elbo": ELBO,
-    "iw": ImportanceWeighted,
-    "roulette": Roulette,
-    "coupled": CoupledChains,
-}
 POSTERIORS = ("flow", "mixture", "exact")
 NEED_DERIVATIVES = ("elbo", "iw")
-
-POSITIVE = ("n_draws", "n_layers", "hidden", "base_components")
-BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
-"""Hidden blocks of the density's networks, Gaussians per row of a mixture network as posterior, and
-decay of the running average of the weights."""
-Weights = dict[str, torch.Tensor]
-STEPS, MOST_EPOCHS = 4000, 300
-"""What ``epochs=None`` means."""
-TRAINING = "training the flow"
+POSITIVE = ("n_draws", "n_layers", "hidden", "base_components", "batch_size")
 
 
 class FlowDeconvolver(DensityEstimator):
@@ -150,16 +95,7 @@ class FlowDeconvolver(DensityEstimator):
     (5, 2)
     """
 
-    _own_density: WeightedFit
-    history_: History
-    posterior_: PosteriorModel
-    _takes_covariates = True
-    _fits_streams = True
-
-    _saved: ClassVar = {
-        "standardiser_": Standardiser, "history_": History, "n_posterior_features": int,
-        "density": Weights, "posterior": Weights,
-    }  # fmt: skip
+    _engine_type = Flow
 
     def __init__(
         self,
@@ -200,84 +136,21 @@ class FlowDeconvolver(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        return f"One density of kind {self.flow}, trained by {self.objective}."
-
-    def _fit(self, data: Observations) -> None:
-        refuse_different_rows(data)
-        if len(data) < 2:
-            raise ValueError(
-                f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
-            )
-        with common_rng(self.random_state):
-            self.standardiser_ = Standardiser.fit(data)
-            data = standardised(self.standardiser_, data)
-            refuse_far(data, getattr(torch, self.dtype))
-            train, held_out = data, None
-            if self.validation_fraction > 0:
-                train, held_out = data.split(self.validation_fraction)
-            self._build(data[:1].features().shape[-1])
-            make = OBJECTIVES[self.objective]
-            training = self._training(len(train))
-            self._progress.begin(TRAINING, "epochs", training.epochs)
-            self.history_ = fit(
-                make(self._own_density.density, self.posterior_, self.n_draws),
-                share_of(train),
-                None if held_out is None else share_of(held_out),
-                training,
-                checkpoint=self.checkpoint,
-                progress=self._progress,
-            )
-
-    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
-        """Train on the sample: networks learn from batches, not from every row."""
-        self._rows_of_stream = len(sample), overview.n_rows
-        self._fit(sample)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "standardiser_": self.standardiser_,
-            "history_": self.history_,
-            "n_posterior_features": getattr(self.posterior_, "n_features", 0),
-            "density": self._own_density.density.state_dict(),
-            "posterior": self.posterior_.state_dict(),
-        }
-
-    def _restore(self, values: dict[str, Any]) -> None:
-        self.standardiser_, self.history_ = values["standardiser_"], values["history_"]
-        sizes = (len(self.standardiser_.scale), len(self.standardiser_.measured_scale))
-        refuse("standardiser_", sizes != (self.n_latent_, self.n_features_in_), "of these columns")
-        with isolated_rng(0):  # weights drawn here are replaced below
-            self._build(values["n_posterior_features"])
-        for model, name in ((self._own_density.density, "density"), (self.posterior_, "posterior")):
-            finite = all(bool(each.isfinite().all()) for each in values[name].values())
-            refuse(name, not finite, "finite")
-            model.load_state_dict(values[name])
-
-    def _training(self, n_rows: int) -> Training:
-        """Make the settings of the fit loop."""
-        check_integer("batch_size", self.batch_size, 1)
-        epochs = self.epochs
-        if epochs is None:
-            epochs = min(MOST_EPOCHS, math.ceil(STEPS / math.ceil(n_rows / self.batch_size)))
-        return Training(
-            epochs=epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            averaging=AVERAGING,
-        )
-
     def _check_parameters(self) -> None:
+        need_flows()
+        from deconflow.densities import DENSITIES
+
         check_choice("flow", self.flow, DENSITIES)
         check_choice("dtype", self.dtype, ("float32", "float64"))
-        resolve_device(self.device)
+        check_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
+        if self.epochs is not None:
+            check_integer("epochs", self.epochs, 1)
         self._check_combinations()
         check_number("validation_fraction", self.validation_fraction, 0, 1)
-        check_resumable(self)
-        self._training(n_rows=1)
+        check_number("learning_rate", self.learning_rate, 0, open_low=True)
+        check_resumable(self.checkpoint, self.random_state)
 
     def _check_combinations(self) -> None:
         """Raise for names that are unknown, or that do not go together."""
@@ -298,34 +171,3 @@ class FlowDeconvolver(DensityEstimator):
             raise ValueError(
                 f"Expected n_draws of at least 2 for objective='coupled'; got {self.n_draws}."
             )
-
-    def _build(self, n_posterior_features: int) -> None:
-        """Make density and posterior, with fresh weights."""
-        size = Architecture(
-            layers=self.n_layers,
-            hidden=self.hidden,
-            blocks=BLOCKS,
-            base_components=self.base_components,
-        )
-        density = DENSITIES[self.flow](self.n_latent_, size)
-        posterior = self._make_posterior(density, n_posterior_features, size)
-        for module in (density, posterior):
-            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
-        self.posterior_ = posterior
-        proposing = ProposedByModel(posterior)
-        self._own_density = WeightedFit(density, self.standardiser_, proposing, self._names)
-
-    def _make_posterior(
-        self, density: Density, n_features: int, size: Architecture
-    ) -> PosteriorModel:
-        if self.posterior_family == "exact":
-            return MixtureExact(cast(MixtureDensity, density))
-        if self.posterior_family == "mixture":
-            return MixtureNetwork(density.dim, n_features, POSTERIOR_COMPONENTS, hidden=size.hidden)
-        return RecognitionFlow(
-            density.dim,
-            n_features,
-            replace(size, layers=size.layers + 1),
-            context_dim=size.hidden,
-            residual=self.flow != "made",
-        )

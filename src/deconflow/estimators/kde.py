@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
 from numpy.typing import ArrayLike
 
-from deconflow._types import Array
-from deconflow.checks import as_floats
-from deconflow.classical import MOST_ORDERS, GridDensity, fit_kde
-from deconflow.estimators.grid import FourierProblem, GridEstimator
-from deconflow.observations import Observations
-
-WIDEST = 1e6
-"""Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel."""
+from deconflow.engines import Kernels
+from deconflow.estimators.base import DensityEstimator
 
 
-class DeconvolvingKDE(GridEstimator):
+class DeconvolvingKDE(DensityEstimator):
     r"""The deconvolving kernel density estimator, in one to three dimensions.
 
     .. math:: \hat f(x) = (2 \pi)^{-D} \int e^{-i t \cdot x} \, \prod_d \phi_K(h_d t_d) \,
@@ -63,41 +54,10 @@ class DeconvolvingKDE(GridEstimator):
     array([0.6, 0. , 0.6])
     """
 
-    _saved: ClassVar = {"grid": GridDensity, "bandwidth_": Array, "relative_error_": float}
-
-    bandwidth_: Array
+    _engine_type = Kernels
 
     def __init__(self, bandwidth: ArrayLike | None = None) -> None:
         self.bandwidth = bandwidth
 
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        widths = ", ".join(f"{h:.3g}" for h in self.bandwidth_)
-        return f"Kernel estimate with bandwidth {widths}."
-
     def _check_parameters(self) -> None:
         """Leave the bandwidth to the fit: it has the units of the rows."""
-
-    def _fit(self, data: Observations) -> None:
-        problem = FourierProblem.of(data, type(self).__name__, max(MOST_ORDERS))
-        chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, self._given(problem))
-        self.bandwidth_ = chosen * problem.units
-        self._take(fit, problem)
-
-    def _given(self, problem: FourierProblem) -> Array | None:
-        """Return one bandwidth per dimension, in units of the problem, that a grid can resolve."""
-        if self.bandwidth is None:
-            return None
-        given, dim = as_floats(self.bandwidth, "bandwidth"), len(problem.spread)
-        smallest = 6 * problem.spread / (2 * np.pi * MOST_ORDERS[dim])
-        largest = WIDEST * problem.spread
-        values = given / problem.units if given.shape in ((), (dim,)) else np.full(dim, np.nan)
-        if not ((values >= smallest) & (values <= largest)).all():
-            low, high = (
-                [float(f"{h:.3g}") for h in ends * problem.units] for ends in (smallest, largest)
-            )
-            raise ValueError(
-                f"Expected bandwidth as one number or {dim}, one for each column of w, that a grid "
-                f"can resolve: of at least {low} and at most {high}; got {self.bandwidth!r}."
-            )
-        return values

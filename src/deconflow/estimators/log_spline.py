@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from deconflow.checks import check_integer, warn_caller
-from deconflow.classical import UNBOUNDED, GridDensity
-from deconflow.estimators.grid import GridEstimator
-from deconflow.estimators.validation import refuse_unseen
-from deconflow.fits import GridFit, Replicates
-from deconflow.observations import Observations
-from deconflow.saving import refuse
-from deconflow.splines import LogSplineFit, fit_log_spline
-from deconflow.truth import as_bounds
+from deconflow.checks import check_integer
+from deconflow.engines import MOST_INTERVALS, LogSplines
+from deconflow.estimators.base import DensityEstimator
 
-FEWEST, MOST = 4, {1: 200, 2: 30}
-"""Fewest knot intervals, and most per number of columns."""
-DRAWS = 30
-"""Draws of the density that bands are made of."""
-LEAST_LOST = 1e-6
-"""A share of rows that cannot be explained is told from here on; less is rounding."""
+FEWEST = 4
+"""Fewest knot intervals."""
 
 
-class LogSplineDeconvolver(GridEstimator):
+class LogSplineDeconvolver(DensityEstimator):
     r"""A penalised log density in one or two columns.
 
     .. math:: \log p(v) = B(v)' \beta - \log Z, \quad \max_\beta \; \sum_i \log \int p(v) \,
@@ -90,18 +79,7 @@ class LogSplineDeconvolver(GridEstimator):
     array([0.09, 0.19, 0.04])
     """
 
-    _takes_missing_values = True
-    _bounds_itself = True
-
-    _saved: ClassVar = {
-        "grid": GridDensity, "_draws": list[GridDensity],
-        "n_rows_": int, "n_bins_": int, "used_": float,
-    }  # fmt: skip
-
-    fit_: LogSplineFit
-    n_rows_: int
-    n_bins_: int
-    used_: float
+    _engine_type = LogSplines
 
     def __init__(
         self,
@@ -116,62 +94,11 @@ class LogSplineDeconvolver(GridEstimator):
         self.atoms = atoms
         self.background = background
 
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        rows = f"{self.n_rows_:,} rows"
-        if self.n_bins_ != self.n_rows_:
-            rows += f" in {self.n_bins_:,} bins"
-        return f"Penalised log density with {self.used_:.3g} free parameters, from {rows}."
-
     def _check_parameters(self) -> None:
         if self.n_intervals is not None:
             check_integer("n_intervals", self.n_intervals, FEWEST)
-            if self.n_intervals > MOST[1]:
+            if self.n_intervals > MOST_INTERVALS[1]:
                 raise ValueError(
-                    f"Expected n_intervals of at most {MOST[1]}; got {self.n_intervals!r}."
+                    f"Expected n_intervals of at most {MOST_INTERVALS[1]}; "
+                    f"got {self.n_intervals!r}."
                 )
-
-    def _fit(self, data: Observations) -> None:
-        if data.dim in MOST and (self.n_intervals or 0) > MOST[data.dim]:
-            raise ValueError(
-                f"Expected n_intervals of at most {MOST[data.dim]} with {data.dim} columns; "
-                f"got {self.n_intervals}."
-            )
-        refuse_unseen(data)
-        bounds = as_bounds(self.bounds, self._names)
-        limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
-        fit = fit_log_spline(data, bounds=limits, n_intervals=self.n_intervals)
-        self.fit_ = fit
-        self._own_density = GridFit(fit.density, self._names)
-        self._draw(fit.draws(DRAWS, random_state=0))
-        self.n_rows_, self.n_bins_, self.used_ = fit.n_rows, fit.n_bins, fit.used_parameters
-        _warn_of(fit)
-
-    def _draw(self, draws: list[GridDensity]) -> None:
-        """Let bands be made of draws of the density."""
-        self._draws = draws
-        self._own_density.replicates = Replicates([GridFit(d, self._names) for d in draws], "draws")
-
-    def _restore(self, values: dict[str, Any]) -> None:
-        super()._restore(values)
-        refuse("n_rows_", self.n_rows_ < 1 or self.n_bins_ < 1, "a count of rows")
-        others = len(self._draws) < 2 or any(d.dim != self.n_latent_ for d in self._draws)
-        refuse("draws", others, "several grids of these columns")
-        self._draw(self._draws)
-
-
-def _warn_of(fit: LogSplineFit) -> None:
-    if fit.far:
-        warn_caller(
-            f"{fit.far:.2g} of the rows lie too far out for a grid: a normal law behind it has "
-            "their share. Drop them, or use XDGMM."
-        )
-    if fit.lost > LEAST_LOST:
-        warn_caller(
-            f"{fit.lost:.2g} of the rows are left out: no truth within reach is near enough to "
-            "their measurements. Check the noise and the bounds."
-        )
-    if not fit.converged:
-        warn_caller(
-            "The fit stopped before it converged. Check the noise and the bounds, or use XDGMM."
-        )

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
-
 from deconflow.checks import check_integer
-from deconflow.classical import COARSEST, FINEST, GridDensity, enclose, fit_wavelets
-from deconflow.estimators.grid import FourierProblem, GridEstimator
-from deconflow.observations import Observations
-
-LONGEST = 128.0
-"""Largest box, in measured standard deviations, that the finest level resolves."""
+from deconflow.classical import COARSEST, FINEST
+from deconflow.engines import Wavelets
+from deconflow.estimators.base import DensityEstimator
 
 
-class WaveletDeconvolver(GridEstimator):
+class WaveletDeconvolver(DensityEstimator):
     r"""Density deconvolution with Meyer wavelets, in one dimension.
 
     .. math:: \hat f = \sum_k \hat a_{Jk} \, \varphi_{Jk}
@@ -62,28 +55,13 @@ class WaveletDeconvolver(GridEstimator):
     array([0.7, 0. , 0.6])
     """
 
-    _saved: ClassVar = {
-        "grid": GridDensity, "level_": int, "n_wavelets_": int, "relative_error_": float
-    }  # fmt: skip
+    _engine_type = Wavelets
 
     def __init__(self, level: int | None = None) -> None:
         self.level = level
-
-    def describe(self) -> str:
-        """Say in one line what was fitted."""
-        return f"Wavelet estimate of level {self.level_}, with {self.n_wavelets_} finer wavelets."
 
     def _check_parameters(self) -> None:
         if self.level is not None:
             check_integer("level", self.level, COARSEST)
             if self.level > FINEST:
                 raise ValueError(f"Expected level of at most {FINEST}; got {self.level}.")
-
-    def _fit(self, data: Observations) -> None:
-        problem = FourierProblem.of(data, type(self).__name__, 1)
-        w = problem.rows.w
-        low, length = enclose(w, 0.1 * np.ptp(w, axis=0), LONGEST * problem.spread)
-        (linear, *finer), fit = fit_wavelets(problem.rows, low, length, self.level)
-        self.level_ = linear.level
-        self.n_wavelets_ = sum(int((part.values != 0).sum()) for part in finer)
-        self._take(fit, problem)

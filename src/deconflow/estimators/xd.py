@@ -2,56 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch.distributions import Distribution
 
+from deconflow import models
 from deconflow._types import Array
-from deconflow.checks import as_floats, warn_caller
-from deconflow.estimators.base import MEASURED, DensityEstimator
-from deconflow.estimators.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
-from deconflow.estimators.validation import refuse_unseen
-from deconflow.estimators.xd_settings import (
-    Start,
-    as_settings,
-    check_settings,
-    describe_average,
-    given_start,
-    is_auto,
-    minibatches,
-    threads,
-)
-from deconflow.fits import MixtureFit, Replicates, clear_errors
-from deconflow.guests import as_guest
+from deconflow.engines import XD, check_settings
+from deconflow.estimators.base import NO_ROUTING, DensityEstimator
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Noise, as_noise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.saving import refuse
-from deconflow.streams import Overview, RowStream
-from deconflow.xd import (
-    FITTING,
-    N_FOLDS,
-    Adam,
-    AveragedFit,
-    EMResult,
-    FitSettings,
-    PreparedData,
-    fit_averaged,
-    fit_minibatch,
-    lay_out,
-    n_parameters,
-    row_weights,
-)
-
-LEARNED = ("weights_", "means_", "covariances_")
+from deconflow.xd import n_parameters
 
 
 class XDGMM(DensityEstimator):
@@ -145,18 +110,7 @@ class XDGMM(DensityEstimator):
     array([1. , 0.5])
     """
 
-    _takes_covariates = True
-    _fits_streams = True
-
-    __metadata_request__predict = MEASURED
-    __metadata_request__predict_proba = MEASURED
-
-    _saved: ClassVar = {
-        "weights_": Array, "means_": Array, "covariances_": Array,
-        "component_counts_": NDArray[np.int64], "n_components_": int, "converged_": bool,
-        "n_iter_": int, "lower_bound_": float, "lower_bounds_": Array,
-        "selection_": dict[str, NDArray[Any]] | None,
-    }  # fmt: skip
+    _engine_type = XD
 
     def __init__(
         self,
@@ -191,215 +145,41 @@ class XDGMM(DensityEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @property
-    def mixture_(self) -> GaussianMixture:
-        """The fitted density, in closed form."""
-        check_is_fitted(self)
-        return GaussianMixture(self.weights_, self.means_, self.covariances_)
-
-    @property
-    def _own_density(self) -> MixtureFit:  # type: ignore[override]
-        """The density of the truth: all answers are closed forms."""
-        density = MixtureFit(self.mixtures_, self._names, threads(self))
-        parts = density.averaged()
-        if parts:
-            density.replicates = Replicates(parts, "folds")
-        return density
-
-    @property
-    def mixtures_(self) -> list[GaussianMixture]:
-        """The mixtures that are averaged; a single one without an average."""
-        whole, count = self.mixture_, len(self.component_counts_)
-        edges = np.cumsum(self.component_counts_)[:-1]
-        parts = (np.split(part, edges) for part in (whole.weights, whole.means, whole.covariances))
-        return [GaussianMixture(count * a, b, c) for a, b, c in zip(*parts, strict=True)]
-
-    def predict_proba(
-        self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
-    ) -> Array:
-        """Probability of each component given each measurement, ``(N, K)``."""
-        check_is_fitted(self)
-        _refuse_changed_rows(self, "components")
-        data = self._observe(w, noise, projection)
-        _, responsibilities = self._own_density.memberships(data)
-        assert responsibilities is not None
-        return responsibilities
-
-    def predict(
-        self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
-        """Most probable component of each measurement, ``(N,)``."""
-        return self.predict_proba(w, noise, projection=projection).argmax(1)
-
-    def bic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
-        """Bayesian information criterion on these rows; the lower the better."""
-        check_is_fitted(self)
-        _refuse_changed_rows(self, "bic")
-        log_p = self.score_observations(w, noise, projection=projection)
-        return float(self._n_parameters() * np.log(len(log_p)) - 2 * log_p.sum())
-
-    def aic(self, w: ArrayLike, noise: Any = None, *, projection: ArrayLike | None = None) -> float:
-        """Akaike information criterion on these rows; the lower the better."""
-        check_is_fitted(self)
-        _refuse_changed_rows(self, "aic")
-        log_p = self.score_observations(w, noise, projection=projection)
-        return float(2 * self._n_parameters() - 2 * log_p.sum())
-
-    def convolve(self, noise: Any) -> GaussianMixture:
-        """Return the density of ``v + n``, for one noise law: what a measurement would follow."""
-        check_is_fitted(self)
-        dim = self.n_latent_
-        if not isinstance(noise, Noise | Distribution):
-            noise = as_floats(noise, "noise")
-            noise = noise[None] if noise.ndim == 2 else noise
-        with as_guest():
-            parts = as_noise(noise, 1, dim).as_mixture().take()
-        covariances = parts.covariances[0]
-        if parts.diagonal:
-            covariances = covariances[:, :, None] * np.eye(dim)
-        shifts = np.zeros((1, dim)) if parts.means is None else parts.means[0]
-        K, J = len(self.weights_), len(covariances)
-        return GaussianMixture(
-            np.outer(self.weights_, parts.weights[0]).ravel(),
-            np.broadcast_to(self.means_[:, None] + shifts, (K, J, dim)).reshape(-1, dim),
-            (self.covariances_[:, None] + covariances).reshape(-1, dim, dim),
-        )
-
-    def describe(self) -> str:
-        """Say in one line what was fitted, and what it was chosen from."""
-        count = len(self.component_counts_)
-        if count > 1:
-            return describe_average(self.selection_, count)
-        return (
-            f"Gaussian mixture with {self.n_components_} component{'s' * (self.n_components_ > 1)}."
-        )
+    __metadata_request__predict = NO_ROUTING
+    __metadata_request__predict_proba = NO_ROUTING
 
     def _check_parameters(self) -> None:
         check_settings(self)
 
-    def _fit(self, data: Observations) -> None:
-        refuse_unseen(data)
-        self.__dict__.pop("selection_", None)
-        rng = check_random_state(self.random_state)
-        if is_auto(self) and len(data) > 1:
-            self._climb(data, rng)
-            return
-        count = 1 if is_auto(self) else int(self.n_components)
-        # With bounds every component has a mirror image, which is a component of the same fit.
-        settings, start = self._settings(count * self._images, data)
-        with clear_errors():
-            result = self._fitted(data, settings, start, rng)
-        self._take(result, [settings.n_components])
-        self._warn_unless_converged()
+    @property
+    def mixture_(self) -> GaussianMixture:
+        """The fitted density, in closed form."""
+        check_is_fitted(self)
+        models.refuse_changed(self.fit_, "mixture_")
+        return GaussianMixture(self.weights_, self.means_, self.covariances_)
 
-    def _fit_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
-        refuse_unseen(sample)
-        if minibatches(self) is not None:
-            raise ValueError(
-                "Expected method='anderson' with rows beyond memory; got "
-                f"{self.method!r}. Leave it out."
-            )
-        self.__dict__.pop("selection_", None)
-        if is_auto(self):
-            self._climb_stream(sample, stream, overview)
-            return
-        settings, start = self._settings(int(self.n_components), sample)
-        with clear_errors():
-            result = fit_stream(
-                stream, overview, sample, settings, n_init=1 if start.whole else self.n_init,
-                rng=np.random.RandomState(self._stream_seed()), progress=self._progress,
-            )  # fmt: skip
-        self._take(result, [settings.n_components])
-        self._warn_unless_converged()
+    def predict_proba(self, w: ArrayLike | Observations, noise: Any = None, **facts: Any) -> Array:
+        """Probability of each component given each measurement, ``(N, K)``."""
+        check_is_fitted(self)
+        models.refuse_changed(self.fit_, "components")
+        own: Any = self.fit_.own
+        return own.memberships(self._rows(w, noise, facts))[1]
 
-    def _settings(self, count: int, data: Observations) -> tuple[FitSettings, Start]:
-        """Return the settings of a single fit, and what is given of its start."""
-        settings, start = as_settings(self, count), given_start(self, count, data.latent_dim)
-        return (settings if start.empty else replace(settings, complete=start.complete)), start
+    def predict(
+        self, w: ArrayLike | Observations, noise: Any = None, **facts: Any
+    ) -> NDArray[np.int64]:
+        """Most probable component of each measurement, ``(N,)``."""
+        return self.predict_proba(w, noise, **facts).argmax(1)
 
-    def _warn_unless_converged(self) -> None:
-        if not self.converged_ and self.tol > 0:
-            advice = f"EM did not converge in {self.max_iter} steps. Raise max_iter or tol, "
-            advice += "or set a floor."
-            batches = minibatches(self)
-            if batches is not None:
-                advice = f"Minibatches still gained after {batches.epochs} epochs. Raise epochs."
-            warn_caller(advice, ConvergenceWarning)
+    def bic(self, w: ArrayLike | Observations, noise: Any = None, **facts: Any) -> float:
+        """Bayesian information criterion on these rows; the lower the better."""
+        return self._criterion(np.log, w, noise, facts)
 
-    def _climb_stream(self, sample: Observations, stream: RowStream, overview: Overview) -> None:
-        """Leave the number of components and the floor to a sample, and fit all rows."""
-        rng = np.random.RandomState(self._stream_seed())
-        if in_memory(overview):
-            self._climb(sample, rng)
-            return
-        everything = everything_of(
-            stream, overview, sample, N_FOLDS, threads=threads(self), progress=self._progress
-        )
-        folds = folds_of_sample(overview, N_FOLDS)
-        self._climb(sample, rng, folds=folds, everything=everything)
+    def aic(self, w: ArrayLike | Observations, noise: Any = None, **facts: Any) -> float:
+        """Akaike information criterion on these rows; the lower the better."""
+        return self._criterion(lambda n: 2.0, w, noise, facts)
 
-    def _climb(self, data: Observations, rng: np.random.RandomState, **beyond: Any) -> None:
-        """Leave the number of components and the floor to the rows.
-
-        With ``beyond`` these are a sample of rows beyond memory.
-        """
-        lay_out(data)  # so that an error counts the rows of all data, not of a fold
-        with clear_errors():
-            fit = fit_averaged(data, as_settings(self, 1), rng, progress=self._progress, **beyond)
-        self._take_averaged(fit, data)
-
-    def _take_averaged(self, fit: AveragedFit, data: Observations) -> None:
-        """Take an average of fits that leave out a fold each."""
-        self.selection_ = fit.table
-        value = float(np.average(fit.held_out, weights=row_weights(data)))
-        result = EMResult(fit.mixture, value, [value], fit.converged, fit.n_iter)
-        self._take(result, [part.n_components for part in fit.mixtures])
-        self._warn_unless_converged()
-
-    def _restore(self, values: dict[str, Any]) -> None:
-        super()._restore(values)
-        self.mixture_.validate()
-        counts = self.component_counts_
-        refuse("mixture", self.mixture_.dim != self.n_latent_, f"of {self.n_latent_} columns")
-        bad = (counts < 1).any() or counts.sum() != len(self.weights_)
-        refuse("component_counts_", bad or self.n_components_ not in counts, "those of the weights")
-        if self.selection_ is None:
-            del self.selection_
-
-    def _fitted(
-        self, data: Observations, settings: FitSettings, start: Start, rng: np.random.RandomState
-    ) -> EMResult:
-        batches = minibatches(self)
-        if batches is not None:
-            adam = Adam.start(data, settings, rng)
-            return fit_minibatch(adam, data, settings.stopping, batches, rng, self._progress)
-        self._progress.begin(FITTING)
-        n_init = 1 if start.whole else self.n_init
-        return PreparedData(data).fit_best(settings, n_init, rng)
-
-    def _take(self, result: EMResult, component_counts: Sequence[int]) -> None:
-        """Learn what a fit answers."""
-        if not all(np.isfinite(getattr(result.mixture, name[:-1])).all() for name in LEARNED):
-            raise ValueError(
-                "Expected steps that lead to finite weights, means and covariances; got NaN or "
-                "inf. Lower learning_rate, set a floor, or look for rows far from all others."
-            )
-        self.weights_ = result.mixture.weights
-        self.means_ = result.mixture.means
-        self.covariances_ = result.mixture.covariances
-        self.component_counts_ = np.array(component_counts)
-        self.n_components_ = int(np.bincount(self.component_counts_).argmax())
-        self.converged_, self.n_iter_ = result.converged, result.n_iter
-        self.lower_bound_, self.lower_bounds_ = result.log_likelihood, np.array(result.history)
-
-    def _n_parameters(self) -> int:
-        return n_parameters(len(self.weights_), self.n_latent_)
-
-
-def _refuse_changed_rows(model: XDGMM, what: str) -> None:
-    """The components are those of rows that were changed by what is known of the truth."""
-    if model._knowledge is not None:
-        raise ValueError(
-            f"Expected a model without covariates, bounds, atoms or background for {what}; got one "
-            f"with some: {' '.join(model.known_)}"
-        )
+    def _criterion(self, penalty: Any, w: Any, noise: Any, facts: dict[str, Any]) -> float:
+        rows = self._rows(w, noise, facts)
+        free = n_parameters(len(self.weights_), len(self.fit_.names))
+        return models.criterion(self.fit_, rows, free, penalty)

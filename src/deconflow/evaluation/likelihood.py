@@ -8,55 +8,19 @@ off that of the weights in question as far as the two go together.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from deconflow.densities import Density
+from deconflow.evaluation.estimate import FEWEST_POINTS, REPEATS, Estimate
 from deconflow.posteriors import STRETCH, RowMixtures, RowsWithProposals
 from deconflow.randomness import own_generator
 
 NARROW = 0.85
-REPEATS = 8
-FEWEST_POINTS = 4 * REPEATS
 POINTS_AT_ONCE = 2**15
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Log-likelihoods of rows, with how exact they are; all ``(N,)``.
-
-    Attributes
-    ----------
-    log_p : array
-        The log-likelihoods.
-    error : array
-        Their standard errors; zero for a closed form.
-    bias : array
-        How much too low they still are on average; zero where that was taken off.
-    """
-
-    log_p: NDArray[np.float64]
-    error: NDArray[np.float64]
-    bias: NDArray[np.float64]
-
-    @classmethod
-    def exact(cls, log_p: NDArray[np.float64]) -> Estimate:
-        """Return log-likelihoods without error."""
-        return cls(log_p, np.zeros_like(log_p), np.zeros_like(log_p))
-
-    def shifted(self, by: NDArray[np.float64]) -> Estimate:
-        """Return the same in other units."""
-        return Estimate(self.log_p + by, self.error, self.bias)
-
-    @classmethod
-    def joined(cls, parts: list[Estimate]) -> Estimate:
-        """Put rows one after another."""
-        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
 
 @torch.no_grad()

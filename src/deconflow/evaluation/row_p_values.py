@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
@@ -105,7 +104,7 @@ class _Judge:
         rows = replace(data, noise=noise, weights=None)
         if len(w) > 1:
             rows = rows[np.tile(np.arange(len(data)), len(w))]
-        flat = torch.from_numpy((w - mean).reshape(-1, data.dim))
+        flat = (w - mean).reshape(-1, data.dim)
         rows = replace(rows, w=flat)
         units = Standardiser.of_mixture(self.mixture, rows)
         standard = units.mixture_to_standard(self.mixture)
@@ -115,7 +114,7 @@ class _Judge:
     def of_rows(self, data: Observations) -> Array:
         """``T`` of what was measured, ``(N,)``."""
         pieces = data.chunks(_rows_at_once(data, 1))
-        return np.concatenate([self(piece, piece.w.numpy()[None])[0] for piece in pieces])
+        return np.concatenate([self(piece, piece.w[None])[0] for piece in pieces])
 
 
 class _Pool:
@@ -143,18 +142,18 @@ class _Pool:
         """Measure the truths of these numbers ``(K, N)`` as the rows were, ``(K, N, M)``."""
         v = self.truths[truths % len(self)]
         if data.projection is not None:
-            v = np.einsum("nmd,knd->knm", data.projection.numpy(), v)
+            v = np.einsum("nmd,knd->knm", data.projection, v)
         blur = data.noise.from_uniform(self.uniform[uniform % len(self)])
         if blur is None:
             with isolated_rng(self.seed ^ int(uniform[0, 0])):
-                blur = data.noise.sample(len(truths)).double().numpy()
+                blur = data.noise.sample(len(truths))
         return v + blur
 
 
 def _against_one_pool(judge: _Judge, pool: _Pool, data: Observations) -> Array:
     """Hold all rows against the same draws."""
     every = np.arange(len(pool))[None]
-    alike = Observations(data.w.new_zeros(len(pool), data.dim), data.noise[np.zeros_like(every[0])])
+    alike = Observations(np.zeros((len(pool), data.dim)), data.noise[np.zeros_like(every[0])])
     simulated = judge(alike, pool.measurements(alike, every, every))[0]
     as_unusual = np.sort(simulated).searchsorted(judge.of_rows(data), side="right")
     return (1 + as_unusual) / (1 + len(pool))
@@ -166,11 +165,11 @@ def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int)
     Of counts many are equal: these p-values are uniform or, for frequent counts, larger.
     """
     p, size = np.empty(len(data)), _rows_at_once(data, n_draws)
-    starts = pool.starts(data.w.numpy())[0]
+    starts = pool.starts(data.w)[0]
     for lo in range(0, len(data), size):
         rows = data[lo : lo + size]
         number = (starts[lo : lo + size] + np.arange(n_draws)[:, None]).reshape(-1)
-        truth = torch.from_numpy(pool.truths[number % len(pool)]).to(rows.w)
+        truth = pool.truths[number % len(pool)]
         with isolated_rng(pool.seed + lo):
             drawn = rows[np.tile(np.arange(len(rows)), n_draws)].remeasure(truth)
         as_unusual = judge.of_rows(drawn).reshape(n_draws, -1) <= judge.of_rows(rows)
@@ -180,7 +179,7 @@ def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int)
 
 def _row_by_row(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) -> Array:
     """Hold each row against draws with its own noise, until enough are as unusual as it is."""
-    usual, starts = judge.of_rows(data), pool.starts(data.w.numpy())
+    usual, starts = judge.of_rows(data), pool.starts(data.w)
     count, p = np.zeros(len(data), np.int64), np.empty(len(data))
     left, done = np.arange(len(data)), 0
     for upto in (n_draws, *(stage for stage in STAGES if stage > n_draws)):
@@ -200,11 +199,11 @@ def _row_by_row(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) ->
 
 def _as_gaussian(noise: Noise, n_rows: int) -> tuple[Noise, Array]:
     """Gaussian noise of the same mean and covariance, and its mean ``(N or 1, M)``."""
-    mean = noise.mean().double().numpy()
+    mean = noise.mean()
     if isinstance(noise, GaussianNoise):
         return noise, mean
     if noise.independent:
-        sd = noise.variance().sqrt()
+        sd = np.sqrt(noise.variance())
         plain = gaussian(sd=sd[0] if noise.shared else sd)
     else:
         covariance = noise.covariance()

@@ -1,5 +1,8 @@
 """Densities of true values that fits give, and what each returns: posteriors, bands, columns."""
 
+from typing import TYPE_CHECKING
+
+from deconflow.extras import of_flows
 from deconflow.fits.bands import FINE_POINTS, POINTS, Band, checked_points, quantiles_of, told_apart
 from deconflow.fits.blend_fit import BlendFit
 from deconflow.fits.bounded_fit import BoundedFit, folded
@@ -7,19 +10,15 @@ from deconflow.fits.fitted import FittedDensity
 from deconflow.fits.given_fit import GivenFit
 from deconflow.fits.grid_fit import GridFit
 from deconflow.fits.mixture_fit import MixtureFit, clear_errors
+from deconflow.fits.network_units import log_volume, refuse_far, standardised
 from deconflow.fits.one_column import fine_grid
 from deconflow.fits.parts_fit import PartsFit, log_densities_of_parts
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.replicates import Answer, Replicates
 from deconflow.fits.to_other_tools import Origin
-from deconflow.fits.weighted_fit import (
-    ProposedByMixture,
-    ProposedByModel,
-    WeightedFit,
-    log_volume,
-    refuse_far,
-    standardised,
-)
+
+if TYPE_CHECKING:
+    from deconflow.fits.weighted_fit import ProposedByMixture, ProposedByModel, WeightedFit
 
 __all__ = [
     "FINE_POINTS",
@@ -51,3 +50,7 @@ __all__ = [
     "standardised",
     "told_apart",
 ]
+
+__getattr__ = of_flows(
+    __name__, dict.fromkeys(("ProposedByMixture", "ProposedByModel", "WeightedFit"), "weighted_fit")
+)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, as_tensor, check_number
+from deconflow.checks import as_floats, check_number
 from deconflow.extras import need
 from deconflow.fits.one_column import DRAWS, PAD, ColumnWithAtoms, TabulatedColumn, fine_grid
 from deconflow.fits.posterior import column_numbers
 from deconflow.fits.replicates import Answer, Replicates
-from deconflow.frames import plain_table, refuse_other_names
+from deconflow.frames import column_units, plain_table, refuse_other_names, refuse_other_units
 
 if TYPE_CHECKING:
     from deconflow.fits.fitted import FittedDensity
@@ -68,6 +68,10 @@ def band_of(density: FittedDensity, points: Any, column: Any, level: float, quan
     check_number("level", level, 0, 1, open_low=True)
     _replicates(density)
     points, column = told_apart(points, column)
+    if density.units is not None and points is not None:
+        chosen = range(density.dim) if column is None else column_numbers(column, density.names)
+        own, names = [density.units[d] for d in chosen], [density.names[d] for d in chosen]
+        refuse_other_units(column_units(points), own, names)
     if points is None and column is None:
         if density.dim > 1:
             raise ValueError(
@@ -147,7 +151,7 @@ def _replicates(density: FittedDensity) -> Replicates:
 def checked_points(points: Any, names: Sequence[str], name: str = "points") -> Array:
     """Check points of the joint density, or of one column, which need no second axis."""
     refuse_other_names(points, list(names))
-    values = as_tensor(plain_table(points, name), name).numpy()
+    values = as_floats(plain_table(points, name), name)
     if len(names) == 1 and values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.shape[1] != len(names) or not np.isfinite(values).all():

@@ -11,13 +11,11 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.densities import Folded
 from deconflow.evaluation import Estimate
 from deconflow.fits.blend_fit import BlendFit
 from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
 from deconflow.fits.mixture_fit import MixtureFit
 from deconflow.fits.posterior import Posterior, WeightedPosterior
-from deconflow.fits.weighted_fit import WeightedFit
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
@@ -43,9 +41,7 @@ def _folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
         return BlendFit(density.shares, [_folded(part, bounds) for part in density.parts])
     if isinstance(density, MixtureFit):
         return BoundedFit(density, bounds)
-    if isinstance(density, WeightedFit):
-        return _folded_draws(density, bounds)
-    raise TypeError(f"Expected a density that can be folded; got {density!r}.")
+    return density.folded_at(bounds)
 
 
 class BoundedFit(FittedDensity):
@@ -141,10 +137,10 @@ class BoundedFit(FittedDensity):
 
         Not likelihoods: their Gaussians are closer to them than draws are.
         """
-        others, noise = self.own.other_laws, data.noise
-        if others is None or isinstance(noise, GaussianNoise) or not noise.additive:
+        noise = data.noise
+        if isinstance(noise, GaussianNoise) or not noise.additive or self.own.other_laws is None:
             return None
-        return _folded(others, self.bounds)
+        return _folded(self.own.other_laws, self.bounds)
 
     def _cut(self, data: Observations) -> Iterator[tuple[NDArray[np.int64], CutMixture]]:
         """Walk through the rows' posteriors, cut to the bounds."""
@@ -169,7 +165,7 @@ class BoundedFit(FittedDensity):
             return None
         w = data.measured()
         inside = (w >= self.bounds.lower) & (w <= self.bounds.upper)
-        return np.asarray(exact.numpy() & inside)
+        return np.asarray(exact & inside)
 
 
 def _images(
@@ -199,10 +195,3 @@ def _answers(
         chosen[row] = np.searchsorted(edges / edges[-1], u[row, :, 0])
     samples = np.take_along_axis(draws, chosen[..., None], axis=1)
     return samples, mean, covariance, 1 / np.square(weights).sum(1)
-
-
-def _folded_draws(fit: WeightedFit, bounds: Bounds) -> WeightedFit:
-    location, scale = fit.standardiser.location.numpy(), fit.standardiser.scale.numpy()
-    density = Folded(fit.density, bounds.in_units(location, scale)).eval()
-    proposing = fit.proposing.for_other_rows(fit.density)
-    return WeightedFit(density, fit.standardiser, proposing, fit.names, fit.threads)

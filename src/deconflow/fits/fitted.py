@@ -14,7 +14,6 @@ from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from deconflow._limits import threads_at_most
@@ -31,10 +30,12 @@ from deconflow.fits.one_column import OneColumn, TabulatedColumn, fine_grid
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.replicates import Replicates
 from deconflow.fits.to_other_tools import to_scipy
+from deconflow.frames import Units
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.truth import Bounds
 from deconflow.xd import fit_exact
 
 Columns = NDArray[np.int64]
@@ -64,6 +65,8 @@ class FittedDensity(ABC):
         Names of the dimensions.
     threads : int or None
         How many to use at most; None for as many as the process was allowed.
+    units : list or None
+        Units of the dimensions.
     replicates : Replicates or None
         Other answers that the same data might have given: what bands are made of.
     """
@@ -71,6 +74,7 @@ class FittedDensity(ABC):
     names: list[str]
     threads: int | None = None
     replicates: Replicates | None = None
+    units: Units | None = None
 
     def __init_subclass__(cls) -> None:
         """Answer every question as a guest, with no more threads than allowed."""
@@ -269,15 +273,19 @@ class FittedDensity(ABC):
         """Return the same density, for rows that measure something else than those fitted."""
         return self
 
+    def folded_at(self, bounds: Bounds) -> FittedDensity:
+        """Return the density folded back at bounds, if it can be."""
+        raise TypeError(f"Expected a density that can be folded; got {self!r}.")
+
     def _others(self, given: Columns) -> Columns:
         return np.setdiff1d(np.arange(self.dim), given)
 
 
 def seen_through(data: Observations, given: Columns, dim: int) -> Observations:
     """Say of rows that measure only some dimensions what they see of the whole truth."""
-    onto = torch.eye(dim, dtype=data.w.dtype)[torch.from_numpy(given)]
+    onto = np.eye(dim)[given]
     own = data.projections() @ onto
-    return replace(data, projection=own.expand(len(data), -1, -1))
+    return replace(data, projection=np.broadcast_to(own, (len(data), *own.shape[1:])))
 
 
 def mixture_of_draws(drawn: Array) -> GaussianMixture:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -38,7 +39,8 @@ class MixtureFit(FittedDensity):
     mixture : GaussianMixture
         All their components as one.
     other_laws : FittedDensity or None
-        What answers under noise that is not Gaussian; None to take it as a mixture of Gaussians.
+        What answers under noise that is not Gaussian, made when it is first needed; None to take
+        it as a mixture of Gaussians.
     """
 
     def __init__(
@@ -46,10 +48,15 @@ class MixtureFit(FittedDensity):
         members: list[GaussianMixture],
         names: list[str],
         threads: int | None = None,
-        other_laws: FittedDensity | None = None,
+        other_laws: Callable[[], FittedDensity | None] | None = None,
     ) -> None:
         self.members, self.names, self.threads = members, names, threads
-        self.other_laws = other_laws
+        self._make_other_laws = other_laws
+
+    @cached_property
+    def other_laws(self) -> FittedDensity | None:
+        """What answers under noise that is not Gaussian."""
+        return None if self._make_other_laws is None else self._make_other_laws()
 
     @cached_property
     def mixture(self) -> GaussianMixture:
@@ -78,7 +85,7 @@ class MixtureFit(FittedDensity):
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:
         """Log density ``log p(w)`` of each row; there is no error."""
-        if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
+        if not isinstance(data.noise, GaussianNoise) and self.other_laws is not None:
             return self.other_laws.log_marginal(data, n_draws, random_state)
         return Estimate.exact(self.memberships(data, responsibilities=False)[0])
 
@@ -90,7 +97,7 @@ class MixtureFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value: a mixture per row."""
-        if self.other_laws is not None and not isinstance(data.noise, GaussianNoise):
+        if not isinstance(data.noise, GaussianNoise) and self.other_laws is not None:
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
         with clear_errors():
             seed = as_seed(random_state)
@@ -112,8 +119,11 @@ class MixtureFit(FittedDensity):
 
     def _marginal(self, columns: Columns) -> MixtureFit:
         members = [member.marginal(columns) for member in self.members]
-        others = None if self.other_laws is None else self.other_laws.marginal(columns)
+        others = self._make_other_laws and partial(self._marginal_of_others, columns)
         return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)
+
+    def _marginal_of_others(self, columns: Columns) -> FittedDensity | None:
+        return None if self.other_laws is None else self.other_laws.marginal(columns)
 
     def _one_column(self) -> MixtureColumn:
         return MixtureColumn(self.mixture)

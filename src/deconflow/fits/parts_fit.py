@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array
@@ -163,5 +162,5 @@ def log_densities_of_atoms(data: Observations, atoms: Array) -> Array:
         return np.empty((0, len(data)))
     if isinstance(data.noise, GaussianNoise) and (data.noise.variance() == 0).any():
         data = replace(data, noise=data.noise.floor(EXACT))  # at an atom, or not: by its sign
-    each = torch.from_numpy(atoms).to(data.w)[:, None].expand(-1, len(data), -1)
-    return data.log_likelihood(each).double().numpy()
+    each = np.broadcast_to(atoms[:, None], (len(atoms), len(data), atoms.shape[1]))
+    return data.log_likelihood(each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
-from deconflow.checks import check_integer, first_bad
+from deconflow.arrays import like
+from deconflow.checks import check_integer
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.fits.fitted import (
@@ -22,10 +23,11 @@ from deconflow.fits.fitted import (
     mixture_of_draws,
     seen_through,
 )
+from deconflow.fits.network_units import far_rows, log_volume, standardised
 from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise, Noise, gaussian
-from deconflow.observations import Observations, OutOfReachError, noise_sizes, refuse_unreached
+from deconflow.noise import gaussian
+from deconflow.observations import Observations, refuse_unreached
 from deconflow.posteriors import (
     PosteriorModel,
     RowsWithProposals,
@@ -34,14 +36,10 @@ from deconflow.posteriors import (
 )
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
+from deconflow.truth import Bounds
 
 POINTS_AT_ONCE = 2**14
 POINTS_OF_MARGINALS = 256
-SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
-"""Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
-so many of these tells nothing."""
-FARTHEST = {torch.float32: 1e15, torch.float64: 1e140}
-"""Standard deviations of the truth whose squares a precision can add up."""
 
 
 @dataclass(frozen=True)
@@ -139,21 +137,20 @@ class WeightedFit(FittedDensity):
         if not isinstance(self.density, Folded):
             return super().ends
         bounds, units = self.density.bounds, self.standardiser
-        low, high = (torch.from_numpy(end) for end in (bounds.lower, bounds.upper))
-        return units.from_standard(low).numpy(), units.from_standard(high).numpy()
+        return units.from_standard(bounds.lower), units.from_standard(bounds.upper)
 
     def _log_prob(self, v: Array) -> Array:
-        like, parts = next(self.density.parameters()), []
-        standard = self.standardiser.to_standard(torch.from_numpy(v))
+        own, parts = next(self.density.parameters()), []
+        standard = torch.tensor(self.standardiser.to_standard(v))
         with torch.no_grad():
             for points in standard.split(POINTS_AT_ONCE):
-                parts.append(self.density.log_prob(points.to(like)).double().cpu())
+                parts.append(self.density.log_prob(points.to(own)).double().cpu())
         log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
         unreached = ~np.isfinite(log_p)
         if isinstance(self.density, Folded):
             inside = self.density.inside(standard).numpy()
             log_p, unreached = np.where(inside, log_p, -np.inf), unreached & inside
-        refuse_unreached(unreached, 0, f" in {like.dtype}. Look at that row", "v")
+        refuse_unreached(unreached, 0, f" in {own.dtype}. Look at that row", "v")
         return log_p
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
@@ -173,7 +170,7 @@ class WeightedFit(FittedDensity):
             for first, part, ready in self._standardised_chunks(data, n_draws):
                 estimate = self.proposing.estimate(self.density, ready, n_draws)
                 self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
-                volume = log_volume(self.standardiser, part).numpy()
+                volume = log_volume(self.standardiser, part)
                 parts.append(estimate.shifted(-volume))
         return Estimate.joined(parts)
 
@@ -197,7 +194,7 @@ class WeightedFit(FittedDensity):
             draws = self.proposing.weigh(self.density, ready, n_proposals)
             unreached = ~draws.log_weights.amax(0).isfinite()
             self._refuse_out_of_reach(unreached.cpu().numpy(), first)
-            scale = self.standardiser.scale.to(draws.v.device)
+            scale = like(self.standardiser.scale, draws.v.double())
             found = (
                 self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
                 self.standardiser.from_standard(draws.mean()),
@@ -225,6 +222,12 @@ class WeightedFit(FittedDensity):
         proposing = self._proposing_for_others
         return WeightedFit(self.density, units, proposing, self.names, self.threads)
 
+    def folded_at(self, bounds: Bounds) -> WeightedFit:
+        """Return the density folded back at bounds; it was fitted to mirrored rows."""
+        inside = bounds.in_units(self.standardiser.location, self.standardiser.scale)
+        folded, proposing = Folded(self.density, inside).eval(), self._proposing_for_others
+        return WeightedFit(folded, self.standardiser, proposing, self.names, self.threads)
+
     @cached_property
     def _proposing_for_others(self) -> ProposedByMixture:
         return self.proposing.for_other_rows(self.density)
@@ -236,7 +239,7 @@ class WeightedFit(FittedDensity):
         first, dtype = 0, next(self.density.parameters()).dtype
         for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
             ready = standardised(self.standardiser, part)
-            self._refuse_out_of_reach(far_rows(ready, dtype), first)
+            self._refuse_out_of_reach(far_rows(ready, str(dtype).removeprefix("torch.")), first)
             yield first, part, ready
             first += len(part)
 
@@ -295,47 +298,3 @@ class MarginalFit(FittedDensity):
 
     def _embedded(self, data: Observations) -> Observations:
         return seen_through(data, self.columns, self.parent.dim)
-
-
-def standardised(standardiser: Standardiser, data: Observations) -> Observations:
-    """Change the units of rows to those of networks.
-
-    Exact values get a little noise. A value with noise beyond any use, which single precision
-    does not hold, is divided by what there is too much of it: it says as little as before.
-    """
-    data = standardiser.observations(data)
-    excess = too_much_noise(data.noise)
-    if excess.amax() > 1:
-        data = replace(data, w=data.w / excess, noise=data.noise.divide(excess))
-    return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
-
-
-def far_rows(data: Observations, dtype: torch.dtype) -> NDArray[np.bool_]:
-    """Say which standardised rows, or their noise, a precision does not hold, ``(N,)``."""
-    sizes = (data.w.abs(), noise_sizes(data.noise))
-    far = [~(size.flatten(1).amax(1) <= FARTHEST[dtype]) for size in sizes]
-    return (far[0] | far[1]).numpy()
-
-
-def refuse_far(data: Observations, dtype: torch.dtype) -> None:
-    """Raise for standardised rows that networks cannot be trained on."""
-    position = first_bad(far_rows(data, dtype))
-    if position is not None:
-        raise OutOfReachError(
-            f"Expected w and noise within {FARTHEST[dtype]:g} times the spread of the truth; "
-            f"got more in row {position[0]} of w. Leave that row out."
-        )
-
-
-def log_volume(standardiser: Standardiser, data: Observations) -> torch.Tensor:
-    """Return ``log |dw / dw'|`` of each row for what :func:`standardised` does, ``(N or 1,)``."""
-    noise = data.noise.divide(standardiser.measured_scale)
-    return standardiser.log_observed_volume(data) + too_much_noise(noise).log().sum(-1)
-
-
-def too_much_noise(noise: Noise) -> torch.Tensor:
-    """Return by how much noise exceeds the most of use, ``(N or 1, M)``; at least one."""
-    if not isinstance(noise, GaussianNoise):
-        return torch.ones(1, noise.dim, dtype=torch.float64)
-    sd = noise.factor if noise.diagonal else noise.variance().sqrt()
-    return (sd / LARGEST_NOISE).clamp_min(1.0)

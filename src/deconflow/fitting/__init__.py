@@ -1,9 +1,14 @@
 """The fit loop, its settings and its checkpoints."""
 
-from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
-from deconflow.fitting.loop import NonFiniteError, evaluate, fit
+from typing import TYPE_CHECKING
+
+from deconflow.extras import of_flows
 from deconflow.fitting.settings import History, Training
-from deconflow.fitting.sharing import common_rng, refuse_different_rows, share_of
+
+if TYPE_CHECKING:
+    from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
+    from deconflow.fitting.loop import NonFiniteError, evaluate, fit
+    from deconflow.fitting.sharing import common_rng, share_of
 
 __all__ = [
     "Checkpoint",
@@ -14,6 +19,14 @@ __all__ = [
     "common_rng",
     "evaluate",
     "fit",
-    "refuse_different_rows",
     "share_of",
 ]
+
+__getattr__ = of_flows(
+    __name__,
+    {
+        **dict.fromkeys(("Checkpoint", "UnusableCheckpointError"), "checkpoint"),
+        **dict.fromkeys(("NonFiniteError", "evaluate", "fit"), "loop"),
+        **dict.fromkeys(("common_rng", "share_of"), "sharing"),
+    },
+)

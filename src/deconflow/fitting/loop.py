@@ -80,6 +80,7 @@ def fit(
     """
     with draws_in_use() as common, own_draws(common) as draws:
         checkpoint = ranks.from_first(checkpoint)  # the program names it to that one alone
+        train, validation = train.to(), None if validation is None else validation.to()
         run = _Fit(objective, train, validation, training or Training(), checkpoint, draws)
         return run.run(progress, tuple(callbacks))
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import nn
 
 from deconflow import ranks
 from deconflow.objectives import RowData
-from deconflow.observations import Observations
 from deconflow.randomness import Draws, RandomState, own_generator
 
 Rows = TypeVar("Rows", bound=RowData)
-
-
-def refuse_different_rows(data: Observations) -> None:
-    """Raise unless all processes have the same table, which is shared out among them here."""
-    if ranks.world() == 1:
-        return
-    digest = hashlib.sha256(np.asarray(data.w).tobytes()).digest()
-    if len(set(ranks.gathered(digest))) > 1:
-        raise ValueError(
-            f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
-            "of them all rows: they are divided among them here."
-        )
 
 
 def share_of(data: Rows) -> Rows:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import torch
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -37,7 +36,7 @@ def seen_rows(data: Observations, chances: Callable[[Array], Array]) -> Observat
     pieces = [_leaning(piece, chances, white, _least(data)) for piece in data.chunks(size)]
     means, covariances = (np.concatenate(each) for each in zip(*pieces, strict=True))
     noise = gaussian(covariance=covariances)
-    return replace(data, w=torch.from_numpy(means), noise=noise)
+    return replace(data, w=means, noise=noise)
 
 
 def _least(data: Observations) -> Array:
@@ -71,4 +70,4 @@ def _leaning(
 
 
 def _factor(covariance: Array) -> Array:
-    return psd_cholesky(torch.from_numpy(np.ascontiguousarray(covariance))).numpy()
+    return psd_cholesky(np.ascontiguousarray(covariance))

@@ -1,25 +1,30 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
+from typing import TYPE_CHECKING, Any
+
+from deconflow.extras import need
 from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
-from deconflow.noise.coerce import as_noise
+from deconflow.noise.coerce import as_noise, is_distribution
 from deconflow.noise.free_errors import FreeErrors, in_call
 from deconflow.noise.from_replicates import from_replicates, replicate_covariance
 from deconflow.noise.from_samples import FewDrawsWarning, from_samples
 from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
 from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
-from deconflow.noise.law_noise import LawNoise, from_law
 from deconflow.noise.likelihood_noise import LikelihoodNoise
 from deconflow.noise.likelihoods import binomial, likelihood, multiplicative, poisson
 from deconflow.noise.limits import Limited, LimitedNoise, limited
-from deconflow.noise.ready_made import (
+from deconflow.noise.table_noise import (
+    MixtureNoise,
+    TableNoise,
     gaussian_mixture,
     laplace,
-    same_for_all,
     split_normal,
     student_t,
     uniform,
 )
-from deconflow.noise.split_normal_law import SplitNormal
+
+if TYPE_CHECKING:
+    from deconflow.noise.law_noise import LawNoise, from_law, same_for_all
 
 __all__ = [
     "HALF_LOG_2PI",
@@ -33,11 +38,12 @@ __all__ = [
     "LikelihoodNoise",
     "Limited",
     "LimitedNoise",
+    "MixtureNoise",
     "Noise",
     "NoiseMixture",
     "Reading",
     "RowIndex",
-    "SplitNormal",
+    "TableNoise",
     "as_index",
     "as_noise",
     "binomial",
@@ -47,6 +53,7 @@ __all__ = [
     "gaussian",
     "gaussian_mixture",
     "in_call",
+    "is_distribution",
     "laplace",
     "likelihood",
     "limited",
@@ -59,6 +66,19 @@ __all__ = [
     "student_t",
     "uniform",
 ]
+
+
+_OF_TORCH = ("LawNoise", "from_law", "same_for_all")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what takes distributions of torch when it is first asked for."""
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module 'deconflow.noise' has no attribute {name!r}")
+    need("torch", f"noise.{name} takes its distributions")
+    import deconflow.noise.law_noise
+
+    return getattr(deconflow.noise.law_noise, name)
 
 
 def __dir__() -> list[str]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.distributions import Transform
 
-from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow._types import Array, Complex
+from deconflow.arrays import as_array, diagonals, is_torch_array, moved, take
 from deconflow.noise.gaussian_parts import NoiseMixture
 
 Ends = tuple[Array, Array]
 """Lower and upper ends of each value's truth, infinite where there is none."""
-RowIndex = slice | Tensor | np.ndarray | list[int]
+RowIndex = Any
+"""A slice, or numbers or flags of rows."""
 
 
 class OfRows:
@@ -47,17 +46,17 @@ class KeptDraws:
 
     Attributes
     ----------
-    offsets : Tensor
+    offsets : array
         ``(N, K, D)`` draws of each row, as ``v - w``.
-    weights : Tensor
+    weights : array
         ``(N, K)``; rows with fewer draws have weights of zero.
     """
 
-    offsets: Tensor
-    weights: Tensor
+    offsets: Array
+    weights: Array
 
     def __getitem__(self, rows: Any) -> Self:
-        return type(self)(self.offsets[rows], self.weights[rows])
+        return type(self)(take(self.offsets, rows), take(self.weights, rows))
 
 
 class Noise(OfRows, ABC):
@@ -74,24 +73,26 @@ class Noise(OfRows, ABC):
         Number of rows; None for a shared law that no observations have bound yet.
     shared : bool
         Whether all rows have the same law.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, dim)``, if the law is restricted to values that were observed.
     independent : bool
         Whether the values of a row have independent noise.
     kept : KeptDraws or None
         Some of the draws that the law was made of by ``from_samples``, in the user's units.
-    flags : Tensor or None
+    flags : array or None
         ``(N, dim)``, if of some values only a limit is known: -1 for an upper limit, 1 for a lower
         one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
     shared: bool
-    observed: Tensor | None
+    observed: Any
     independent: bool
+    by_row: ClassVar[tuple[str, ...]] = ()
+    """Fields with an axis of rows, or one row in all if shared."""
     kept: KeptDraws | None = None
     without_waves = "values"
     """What rows are called whose law has no characteristic function."""
-    flags: Tensor | None = None
+    flags: Any = None
     additive: bool = True
     """Whether the law is that of something added to the truth, whatever comes of it; else it
     depends on what was measured, as that of a count."""
@@ -106,7 +107,7 @@ class Noise(OfRows, ABC):
         """
         return self
 
-    def mirrored(self, signs: Tensor) -> Noise | None:
+    def mirrored(self, signs: Array) -> Noise | None:
         """Return the law of rows mirrored where ``signs``, ``(N, dim)``, are negative.
 
         None for a law that does not say.
@@ -114,14 +115,14 @@ class Noise(OfRows, ABC):
         return None
 
     @abstractmethod
-    def log_prob(self, residual: Tensor) -> Tensor:
+    def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, dim)``, as ``(..., N)``."""
 
     @abstractmethod
-    def sample(self, k: int) -> Tensor:
+    def sample(self, k: int) -> Any:
         """Draw ``(k, N, dim)``."""
 
-    def measure(self, clean: Tensor, w: Tensor) -> tuple[Tensor, Noise]:
+    def measure(self, clean: Any, w: Any) -> tuple[Any, Noise]:
         """Measure clean values ``(N, dim)`` anew, each as its row was: new values, and their noise.
 
         Additive noise is the same whatever is measured. A law that depends on what was measured,
@@ -138,28 +139,28 @@ class Noise(OfRows, ABC):
         return None
 
     @abstractmethod
-    def mean(self) -> Tensor:
+    def mean(self) -> Any:
         """Mean of each row's noise, ``(N, dim)``, or ``(1, dim)`` if shared."""
 
-    def covariance(self) -> Tensor:
+    def covariance(self) -> Any:
         """Finite covariance of each row, ``(N, dim, dim)``, or ``(1, dim, dim)`` if shared.
 
         That of independent values, unless a law says another. A law without a finite variance
         answers with the squared half width of its central 68 %, so that what is built on it
         (scales, proposals, features) stays finite.
         """
-        return torch.diag_embed(self.variance())
+        return diagonals(self.variance())
 
     @abstractmethod
-    def variance(self) -> Tensor:
+    def variance(self) -> Any:
         """Diagonal of :meth:`covariance`, ``(N, dim)``, or ``(1, dim)`` if shared."""
 
-    def cholesky(self) -> Tensor:
+    def cholesky(self) -> Any:
         """Cholesky factors of :meth:`covariance`, ``(N, dim, dim)``, or ``(1, dim, dim)``."""
-        return torch.diag_embed(self.variance().sqrt())
+        return diagonals(self.variance() ** 0.5)
 
     @abstractmethod
-    def features(self) -> Tensor:
+    def features(self) -> Any:
         """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared."""
 
     @abstractmethod
@@ -211,29 +212,55 @@ class Noise(OfRows, ABC):
             "none. Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
         )
 
-    @abstractmethod
-    def restrict(self, observed: Tensor) -> Noise:
+    def restrict(self, observed: Any) -> Noise:
         """Return the law of the observed values only; others are ignored by :meth:`log_prob`.
 
         ``observed`` is a boolean ``(N, dim)``.
         """
+        return replace(self, observed=observed)  # type: ignore[type-var]
 
     @abstractmethod
-    def divide(self, scale: Tensor) -> Self:
+    def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale`` for a positive ``scale`` of shape ``(dim,)``."""
 
-    @abstractmethod
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the law as tensors, in some precision and place."""
+        tensors = {
+            each.name: moved(getattr(self, each.name), dtype, device)
+            for each in fields(self)  # type: ignore[arg-type]
+            if each.init
+        }
+        return replace(self, **tensors)  # type: ignore[type-var]
 
-    @abstractmethod
+    def in_numpy(self) -> Self:
+        """Return the law as arrays of numpy."""
+        arrays = {name: as_array(x) for name, x in vars(self).items() if is_torch_array(x)}
+        arrays.pop("_product", None)
+        return replace(self, **arrays)  # type: ignore[type-var]
+
     def _take(self, rows: RowIndex, n_rows: int) -> Self:
         """Return the law of some rows."""
+        names = ("observed", "kept") if self.shared else ("observed", "kept", *self.by_row)
+        new: dict[str, Any] = {
+            name: each[rows] if isinstance(each, KeptDraws) else take(each, rows)
+            for name in names
+            if (each := getattr(self, name)) is not None
+        }
+        if any(each.name == "n_rows" for each in fields(self)):  # type: ignore[arg-type]
+            new["n_rows"] = n_rows
+        return replace(self, **new)  # type: ignore[type-var]
 
-    def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
+    def value_law(self) -> tuple[Any, dict[str, Array]] | None:
+        """Return a function that makes the law of single values, and its parameters by name.
+
+        These have shape ``(N or 1, dim)``. None for a law that is not made so.
+        """
+        return None
+
+    def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach a support that is not the whole space, else None.
 
-        The answer is a map ``T`` from the real line, a unit ``s`` and a start ``a``:
+        The answer is a map ``T`` of torch from the real line, a unit ``s`` and a start ``a``:
         ``n = T(z + a) / s`` is of the noise's size for ``z`` near zero.
         """
         return None
@@ -287,7 +314,7 @@ class Reading(ABC):
         """Return what is said of some rows; asked only where it is not the same for all."""
 
     @abstractmethod
-    def read(self, w: Tensor) -> tuple[Tensor, Noise]:
+    def read(self, w: Array) -> tuple[Array, Noise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise.
 
         With these, ``log p(row given v)`` is ``noise.log_prob(location - v)``, but for a number
@@ -295,8 +322,8 @@ class Reading(ABC):
         """
 
 
-def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
-    """Turn an index of rows into a slice or a tensor that torch takes.
+def as_index(rows: Any, n_rows: int | None) -> Any:
+    """Turn an index of rows into a slice or an array.
 
     ``n_rows`` is the number of rows; None if there is any number of them.
     """
@@ -308,7 +335,7 @@ def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
         rows = list(range(*rows.indices(n_rows or 0)))
     if isinstance(rows, int | np.integer):
         rows = [rows]
-    if not isinstance(rows, Tensor):
+    if not is_torch_array(rows):
         asked, rows = rows, np.asarray(() if isinstance(rows, tuple) else rows)
         if (
             isinstance(asked, tuple)
@@ -316,18 +343,22 @@ def as_index(rows: Any, n_rows: int | None) -> slice | Tensor:
             or (rows.size and rows.dtype.kind not in "biu")
         ):
             raise TypeError(f"Expected rows as numbers, flags or a slice; got {asked!r}.")
-        rows = torch.from_numpy(rows if rows.dtype.kind == "b" else rows.astype(np.int64))
+        rows = rows if rows.dtype.kind == "b" else rows.astype(np.int64)
     if n_rows is not None:
         _check_bounds(rows, n_rows)
     return rows
 
 
-def _check_bounds(rows: Tensor, n_rows: int) -> None:
-    if rows.dtype == torch.bool and rows.shape != (n_rows,):
+def _are_flags(rows: Any) -> bool:
+    return str(rows.dtype).endswith("bool")
+
+
+def _check_bounds(rows: Any, n_rows: int) -> None:
+    if _are_flags(rows) and rows.shape != (n_rows,):
         raise IndexError(
             f"Expected a flag for each of {n_rows} rows; got shape {tuple(rows.shape)}."
         )
-    if rows.dtype == torch.bool or rows.numel() == 0:
+    if _are_flags(rows) or len(rows) == 0:
         return
     low, high = int(rows.min()), int(rows.max())
     if low < -n_rows or high >= n_rows:
@@ -336,7 +367,7 @@ def _check_bounds(rows: Tensor, n_rows: int) -> None:
         )
 
 
-def count_rows(rows: slice | Tensor, n_rows: int | None) -> int:
+def count_rows(rows: Any, n_rows: int | None) -> int:
     """Count how many rows an index takes."""
     if isinstance(rows, slice):
         if n_rows is None:
@@ -344,10 +375,10 @@ def count_rows(rows: slice | Tensor, n_rows: int | None) -> int:
                 "Expected noise that is bound to rows; got one law for any number of rows."
             )
         return len(range(*rows.indices(n_rows)))
-    return int(rows.sum()) if rows.dtype == torch.bool else rows.numel()
+    return int(rows.sum()) if _are_flags(rows) else len(rows)
 
 
-def flatten_cholesky(factor: Tensor) -> Tensor:
+def flatten_cholesky(factor: Any) -> Any:
     """Flatten lower-triangular ``(N, D, D)`` into ``(N, D (D + 1) / 2)``."""
-    i, j = torch.tril_indices(factor.shape[-1], factor.shape[-1])
+    i, j = np.tril_indices(factor.shape[-1])
     return factor[..., i, j]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.distributions import Distribution
+from array_api_compat import is_array_api_obj
 
-from deconflow.checks import as_tensor
+from deconflow._types import Array
+from deconflow.arrays import take
+from deconflow.checks import as_floats
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.free_errors import FreeErrors
 from deconflow.noise.gaussian_noise import gaussian
-from deconflow.noise.ready_made import same_for_all
 
 ACCEPTED = (
     "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "
@@ -21,14 +21,16 @@ ACCEPTED = (
 )
 
 
-def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) -> Noise:
+def as_noise(noise: Any, n_rows: int, dim: int, observed: Any = None) -> Noise:
     """Turn ``noise`` into a Noise bound to ``n_rows`` rows of ``dim`` values.
 
     ``(D,)`` and ``(N, D)`` are standard deviations, ``(D, D)`` and ``(N, D, D)`` covariances, a
     single number is one standard deviation for everything. NaN is allowed where ``observed``
     (boolean ``(N, D)``) says that the value is missing.
     """
-    if isinstance(noise, Distribution):
+    if is_distribution(noise):
+        from deconflow.noise.law_noise import same_for_all
+
         noise = same_for_all(noise)
     if noise is None or isinstance(noise, str):
         raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
@@ -48,7 +50,7 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
             "Use deconflow.noise.from_law(law, ...)."
         )
     if not isinstance(noise, Noise):
-        noise = _from_array(as_tensor(noise, "noise"), n_rows, dim, observed)
+        noise = _from_array(as_floats(noise, "noise"), n_rows, dim, observed)
     if noise.observed is not None:
         raise ValueError(
             "Expected noise of whole rows; got noise restricted to the values that other data "
@@ -60,10 +62,16 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Tensor | None = None) 
     return bound if observed is None else bound.restrict(observed)
 
 
-def _from_array(array: Tensor, n_rows: int, dim: int, observed: Tensor | None) -> Noise:
-    shape = tuple(array.shape)
+def is_distribution(thing: Any) -> bool:
+    """Whether this is a distribution of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.distributions.Distribution)
+
+
+def _from_array(array: Array, n_rows: int, dim: int, observed: Any) -> Noise:
+    shape = array.shape
     if shape == ():
-        return gaussian(sd=array.expand(dim))
+        return gaussian(sd=np.full(dim, array))
     if shape == (dim, dim) and n_rows == dim:
         raise ValueError(
             f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
@@ -73,29 +81,29 @@ def _from_array(array: Tensor, n_rows: int, dim: int, observed: Tensor | None) -
     if shape == (dim,):
         return gaussian(sd=array)
     if shape == (n_rows, dim):
-        return gaussian(sd=_fill_missing(array, observed, torch.ones_like(array)))
+        return gaussian(sd=_fill_missing(array, observed, np.ones_like(array)))
     if shape == (dim, dim):
         return gaussian(covariance=array)
     if shape == (n_rows, dim, dim):
-        both = None if observed is None else observed.unsqueeze(-1) & observed.unsqueeze(-2)
-        eye = torch.eye(dim, dtype=array.dtype).expand_as(array)
-        return gaussian(covariance=_fill_missing(array, both, eye))
+        both = None if observed is None else observed[:, :, None] & observed[:, None]
+        return gaussian(covariance=_fill_missing(array, both, np.eye(dim)))
     hint = " Reshape it to (N, 1)." if shape == (n_rows,) and dim == 1 else ""
     raise ValueError(
         f"Expected noise as {ACCEPTED}, with N = {n_rows} and D = {dim}; got shape {shape}.{hint}"
     )
 
 
-def _fill_missing(array: Tensor, observed: Tensor | None, idle: Tensor) -> Tensor:
+def _fill_missing(array: Array, observed: Any, idle: Array) -> Array:
     """Put idle values where nothing was observed, whatever stands there."""
-    return array if observed is None else torch.where(observed, array, idle)
+    return array if observed is None else np.where(observed, array, idle)
 
 
 def rows_in_law(noise: Any) -> int | None:
     """Count the rows of what :func:`as_noise` takes; None if it is for any number of them."""
     if isinstance(noise, Noise):
         return noise.n_rows
-    shape = np.shape(noise) if isinstance(noise, Tensor | np.ndarray | list | tuple) else ()
+    known = isinstance(noise, list | tuple) or is_array_api_obj(noise)
+    shape: tuple[int, ...] = tuple(np.shape(noise)) if known else ()
     return shape[0] if len(shape) > 1 else None
 
 
@@ -103,4 +111,4 @@ def rows_of_law(noise: Any, rows: RowIndex, n_rows: int | None) -> Any:
     """Take some of ``n_rows`` rows of what :func:`as_noise` takes; one law for all stays it."""
     if n_rows is None or rows_in_law(noise) != n_rows:
         return noise
-    return noise[rows] if isinstance(noise, Noise) else as_tensor(noise, "noise")[rows]
+    return noise[rows] if isinstance(noise, Noise) else take(as_floats(noise, "noise"), rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deconflow.noise.catalogue import Array
+from deconflow._types import Array
 from deconflow.noise.gaussian_parts import Table
 
 STEPS = 300

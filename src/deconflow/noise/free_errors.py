@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deconflow.arrays import take
 from deconflow.noise.base import OfRows, as_index, count_rows
 
 if TYPE_CHECKING:
@@ -67,12 +68,11 @@ class FreeErrors(OfRows):
     def __getitem__(self, rows: Any) -> Self:
         rows = as_index(rows, self.n_rows)
         count_rows(rows, self.n_rows)
-        index = rows if isinstance(rows, slice) else rows.numpy()
         return replace(
             self,
             said=self.said if self.said.n_rows is None else self.said[rows],
-            groups=None if self.groups is None else self.groups[index],
-            replicates=None if self.replicates is None else self.replicates[index],
+            groups=None if self.groups is None else take(self.groups, rows),
+            replicates=None if self.replicates is None else take(self.replicates, rows),
         )
 
     def __repr__(self) -> str:

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
-from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal
 
 from deconflow._types import Array
 from deconflow.checks import as_floats, check_choice, first_bad, place, refuse_extremes
 from deconflow.noise.base import Noise
 from deconflow.noise.gaussian_noise import gaussian
-from deconflow.noise.law_fits import fit_tables
-from deconflow.noise.law_noise import from_law
-from deconflow.noise.ready_made import student_t
+from deconflow.noise.mixture_fits import fit_tables
+from deconflow.noise.table_noise import ValueMixtures, student_t
 from deconflow.noise.variance_function import fitted_variance
 
 WAYS = ("mean", "pooled", "rows")
@@ -31,7 +28,7 @@ ROUNDING = 1e-14
 
 
 def from_replicates(
-    values: ArrayLike | Tensor, how: str = "pooled", *, covariance: ArrayLike | None = None
+    values: ArrayLike, how: str = "pooled", *, covariance: ArrayLike | None = None
 ) -> tuple[Array, Noise]:
     r"""Make measurements and their noise from replicates: what scatters within a row is error.
 
@@ -87,7 +84,7 @@ def from_replicates(
     return w, _of_means(w, squares, count)
 
 
-def replicate_covariance(values: ArrayLike | Tensor) -> Array:
+def replicate_covariance(values: ArrayLike) -> Array:
     """Covariance ``(D, D)`` of the errors of one replicate, pooled over rows ``(N, R, D)``.
 
     Rows that come later can be read by it: ``from_replicates(others, covariance=...)``.
@@ -214,7 +211,7 @@ def _of_means(w: Array, squares: Array, count: NDArray[np.int64]) -> Noise:
         for values, found in zip(parts, _likelihoods(x, n, variance), strict=True):
             values[there, d] = found
     weights, means, variances = parts
-    return from_law(_independent_mixture, weights=weights, means=means, sd=np.sqrt(variances))
+    return ValueMixtures(weights, means, np.sqrt(variances), shared=False, n_rows=len(w))
 
 
 def _likelihoods(
@@ -250,8 +247,3 @@ def _unit_likelihoods(
     log_p = -0.5 * (np.square(z) / errors + np.log(errors))
     mass = np.exp(log_p - log_p.max(1, keepdims=True))
     return fit_tables(z, mass / mass.sum(1, keepdims=True), PARTS)
-
-
-def _independent_mixture(weights: Tensor, means: Tensor, sd: Tensor) -> Distribution:
-    parts = Normal(means, sd, validate_args=False)
-    return MixtureSameFamily(Categorical(probs=weights), parts, validate_args=False)

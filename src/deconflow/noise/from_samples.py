@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from deconflow._types import Array
 from deconflow.checks import first_bad, place, warn_caller
@@ -18,8 +16,7 @@ from deconflow.noise.covariance_prior import predictive_covariance
 from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
 from deconflow.noise.draws import Draws, checked_draws
 from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
-from deconflow.noise.law_noise import LawNoise
-from deconflow.noise.ready_made import gaussian_mixture
+from deconflow.noise.table_noise import MixtureNoise, gaussian_mixture
 
 MOST_KEPT = 64
 """So many draws of each row are kept."""
@@ -37,7 +34,7 @@ class FewDrawsWarning(UserWarning):
 
 
 def from_samples(
-    draws: ArrayLike | Tensor | Sequence[Any],
+    draws: ArrayLike | Sequence[Any],
     log_prior: ArrayLike | Sequence[Any] | Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Noise]:
     r"""Make measurements and their noise from draws of each row's posterior.
@@ -155,10 +152,10 @@ def _kept(rows: Draws, mean: Array) -> KeptDraws:
         new = np.diff(at, axis=1, prepend=-1) > 0  # a row with few draws has each of them once
         offsets[some] = np.take_along_axis(x, at[..., None], 1) - mean[some][:, None]
         weights[some] = np.take_along_axis(weight, at, 1) * new
-    return KeptDraws(torch.from_numpy(offsets).float(), torch.from_numpy(weights).float())
+    return KeptDraws(offsets.astype(np.float32), weights.astype(np.float32))
 
 
-def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoise | LawNoise:
+def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoise | MixtureNoise:
     """Law of ``mean - v``."""
     covariance = predictive_covariance(scatter, size)
     factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)

@@ -8,19 +8,17 @@ from functools import cached_property
 from typing import Any, Literal, Self, overload
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from torch import Tensor
 
 from deconflow._limits import row_slices
+from deconflow._types import Array, Complex
+from deconflow.arrays import array_namespace, as_array, diagonals, like, solve_lower, take
 from deconflow.checks import as_parameter, first_bad, place
-from deconflow.noise import fourier
-from deconflow.noise.base import KeptDraws, Noise, RowIndex, flatten_cholesky
-from deconflow.noise.catalogue import Array, Complex, as_array
+from deconflow.noise.base import KeptDraws, Noise, flatten_cholesky
 from deconflow.noise.free_errors import FreeErrors, free_errors
 from deconflow.noise.gaussian_parts import JointMixture
-from deconflow.randomness import own_generator
+from deconflow.randomness import normal
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 ARRAYS = 8
@@ -35,17 +33,18 @@ class GaussianNoise(Noise):
 
     Attributes
     ----------
-    factor : Tensor
+    factor : array
         Standard deviations ``(N or 1, D)``, or Cholesky factors ``(N or 1, D, D)``.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
-    factor: Tensor
+    factor: Any
     shared: bool
     n_rows: int | None
-    observed: Tensor | None = None
+    observed: Any = None
     kept: KeptDraws | None = None
+    by_row = ("factor",)
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -55,7 +54,7 @@ class GaussianNoise(Noise):
     @property
     def diagonal(self) -> bool:
         """Whether the values of a row have independent noise."""
-        return self.factor.dim() == 2
+        return self.factor.ndim == 2
 
     @property
     def independent(self) -> bool:  # type: ignore[override]
@@ -63,35 +62,31 @@ class GaussianNoise(Noise):
         return self.diagonal
 
     @cached_property
-    def _product(self) -> Tensor:
+    def _product(self) -> Any:
         """Covariances of full factors, multiplied out once."""
-        return self.factor @ self.factor.mT
+        return self.factor @ self.factor.swapaxes(-1, -2)
 
-    def log_prob(self, residual: Tensor) -> Tensor:
+    def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
-        white = self._whiten(residual)
-        pivots = self.factor if self.diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
-        if pivots.numel() and pivots.amin() == 0:
+        xp, factor = array_namespace(residual), like(self.factor, residual)
+        pivots = factor if self.diagonal else xp.linalg.diagonal(factor)
+        if 0 not in pivots.shape and xp.min(pivots) == 0:
             raise ValueError(
                 "Expected noise of positive variance where its density is asked for; got none. "
                 "Exact values have no density about the truth: leave them out, or give them one."
             )
-        per_value = -0.5 * white.square() - pivots.log() - HALF_LOG_2PI
+        white = residual / factor if self.diagonal else _whiten(factor, residual)
+        per_value = -0.5 * white**2 - xp.log(pivots) - HALF_LOG_2PI
         if self.observed is not None:
-            per_value = torch.where(self.observed, per_value, 0.0)
-        return per_value.sum(-1)
+            per_value = xp.where(like(self.observed, residual), per_value, 0.0)
+        return xp.sum(per_value, axis=-1)
 
-    def sample(self, k: int) -> Tensor:
+    def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
-        white = torch.randn(
-            k,
-            len(self),
-            self.dim,
-            dtype=self.factor.dtype,
-            device=self.factor.device,
-            generator=own_generator(self.factor.device),
-        )
-        return white * self.factor if self.diagonal else _multiply(self.factor, white)
+        white = normal((k, len(self), self.dim), self.factor)
+        if self.diagonal:
+            return white * self.factor
+        return (self.factor @ white[..., None])[..., 0]
 
     def from_uniform(self, share: Array) -> Array:
         """Make noise ``(K, N, D)`` of as many uniform numbers."""
@@ -101,25 +96,23 @@ class GaussianNoise(Noise):
         factor = np.broadcast_to(factor, (white.shape[1], self.dim, self.dim))
         return np.einsum("nij,knj->kni", factor, white)
 
-    def mean(self) -> Tensor:
+    def mean(self) -> Any:
         """Zeros, ``(1, D)``."""
-        return self.factor.new_zeros(1, self.dim)
+        return 0 * self.factor[:1, ..., 0] if not self.diagonal else 0 * self.factor[:1]
 
-    def covariance(self) -> Tensor:
+    def covariance(self) -> Any:
         """Covariances ``(N or 1, D, D)``."""
-        if self.diagonal:
-            return torch.diag_embed(self.factor.square())
-        return self._product
+        return diagonals(self.factor**2) if self.diagonal else self._product
 
-    def variance(self) -> Tensor:
+    def variance(self) -> Any:
         """Variances ``(N or 1, D)``."""
-        return self.factor.square() if self.diagonal else self.factor.square().sum(-1)
+        return self.factor**2 if self.diagonal else (self.factor**2).sum(-1)
 
-    def cholesky(self) -> Tensor:
+    def cholesky(self) -> Any:
         """Cholesky factors ``(N or 1, D, D)``."""
-        return torch.diag_embed(self.factor) if self.diagonal else self.factor
+        return diagonals(self.factor) if self.diagonal else self.factor
 
-    def features(self) -> Tensor:
+    def features(self) -> Any:
         """Flattened Cholesky factors ``(N or 1, D (D + 1) / 2)``."""
         return flatten_cholesky(self.cholesky())
 
@@ -130,82 +123,61 @@ class GaussianNoise(Noise):
 
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
-        return np.exp(-0.5 * np.square(as_array(self.factor)[:, None] * t)) + 0j
+        return np.exp(-0.5 * np.square(self.factor[:, None] * t)) + 0j
 
     def characteristic(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T)`` of rows."""
-        return fourier.of_gaussian(as_array(self.covariance()), t)
+        return gaussian_waves(self.covariance(), t)
 
-    def restrict(self, observed: Tensor) -> GaussianNoise:
+    def restrict(self, observed: Any) -> GaussianNoise:
         """Return the marginal law of the observed values; the others get an idle unit variance."""
         if self.diagonal:
-            factor = torch.where(observed, self.factor, 1.0)
+            factor = np.where(observed, self.factor, 1.0)
         else:
-            both = observed.unsqueeze(-1) & observed.unsqueeze(-2)
-            idle = torch.diag_embed((~observed).to(self.factor.dtype))
-            factor = psd_cholesky(torch.where(both, self.covariance(), 0.0) + idle)
+            both = observed[:, :, None] & observed[:, None]
+            factor = psd_cholesky(np.where(both, self.covariance(), np.eye(self.dim)))
         return GaussianNoise(factor, shared=False, n_rows=len(observed), observed=observed)
 
-    def divide(self, scale: Tensor) -> Self:
+    def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        scale = scale.to(self.factor)
-        factor = self.factor / (scale if self.diagonal else scale.unsqueeze(-1))
+        factor = self.factor / (scale if self.diagonal else scale[..., None])
         if self.observed is not None:  # keep the idle pivots at one
-            idle = ~self.observed if self.diagonal else torch.diag_embed(~self.observed)
-            factor = torch.where(idle, 1.0, factor)
+            idle = ~self.observed
+            factor = np.where(idle if self.diagonal else idle[..., None] * _eye(self), 1.0, factor)
         return replace(self, factor=factor, kept=None)
 
     def floor(self, sd: float) -> GaussianNoise:
         """Return the law with covariance ``S + sd^2 I``."""
         if self.diagonal:
-            return replace(self, factor=(self.factor.square() + sd**2).sqrt())
-        eye = torch.eye(self.dim, dtype=self.factor.dtype, device=self.factor.device)
-        factor, failed = torch.linalg.cholesky_ex(self.covariance() + sd**2 * eye)
-        bad = failed > 0
-        if bad.any():  # too thin for a sum: S + sd^2 I = [L, sd I] [L, sd I]', by its QR
-            stacked = torch.cat([self.factor[bad].mT, sd * eye.expand(int(bad.sum()), -1, -1)], 1)
-            factor[bad] = _lower_from_root(stacked)
+            return replace(self, factor=np.sqrt(self.factor**2 + sd**2))
+        try:
+            factor = np.linalg.cholesky(self.covariance() + sd**2 * np.eye(self.dim))
+        except np.linalg.LinAlgError:  # too thin for a sum: S + sd^2 I = [L, sd I] [L, sd I]'
+            beside = np.broadcast_to(sd * np.eye(self.dim), self.factor.shape)
+            factor = _lower_from_root(np.concatenate([self.factor.swapaxes(1, 2), beside], 1))
         return replace(self, factor=factor)
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        observed = self.observed if self.observed is None else self.observed.to(device=device)
-        return replace(self, factor=self.factor.to(dtype=dtype, device=device), observed=observed)
-
-    def _take(self, rows: RowIndex, n_rows: int) -> Self:
-        if self.shared:
-            return self if n_rows == self.n_rows else replace(self, n_rows=n_rows)
-        observed = None if self.observed is None else self.observed[rows]
-        kept = None if self.kept is None else self.kept[rows]
-        taken = replace(self, factor=self.factor[rows], n_rows=n_rows, observed=observed, kept=kept)
+    def _take(self, rows: Any, n_rows: int) -> Self:
+        if self.shared and n_rows == self.n_rows:
+            return self
+        taken = super()._take(rows, n_rows)
         if "_product" in vars(self):  # what is known of all rows is known of some
-            vars(taken)["_product"] = self._product[rows]
+            known = self._product if self.shared else take(self._product, rows)
+            vars(taken)["_product"] = known
         return taken
-
-    def _whiten(self, residual: Tensor) -> Tensor:
-        if self.diagonal:
-            return residual / self.factor
-        if self.shared:
-            columns = residual.reshape(-1, self.dim).mT
-            white = torch.linalg.solve_triangular(self.factor[0], columns, upper=False)
-            return white.mT.reshape(residual.shape)
-        columns = residual.movedim(-2, 0).reshape(residual.shape[-2], -1, self.dim).mT
-        white = torch.linalg.solve_triangular(self.factor, columns, upper=False).mT
-        leading = residual.shape[:-2]
-        return white.reshape(-1, *leading, self.dim).movedim(0, -2)
 
 
 @overload
 def gaussian(
-    *, sd: ArrayLike | Tensor | None = None, covariance: ArrayLike | Tensor | None = None
+    *, sd: ArrayLike | None = None, covariance: ArrayLike | None = None
 ) -> GaussianNoise: ...
 
 
 @overload
 def gaussian(
     *,
-    sd: ArrayLike | Tensor | None = None,
-    covariance: ArrayLike | Tensor | None = None,
+    sd: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
     scale: Literal["fit"] | None = None,
     jitter: Literal["fit"] | None = None,
     correlation: Literal["fit"] | None = None,
@@ -216,8 +188,8 @@ def gaussian(
 
 def gaussian(
     *,
-    sd: ArrayLike | Tensor | None = None,
-    covariance: ArrayLike | Tensor | None = None,
+    sd: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
     scale: Literal["fit"] | None = None,
     jitter: Literal["fit"] | None = None,
     correlation: Literal["fit"] | None = None,
@@ -282,50 +254,51 @@ def gaussian(
     )  # fmt: skip
 
 
-def _from_sd(sd: Tensor) -> GaussianNoise:
-    if sd.dim() not in (1, 2):
+def _from_sd(sd: Array) -> GaussianNoise:
+    if sd.ndim not in (1, 2):
         raise ValueError(
             f"Expected standard deviations (sd) of shape (D,) or (N, D); got {tuple(sd.shape)}."
         )
-    shared = sd.dim() == 1
-    rows = sd.unsqueeze(0) if shared else sd
-    _refuse(~torch.isfinite(rows), "finite standard deviations (sd)", rows, shared)
+    shared = sd.ndim == 1
+    rows = sd[None] if shared else sd
+    _refuse(~np.isfinite(rows), "finite standard deviations (sd)", rows, shared)
     _refuse(rows < 0, "standard deviations (sd) of at least zero", rows, shared)
-    return GaussianNoise(rows.clone(), shared, None if shared else len(rows))
+    return GaussianNoise(rows.copy(), shared, None if shared else len(rows))
 
 
-def _from_covariance(covariance: Tensor) -> GaussianNoise:
-    if covariance.dim() not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
+def _from_covariance(covariance: Array) -> GaussianNoise:
+    if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise ValueError(
             f"Expected covariances of shape (D, D) or (N, D, D); got {tuple(covariance.shape)}."
         )
-    shared = covariance.dim() == 2
-    rows = covariance.unsqueeze(0) if shared else covariance
-    _refuse(~torch.isfinite(rows), "finite covariances", rows, shared)
+    shared = covariance.ndim == 2
+    rows = covariance[None] if shared else covariance
+    _refuse(~np.isfinite(rows), "finite covariances", rows, shared)
     return GaussianNoise(checked_factor(rows, shared), shared, None if shared else len(rows))
 
 
-def checked_factor(rows: Tensor, shared: bool) -> Tensor:
+def checked_factor(rows: Array, shared: bool) -> Array:
     """Factor covariances ``(N, D, D)``, or name the first that is none, whatever its units."""
-    factor = torch.empty_like(rows)
-    for some in row_slices(len(rows), ARRAYS * rows[0].numel()):
+    factor = np.empty_like(rows)
+    for some in row_slices(len(rows), ARRAYS * rows[0].size):
         factor[some] = _factor_of_piece(rows[some], shared, some.start)
     return factor
 
 
-def _factor_of_piece(rows: Tensor, shared: bool, first: int) -> Tensor:
+def _factor_of_piece(rows: Array, shared: bool, first: int) -> Array:
     """Factor some covariances, the first of which has this number."""
-    variances = rows.diagonal(dim1=-2, dim2=-1)
+    variances = np.diagonal(rows, axis1=1, axis2=2)
     _refuse(variances < 0, "variances of at least zero", variances, shared, first)
-    sds = variances.sqrt()
-    size = sds.unsqueeze(-1) * sds.unsqueeze(-2)
-    _refuse((rows - rows.mT).abs() > 1e-6 * size, "symmetric covariances", rows, shared, first)
-    units = torch.where(sds > 0, sds, 1.0)
-    correlation = 0.5 * (rows + rows.mT) / (units.unsqueeze(-1) * units.unsqueeze(-2))
-    return psd_cholesky(correlation, shared=shared, first=first) * units.unsqueeze(-1)
+    sds = np.sqrt(variances)
+    size = sds[:, :, None] * sds[:, None]
+    uneven = np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * size
+    _refuse(uneven, "symmetric covariances", rows, shared, first)
+    units = np.where(sds > 0, sds, 1.0)
+    correlation = 0.5 * (rows + rows.swapaxes(1, 2)) / (units[:, :, None] * units[:, None])
+    return psd_cholesky(correlation, shared=shared, first=first) * units[..., None]
 
 
-def _refuse(bad: Tensor, expected: str, values: Tensor, shared: bool, first: int = 0) -> None:
+def _refuse(bad: Any, expected: str, values: Array, shared: bool, first: int = 0) -> None:
     position = first_bad(bad)
     if position is not None:
         where = place(position[1:] if shared else (first + position[0], *position[1:]))
@@ -333,43 +306,55 @@ def _refuse(bad: Tensor, expected: str, values: Tensor, shared: bool, first: int
         raise ValueError(f"Expected {expected} as noise; got {values[position]:g} at {where}.")
 
 
-def psd_cholesky(covariance: Tensor, *, shared: bool = False, first: int = 0) -> Tensor:
+def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> Array:
     """Factor positive semi-definite ``(N, D, D)`` as ``L L'`` with ``L`` lower triangular.
 
     Errors count rows from ``first``.
     """
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    singular = failed > 0
-    if singular.any():
-        factor[singular] = _singular_cholesky(
-            covariance[singular], first + singular.nonzero()[:, 0], shared
-        )
-    return factor
-
-
-def _singular_cholesky(covariance: Tensor, rows: Tensor, shared: bool) -> Tensor:
-    """Factor by eigenvalues: ``S = A A'``, and the R of ``A' = Q R`` is ``L'``."""
-    values, vectors = torch.linalg.eigh(covariance)
-    tolerance = 1e-7 if covariance.dtype == torch.float64 else 1e-4
-    position = first_bad(values[:, 0] < -tolerance * values.abs().amax(-1))
+    try:
+        return np.asarray(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+    position = first_bad(values[:, 0] < -1e-7 * np.abs(values).max(-1))
     if position is not None:
-        row = "" if shared else f" in row {int(rows[position])}"
+        row = "" if shared else f" in row {first + position[0]}"
         raise ValueError(
             "Expected positive semi-definite covariances as noise; "
             f"got the eigenvalue {values[position][0]:g}{row}."
         )
-    return _lower_from_root((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).mT)
+    singular = values[:, 0] <= 1e-13 * values[:, -1]
+    factor = np.empty_like(covariance)
+    factor[~singular] = np.linalg.cholesky(covariance[~singular])
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+    factor[singular] = _lower_from_root(roots[singular].swapaxes(1, 2))
+    return factor
 
 
-def _lower_from_root(root: Tensor) -> Tensor:
+def gaussian_waves(covariance: Array, t: Array) -> Complex:
+    """``exp(-t' S t / 2)``, with the quadratic form of all rows and frequencies as one product."""
+    dim = t.shape[1]
+    products = (t[:, :, None] * t[:, None]).reshape(-1, dim * dim)
+    form = covariance.reshape(-1, dim * dim) @ products.T
+    return np.exp(-0.5 * np.maximum(form, 0.0)) + 0j
+
+
+def _lower_from_root(root: Array) -> Array:
     """Turn ``A'`` into the lower-triangular ``L`` with ``L L' = A A'`` and a positive diagonal."""
-    upper = torch.linalg.qr(root).R
-    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(upper)
-    return (upper * signs.unsqueeze(-1)).mT
+    upper = np.linalg.qr(root)[1]
+    signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    return (upper * signs[..., None]).swapaxes(1, 2)
 
 
-def _multiply(factor: Tensor, white: Tensor) -> Tensor:
-    """Multiply ``(N or 1, D, D)`` factors with ``(K, N, D)`` vectors."""
-    if factor.shape[0] == 1:
-        return white @ factor[0].mT
-    return torch.einsum("nij,knj->kni", factor, white)
+def _eye(noise: GaussianNoise) -> Any:
+    return np.eye(noise.dim, dtype=bool)
+
+
+def _whiten(factor: Any, residual: Any) -> Any:
+    """Solve ``L x = r`` for factors ``(N or 1, D, D)`` and residuals ``(..., N, D)``."""
+    xp, dim = array_namespace(residual), residual.shape[-1]
+    if len(factor) == 1:
+        white = solve_lower(factor[0], residual.reshape(-1, dim).swapaxes(0, 1))
+        return white.swapaxes(0, 1).reshape(residual.shape)
+    columns = xp.moveaxis(residual, -2, 0).reshape(residual.shape[-2], -1, dim).swapaxes(1, 2)
+    white = solve_lower(factor, columns).swapaxes(1, 2)
+    return xp.moveaxis(white.reshape(-1, *residual.shape[:-2], dim), 0, -2)

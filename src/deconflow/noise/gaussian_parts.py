@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.noise.catalogue import Array
+from deconflow._types import Array
 
 Index = NDArray[np.int64]
 Table = tuple[Array, Array, Array]

@@ -1,41 +1,79 @@
-r"""Noise of any law: a function from per-row parameters to a torch distribution."""
+r"""Noise of any law: a function from per-row parameters to a torch distribution.
+
+Distributions that the library has itself become its own noise. Only those it does not have stay
+distributions of torch, and need it.
+"""
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
-from torch.distributions import Distribution, Independent, Transform, biject_to
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.mixture import GaussianMixture
+from torch import Tensor, distributions
+from torch.distributions import (
+    Distribution,
+    Independent,
+    Transform,
+    biject_to,
+    constraints,
+)
 
+from deconflow._types import Array, Complex
+from deconflow.arrays import as_array, is_torch_array, like, moved, take
 from deconflow.checks import SMALLEST, as_parameter, first_bad, place
 from deconflow.guests import as_guest
-from deconflow.noise import fourier
-from deconflow.noise.base import KeptDraws, Noise, RowIndex, flatten_cholesky
-from deconflow.noise.catalogue import CATALOGUE, Array, Complex, as_array
+from deconflow.noise.base import KeptDraws, Noise
+from deconflow.noise.distributions import CENTRAL
 from deconflow.noise.gaussian_noise import psd_cholesky
-from deconflow.noise.gaussian_parts import NoiseMixture
-from deconflow.noise.law_fits import independent_mixture, joint_mixture
-from deconflow.noise.moments import finite_covariance, finite_mean
-from deconflow.noise.support import (
-    check_support,
-    is_interval,
-    is_real,
-    log_prob_inside,
-    support_of,
+from deconflow.noise.gaussian_parts import (
+    IndependentMixture,
+    Index,
+    JointMixture,
+    NoiseMixture,
+    Table,
 )
-from deconflow.randomness import lend_generator
+from deconflow.noise.mixture_fits import fit_tables
+from deconflow.noise.table_noise import (
+    PARTS_BEYOND,
+    PARTS_FOR_DIMENSION,
+    MixtureNoise,
+    OtherNoise,
+    ValueMixtures,
+    refuse_rows,
+    table_noise,
+    whole_rows,
+)
+from deconflow.randomness import isolated_rng
+from deconflow.torch_modes import lend_generator
 
-Law = Callable[..., Distribution]
-NARROWEST = 1e-15
-"""Widths whose inverse squares single precision can add up."""
+Law = Callable[..., Any]
+LARGEST_FITS = 1_000
+"""Largest number of values whose laws are fitted one by one."""
+MOST_SHAPES = 200
+VALUES_FOR_SHAPES = 5_000
+QUANTILES = (np.arange(200) + 0.5) / 200
+DRAWS = 20_000
+NODES = 2001
+"""Points that cover a law."""
+REACH = 10.0
+"""They reach to sinh(10) on the line, about 11,000 standard deviations."""
+BOUNDED_REACH = 36.0
+"""The same for half lines and intervals, in the coordinate of torch's map onto them."""
+ROWS_AT_ONCE = 4_000_000 // NODES
 
 
 @dataclass(frozen=True, repr=False)
-class LawNoise(Noise):
+class LawNoise(OtherNoise):
     """Noise whose law is a torch distribution; make one with :func:`from_law`.
 
     Attributes
@@ -43,20 +81,20 @@ class LawNoise(Noise):
     law : callable
         Takes the parameters by keyword and returns a distribution over ``(N, D)``: batch
         shape ``(N, D)`` for independent values, or batch ``(N,)`` and event ``(D,)``.
-    parameters : dict of Tensor
+    parameters : dict of array
         One row per observation, or one row in all if shared.
-    unit : Tensor
+    unit : array
         ``(D,)``: this is the law of the distribution's variable divided by ``unit``.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
     law: Law
-    parameters: Mapping[str, Tensor]
+    parameters: Mapping[str, Any]
     shared: bool
     n_rows: int | None
-    unit: Tensor
-    observed: Tensor | None = None
+    unit: Any
+    observed: Any = None
     kept: KeptDraws | None = None
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
     """What has been made of law and parameters, for all noises that share them."""
@@ -70,12 +108,7 @@ class LawNoise(Noise):
     def distribution(self) -> Distribution:
         """The torch distribution of these rows, made at the first use."""
         if "distribution" not in self._made:
-            made = self.law(**self.parameters)
-            while isinstance(made, Independent):  # its values are looked at one by one
-                made = made.base_dist
-            # Residuals outside the support are no error: their log density is minus infinity.
-            made._validate_args = False
-            self._made["distribution"] = made
+            self._made["distribution"] = _made(self.law, self.parameters)
         return self._made["distribution"]
 
     @property
@@ -83,143 +116,143 @@ class LawNoise(Noise):
         """Whether the values of a row have independent noise."""
         return len(self.distribution.event_shape) == 0
 
-    def log_prob(self, residual: Tensor) -> Tensor:
+    def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
-        rounding = 50 * torch.finfo(residual.dtype).eps * self.unit
-        log_p = log_prob_inside(self.distribution, residual * self.unit, rounding)
+        x = torch.as_tensor(residual)
+        unit = like(self.unit, x)
+        rounding = 50 * torch.finfo(x.dtype).eps * unit
+        log_p = _log_prob_inside(self.distribution, x * unit, rounding)
         if not self.independent:
-            return log_p + self.unit.log().sum()
-        log_p = log_p + self.unit.log()
+            return like(log_p + unit.log().sum(), residual)
+        log_p = log_p + unit.log()
         if self.observed is not None:
-            log_p = torch.where(self.observed, log_p, 0.0)
-        return log_p.sum(-1)
+            log_p = torch.where(like(self.observed, x), log_p, 0.0)
+        return like(log_p.sum(-1), residual)
 
-    def sample(self, k: int) -> Tensor:
+    def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
         shape = torch.Size((k, len(self)) if self.shared else (k,))
         with lend_generator():
             drawn = self.distribution.sample(shape)
-        return (drawn.squeeze(2) if self.shared else drawn) / self.unit
+        return like(drawn.squeeze(2) if self.shared else drawn, self.unit) / self.unit
 
-    def from_uniform(self, share: Array) -> Array | None:
-        """Make noise ``(K, N, D)`` of as many uniform numbers; None for a law not in the table."""
-        known = CATALOGUE.get(type(self.distribution))
-        if known is None:
-            return None
-        return known.quantile(self.distribution, share) / as_array(self.unit)
-
-    def mean(self) -> Tensor:
+    def mean(self) -> Any:
         """Means ``(N or 1, D)``, zero where the law has none."""
-        return finite_mean(self.distribution) / self.unit
+        return like(_finite_mean(self.distribution), self.unit) / self.unit
 
-    def covariance(self) -> Tensor:
+    def covariance(self) -> Any:
         """Covariances ``(N or 1, D, D)``; finite also for laws without a variance."""
-        return finite_covariance(self.distribution) / torch.outer(self.unit, self.unit)
+        covariance = like(_finite_covariance(self.distribution), self.unit)
+        return covariance / (self.unit[:, None] * self.unit)
 
-    def variance(self) -> Tensor:
+    def variance(self) -> Any:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
-        return self.covariance().diagonal(dim1=-2, dim2=-1)
+        covariance, d = self.covariance(), np.arange(self.dim)
+        return covariance[:, d, d]
 
-    def cholesky(self) -> Tensor:
+    def cholesky(self) -> Any:
         """Cholesky factors ``(N or 1, D, D)`` of the covariances."""
-        return psd_cholesky(self.covariance())
-
-    def features(self) -> Tensor:
-        """Flattened Cholesky factors of the covariances, then the means."""
-        return torch.cat([flatten_cholesky(self.cholesky()), self.mean()], -1)
+        return like(psd_cholesky(as_array(self.covariance())), self.unit)
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
         if "mixture" not in self._made:
             self._made["mixture"] = (
-                independent_mixture(self.distribution, lambda rows: self[rows].distribution)
+                _independent_mixture(self.distribution, lambda rows: self[rows].distribution)
                 if self.independent
-                else joint_mixture(self.distribution, shared=self.shared)
+                else _joint_mixture(self.distribution, shared=self.shared)
             )
         return self._made["mixture"].divide(as_array(self.unit))
 
     def value_characteristics(self, t: Array) -> Complex:
-        """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
-        return fourier.of_values(self.distribution, t / as_array(self.unit))
+        """Refuse: there is no closed form."""
+        raise ValueError(
+            "Expected noise whose characteristic function has a closed form, such as Gaussian, "
+            f"Laplace or Student-t; got a {type(self.distribution).__name__}. Use XDGMM or "
+            "FlowDeconvolver."
+        )
 
-    def characteristic(self, t: Array) -> Complex:
-        """Characteristic functions ``(N or 1, T)`` of rows."""
-        if self.independent:
-            return super().characteristic(t)
-        return fourier.of_rows(self.distribution, t / as_array(self.unit))
+    def value_law(self) -> tuple[Any, dict[str, Array]] | None:
+        """Return a function that makes the law of single values, and its parameters by name."""
+        if (self.unit != 1).any() or not self.parameters:
+            return None
+        return _OfValues(self.law), dict(self.parameters)
 
-    def support_map(self) -> tuple[Transform, Tensor, Tensor] | None:
+    def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.
 
         A half line is reached by an exponential, which is shifted to the scale of the noise.
         """
-        support = support_of(self.distribution)
-        if is_real(support):
+        support = _support_of(self.distribution)
+        if _is_real(support):
             return None
-        start = torch.zeros_like(self.unit)
-        if not is_interval(support):
-            start = finite_covariance(self.distribution).diagonal(dim1=-2, dim2=-1).log() / 2
-        return biject_to(support), self.unit, start
+        unit = torch.as_tensor(self.unit)
+        start = 0 * unit
+        if not _is_interval(support):
+            variance = _finite_covariance(self.distribution).diagonal(dim1=-2, dim2=-1)
+            start = (variance.log() / 2).to(unit)
+        return biject_to(support), unit, start
 
-    def restrict(self, observed: Tensor) -> LawNoise:
+    def restrict(self, observed: Any) -> Noise:
         """Return the law of the observed values; needs independent values."""
         if not self.independent:
-            raise ValueError(
-                "Expected noise whose values are independent, because w has missing values; "
-                f"got a law over whole rows ({type(self.distribution).__name__})."
-            )
+            raise whole_rows(type(self.distribution).__name__)
         return replace(self, observed=observed)
 
-    def divide(self, scale: Tensor) -> Self:
+    def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        return replace(self, unit=self.unit * scale.to(self.unit), kept=None)
+        return replace(self, unit=self.unit * scale, kept=None)
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device; an error if single precision does not hold it."""
-        if dtype == torch.float32 and self.unit.dtype == torch.float64:
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the law as tensors; an error if single precision does not hold it."""
+        if "32" in str(dtype) and "64" in str(self.unit.dtype):
             self._refuse_single_precision()
-        moved = {
-            name: value.to(dtype=dtype if value.is_floating_point() else None, device=device)
-            for name, value in self.parameters.items()
-        }
-        unit = self.unit.to(dtype=dtype, device=device)
-        observed = self.observed if self.observed is None else self.observed.to(device=device)
+        parameters = {name: moved(x, dtype, device) for name, x in self.parameters.items()}
         law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
-        return replace(self, law=law, parameters=moved, unit=unit, observed=observed, _made={})
+        tensors = super().to(dtype=dtype, device=device)
+        return replace(tensors, law=law, parameters=parameters, _made={})
+
+    def in_numpy(self) -> Self:
+        """Return the law as arrays of numpy."""
+        double = self.to(dtype=torch.float64, device=torch.device("cpu"))
+        parameters = {name: as_array(x) for name, x in double.parameters.items()}
+        return replace(super(LawNoise, double).in_numpy(), parameters=parameters)
 
     def _refuse_single_precision(self) -> None:
-        """Raise for numbers in the data's units, or widths in the truth's, out of range."""
+        """Raise for numbers in the data's units that are out of range."""
         tiny, huge = 1e-30, 1e30
         sizes = {f"{name} of the noise's law": value for name, value in self.parameters.items()}
         sizes["the spread of w"] = self.unit
-        for name, size in ((name, value.abs()) for name, value in sizes.items()):
+        for name, size in ((name, np.abs(as_array(value))) for name, value in sizes.items()):
             position = first_bad((size > huge) | ((size > 0) & (size < tiny)))
             if position is not None:
                 raise ValueError(
                     f"Expected {name} between {tiny:g} and {huge:g} in size, for single precision; "
                     f"got {size[position]:g}. Change the units of w and noise."
                 )
-        position = first_bad(self.variance() < NARROWEST**2)
-        if position is not None:
-            raise ValueError(
-                f"Expected noise wider than {NARROWEST:g} times the spread of w, for single "
-                f"precision; got less at {place(position)}. Use noise.gaussian, or 0.0."
-            )
 
-    def _take(self, rows: RowIndex, n_rows: int) -> Self:
-        observed = None if self.observed is None else self.observed[rows]
+    def _take(self, rows: Any, n_rows: int) -> Self:
+        taken = super()._take(rows, n_rows)
         if self.shared:
-            return replace(self, n_rows=n_rows, observed=observed)
-        taken = {name: value[rows] for name, value in self.parameters.items()}
-        kept = None if self.kept is None else self.kept[rows]
-        return replace(
-            self, parameters=taken, n_rows=n_rows, observed=observed, kept=kept, _made={}
-        )
+            return taken
+        own = {name: take(value, rows) for name, value in self.parameters.items()}
+        return replace(taken, parameters=own, _made={})
+
+
+@dataclass(frozen=True)
+class _OfValues:
+    """Makes noise of single values."""
+
+    law: Law
+
+    def __call__(self, **parameters: Array) -> LawNoise:
+        rows = len(next(iter(parameters.values())))
+        return LawNoise(self.law, parameters, shared=False, n_rows=rows, unit=np.ones(1))
 
 
 @as_guest()
-def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor) -> LawNoise:
-    """Make noise of any law.
+def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Noise:
+    """Make noise of any law that torch has, or users write for it.
 
     Parameters
     ----------
@@ -241,19 +274,19 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
     >>> from_law(gumbel, scale=[[0.1, 0.2]] * 7)
     LawNoise(rows=7, dim=2, shared=False)
     """
-    tensors = {name: as_parameter(value, name).clone() for name, value in parameters.items()}
-    _check_rows(tensors, shared)
+    arrays = {name: as_parameter(value, name).copy() for name, value in parameters.items()}
+    _check_rows(arrays, shared)
     try:
-        distribution = law(**tensors)
+        distribution = _made(law, arrays)
     except Exception as error:
         raise ValueError(
-            f"Expected a law that takes {list(tensors)}; got the error: {error}"
+            f"Expected a law that takes {list(arrays)}; got the error: {error}"
         ) from error
     if not isinstance(distribution, Distribution):
         raise TypeError(
             f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
         )
-    check_support(distribution)
+    _check_support(distribution)
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
         raise ValueError(
@@ -261,15 +294,111 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike | Tensor
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
-    _refuse_narrow(distribution, [*tensors], shared)
-    unit = torch.ones(shape[-1], dtype=torch.float64)
-    return LawNoise(law, tensors, shared, None if shared else shape[0], unit)
+    own = _our_own(distribution, shared)
+    if own is not None:
+        return own
+    _refuse_narrow(distribution, [*arrays], shared)
+    return LawNoise(law, arrays, shared, None if shared else shape[0], np.ones(shape[-1]))
+
+
+def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
+    """Make a distribution whose values are looked at one by one, if they are independent."""
+    made = law(**{name: torch.as_tensor(x) for name, x in parameters.items()})
+    while isinstance(made, Independent):
+        made = made.base_dist
+    # Residuals outside the support are no error: their log density is minus infinity.
+    if isinstance(made, Distribution):
+        made._validate_args = False
+    return made
+
+
+def _our_own(d: Any, shared: bool) -> Noise | None:
+    """Return a distribution of torch as noise of this library, if there is such a one."""
+    rows = None if shared else (d.batch_shape + d.event_shape)[0]
+    forms: dict[type, Callable[[], tuple[Any, ...]]] = {
+        distributions.Normal: lambda: ("normal", d.scale, 0 * d.scale, d.loc),
+        distributions.Laplace: lambda: ("laplace", d.scale, 0 * d.scale, d.loc),
+        distributions.Cauchy: lambda: ("student_t", d.scale, 1 + 0 * d.scale, d.loc),
+        distributions.StudentT: lambda: ("student_t", d.scale, d.df, d.loc),
+        distributions.Uniform: lambda: (
+            "uniform",
+            (d.high - d.low) / 2,
+            0 * d.low,
+            (d.high + d.low) / 2,
+        ),
+    }
+    if type(d) in forms:
+        kind, *tensors = forms[type(d)]()
+        scale, q, location = (np.array(as_array(x), dtype=float) for x in tensors)
+        return table_noise(kind, scale, q, shared, location if location.any() else None)
+    if isinstance(d, distributions.MultivariateNormal | distributions.LowRankMultivariateNormal):
+        means, factors = (as_array(x)[:, None] for x in (d.loc, d.scale_tril))
+        return MixtureNoise(np.ones((len(means), 1)), means, factors, shared, rows)
+    parts = d.component_distribution if isinstance(d, distributions.MixtureSameFamily) else None
+    if isinstance(parts, Independent) and isinstance(parts.base_dist, distributions.Normal):
+        base = parts.base_dist
+        parts = distributions.MultivariateNormal(base.loc, scale_tril=base.scale.diag_embed())
+    if isinstance(parts, distributions.MultivariateNormal):
+        arrays = (d.mixture_distribution.probs, parts.loc, parts.scale_tril)
+        weights, means, factors = (as_array(x) for x in arrays)
+        return MixtureNoise(weights, means, factors, shared, rows)
+    if isinstance(parts, distributions.Normal):
+        arrays = (d.mixture_distribution.probs, parts.loc, parts.scale)
+        weights, means, sd = (as_array(x) for x in arrays)
+        return ValueMixtures(weights, means, sd, shared, rows)
+    return None
+
+
+def same_for_all(distribution: Any) -> Noise:
+    """Make noise of one torch distribution over ``D`` values that holds for all rows."""
+    if not isinstance(distribution, Distribution):
+        raise TypeError(f"Expected distribution as one of torch; got {distribution!r}.")
+    shape = distribution.batch_shape + distribution.event_shape
+    if len(shape) != 1:
+        raise ValueError(
+            f"Expected a noise distribution over shape (D,); got {tuple(shape)}. "
+            "For a law that differs by row use deconflow.noise.from_law."
+        )
+    return from_law(_Constant(distribution.expand((1, *distribution.batch_shape))), shared=True)
+
+
+class _Constant:
+    """A law without parameters."""
+
+    def __init__(self, distribution: Distribution) -> None:
+        self.distribution = distribution
+
+    def __call__(self) -> Distribution:
+        return self.distribution
+
+    def to(self, dtype: Any, device: Any) -> _Constant:
+        """Move all tensors inside the distribution."""
+        return _Constant(_moved(self.distribution, dtype, device, {}))
+
+
+def _moved(thing: Any, dtype: Any, device: Any, twins: dict[int, Any]) -> Any:
+    """Copy a distribution with its tensors, and those of its parts, moved.
+
+    Parts know each other, as a transform its inverse: ``twins`` are the copies so far.
+    """
+    if is_torch_array(thing):
+        return moved(thing, dtype, device)
+    if isinstance(thing, list):
+        return [_moved(part, dtype, device, twins) for part in thing]
+    if not isinstance(thing, Distribution | Transform):
+        return thing
+    if id(thing) not in twins:
+        twins[id(thing)] = twin = copy.copy(thing)
+        twin.__dict__ = {
+            name: _moved(part, dtype, device, twins) for name, part in vars(thing).items()
+        }
+    return twins[id(thing)]
 
 
 def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -> None:
     """Refuse laws so narrow that their squares vanish, by which torch makes NaN of densities."""
     try:
-        variance = finite_covariance(distribution).diagonal(dim1=-2, dim2=-1)
+        variance = _finite_covariance(distribution).diagonal(dim1=-2, dim2=-1)
     except ValueError:  # a law that does not know it may still be drawn from
         return
     position = first_bad(~(variance > 0))
@@ -281,16 +410,238 @@ def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -
         )
 
 
-def _check_rows(tensors: Mapping[str, Tensor], shared: bool) -> None:
+def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
     """Refuse parameters without rows, of different lengths, or not finite."""
-    rows = 1 if shared else max((len(v) if v.dim() else 0 for v in tensors.values()), default=1)
-    for name, value in tensors.items():
-        if value.dim() == 0 or len(value) != rows or rows == 0:
+    rows = 1 if shared else max((len(v) if v.ndim else 0 for v in arrays.values()), default=1)
+    for name, value in arrays.items():
+        if value.ndim == 0 or len(value) != rows or rows == 0:
             raise ValueError(
                 f"Expected {name} with {rows or 'one or more'} rows, one for each observation; "
-                f"got shape {tuple(value.shape)}."
+                f"got shape {value.shape}."
             )
-        position = first_bad(~value.reshape(rows, -1).isfinite().all(-1))
-        if position is not None:
-            where = "" if shared else f" in {place(position)}"
-            raise ValueError(f"Expected finite values of {name} as noise; got NaN or inf{where}.")
+        bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
+        refuse_rows(bad, shared, f"finite values of {name} as noise", "NaN or inf")
+
+
+# -- supports ------------------------------------------------------------------------------------
+
+
+def _support_of(distribution: Distribution) -> constraints.Constraint | None:
+    """Return the support, or None for a law that does not say."""
+    try:
+        return distribution.support
+    except NotImplementedError:
+        return None
+
+
+def _is_real(support: constraints.Constraint | None) -> bool:
+    """Whether a support is the whole space (or unknown)."""
+    inner = getattr(support, "base_constraint", None)  # of independent values, or of a mixture
+    if inner is not None:
+        return _is_real(inner)
+    return support is None or support is constraints.real or support is constraints.real_vector
+
+
+def _is_interval(support: constraints.Constraint | None) -> bool:
+    """Whether a support has two ends."""
+    return isinstance(getattr(support, "base_constraint", support), constraints.interval)
+
+
+def _check_support(distribution: Distribution) -> None:
+    """Refuse discrete laws, and supports that torch has no map onto."""
+    support = _support_of(distribution)
+    if _is_real(support):
+        return
+    try:
+        biject_to(support)
+    except NotImplementedError as error:
+        raise ValueError(
+            "Expected as noise a law of real numbers, on the line, a half line or an interval; "
+            f"got {type(distribution).__name__}."
+        ) from error
+
+
+def _log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) -> Tensor:
+    """Log density, minus infinity outside the support, with gradients that stay finite.
+
+    A value that ``rounding`` may have moved across the end of an interval counts as inside.
+    """
+    support = _support_of(distribution)
+    if _is_real(support):
+        return distribution.log_prob(x)
+    if _is_interval(support):
+        ends: Any = getattr(support, "base_constraint", support)
+        low, high = (torch.as_tensor(e).to(x) for e in (ends.lower_bound, ends.upper_bound))
+        slack = (1e-5 * (high - low) + rounding.to(x)).minimum((high - low) / 4)
+        near = (x >= low - rounding) & (x <= high + rounding)
+        x = torch.where(near, torch.minimum(torch.maximum(x, low + slack), high - slack), x)
+    inside = support.check(x)  # type: ignore[union-attr]
+    mask = inside if inside.dim() == x.dim() else inside.unsqueeze(-1)
+    safe = torch.where(mask, x, _point_inside(distribution, x))
+    return torch.where(inside, distribution.log_prob(safe), -torch.inf)
+
+
+def _point_inside(distribution: Distribution, x: Tensor) -> Tensor:
+    """A point of the support: the middle of an interval, the image of zero elsewhere."""
+    onto = biject_to(distribution.support)
+    shape = onto.inverse_shape(distribution.batch_shape + distribution.event_shape)
+    return onto(torch.zeros(shape, dtype=x.dtype, device=x.device)).to(x)
+
+
+# -- moments -------------------------------------------------------------------------------------
+
+
+def _finite_mean(distribution: Distribution) -> Tensor:
+    """Mean of each value, zero where the law has none."""
+    mean = distribution.mean
+    return torch.where(mean.isfinite(), mean, 0.0)
+
+
+def _finite_covariance(distribution: Distribution) -> Tensor:
+    """Covariance of ``(N, D)`` values as ``(N, D, D)``.
+
+    Where the variance is infinite or undefined, the squared half width of the central 68 %.
+    """
+    variance = _variance(distribution)
+    finite = variance.isfinite()
+    if not finite.all():
+        variance = torch.where(finite, variance, _half_width(distribution).square())
+    return torch.diag_embed(variance)
+
+
+def _variance(distribution: Distribution) -> Tensor:
+    try:
+        return distribution.variance
+    except NotImplementedError as error:
+        law = distribution.base_dist if isinstance(distribution, Independent) else distribution
+        raise ValueError(
+            "Expected noise whose law knows its mean and variance; got a "
+            f"{type(law).__name__}, which does not. Give it both, in a class of its own."
+        ) from error
+
+
+def _half_width(distribution: Distribution) -> Tensor:
+    if isinstance(distribution, Independent):
+        return _half_width(distribution.base_dist)
+    try:
+        high = distribution.icdf(torch.tensor(CENTRAL))
+        return (high - distribution.icdf(torch.tensor(1 - CENTRAL))) / 2
+    except NotImplementedError as error:
+        raise ValueError(
+            "Expected noise with a finite variance or with quantiles (icdf); "
+            f"got {type(distribution).__name__}, which has neither."
+        ) from error
+
+
+# -- mixtures ------------------------------------------------------------------------------------
+
+
+def _joint_mixture(law: Distribution, *, shared: bool) -> JointMixture:
+    """Mixture of a distribution with batch ``(N or 1,)`` and event ``(D,)``."""
+    if shared:
+        return _fitted_to_draws(law)
+    raise ValueError(
+        "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
+        "independent values, or one law for all rows; "
+        f"got a {type(law).__name__} over whole rows that differs by row."
+    )
+
+
+def _fitted_to_draws(law: Distribution) -> JointMixture:
+    with isolated_rng(0), lend_generator():
+        draws = as_array(law.sample(torch.Size((DRAWS,)))[:, 0])
+    fit = GaussianMixture(8, tol=1e-5, max_iter=1000, random_state=0)
+    with warnings.catch_warnings():  # a fit that might still gain a little is good enough
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit.fit(draws)
+    return JointMixture(fit.weights_[None], fit.means_[None], fit.covariances_[None])
+
+
+def _independent_mixture(
+    law: Distribution, of_rows: Callable[[slice], Distribution]
+) -> IndependentMixture:
+    """Mixture of a distribution with batch ``(N or 1, D)``.
+
+    ``of_rows`` gives the distribution of some rows.
+    """
+    rows, dim = law.batch_shape
+    parts = PARTS_FOR_DIMENSION.get(dim, PARTS_BEYOND)
+    if rows * dim > LARGEST_FITS:
+        shapes, which, location, scale = _by_shared_shapes(of_rows, rows, parts)
+    else:
+        shapes, which = _by_value(law, parts), np.arange(rows * dim)
+        location, scale = np.zeros((rows, dim)), np.ones((rows, dim))
+    which = which.reshape(scale.shape)
+    return IndependentMixture(shapes, which, location if location.any() else None, scale)
+
+
+def _by_value(law: Distribution, parts: int) -> Table:
+    """Fit each row's and value's density, tabulated between its extreme quantiles."""
+    with isolated_rng(0), lend_generator():
+        draws = law.sample(torch.Size((4000,))).sort(0).values
+    low, high = draws[4], draws[-5]
+    share = torch.linspace(0, 1, 300, dtype=draws.dtype)[:, None, None]
+    x = low + (high - low) * share
+    p = law.log_prob(x).exp()
+    mass = as_array(p / p.sum(0)).reshape(300, -1).T
+    return fit_tables(as_array(x).reshape(300, -1).T, mass, parts)
+
+
+def _by_shared_shapes(
+    of_rows: Callable[[slice], Distribution], rows: int, parts: int
+) -> tuple[Table, Index, Array, Array]:
+    """Fit very many laws by the shapes they have in common: table, which, location, scale.
+
+    A shape is a law's quantiles in units of its mean and standard deviation. The shapes of some
+    rows are fitted, or the centres of 200 clusters of them; every law takes the nearest.
+    """
+    shapes = _unit_quantiles(of_rows(slice(0, rows, max(1, rows // VALUES_FOR_SHAPES))))[0]
+    distinct = np.unique(shapes.round(3), axis=0)
+    if len(distinct) > MOST_SHAPES:
+        distinct = KMeans(MOST_SHAPES, n_init=1, random_state=0).fit(shapes).cluster_centers_
+    which, locations, scales = [], [], []
+    for start in range(0, rows, ROWS_AT_ONCE):
+        law = of_rows(slice(start, start + ROWS_AT_ONCE))
+        quantiles, location, scale = _unit_quantiles(law)
+        which.append(pairwise_distances_argmin(quantiles, distinct))
+        locations.append(location)
+        scales.append(scale)
+    mass = np.full_like(distinct, 1 / len(QUANTILES))
+    table = fit_tables(distinct, mass, parts)
+    return table, np.concatenate(which), np.concatenate(locations), np.concatenate(scales)
+
+
+def _unit_quantiles(law: Distribution) -> tuple[Array, Array, Array]:
+    """Quantiles of each value in units of its mean and width, with these; ``(N D, Q)``."""
+    location = as_array(_finite_mean(law))
+    scale = as_array(_finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt())
+    x, mass = _nodes(law)
+    x = ((x - location) / scale).reshape(len(x), -1).T
+    below = np.cumsum(mass, 0).reshape(len(mass), -1).T
+    rows = zip(below, x, strict=True)
+    return np.stack([np.interp(QUANTILES, *row) for row in rows]), location, scale
+
+
+def _nodes(law: Distribution) -> tuple[Array, Array]:
+    r"""Points ``(X, N or 1, D)`` that cover a law, and its mass at each of them.
+
+    The line is reached by :math:`x = m + s \sinh z`, half lines and intervals by torch's map onto
+    them: in ``z`` the density is smooth and falls off fast, where sums are close to integrals.
+    """
+    support = _support_of(law)
+    column = (slice(None), None, None)
+    if _is_real(support):
+        scale = _finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt()
+        z = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[column]
+        x, log_slope = _finite_mean(law) + scale * z.sinh(), z.cosh().log() + scale.log()
+    else:
+        z = torch.linspace(-BOUNDED_REACH, BOUNDED_REACH, NODES, dtype=torch.float64)[column]
+        z = z.expand(-1, *law.batch_shape)
+        onto = biject_to(support)
+        x = onto(z)
+        log_slope = onto.log_abs_det_jacobian(z, x)
+    log_p = law.log_prob(x)
+    # Not defined at rounded ends of a support: no mass there. NaN compares as false.
+    log_mass = torch.where(log_p < torch.inf, log_p, -torch.inf) + log_slope
+    mass = (log_mass - log_mass.amax(0)).exp()
+    return as_array(x), as_array(mass / mass.sum(0))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.noise.catalogue import Array
+from deconflow._types import Array
 
 LogLikelihood = Callable[[Array], Array]
 """Log-likelihoods ``(U, G)`` at truths ``(U, G)``, a row for each likelihood."""

@@ -12,17 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy.special import logsumexp
 
-from deconflow.noise.base import Ends, Noise, RowIndex
-from deconflow.noise.catalogue import Array, as_array
+from deconflow._types import Array
+from deconflow.arrays import as_array, is_torch_array, like, moved
+from deconflow.noise.base import Ends, Noise
 from deconflow.noise.gaussian_parts import IndependentMixture
+from deconflow.noise.table_noise import total
 from deconflow.noise.value_likelihoods import Index, Measuring, ValueLikelihoods, different
-from deconflow.randomness import own_generator
+from deconflow.randomness import own_rng
 
 PARTS_OF_ONE, PARTS_OF_MANY = 4, 3
 """Gaussians for the likelihood of a value, in rows of one value and of several."""
+EPS = float(np.finfo(float).eps)
 STEP = 1e-4
 """Of derivatives, in widths of the likelihood."""
 
@@ -35,25 +37,26 @@ class LikelihoodNoise(Noise):
     ----------
     laws : ValueLikelihoods
         All different likelihoods of single values.
-    which : Tensor
+    which : array
         ``(N, M)`` numbers of these.
-    location : Tensor
+    location : array
         ``(N, M)``, in the units of the truth.
-    unit : Tensor
+    unit : array
         ``(M,)``: this is the law of ``(location - v) / unit``.
-    signs : Tensor or None
+    signs : array or None
         ``(N, M)`` of mirrored rows, whose law is that of ``signs * (location - v) / unit``. Theirs
         reaches beyond the ends of the truth: folded there it is the likelihood.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, M)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
     laws: ValueLikelihoods
-    which: Tensor
-    location: Tensor
-    unit: Tensor
-    signs: Tensor | None = None
-    observed: Tensor | None = None
+    which: Index
+    location: Array
+    unit: Any
+    signs: Array | None = None
+    observed: Any = None
+    by_row = ("which", "location", "signs")
 
     additive = False
     shared = False  # type: ignore[assignment]
@@ -68,9 +71,7 @@ class LikelihoodNoise(Noise):
         rows, columns = np.meshgrid(*(np.arange(n) for n in w.shape), indexing="ij")
         where = np.stack([rows, columns], -1)
         laws, which = different(measuring, w, parameters, low, high, where)
-        location = torch.from_numpy(laws.grids.mean[which])
-        unit = torch.ones(w.shape[1], dtype=torch.float64)
-        return cls(laws, torch.from_numpy(which), location, unit)
+        return cls(laws, which, laws.grids.mean[which], np.ones(w.shape[1]))
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -85,77 +86,76 @@ class LikelihoodNoise(Noise):
     @property
     def truth_ends(self) -> Ends | None:  # type: ignore[override]
         """Ends of the truth, ``(M,)`` each; None without any."""
-        which = self.which.numpy()
-        if not np.isfinite([self.laws.low, self.laws.high]).any() or not len(which):
+        if not np.isfinite([self.laws.low, self.laws.high]).any() or not len(self.which):
             return None
-        return self.laws.low[which].max(0), self.laws.high[which].min(0)
+        return self.laws.low[self.which].max(0), self.laws.high[self.which].min(0)
 
     def within(self, low: Array, high: Array) -> LikelihoodNoise:
         """Return the same with narrower ends ``(M,)`` of the truth."""
         ends = self.truth_ends
         if ends is not None and (low == ends[0]).all() and (high == ends[1]).all():
             return self
-        which = self.which.numpy()
-        own = {name: value[which] for name, value in self.laws.parameters.items()}
-        w, where = self.laws.w[which], self.laws.where[which]
+        own = {name: value[self.which] for name, value in self.laws.parameters.items()}
+        w, where = self.laws.w[self.which], self.laws.where[self.which]
         laws, which = different(self.laws.measuring, w, own, low, high, where)
-        return replace(self, laws=laws, which=torch.from_numpy(which))
+        return replace(self, laws=laws, which=which)
 
-    def log_prob(self, residual: Tensor) -> Tensor:
+    def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, M)``, as ``(..., N)``.
 
-        Exact: by the likelihood itself.
+        Exact: by the likelihood itself, with slopes by differences.
         """
-        v = self._truth(residual)
-        log_p = self._log_prob_beyond(v) if self.signs is not None else self._log_prob_of(v)
-        log_p = log_p.to(residual) + self.unit.log().to(residual)
-        if self.observed is not None:
-            log_p = torch.where(self.observed.to(log_p.device), log_p, 0.0)
-        return log_p.sum(-1)
+        if not is_torch_array(residual):
+            return total(self._per_value(residual), self.observed)
+        from deconflow.torch_modes import ByDifferences
 
-    def sample(self, k: int) -> Tensor:
+        step = STEP * self.laws.grids.width[self.which] / as_array(self.unit)
+        eps = float(np.finfo(str(residual.dtype).removeprefix("torch.")).eps)
+        return total(
+            ByDifferences.apply(residual, lambda r: self._per_value(r, eps), step), self.observed
+        )
+
+    def _per_value(self, residual: Array, eps: float = EPS) -> Array:
+        """Log density of every value; residuals were rounded by ``eps``."""
+        v = self._truth(residual, eps)
+        log_p = self._log_prob_of(v) if self.signs is None else self._log_prob_beyond(v)
+        return log_p + np.log(as_array(self.unit))
+
+    def sample(self, k: int) -> Any:
         """Draw ``(k, N, M)``: noise of truths with nothing else known of them."""
-        shape = (k, *self.which.shape)
-        share = torch.rand(shape, dtype=torch.float64, generator=own_generator())
-        v = torch.from_numpy(self.laws.quantiles(self.which.numpy(), share.numpy()))
-        if self.signs is not None:
-            v = self._one_image(v)
-        return self._residual(v)
+        v = self.laws.quantiles(self.which, own_rng().random((k, *self.which.shape)))
+        return self._residual(v if self.signs is None else self._one_image(v))
 
     def from_uniform(self, share: Array) -> Array | None:
         """Make noise ``(K, N, M)`` of as many uniform numbers."""
         if self.signs is not None:
             return None
-        v = self.laws.quantiles(self.which.numpy(), share)
-        return as_array(self._residual(torch.from_numpy(v)))
+        return self._residual(self.laws.quantiles(self.which, share))
 
-    def measure(self, clean: Tensor, w: Tensor) -> tuple[Tensor, LikelihoodNoise]:
+    def measure(self, clean: Any, w: Any) -> tuple[Any, LikelihoodNoise]:
         """Measure clean values anew, as their rows were, which now have the values ``w``."""
-        which = self.which.numpy()
-        seed = int(torch.randint(2**62, (), generator=own_generator()))
-        v = as_array(self._truth(w - clean))
-        new = self.laws.simulate(which, v, np.random.default_rng(seed))
-        laws = self.laws
+        rng = np.random.default_rng(int(own_rng().integers(2**62)))
+        v = self._truth(as_array(w - clean))
+        laws, which = self.laws, self.which
+        new = laws.simulate(which, v, rng)
         own = {name: value[which] for name, value in laws.parameters.items()}
-        ends = laws.low[which], laws.high[which]
-        made = LikelihoodNoise.of(laws.measuring, new, own, *ends)
+        made = LikelihoodNoise.of(laws.measuring, new, own, laws.low[which], laws.high[which])
         noise = replace(made, unit=self.unit, signs=self.signs, observed=self.observed)
-        moved = self._signed(made.location - self.location) / self.unit.double().cpu()
-        return w + moved.to(w), noise
+        shift = self._signed(made.location - self.location) / as_array(self.unit)
+        return w + like(shift, w), noise
 
-    def mean(self) -> Tensor:
+    def mean(self) -> Any:
         """Means ``(N, M)`` of the noise."""
-        mean = torch.from_numpy(self.laws.grids.mean[self.which.numpy()])
-        return self._residual(mean)
+        return self._residual(self.laws.grids.mean[self.which])
 
-    def variance(self) -> Tensor:
+    def variance(self) -> Any:
         """Variances ``(N, M)``."""
-        variance = torch.from_numpy(self.laws.grids.variance[self.which.numpy()])
-        return (variance / self.unit.double().cpu().square()).to(self.unit)
+        return like(self.laws.grids.variance[self.which], self.unit) / self.unit**2
 
-    def features(self) -> Tensor:
+    def features(self) -> Any:
         """Standard deviations, then means."""
-        return torch.cat([self.variance().sqrt(), self.mean()], -1)
+        both = (as_array(self.variance()) ** 0.5, as_array(self.mean()))
+        return like(np.concatenate(both, -1), self.unit)
 
     def as_mixture(self) -> IndependentMixture:
         """Write the law as a mixture of Gaussians, folded at the ends of the truth.
@@ -163,130 +163,94 @@ class LikelihoodNoise(Noise):
         An approximation: at the mean over a likelihood of counts, the mixture's logarithm is less
         by at most 0.005 nats in rows of one value, and 0.01 in others.
         """
-        which = self.which.numpy()
         shapes, shape_of = self._gaussians()
         grids, unit = self.laws.grids, as_array(self.unit)
-        mode = torch.from_numpy(grids.mode[which])
-        location = as_array(self._residual(mode))
-        scale = -as_array(self._signed(torch.from_numpy(grids.width[which]))) / unit
-        return IndependentMixture(shapes, shape_of[which], location, scale)
+        location = as_array(self._residual(grids.mode[self.which]))
+        scale = -self._signed(grids.width[self.which]) / unit
+        return IndependentMixture(shapes, shape_of[self.which], location, scale)
 
-    def restrict(self, observed: Tensor) -> LikelihoodNoise:
-        """Return the law of the observed values."""
-        return replace(self, observed=observed)
-
-    def mirrored(self, signs: Tensor) -> LikelihoodNoise:
+    def mirrored(self, signs: Array) -> LikelihoodNoise:
         """Return the law of rows mirrored where ``signs``, ``(N, M)``, are negative."""
-        return replace(self, signs=signs.double())
+        return replace(self, signs=signs)
 
-    def divide(self, scale: Tensor) -> Self:
+    def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        return replace(self, unit=self.unit * scale.to(self.unit))
+        return replace(self, unit=self.unit * scale)
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Move to another precision or device.
 
         Likelihoods are computed in double precision by the processor all the same; what they
         answer follows ``unit``.
         """
-        return replace(self, unit=self.unit.to(dtype=dtype, device=device))
+        return replace(self, unit=moved(self.unit, dtype, device))
 
-    def _take(self, rows: RowIndex, n_rows: int) -> Self:
-        return replace(
-            self,
-            which=self.which[rows],
-            location=self.location[rows],
-            signs=None if self.signs is None else self.signs[rows],
-            observed=None if self.observed is None else self.observed[rows],
-        )
+    def _take(self, rows: Any, n_rows: int) -> Self:
+        return super()._take(as_array(rows) if is_torch_array(rows) else rows, n_rows)
 
     # -- truths and residuals -------------------------------------------------------------------
 
-    def _signed(self, values: Tensor) -> Tensor:
+    def _signed(self, values: Array) -> Array:
         return values if self.signs is None else self.signs * values
 
-    def _residual(self, v: Tensor) -> Tensor:
-        return (self._signed(self.location - v) / self.unit.double().cpu()).to(self.unit)
+    def _residual(self, v: Array) -> Any:
+        return like(self._signed(self.location - v) / as_array(self.unit), self.unit)
 
-    def _truth(self, residual: Tensor) -> Tensor:
+    def _truth(self, residual: Array, eps: float = EPS) -> Array:
         """Return truths of residuals; one that rounding has moved across an end is at the end."""
-        unit = self.unit.double().cpu()
-        v = self.location - self._signed(residual.cpu().double() * unit)
-        rounding = 50 * torch.finfo(residual.dtype).eps * (unit + self.location.abs())
+        unit = as_array(self.unit)
+        v = self.location - self._signed(residual * unit)
+        rounding = 50 * eps * (unit + np.abs(self.location))
         low, high = self._ends()
         near = (v >= low - rounding) & (v <= high + rounding)
-        return torch.where(near, v.clamp(low, high), v)
+        return np.where(near, np.clip(v, low, high), v)
 
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        which = self.which.numpy()
-        return torch.from_numpy(self.laws.low[which]), torch.from_numpy(self.laws.high[which])
+    def _ends(self) -> Ends:
+        return self.laws.low[self.which], self.laws.high[self.which]
 
-    def _log_prob_of(self, v: Tensor) -> Tensor:
+    def _log_prob_of(self, v: Array) -> Array:
         low, high = self._ends()
         inside = (v >= low) & (v <= high)
-        middle = torch.from_numpy(self.laws.grids.mean[self.which.numpy()])
-        log_p: Tensor = _LogProb.apply(torch.where(inside, v, middle), self.laws, self.which)
-        return torch.where(inside, log_p, -torch.inf)
+        which = np.broadcast_to(self.which, v.shape)
+        log_p = self.laws.log_prob(which, np.where(inside, v, self.laws.grids.mean[which]))
+        return np.where(inside, log_p, -np.inf)
 
     # -- beyond the ends ------------------------------------------------------------------------
 
-    def _log_prob_beyond(self, v: Tensor) -> Tensor:
+    def _log_prob_beyond(self, v: Array) -> Array:
         r"""Log density of truths ``v`` on both sides of the ends, whose folded form is exact.
 
         :math:`L(x) \, m(v) / \sum_s m(R_s x)` with ``v`` folded to ``x`` and the mixture ``m``.
         """
         low, high = self._ends()
-        x = torch.where(v < low, 2 * low - v, torch.where(v > high, 2 * high - v, v))
+        x = np.where(v < low, 2 * low - v, np.where(v > high, 2 * high - v, v))
         inside = (x >= low) & (x <= high)  # not so from one mirror image on
-        shares = torch.logsumexp(torch.stack([self._log_mixture(u) for u in self._images(x)]), 0)
-        log_p = self._log_prob_of(x) + self._log_mixture(v) - shares
-        return torch.where(inside, log_p, -torch.inf)
+        shares = logsumexp([self._log_mixture(u) for u in self._images(x)], axis=0)
+        with np.errstate(invalid="ignore"):
+            log_p = self._log_prob_of(x) + self._log_mixture(v) - shares
+        return np.where(inside, log_p, -np.inf)
 
-    def _one_image(self, x: Tensor) -> Tensor:
+    def _one_image(self, x: Array) -> Array:
         """Move truths to one of their images each, by the mixture's shares."""
-        images = torch.stack(self._images(x))
-        log_shares = torch.stack([self._log_mixture(u) for u in images])
-        below = torch.softmax(log_shares, 0).cumsum(0)
-        u = torch.rand(x.shape, dtype=torch.float64, generator=own_generator())
-        chosen = (below < u).sum(0).clamp(max=len(images) - 1)
-        return images.gather(0, chosen.unsqueeze(0))[0]
+        images = np.stack(self._images(x))
+        log_shares = np.stack([self._log_mixture(u) for u in images])
+        shares = np.exp(log_shares - logsumexp(log_shares, axis=0))
+        chosen = (np.cumsum(shares, 0) < own_rng().random(x.shape)).sum(0)
+        return np.take_along_axis(images, np.minimum(chosen, len(images) - 1)[None], 0)[0]
 
-    def _images(self, x: Tensor) -> list[Tensor]:
-        return [x, *(2 * end - x for end in self._ends() if end.isfinite().any())]
+    def _images(self, x: Array) -> list[Array]:
+        return [x, *(2 * end - x for end in self._ends() if np.isfinite(end).any())]
 
     def _gaussians(self) -> tuple[Any, Index]:
         return self.laws.gaussians(PARTS_OF_ONE if self.dim == 1 else PARTS_OF_MANY)
 
-    def _log_mixture(self, v: Tensor) -> Tensor:
+    def _log_mixture(self, v: Array) -> Array:
         """Log of the mixture in the units of its likelihood; minus infinity at infinity."""
-        which = self.which.numpy()
-        (weights, means, variances), shape_of = self._gaussians()
+        table, shape_of = self._gaussians()
         grids = self.laws.grids
-        mode, width = (torch.from_numpy(x[which]) for x in (grids.mode, grids.width))
-        z = ((v - mode) / width).unsqueeze(-1)
-        finite = z.isfinite()
-        c, b, S = (torch.from_numpy(x[shape_of[which]]) for x in (weights, means, variances))
-        log_p = c.log() - 0.5 * (S.log() + (torch.where(finite, z, 0.0) - b).square() / S)
-        log_p = torch.logsumexp(log_p, -1)
-        return torch.where(finite.squeeze(-1), log_p, -torch.inf)
-
-
-class _LogProb(torch.autograd.Function):
-    """A likelihood of numpy's, with its slope by differences."""
-
-    @staticmethod
-    def forward(ctx: Any, v: Tensor, laws: ValueLikelihoods, which: Tensor) -> Tensor:
-        numbers = np.broadcast_to(which.numpy(), v.shape)
-        ctx.laws, ctx.numbers = laws, numbers
-        ctx.save_for_backward(v)
-        return torch.from_numpy(laws.log_prob(numbers, v.detach().numpy()))
-
-    @staticmethod
-    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None, None]:
-        (v,), laws, numbers = ctx.saved_tensors, ctx.laws, ctx.numbers
-        step = STEP * laws.grids.width[numbers]
-        at = [np.clip(v.numpy() + s, laws.low[numbers], laws.high[numbers]) for s in (-step, step)]
-        below, above = (laws.log_prob(numbers, x) for x in at)
-        with np.errstate(invalid="ignore"):
-            slope = (above - below) / (at[1] - at[0])
-        return grad[0] * torch.from_numpy(np.where(np.isfinite(slope), slope, 0.0)), None, None
+        z = ((v - grids.mode[self.which]) / grids.width[self.which])[..., None]
+        finite = np.isfinite(z)
+        c, b, S = (x[shape_of[self.which]] for x in table)
+        with np.errstate(divide="ignore"):
+            log_p = np.log(c) - 0.5 * (np.log(S) + np.square(np.where(finite, z, 0.0) - b) / S)
+        return np.where(finite[..., 0], logsumexp(log_p, axis=-1), -np.inf)

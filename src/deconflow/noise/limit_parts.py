@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.noise.catalogue import Array
+from deconflow._types import Array
 from deconflow.noise.gaussian_parts import Index, JointMixture, NoiseMixture
 
 

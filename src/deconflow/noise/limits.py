@@ -7,18 +7,17 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri_exp
-from torch import Tensor
 
+from deconflow._types import Array
+from deconflow.arrays import array_namespace, as_array, diagonals, like, special_of
 from deconflow.checks import as_parameter, first_bad, place
 from deconflow.noise.base import Noise, Reading, RowIndex
-from deconflow.noise.catalogue import Array, as_array
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.limit_parts import LimitMixture
-from deconflow.randomness import own_generator
+from deconflow.randomness import normal, own_rng, uniform
 
 REACH = 24.0
 """How far beyond a limit the truth may lie, in units of the spread of its column; see
@@ -39,27 +38,28 @@ class LimitedNoise(Noise):
 
     Attributes
     ----------
-    sd : Tensor
+    sd : array
         Standard deviations ``(N, D)``.
-    flags : Tensor
+    flags : array
         ``(N, D)``: -1 for an upper limit, 1 for a lower one, 0 for a measured value.
-    reach : Tensor
+    reach : array
         ``(N, D)``: how far beyond a limit the truth may lie, where the likelihood is written as a
         mixture of Gaussians.
-    spread : Tensor
+    spread : array
         ``(D,)``: what is the spread of each column.
-    unit : Tensor
+    unit : array
         ``(D,)``: this is the noise of the data divided by ``unit``.
-    observed : Tensor or None
+    observed : array or None
         Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
-    sd: Tensor
-    flags: Tensor = field()
-    reach: Tensor
-    spread: Tensor
-    unit: Tensor
-    observed: Tensor | None = None
+    sd: Any
+    flags: Any = field()
+    reach: Any
+    spread: Any
+    unit: Any
+    observed: Any = None
+    by_row = ("sd", "flags", "reach")
     shared = False
     independent = True
     without_waves = "limits"
@@ -80,41 +80,45 @@ class LimitedNoise(Noise):
         values = self.flags == 0
         if self.observed is not None:
             values = values & self.observed
-        return GaussianNoise(self.sd, shared=False, n_rows=len(self)).restrict(values)
+        sd = array_namespace(self.sd).where(values, self.sd, 1.0)
+        return GaussianNoise(sd, shared=False, n_rows=len(self), observed=values)
 
     def without_limits(self) -> GaussianNoise:
         """Return the noise of the measurements that would have been made."""
-        noise = GaussianNoise(self.sd, shared=False, n_rows=len(self))
-        return noise if self.observed is None else noise.restrict(self.observed)
+        return GaussianNoise(self.sd, shared=False, n_rows=len(self), observed=self.observed)
 
-    def log_prob(self, residual: Tensor) -> Tensor:
+    def log_prob(self, residual: Any) -> Any:
         """Log-likelihood of residuals ``(..., N, D)``, as ``(..., N)``."""
-        limits = self.flags != 0
-        beyond = -self.flags * residual / self.sd.clamp_min(torch.finfo(self.sd.dtype).tiny)
-        of_limits = torch.special.log_ndtr(torch.where(limits, beyond, 0.0)) + self.unit.log()
-        return self._measured.log_prob(residual) + torch.where(limits, of_limits, 0.0).sum(-1)
+        xp, flags = array_namespace(residual), like(self.flags, residual)
+        sd, unit = like(self.sd, residual), like(self.unit, residual)
+        tiny = xp.finfo(residual.dtype).smallest_normal
+        with np.errstate(over="ignore"):
+            beyond = -flags * residual / xp.where(sd > tiny, sd, tiny)
+        limits = flags != 0
+        log_p = special_of(xp).log_ndtr(xp.where(limits, beyond, 0.0)) + xp.log(unit)
+        log_p = xp.sum(xp.where(limits, log_p, 0.0), axis=-1)
+        return self._measured.log_prob(residual) + log_p
 
-    def sample(self, k: int) -> Tensor:
+    def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``: of a limit, some distance of the usual size.
 
         For the training of networks, which see limits wherever they may be. How limits came about
         nobody knows, so that these are no rows to hold real ones against.
         """
-        shape, generator = (k, *self.sd.shape), own_generator(self.sd.device)
-        options: dict[str, Any] = {"dtype": self.sd.dtype, "device": self.sd.device}
-        white = torch.randn(shape, generator=generator, **options)
-        far = torch.rand(shape, generator=generator, **options) * USUAL_WIDTH * self.spread
+        shape = (k, *self.sd.shape)
+        white = normal(shape, self.sd)
+        far = uniform(shape, self.sd) * USUAL_WIDTH * self.spread
         return white * self.sd - self.flags * far
 
-    def mean(self) -> Tensor:
+    def mean(self) -> Any:
         """Zero for what was measured, and a usual distance for limits; ``(N, D)``."""
         return -self.flags * USUAL_SHIFT * self.spread
 
-    def variance(self) -> Tensor:
+    def variance(self) -> Any:
         """Variances ``(N, D)``, those of limits so large that they count little."""
-        return self.sd.square() + self.flags.abs() * (USUAL_WIDTH * self.spread).square()
+        return self.sd**2 + self.flags**2 * (USUAL_WIDTH * self.spread) ** 2
 
-    def features(self) -> Tensor:
+    def features(self) -> Any:
         """Return those of the same noise without limits; :class:`Observations` adds the flags."""
         return self.without_limits().features()
 
@@ -123,89 +127,73 @@ class LimitedNoise(Noise):
         arrays = (self.sd, self.flags, self.reach, self.unit)
         return LimitMixture(*(as_array(each) for each in arrays))
 
-    def restrict(self, observed: Tensor) -> LimitedNoise:
+    def restrict(self, observed: Any) -> LimitedNoise:
         """Return the law of the observed values; the others get an idle unit variance."""
-        sd, flags = torch.where(observed, self.sd, 1.0), torch.where(observed, self.flags, 0.0)
+        sd, flags = np.where(observed, self.sd, 1.0), np.where(observed, self.flags, 0.0)
         return replace(self, sd=sd, flags=flags, observed=observed)
 
-    def divide(self, scale: Tensor) -> Self:
+    def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        scale = scale.to(self.sd)
         sd = self.sd / scale
         if self.observed is not None:  # keep the idle ones at one
-            sd = torch.where(self.observed, sd, 1.0)
+            sd = np.where(self.observed, sd, 1.0)
         lengths = {"reach": self.reach / scale, "spread": self.spread / scale}
         return replace(self, sd=sd, unit=self.unit * scale, **lengths)
 
     def floor(self, sd: float) -> LimitedNoise:
         """Return the law with variances larger by ``sd^2``."""
-        return replace(self, sd=(self.sd.square() + sd**2).sqrt())
+        return replace(self, sd=np.sqrt(self.sd**2 + sd**2))
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        names = ("sd", "flags", "reach", "spread", "unit")
-        moved = {name: getattr(self, name).to(dtype=dtype, device=device) for name in names}
-        observed = None if self.observed is None else self.observed.to(device=device)
-        return replace(self, **moved, observed=observed)
-
-    def _take(self, rows: RowIndex, n_rows: int) -> Self:
-        taken = {name: getattr(self, name)[rows] for name in ("sd", "flags", "reach")}
-        return replace(
-            self, **taken, observed=None if self.observed is None else self.observed[rows]
-        )
-
-    def for_truths(self, w: Tensor, clean: Tensor) -> LimitedNoise:
+    def for_truths(self, w: Array, clean: Array) -> LimitedNoise:
         """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
-        middle, spread = _middle_and_spread(as_array(clean))
-        return self._reaching(w, torch.from_numpy(middle), torch.from_numpy(spread))
+        middle, spread = _middle_and_spread(clean)
+        return self._reaching(w, middle, spread)
 
-    def _reaching(self, w: Tensor, middle: Tensor, spread: Tensor) -> LimitedNoise:
-        return replace(self, spread=spread, reach=REACH * spread + (w - middle).abs())
+    def _reaching(self, w: Array, middle: Array, spread: Array) -> LimitedNoise:
+        return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
 
-    def complete(self, w: Tensor, clean: Tensor) -> Tensor:
+    def complete(self, w: Array, clean: Array) -> Any:
         """Draw the measurements that limits ``w`` stand for, given the truth as rows see it.
 
         Each is one of ``N(clean, sd^2)`` beyond its limit. All arrays are ``(N, D)``.
         """
-        limits, sd = as_array(self.flags) != 0, as_array(self.sd)
-        side = np.where(limits, as_array(self.flags), 1.0)
-        uniform = torch.rand(w.shape, generator=own_generator(), dtype=torch.float64)
-        limit, centre = as_array(w), as_array(clean)
+        limits, sd = self.flags != 0, self.sd
+        side = np.where(limits, self.flags, 1.0)
+        uniform = np.maximum(own_rng().random(w.shape), 1e-16)
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(sd > 0, side * (centre - limit) / sd, 0.0)
-        log_share = np.log(as_array(uniform.clamp_min(1e-16)))
-        drawn = centre - side * sd * ndtri_exp(log_share + log_ndtr(room))
-        beyond = np.where(side > 0, np.maximum(drawn, limit), np.minimum(drawn, limit))
-        return torch.where(torch.from_numpy(limits), torch.from_numpy(beyond).to(w), w)
+            room = np.where(sd > 0, side * (clean - w) / sd, 0.0)
+        drawn = clean - side * sd * ndtri_exp(np.log(uniform) + log_ndtr(room))
+        beyond = np.where(side > 0, np.maximum(drawn, w), np.minimum(drawn, w))
+        return np.where(limits, beyond, w)
 
 
 class Limited(Reading):
     """Noise with limits, before the values are known."""
 
-    def __init__(self, noise: Any, flags: Tensor) -> None:
+    def __init__(self, noise: Any, flags: Array) -> None:
         self.noise, self.flags = noise, flags
-        self.n_rows = len(flags) if flags.dim() else None
+        self.n_rows = len(flags) if flags.ndim else None
 
     def _take(self, rows: RowIndex) -> Limited:
         return Limited(rows_of_law(self.noise, rows, self.n_rows), self.flags[rows])
 
-    def read(self, w: Tensor) -> tuple[Tensor, Noise]:
+    def read(self, w: Array) -> tuple[Array, Noise]:
         """Return the same values, and their noise; without limits that which was given."""
-        seen = ~w.isnan()
+        seen = ~np.isnan(w)
         _check_flags(self.flags, w)
         n_rows, dim = w.shape
         law = as_noise(self.noise, n_rows, dim, None if seen.all() else seen)
         if not self.flags.any():
             return w, self.noise
-        sd = _independent_errors(law).expand_as(w)
-        values = np.where(as_array(self.flags) == 0, as_array(w), np.nan)
-        middle, spread = _middle_and_spread(values, as_array(w), as_array(sd))
-        unit = torch.ones(w.shape[1], dtype=w.dtype)
-        made = LimitedNoise(sd.clone(), self.flags, torch.ones_like(sd), unit, unit)
-        return w, made._reaching(w.nan_to_num(), *map(torch.from_numpy, (middle, spread)))
+        sd = np.array(np.broadcast_to(_independent_errors(law), w.shape))
+        values = np.where(self.flags == 0, w, np.nan)
+        middle, spread = _middle_and_spread(values, w, sd)
+        unit = np.ones(w.shape[1])
+        made = LimitedNoise(sd, self.flags, np.ones_like(sd), unit, unit)
+        return w, made._reaching(np.nan_to_num(w), middle, spread)
 
 
-def limited(noise: Any, flags: ArrayLike | Tensor) -> Limited:
+def limited(noise: Any, flags: ArrayLike) -> Limited:
     """Say of which values only a limit is known, beside their noise.
 
     Parameters
@@ -234,18 +222,18 @@ def limited(noise: Any, flags: ArrayLike | Tensor) -> Limited:
     return Limited(noise, as_parameter(flags, "limits"))
 
 
-def _check_flags(flags: Tensor, w: Tensor) -> None:
+def _check_flags(flags: Array, w: Array) -> None:
     if flags.shape != w.shape:
         raise ValueError(
             f"Expected limits of shape {tuple(w.shape)}, as w; got {tuple(flags.shape)}."
         )
-    position = first_bad(~((flags == 0) | (flags.abs() == 1)))
+    position = first_bad(~((flags == 0) | (np.abs(flags) == 1)))
     if position is not None:
         raise ValueError(
             "Expected limits of -1 (upper limit), 0 (measured) or 1 (lower limit); "
             f"got {flags[position]:g} at {place(position)}."
         )
-    position = first_bad((flags != 0) & w.isnan())
+    position = first_bad((flags != 0) & np.isnan(w))
     if position is not None:
         raise ValueError(
             f"Expected a number in w where there is a limit; got NaN at {place(position)}. "
@@ -253,12 +241,12 @@ def _check_flags(flags: Tensor, w: Tensor) -> None:
         )
 
 
-def _independent_errors(law: Noise) -> Tensor:
+def _independent_errors(law: Noise) -> Any:
     """Return standard deviations ``(N or 1, D)``, or raise for noise that has more to it."""
     if isinstance(law, GaussianNoise):
         covariance = law.covariance()
-        if law.diagonal or (covariance == torch.diag_embed(law.variance())).all():
-            return law.variance().sqrt() if not law.diagonal else law.factor
+        if law.diagonal or (covariance == diagonals(law.variance())).all():
+            return law.factor if law.diagonal else np.sqrt(law.variance())
     got = "correlated noise" if isinstance(law, GaussianNoise) else type(law).__name__
     raise ValueError(
         f"Expected Gaussian noise of independent values for limits; got {got}. Give standard "

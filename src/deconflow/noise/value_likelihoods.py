@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.noise.catalogue import Array
+from deconflow._types import Array
 from deconflow.noise.folded_fits import fit_folded
 from deconflow.noise.gaussian_parts import Table
 from deconflow.noise.likelihood_grids import (

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.carried_errors import parted
 from deconflow.checks import check_integer
+from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import Posterior, column_numbers
+from deconflow.models import measured_values
 from deconflow.plots.axis import LARGEST, Axis, span
 from deconflow.plots.style import COLOURS, MARKERS
 from deconflow.plots.words import bare, labels_of, typeset
@@ -56,9 +57,11 @@ def measurements(
     model: Any, w: Any, noise: Any, given: Any, limits: Any, *, noise_needed: bool = True
 ) -> tuple[Array, Any]:
     """Check measurements, NaN where there are none, and their noise, if it is given or needed."""
-    if not noise_needed and noise is None and given is None and parted(w, None)[1] is None:
-        return _drawable(model._measured_values(w, limits)), None
-    data = model._observe(w, noise, None, given=given, limits=limits)
+    if not (noise_needed or given is not None or has_noise(w, noise)):
+        facts = {} if limits is None else {"limits": limits}
+        return _drawable(measured_values(model.fit_, observe(w, 0.0, **facts))[0]), None
+    facts = {"given": given, "limits": limits}
+    data = model._rows(w, noise, {name: each for name, each in facts.items() if each is not None})
     return _drawable(data.measured()), data
 
 
@@ -67,12 +70,7 @@ def to_simulate(
 ) -> tuple[Array, Any]:
     """Check measurements that can be simulated again, and return some of them."""
     what = f"a picture of kind {kind}"
-    model._refuse_covariates(what)
-    if model._selected is not None:
-        raise ValueError(
-            f"Expected a model without a selection for {what}, which simulates whole tables; got "
-            "one with a selection."
-        )
+    refuse(what, EVERYTHING - {"covariates", "selected"}, model.fit_.traits)
     values, data = measurements(model, w, noise, given, limits)
     if data.noise.flags is not None:
         raise ValueError(

@@ -15,7 +15,7 @@ def labels_of(model: Any, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str) or len(names) != len(own):
             raise ValueError(f"Expected {len(own)} names; got {names!r}.")
         return [str(name) for name in names]
-    units = model._units or []
+    units = model.fit_.units or []
     if len(units) != len(own):
         return own
     return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]

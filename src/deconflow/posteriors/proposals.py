@@ -130,7 +130,7 @@ def propose(
     """
     dim = data.latent_dim
     most = max(2, min(MOST_COMPONENTS, NUMBERS // (len(data) * 2 * (dim**2 + dim + 1))))
-    mixtures = RowMixtures.of(posterior(mixture, data, most)).to(dtype=dtype)
+    mixtures = RowMixtures.of(posterior(mixture, data.in_numpy(), most)).to(dtype=dtype)
     if network is None:
         return mixtures
     device = next(network.parameters()).device

@@ -50,7 +50,7 @@ def compare(
         for name in names:
             known = parameters_of(options, columns.names)
             model = make_estimator(name, known=known, random_state=seed)
-            with watched(model.name_columns(columns.names), progress):
+            with watched(progress):
                 fitted.ask(model.fit)
             scores[name] = others.ask(model.score_observations)
         say(*verdict(scores, others.weights))

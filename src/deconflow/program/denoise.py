@@ -152,7 +152,7 @@ class PosteriorColumns:
         exact: bool,
     ) -> Iterator[tuple[list[NewColumn], Reader]]:
         """Give the new columns in their order, each with what reads it off posteriors."""
-        names, known = self.names, self.estimator._knowledge
+        names, known = self.names, self.estimator.fit_.known
         yield self._of_each({"mean": "posterior mean"}), lambda answer, seed: answer.mean
         words = {"sd": "posterior standard deviation"}
         yield self._of_each(words), lambda answer, seed: answer.sd
@@ -179,10 +179,10 @@ class PosteriorColumns:
             ending = asked.ending.replace("_", " ")
             about = f"posterior probability of {asked.name} {ending}"
             yield [NewColumn(asked.column, about)], partial(_probability, names, asked)
-        if known is not None and len(known.atoms):
+        if "atoms" in known.traits:
             found = [_of_atom(names, atom) for atom in known.atoms]
             yield found, lambda answer, seed: answer.probability_of_atoms
-        if known is not None and known.background is not None:
+        if "background" in known.traits:
             found = [NewColumn("prob_background", "probability that the row is background")]
             yield found, lambda answer, seed: answer.probability_of_background[:, None]
         if samples:

@@ -94,7 +94,7 @@ def fit(
             if resumable:
                 model.set_params(checkpoint=checkpoint)
             start = time.perf_counter()
-            with watched(model.name_columns(columns.names), progress):
+            with watched(progress):
                 _fit(model, stream or rows)
             seconds = round(time.perf_counter() - start, 1)
             if not ranks.is_first():

@@ -36,7 +36,7 @@ def check_known(options: RowOptions, method: str) -> None:
         classes = {key: ESTIMATORS[each.class_name] for key, each in METHODS.items()}
         able = [
             key for key, cls in classes.items()
-            if (cls._takes_covariates if name == "given" else hasattr(cls(), name))
+            if ("covariates" if name == "given" else name) in cls._engine_type.takes
         ]  # fmt: skip
         if method not in able:
             raise ValueError(
@@ -102,8 +102,7 @@ def with_selection(
 
 def covariates_of(estimator: Any) -> Any:
     """Return the covariates that a model was fitted with; None for none."""
-    knowledge = estimator._knowledge
-    return None if knowledge is None else knowledge.covariates
+    return estimator.fit_.covariates
 
 
 def given_columns(estimator: Any) -> GivenColumns | None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -61,14 +61,13 @@ def printable(line: str) -> str:
 
 
 @contextmanager
-def watched(model: Any, progress: Progress) -> Iterator[None]:
+def watched(progress: Progress) -> Iterator[None]:
     """Show the progress of a fit."""
+    from deconflow.core import shown_by
+
     progress.begin("fitting")
-    model._progress = progress
-    try:
+    with shown_by(progress):
         yield
-    finally:
-        del model._progress
 
 
 class Interrupted(KeyboardInterrupt):

@@ -67,7 +67,7 @@ def fits_streams(method: str) -> bool:
     """Whether a method fits rows that do not fit into memory."""
     from deconflow.estimators import ESTIMATORS
 
-    return ESTIMATORS[check_method(method).class_name]._fits_streams
+    return "beyond memory" in ESTIMATORS[check_method(method).class_name]._engine_type.takes
 
 
 def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:

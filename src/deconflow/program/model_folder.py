@@ -94,9 +94,7 @@ class ModelFolder:
         """Names of the dimensions."""
         if self.columns is not None:
             return self.columns.names
-        said = self.files.description
-        given = said.get("feature_names_in") or said.get("column_names")
-        return tuple(given or (f"v{d}" for d in range(said["n_features_in"])))
+        return tuple(self.files.description["fit"]["names"])
 
     @property
     def labels(self) -> list[str]:

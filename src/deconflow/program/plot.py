@@ -25,6 +25,8 @@ from deconflow.tables import (
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 TAKE_ROWS = ("corner", "row")
+DRAWN = ("noise", "given", "limits")
+"""Facts of rows that pictures take."""
 DPI = 200
 
 
@@ -136,9 +138,10 @@ def draw(
             data, places = data.by_weight(places, seed), list(range(len(places)))
         if kind in TAKE_ROWS:
             options |= {"rows": places, "row_names": rows}
-    plotted = saved.estimator.plot
-    axes = data.rows.ask(plotted, kind, **options) if data else plotted(kind, **options)
-    return np.ravel(axes)[0].figure
+    if data is not None:
+        facts = data.rows.facts
+        options |= {name: facts[name] for name in DRAWN if name in facts} | {"w": data.w}
+    return np.ravel(saved.estimator.plot(kind, **options))[0].figure
 
 
 def save(figure: Any, output: Path, dpi: float = DPI) -> None:

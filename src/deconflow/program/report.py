@@ -167,8 +167,10 @@ def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int)
             "Expected rows without limits for a self-test, because it is not known how limits come "
             "about; got some. Leave those rows out."
         )
+    from deconflow.estimators import self_test
+
     return data.rows.ask(
-        saved.estimator.self_test, n_tables=n_tables, random_state=seed, verbose=True
+        self_test, saved.estimator, n_tables=n_tables, random_state=seed, verbose=True
     )
 
 
@@ -177,7 +179,7 @@ def _python(
 ) -> str:
     """Return code that prints the figures of the page."""
     lines, model = CODE.format(model=str(path)), saved.estimator
-    if data is None or model.n_latent_ != model.n_features_in_:
+    if data is None or "projected" in model.fit_.traits:
         return lines + CODE_WITHOUT_ROWS
     place = table or Path(saved.about["table"]["path"])
     return lines + CODE_WITH_ROWS.format(table=str(place), seed=seed)

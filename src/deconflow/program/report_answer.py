@@ -42,7 +42,7 @@ def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
 def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
-    if data is None or model.n_latent_ != model.n_features_in_:
+    if data is None or "projected" in model.fit_.traits:
         data, found = None, model.statistics()
     else:
         found = data.rows.ask(model.statistics)
@@ -82,7 +82,7 @@ def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> Itera
     yield errors
     if covariates_of(model) is not None:
         yield "The truth depends on covariates: its figures are over those of the fitted rows."
-    if model._selected is not None:
+    if "selected" in model.fit_.traits:
         yield "The truth is that of all rows, seen or not; measured were those that were seen."
     if model.background_share_ > 0:
         yield "Rows that are background are among the measured ones, but have no truth."
@@ -109,7 +109,7 @@ def _candidates(model: Any) -> str:
     """Who got which weight, and how each did on rows that it had not seen."""
     rows = [
         [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
-        for name, each in model._fitted.standings.items()
+        for name, each in model.fit_.solution.fitted.standings.items()
     ]
     return table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
 
@@ -185,5 +185,5 @@ def _about_p_values(saved: ModelFolder, some: Measured, data: Measured) -> Itera
     )
     if len(some.places) < len(data.places):
         yield f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random."
-    if saved.estimator._selected is not None:
+    if "selected" in saved.estimator.fit_.traits:
         yield "These p-values know nothing of the selection, and are rough near its edge."

@@ -26,13 +26,7 @@ SAVED_DESCRIPTION = {
     "class": str,
     "parameters": dict[str, Any],
     "n_features_in": int,
-    "n_latent": int,
-    "noise_given": bool,
-    "feature_names_in": list[str],
-    "column_names": list[str] | None,
-    "units": list[str | None] | None,
-    "rows_of_stream": tuple[int, int] | None,
-    "learned": dict[str, Any],
+    "fit": {"names": list[str]},
 }
 
 
@@ -92,7 +86,7 @@ def read_folder(path: str | Path) -> ModelFiles:
     _check_format(parse_json(contents[DESCRIPTION], path / DESCRIPTION), path)
     _check_sums(contents, path)
     description = parse_json(contents[DESCRIPTION], path / DESCRIPTION, SAVED_DESCRIPTION)
-    for name in ("n_features_in", "n_latent"):
+    for name in ("n_features_in",):
         if description[name] < 1:
             raise _damaged(path / DESCRIPTION, f"{name} is {description[name]}")
     _check_weights(contents[WEIGHTS], path)

@@ -334,10 +334,8 @@ def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: fl
 
 def _read_by(likelihood: Any, values: Array) -> tuple[Array, Noise]:
     """Return values as a likelihood of them has it, and its noise."""
-    from torch import from_numpy
-
-    w, noise = likelihood.read(from_numpy(values))
-    return w.numpy(), noise
+    w, noise = likelihood.read(values)
+    return w, noise
 
 
 def _indefinite(covariance: Array) -> Mask:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +66,8 @@ class Rows:
         Whether the errors are covariates, too.
     selection : dict
         Arguments of ``fit`` about the rows that were seen at all.
+    names : tuple of str
+        Names of the columns of ``w``; empty for none.
     """
 
     w: Array
@@ -77,6 +78,7 @@ class Rows:
     given: dict[str, NDArray[Any]] | None = None
     given_errors: bool = False
     selection: dict[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.w)
@@ -92,7 +94,7 @@ class Rows:
         given = self.given and {name: each[rows] for name, each in self.given.items()}
         return Rows(
             self.w[rows], noise[rows], limits, groups, weights, given, self.given_errors,
-            self.selection,
+            self.selection, self.names,
         )  # fmt: skip
 
     @property
@@ -104,26 +106,30 @@ class Rows:
     @property
     def errors(self) -> Array:
         """``(n, D)`` standard deviations of the stated noise."""
-        return np.broadcast_to(self.stated.variance().sqrt().double().numpy(), self.w.shape)
+        return np.broadcast_to(np.sqrt(self.stated.variance()), self.w.shape)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known of the rows, by the arguments of estimators."""
+        """What is known of the rows, by the arguments of :func:`deconflow.observe`.
+
+        Cells show limits, so that rows without any are said to have none.
+        """
         given: Any = self.given
         if self.given_errors:
             given = (ERRORS, given) if given else ERRORS
+        limits = self.limits
+        if limits is None and self.noise is not None and self.stated.additive:
+            limits = np.zeros(self.w.shape, dtype=np.int64)
         found = {
-            "noise": self.noise, "limits": self.limits, "groups": self.groups,
-            "sample_weight": self.weights, "given": given, **self.selection,
+            "noise": self.noise, "limits": limits, "groups": self.groups,
+            "sample_weight": self.weights, "given": given, "names": self.names or None,
+            **self.selection,
         }  # fmt: skip
         return {name: value for name, value in found.items() if value is not None}
 
     def ask(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a method of an estimator with these rows and the facts that it takes."""
-        known = inspect.signature(method).parameters
-        taken = {*known, *(("limits", "given") if "options" in known else ())}
-        facts = {name: value for name, value in self.facts.items() if name in taken}
-        return method(*arguments, w=self.w, **facts, **options)
+        """Call a method of an estimator with these rows and all facts about them."""
+        return method(*arguments, w=self.w, **self.facts, **options)
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,7 @@ class RowReader:
         rows = Rows(
             w, noise, limits if limits is not None and limits.any() else None, groups, weights,
             {name: cells.usable_of(each) for name, each in given.items()} if self.given else None,
-            self.given is not None and self.given.errors,
+            self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
         return Measurements(rows, cells.usable, cells.reasons, values.without_error)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import torch
 
 from deconflow._types import Array
 from deconflow.observations import Observations
@@ -31,7 +30,7 @@ def simulate_like(
         of_values, of_noise = rng.integers(2**31, size=2).tolist()  # to be independent
         v = sample(count * len(data), of_values).reshape(count, len(data), -1)
         with isolated_rng(of_noise):
-            simulated = [np.asarray(data.remeasure(torch.from_numpy(each)).w) for each in v]
+            simulated = [np.asarray(data.remeasure(each).w) for each in v]
         yield from (np.where(missing, np.nan, each) for each in simulated)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
@@ -155,7 +154,7 @@ def make_table(
     values = [ready.measured()]
     with isolated_rng(seed):
         drawn = sample(draws * len(data), seed)
-        v = units.to_standard(torch.from_numpy(drawn))
+        v = units.to_standard(drawn)
         for each in v.reshape(draws, len(data), -1):
             values.append(np.asarray(ready.remeasure(each).w))
     return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)

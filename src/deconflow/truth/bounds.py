@@ -17,7 +17,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from deconflow._types import Array
@@ -137,7 +136,7 @@ class Bounds:
             chosen = by_chance.argsort(axis=0)[:count]
         signs = np.stack([sign for sign, _ in images])[chosen].reshape(count * n, -1)
         shifts = np.stack([shift for _, shift in images])[chosen].reshape(count * n, -1)
-        groups = data.groups if data.groups is not None else torch.arange(n)
+        groups = data.groups if data.groups is not None else np.arange(n)
         rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
         return in_units(rows, shifts, signs)
 

@@ -119,7 +119,7 @@ class Covariates:
                     f'Expected errors that differ by row with given="{NOISE}"; got the same for '
                     "all rows."
                 )
-        columns += [Column.fit(*each) for each in _by_name(table, len(data)).items()]
+        columns += [Column.fit(*each) for each in columns_by_name(table, len(data)).items()]
         return cls(columns, errors)
 
     def encode(self, given: Any, data: Observations, w: Any = None) -> Array:
@@ -139,14 +139,18 @@ class Covariates:
             logs = _log_errors(data)[:, self.errors]
             logs = np.where(np.isnan(logs), [c.location for c in self.columns[:n_errors]], logs)
             parts = [c.encode(each) for c, each in zip(self.columns, logs.T, strict=False)]
-        cells = _by_name(table, len(data))
+        cells = columns_by_name(table, len(data))
         return np.concatenate([*parts, *self._encoded(self.columns[n_errors:], cells)], axis=1)
 
     def encode_one(self, x: Any) -> Array:
         """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""
         if hasattr(x, "keys") and not hasattr(x, "columns"):  # a mapping, or a row of pandas
             x = dict(x)
-        return np.concatenate(self._encoded(self.columns, _by_name(x, 1)), axis=1)
+        return np.concatenate(self._encoded(self.columns, columns_by_name(x, 1)), axis=1)
+
+    def take(self, rows: Any) -> Covariates:
+        """Return the same for some rows: it does not depend on them."""
+        return self
 
     def missing(self) -> str:
         """Message for rows that have no covariates."""
@@ -193,7 +197,7 @@ def _log_errors(data: Observations) -> Array:
     return np.log(np.where(seen, sd, np.nan))
 
 
-def _by_name(table: Any, n_rows: int) -> dict[str, Cells]:
+def columns_by_name(table: Any, n_rows: int) -> dict[str, Cells]:
     """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
     if table is None:
         return {}

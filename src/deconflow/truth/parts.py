@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from deconflow._types import Array
+from deconflow.arrays import moved
 from deconflow.checks import as_floats
+from deconflow.noise import is_distribution
 from deconflow.observations import Observations
 from deconflow.truth.bounds import Bounds
 
@@ -115,6 +116,13 @@ class GivenBackground:
 
     density: Any
 
+    def validate(self) -> None:
+        """Raise: JSON cannot hold it."""
+        raise ValueError(
+            'Expected background="uniform" in a model that is saved; got a density of your own, '
+            "which JSON cannot hold."
+        )
+
     def __call__(self, data: Observations) -> Array:
         """Log density ``(N,)`` of each row."""
         if data.observed is not None:
@@ -122,7 +130,7 @@ class GivenBackground:
                 "Expected complete rows with a background density of your own; got missing "
                 'values. Use background="uniform".'
             )
-        w = data.w.double().numpy()
+        w = data.w
         found = self._ask(w)
         if found.shape == (len(w), 1):
             found = found[:, 0]
@@ -143,7 +151,7 @@ class GivenBackground:
         name = next((name for name in ASKED if hasattr(self.density, name)), None)
         if name is not None:
             asked = getattr(self.density, name)
-        return np.asarray(asked(torch.from_numpy(w) if name == "log_prob" else w), np.float64)
+        return np.asarray(asked(moved(w) if is_distribution(self.density) else w), np.float64)
 
 
 Background = UniformBackground | GivenBackground

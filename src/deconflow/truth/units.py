@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-import torch
+import numpy as np
 
 from deconflow._types import Array
 from deconflow.noise import GaussianNoise, Noise
@@ -27,33 +27,33 @@ def in_units(data: Observations, location: Array, scale: Array) -> Observations:
     location, scale
         ``(N, D)``: ``m`` and ``s``.
     """
-    m, s = torch.as_tensor(location), torch.as_tensor(scale)
-    noise = data.noise.mirrored(s.sign())
+    m, s = location, scale
+    noise = data.noise.mirrored(np.sign(s))
     if noise is None:
         turned = bool((s < 0).any()) and not symmetric(data.noise)
         if turned or data.projection is not None:  # w = R (m + s z) + n
-            R = data.projections().expand(len(data), -1, -1)
-            w = data.w - torch.einsum("nmd,nd->nm", R, m)
-            return replace(data, w=w, projection=R * s.unsqueeze(1))
+            R = np.broadcast_to(data.projections(), (len(data), data.dim, data.latent_dim))
+            w = data.w - np.einsum("nmd,nd->nm", R, m)
+            return replace(data, w=w, projection=R * s[:, None])
         noise = _scaled(data.noise, s)
     w = (data.w - m) / s
     return replace(
-        data, w=w if data.observed is None else torch.where(data.observed, w, 0.0), noise=noise
+        data, w=w if data.observed is None else np.where(data.observed, w, 0.0), noise=noise
     )
 
 
-def _scaled(noise: Noise, scale: torch.Tensor) -> Noise:
+def _scaled(noise: Noise, scale: Array) -> Noise:
     """Divide each row's noise by its own scales ``(N, M)``."""
-    size, signs = scale.abs(), scale.sign()
+    size, signs = np.abs(scale), np.sign(scale)
     if isinstance(noise, GaussianNoise):
-        if noise.diagonal and torch.equal(size, torch.ones_like(size)):
+        if noise.diagonal and (size == 1).all():
             return noise  # maybe one for all rows
-        factor = noise.factor.expand(len(size), *noise.factor.shape[1:])
+        factor = np.broadcast_to(noise.factor, (len(size), *noise.factor.shape[1:]))
         noise = replace(noise, factor=factor, shared=False, n_rows=len(size)).divide(size)
         if noise.diagonal:
             return noise
-        return replace(noise, factor=noise.factor * signs.unsqueeze(1) * signs.unsqueeze(2))
-    if len(size) and not torch.allclose(size, size[:1]):
+        return replace(noise, factor=noise.factor * signs[:, :, None] * signs[:, None])
+    if len(size) and not np.allclose(size, size[:1]):
         raise ValueError(
             "Expected Gaussian noise, because the model was fitted with covariates to rows "
             "with such; got another law. Fit again with rows of that law."
@@ -67,11 +67,11 @@ def symmetric(noise: Noise) -> bool:
         return True
     if not noise.independent:
         return False
-    mean, sd = torch.broadcast_tensors(noise.mean(), noise.variance().sqrt())
+    mean, sd = np.broadcast_arrays(noise.mean(), np.sqrt(noise.variance()))
     for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
-        ahead, behind = mean.clone(), mean.clone()
+        ahead, behind = mean.copy(), mean.copy()
         ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
-        there, back = noise.log_prob(torch.stack([ahead, behind]))
-        if not torch.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
+        there, back = noise.log_prob(np.stack([ahead, behind]))
+        if not np.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
             return False
     return True

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
 from deconflow._types import Array
-from deconflow.checks import as_tensor
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd.cross_fits import row_weights
@@ -138,7 +137,7 @@ def single_rows(data: Observations) -> Observations:
     if (copies == 1).all():
         return data
     rows = np.repeat(np.arange(len(data)), copies)
-    return replace(data[rows], weights=as_tensor((weights / copies)[rows], "weights"))
+    return replace(data[rows], weights=(weights / copies)[rows])
 
 
 def starts_of_chains(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-import torch
 
 from deconflow.trust.check import (
     ALIKE,
@@ -51,7 +50,7 @@ def _alternatives(table: Table, finding: Finding) -> Iterator[Alternative]:
     changed = [not finding.columns or name in finding.columns for name in table.names]
     for each in FACTORS:
         factor = each if finding.numbers["log_factor"] > 0 else 1 / each
-        unit = torch.from_numpy(np.where(changed, 1 / factor, 1.0))
+        unit = np.where(changed, 1 / factor, 1.0)
         yield {"best": factor}, partial(table.data.noise.divide, unit)
 
 

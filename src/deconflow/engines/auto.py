@@ -1,0 +1,227 @@
+"""The engine of Deconvolver: candidates of several kinds, averaged by learned weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deconflow import ranks
+from deconflow._limits import cpus
+from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, fixed, make_plan
+from deconflow.certificate import Certificate
+from deconflow.core import EVERYTHING, Run
+from deconflow.devices import check_device
+from deconflow.engines.checks import refuse_different_rows, refuse_few
+from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
+from deconflow.fits import (
+    BlendFit,
+    FittedDensity,
+    MixtureFit,
+    Replicates,
+    log_volume,
+    refuse_far,
+    standardised,
+)
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
+from deconflow.randomness import isolated_rng
+from deconflow.standardising import Standardiser
+from deconflow.xd import who_chose
+
+if TYPE_CHECKING:
+    from deconflow.densities import Density
+    from deconflow.fits import WeightedFit
+
+FEWEST_ROWS, ROWS_FOR_UNITS = 10, 200_000
+WORDS = {
+    "mixtures": "Gaussian mixtures (Extreme Deconvolution)",
+    "bayes": "Bayesian Gaussian mixtures",
+    "spline": "log-splines",
+    "flows": "normalizing flows",
+}
+"""Kinds of candidates in words."""
+
+
+@dataclass(frozen=True)
+class AutoSolution:
+    """Candidates and their weights, in standardised units.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        The candidates, fold by fold, and how they did.
+    standardiser : Standardiser
+        The change of units.
+    seed : int
+        Seed of the certificate.
+    """
+
+    fitted: Fitted
+    standardiser: Standardiser
+    seed: int = 0
+
+    @property
+    def working(self) -> GaussianMixture:
+        """One fit of Gaussian mixtures to all rows, in the user's units."""
+        return self._in_units(self.fitted.proposing)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the fit knows of itself."""
+        return self.fitted.certificate
+
+    def density(self, names: list[str], threads: int | None) -> FittedDensity:
+        """Return the average, with the averages without each fold as replicates."""
+        named = _Named(self, names, threads)
+        found: FittedDensity = named.mixture_fit(self.fitted.mixtures_by_fold())
+        if self.fitted.members:
+            share = self.fitted.shares["flows"]
+            found = BlendFit([1 - share, share], [found, named.alone("flows")])
+        found.replicates = named.replicates()
+        return found
+
+    def candidates(self, names: list[str], threads: int | None) -> dict[str, FittedDensity]:
+        """Return every candidate by itself."""
+        named = _Named(self, names, threads)
+        return {name: named.alone(name) for name in self.fitted.parts}
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """The share of each kind of candidate."""
+        return {name: each.share for name, each in self.fitted.standings.items()}
+
+    def lean(self) -> AutoSolution:
+        """Return what is saved: candidates without a share have only their standing."""
+        return replace(self, fitted=self.fitted.with_shares())
+
+    def words(self) -> str:
+        """Return what was fitted."""
+        shares = sorted(self.shares.items(), key=lambda item: -item[1])
+        parts = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
+        return f"Average of {', '.join(parts)}.{who_chose(self.fitted.table)}"
+
+    def standings(self) -> list[str]:
+        """Return for every candidate how it did on rows that it had not seen."""
+        lines = []
+        for name, each in self.fitted.standings.items():
+            rank = "the best"
+            if each.behind > 0:
+                rank = f"{each.behind:.4f} +- {each.error:.4f} behind the best"
+            share = f"{each.share:.0%}" if each.share > 0 else "left out"
+            lines.append(f"{name:<24}{share}; held-out log p(w) {rank}")
+        return lines
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what Deconvolver shows."""
+        return {
+            "weights_": self.shares,
+            "mixtures_": [self._in_units(each) for each in self.fitted.mixtures_by_fold()],
+            "selection_": self.fitted.table,
+            "histories_": [member.history for member in self.fitted.members],
+            "standardiser_": self.standardiser,
+            "certificate_": self.certificate,
+        }
+
+    def _in_units(self, mixture: GaussianMixture) -> GaussianMixture:
+        return self.standardiser.mixture_from_standard(mixture)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Densities of a solution, with names of columns and a number of threads."""
+
+    solution: AutoSolution
+    names: list[str]
+    threads: int | None
+
+    def alone(self, name: str, fold: int | None = None) -> FittedDensity:
+        """Return one candidate as if there were no other, or what it has learned without a fold."""
+        parts = self.solution.fitted.parts[name]
+        parts = parts if fold is None else parts[fold : fold + 1]
+        mixtures = [part for part in parts if isinstance(part, GaussianMixture)]
+        if mixtures:
+            return self.mixture_fit(mixtures)
+        members = [member for part in parts if isinstance(part, list) for member in part]
+        return self._by_draws(ensemble_of(members, len(self.names)))
+
+    def mixture_fit(self, mixtures: list[GaussianMixture]) -> MixtureFit:
+        """Average mixtures in standardised units; under other noise draws are weighed."""
+        members = [self.solution._in_units(mixture) for mixture in mixtures]
+        return MixtureFit(members, self.names, self.threads, partial(self._weighed, mixtures))
+
+    def _weighed(self, mixtures: list[GaussianMixture]) -> WeightedFit | None:
+        """Return what weighs draws of mixtures; None without torch: noise as Gaussians, then."""
+        density = fixed(mixtures)
+        return None if density is None else self._by_draws(density)
+
+    def _by_draws(self, density: Density) -> WeightedFit:
+        from deconflow.fits import ProposedByMixture, WeightedFit
+
+        proposing = ProposedByMixture(self.solution.fitted.proposing)
+        units = self.solution.standardiser
+        return WeightedFit(density, units, proposing, self.names, self.threads)
+
+    def replicates(self) -> Replicates | None:
+        """Return the answers without each fold, and the candidates that are averaged.
+
+        None with fewer flows than folds: how much they vary is not known then.
+        """
+        shares, parts = self.solution.fitted.shares, self.solution.fitted.parts
+        folds = max(len(parts[name]) for name in shares)
+        if any(len(parts[name]) < folds for name in shares):
+            return None
+        weights = list(shares.values())
+        blends = [BlendFit(weights, [self.alone(n, f) for n in shares]) for f in range(folds)]
+        return Replicates(
+            blends, "folds", [(share, self.alone(name)) for name, share in shares.items()]
+        )
+
+
+class Auto:
+    """Candidates of every kind with the settings of an estimator."""
+
+    name = "Deconvolver"
+    solution = AutoSolution
+    takes = EVERYTHING
+    samples = False
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    def fit(self, rows: Observations, run: Run) -> AutoSolution:
+        """Fit candidates without every fold, and weigh them on it."""
+        given = self.settings
+        refuse_different_rows(rows)
+        refuse_few(rows, FEWEST_ROWS, " Use XDGMM for so few.")
+        plan = make_plan(len(rows), given.n_members, quick=given.quick)
+        units = _usual_units(rows)
+        beyond: dict[str, Any] = {}
+        if run.beyond is not None and not in_memory(run.beyond[1]):
+            stream, overview = run.beyond
+            beyond["folds"] = folds_of_sample(overview, plan.folds)
+            beyond["everything"] = everything_of(
+                stream, overview, rows, plan.folds, threads=cpus(run.n_jobs),
+                progress=run.progress, units=units,
+            )  # fmt: skip
+        seed = ranks.from_first(run.generator().randint(2**30))
+        with isolated_rng(seed):
+            volume = log_volume(units, rows)
+            ready = standardised(units, rows)
+            refuse_far(ready, "float32")
+            fitted = fit_density(ready, volume, plan, self._resources(run), seed, **beyond)
+        return AutoSolution(fitted, units, seed)
+
+    def _resources(self, run: Run) -> Resources:
+        checkpoint = ranks.from_first(self.settings.checkpoint)  # the first process alone has it
+        folder = None if checkpoint is None else Path(checkpoint)
+        device = check_device(self.settings.device)
+        return Resources(cpus(run.n_jobs), folder, run.progress, device)
+
+
+def _usual_units(rows: Observations) -> Standardiser:
+    """Return standardised units; of many complete rows some are enough to find them."""
+    complete = rows.observed is None and rows.projection is None
+    step = -(-len(rows) // ROWS_FOR_UNITS) if complete else 1
+    return Standardiser.fit(rows[::step])

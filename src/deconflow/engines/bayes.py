@@ -1,0 +1,228 @@
+"""The engine of BayesianXDGMM: Dirichlet mixtures by Gibbs sampling."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from deconflow._limits import cpus
+from deconflow._types import Array
+from deconflow.checks import warn_caller
+from deconflow.core import EVERYTHING, Run
+from deconflow.engines.chain_files import FinishedChains
+from deconflow.engines.checks import refuse_unseen
+from deconflow.fits import MixtureFit, Replicates, clear_errors
+from deconflow.mixtures import GaussianMixture, mix
+from deconflow.observations import Observations
+from deconflow.xd import (
+    Chain,
+    ChainSettings,
+    CrossFits,
+    PreparedData,
+    lay_out,
+    log_p,
+    row_weights,
+    sample_chains,
+    single_rows,
+    starts_of_chains,
+    telling_rows,
+)
+
+FOLDS = 5
+FARTHEST_APART = 0.1
+"""Nats per row by which chains may differ on held-out rows before a fit warns."""
+SAMPLING = "sampling Bayesian mixtures"
+
+
+@dataclass(frozen=True)
+class BayesSolution:
+    """Snapshots of chains, and how well the chains agree.
+
+    Attributes
+    ----------
+    snapshots : list of lists of GaussianMixture
+        Mixtures of each chain.
+    floors, n_used : array
+        The floor of each chain, and its mean number of components with rows.
+    n_components, n_sweeps, n_rows : int
+        Most components, number of sweeps, and rows that were sampled.
+    held_out_score, chain_spread : float or None
+        See :class:`BayesianXDGMM`.
+    """
+
+    snapshots: list[list[GaussianMixture]]
+    floors: Array
+    n_used: Array
+    n_components: int
+    n_sweeps: int
+    n_rows: int
+    held_out_score: float | None
+    chain_spread: float | None
+
+    @property
+    def mixtures(self) -> list[GaussianMixture]:
+        """The average of each chain's snapshots."""
+        return [mix(chain) for chain in self.snapshots]
+
+    def density(self, names: list[str], threads: int | None) -> MixtureFit:
+        """Return the average, with all snapshots as replicates."""
+        density = MixtureFit(self.mixtures, names, threads)
+        each = [snapshot for chain in self.snapshots for snapshot in chain]
+        if len(each) > 1:
+            draws = [MixtureFit([mixture], names, threads) for mixture in each]
+            density.replicates = Replicates(draws, "draws")
+        return density
+
+    def words(self) -> str:
+        """Return what was fitted."""
+        count = len(self.snapshots)
+        chains = f"{count} chains" if count > 1 else "one chain"
+        return (
+            f"Bayesian Gaussian mixture: average of {chains} of {self.n_sweeps} sweeps, with "
+            f"{np.mean(self.n_used):.0f} of {self.n_components} components in use."
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what BayesianXDGMM shows."""
+        shown = ("floors", "n_used", "n_components", "n_sweeps", "n_rows", "held_out_score")
+        found = {f"{name}_": getattr(self, name) for name in (*shown, "chain_spread")}
+        return found | {"mixtures_": self.mixtures}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of some chains, and those that they leave out."""
+
+    prepared: PreparedData
+    held: Observations
+    weights: Array
+
+
+class Bayes:
+    """Gibbs sampling with the settings of an estimator."""
+
+    name = "BayesianXDGMM"
+    solution = BayesSolution
+    takes = EVERYTHING - {"beyond memory"}
+    samples = False
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    def fit(self, rows: Observations, run: Run) -> BayesSolution:
+        """Sample chains of mixtures."""
+        refuse_unseen(rows)
+        lay_out(rows)  # so that an error counts the rows of all data
+        rows = rows[telling_rows(rows)].with_weight()
+        rng = run.generator()
+        settings = self._settings(rows)
+        with clear_errors():
+            parts = self._parts(rows, rng)
+            chains = self._sample(rows, parts, settings, rng, run)
+        score, spread = self._judged(parts, chains, run.threads)
+        together = [chain for these in chains for chain in these]
+        found = BayesSolution(
+            [list(chain.snapshots) for chain in together],
+            np.array([chain.floor for chain in together]),
+            np.array([chain.used[settings.burn_in :].mean() for chain in together]),
+            settings.n_components,
+            settings.sweeps,
+            len(rows),
+            score,
+            spread,
+        )
+        _warn_of(found)
+        return found
+
+    def _settings(self, rows: Observations) -> ChainSettings:
+        given, sweeps = self.settings, self.settings.n_sweeps
+        most = None if given.n_components is None else int(given.n_components)
+        settings = ChainSettings.plan(lay_out(rows), most)
+        if sweeps is not None:
+            settings = replace(settings, sweeps=int(sweeps), burn_in=int(sweeps) // 3)
+        most = settings.sweeps - settings.burn_in
+        return replace(settings, snapshots=min(int(given.n_snapshots), most))
+
+    def _parts(self, rows: Observations, rng: np.random.RandomState) -> list[_Part]:
+        """Prepare the rows but for each fold; all of them where folds would be too few or small."""
+        folds, used = min(FOLDS, len(rows) // 4), min(FOLDS, self.settings.n_chains // 2)
+        if rows.group_codes() is not None:
+            folds = min(folds, rows.fewest_groups())
+        seen = np.abs(np.asarray(rows.projections())).sum(1) > 0
+        fewest = np.broadcast_to(seen, (len(rows), seen.shape[1])).sum(0).min()
+        if min(folds, used) < 2 or fewest < 2 * folds:
+            return [_Part(PreparedData(single_rows(rows)), rows, row_weights(rows))]
+        parts = []
+        for fold in CrossFits(rows, folds, rng).folds[:used]:
+            kept, held = (rows[each] for each in fold)
+            parts.append(_Part(PreparedData(single_rows(kept)), held, row_weights(held)))
+        return parts
+
+    def _sample(
+        self,
+        rows: Observations,
+        parts: list[_Part],
+        settings: ChainSettings,
+        rng: np.random.RandomState,
+        run: Run,
+    ) -> list[list[Chain]]:
+        """Sample the chains of every part, those in a file left as they are."""
+        given = self.settings
+        floors = [float(value) for value in np.ravel(given.floor)]
+        identity = repr((settings, floors, given.n_chains, given.random_state))
+        finished = FinishedChains(given.checkpoint, rows, identity)
+        seeds = rng.randint(2**31 - 1, size=given.n_chains).tolist()
+        own = [seeds[p :: len(parts)] for p in range(len(parts))]
+        workers = cpus(run.threads)
+        side_by_side = max(1, min(len(parts), workers // len(own[0])))
+        run.progress.begin(SAMPLING, "sweeps", settings.sweeps * given.n_chains)
+
+        def sampled(p: int) -> list[Chain]:
+            chains = finished.get(p)
+            if chains is not None:
+                run.progress.advance(len(chains) * settings.sweeps)
+                return chains
+            prepared, first = parts[p].prepared, floors[p % len(floors)]
+            each = [first if len(parts) > 1 else f for f, _ in zip(cycle(floors), own[p])]
+            starts = starts_of_chains(prepared, first, settings, own[p])
+            chains = sample_chains(
+                prepared, starts, each, settings, own[p],
+                threads=-(-workers // side_by_side), progress=run.progress.advance,
+            )  # fmt: skip
+            finished.add(p, chains)
+            return chains
+
+        with ThreadPoolExecutor(side_by_side) as pool:
+            return list(pool.map(sampled, range(len(parts))))
+
+    def _judged(
+        self, parts: list[_Part], chains: list[list[Chain]], threads: int | None
+    ) -> tuple[float | None, float | None]:
+        """Score the rows left out by each chain: how good they are, and how far apart."""
+        score, spread, total = 0.0, 0.0, 0.0
+        for part, these in zip(parts, chains, strict=True):
+            rows = lay_out(part.held, part.prepared.rows.units)
+            each = [log_p(mix(chain.snapshots), rows, threads) for chain in these]
+            means = np.average(each, axis=1, weights=part.weights)
+            whole = np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+            score += float(part.weights @ whole)
+            spread += float(part.weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
+            total += float(part.weights.sum())
+        own = float(np.sqrt(spread / total)) if self.settings.n_chains > 1 else None
+        return (score / total if len(parts) > 1 else None), own
+
+
+def _warn_of(found: BayesSolution) -> None:
+    """Warn of chains that do not agree."""
+    if found.chain_spread is not None and found.chain_spread > FARTHEST_APART:
+        rows = "all rows" if found.held_out_score is None else "rows that none of them has seen"
+        warn_caller(
+            f"Chains differ by {found.chain_spread:.2f} nats per row on {rows}. "
+            "Raise n_sweeps, or n_chains, whose average hides less of it.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,124 @@
+"""The certificate of a fit: what the fit knows of itself, and what checks of it find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from deconflow.answers import completed
+from deconflow.certificate import LOW_SIZE, Certificate
+from deconflow.fits import FittedDensity, GivenFit, PartsFit
+from deconflow.models.fit import Fit
+from deconflow.models.questions import with_unseen
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState, isolated_rng
+from deconflow.reductions import CurvesFound, ErrorsFound, Folding, PartsFound
+from deconflow.trust import Case, find_doubts
+from deconflow.xd import row_weights
+
+CHECKING = "checking the fit"
+"""Stage of the progress bar."""
+SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
+
+
+def certificate(fit: Fit, rows: Observations, random_state: RandomState) -> Certificate:
+    """Check a fit with the rows that it was fitted to, which are ready for it."""
+    rows = with_unseen(fit, rows, random_state)
+    seed = int(check_random_state(random_state).randint(2**30))
+    return certified(fit, rows, seed, getattr(fit.solution, "certificate", None))
+
+
+def certified(fit: Fit, rows: Observations, seed: int, own: Certificate | None) -> Certificate:
+    """Add checks of the model and of its rows to what the fit knows of itself."""
+    with isolated_rng(seed):
+        complete = completed(fit.density, rows)
+    density, checked = checkable(fit, complete)
+    alone = fit.found(Folding) is None and fit.found(PartsFound) is None
+    errors = fit.found(ErrorsFound)
+    case = Case(
+        checked, density.sample, fit.labels.measured(rows.dim), fit.working if alone else None,
+        log_p=None if own is not None else lambda some: density.log_marginal(some).log_p,
+        seed=seed,
+        learned=None if errors is None else errors.errors.finding(),
+        samples=_posterior_samples(fit, rows),
+    )  # fmt: skip
+    found = _of_fitted_rows(fit, rows) if own is None else own
+    reduced = alone is False or fit.found(CurvesFound) is not None
+    if own is not None and reduced:
+        found = _of_rows_as_they_came(own, _of_fitted_rows(fit, rows))
+    return replace(found, findings=find_doubts(case))
+
+
+def checkable(fit: Fit, rows: Observations) -> tuple[FittedDensity, Observations]:
+    """Return a density to check, and the rows that it is about.
+
+    With covariates, what the curves leave of the rows; with a background, rows by how likely
+    they are none, and so with atoms and curves.
+    """
+    answer, parts = fit.density, fit.found(PartsFound)
+    if parts is None and fit.found(CurvesFound) is None:
+        return fit.own if fit.found(Folding) is None else answer, rows
+    atoms = 0 if parts is None else len(parts.atoms)
+    atoms_apart = atoms > 0 and fit.found(CurvesFound) is not None
+    if isinstance(answer, PartsFit) and (answer.background is not None or atoms_apart):
+        of_atoms, of_background = answer.memberships(rows)
+        signal = 1.0 - of_background
+        if atoms_apart:  # they lie elsewhere in every row that is moved
+            signal = signal * (1.0 - of_atoms.sum(1))
+        rows = rows.weighed(row_weights(rows) * np.maximum(signal, 1e-6))
+    density = answer.inner if isinstance(answer, PartsFit) else answer
+    if isinstance(density, GivenFit):
+        rows, density = density.standardised(rows), density.inner
+    if parts is not None and atoms and not atoms_apart:
+        density = PartsFit(density, parts.atoms, parts.atom_weights)
+    return density, rows
+
+
+def _posterior_samples(fit: Fit, rows: Observations) -> Any:
+    """Return some rows that were made of posterior samples, and the density; None without any."""
+    if rows.noise.kept is None or rows.projection is not None or rows.given is not None:
+        return None
+    return _some(rows), fit.density.log_prob
+
+
+def _some(rows: Observations) -> Observations:
+    return rows[np.random.default_rng(0).permutation(len(rows))[:SCORED_ROWS]]
+
+
+def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:
+    """Put ``log p(w)`` of the fitted rows in place of that of held-out rows.
+
+    The latter is that of rows changed by what is known of the true values, mirrored or in other
+    units, and cannot be compared with that of other fits.
+    """
+    names = ("fitted", "fitted_error", "fitted_rows", "fitted_of")
+    figures = {name: getattr(seen, name) for name in names}
+    return replace(own, held_out=None, held_out_error=None, **figures)
+
+
+def _of_fitted_rows(fit: Fit, rows: Observations) -> Certificate:
+    """Score rows that the model has seen; all of them where ``log p(w)`` is exact."""
+    some = _some(rows)
+    estimate = fit.density.log_marginal(some)
+    scores = estimate.log_p
+    if len(some) < len(rows) and not estimate.error.any():
+        scores = fit.density.log_marginal(rows).log_p
+    return Certificate(
+        fitted=float(scores.mean()),
+        fitted_error=float(scores.std() / np.sqrt(len(scores))),
+        fitted_rows=len(scores),
+        fitted_of=len(rows),
+        converged=getattr(fit.solution, "converged", None),
+        posterior_size=_posterior_size(fit, some[:POSTERIOR_ROWS]),
+    )
+
+
+def _posterior_size(fit: Fit, rows: Observations) -> tuple[float, float] | None:
+    """Median effective sample size of posteriors, and the share that is low; None if exact."""
+    sizes = fit.density.posterior(rows).effective_sample_size
+    if np.isinf(sizes).all():
+        return None
+    return float(np.median(sizes)), float(np.mean(sizes < LOW_SIZE))

@@ -1,0 +1,188 @@
+"""Methods of every estimator, as functions of a fit and observations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from deconflow._types import Array
+from deconflow.answers import completed
+from deconflow.checks import check_integer
+from deconflow.copies import keep_copies_together
+from deconflow.core import refuse, refuse_other_traits
+from deconflow.fits import Posterior, column_numbers
+from deconflow.frames import refuse_other_names, refuse_other_units
+from deconflow.labels import Labels
+from deconflow.models.fit import Engine, Fit
+from deconflow.noise import LimitedNoise
+from deconflow.observations import Observations
+from deconflow.randomness import RandomState, isolated_rng
+from deconflow.reductions import SelectionFound, completed_by, within
+
+DRAWS_FOR_REACH = 1000
+"""Draws of a model that say how far its true values reach."""
+OF_THE_FIT = frozenset({"limits"})
+"""Traits that rows must have if those of the fit had them."""
+NOT_NEW = frozenset({"covariates", "errors to learn"})
+"""Traits that rows must not have unless those of the fit had them."""
+SIMULATED = frozenset({"missing", "projected", "counts", "bounds", "atoms", "background"})
+"""Traits of rows that can be simulated from a model."""
+
+
+def ready(fit: Fit, engine: Engine, rows: Observations) -> Observations:
+    """Return rows as the fit needs them, or raise where they are of another kind."""
+    refuse_other_labels(fit, rows)
+    refuse(engine.name, engine.takes, rows.traits)
+    must = (OF_THE_FIT & fit.traits) | (NOT_NEW & rows.traits)
+    refuse_other_traits(fit.traits, rows.described, must)
+    if rows.latent_dim != len(fit.names):
+        raise ValueError(
+            f"Expected true values of {len(fit.names)} dimensions, as in fit; got a projection "
+            f"from {rows.latent_dim}."
+        )
+    for each in fit.learned:
+        rows = each.rows(rows)
+    return within(reaching(fit, rows), fit.known.bounds)
+
+
+def refuse_other_labels(fit: Fit, rows: Observations) -> None:
+    """Raise for rows whose columns have other names or units than those of the fit."""
+    own, names = rows.labels.names, fit.labels.names
+    if own and names and own != names:
+        raise ValueError(
+            f"Expected the columns {', '.join(names)}, as in the fit and in this order; got "
+            f"{', '.join(own)}. Choose and order them in this way, or pass arrays."
+        )
+    refuse_other_units(rows.labels.units, fit.labels.units, rows.measured_names)
+
+
+def reaching(fit: Fit, rows: Observations) -> Observations:
+    """Let limits reach as far as the fitted density does, which single rows do not show."""
+    if not isinstance(rows.noise, LimitedNoise):
+        return rows
+    draws = fit.density.sample(DRAWS_FOR_REACH, 0)
+    onto = np.asarray(rows.projections())[:: 1 + len(rows) // 100]
+    clean = np.einsum("nmd,kd->nkm", onto, draws).reshape(-1, rows.dim)
+    return replace(rows, noise=rows.noise.for_truths(rows.w, clean))
+
+
+def p_values(fit: Fit, rows: Observations, n_draws: int, random_state: RandomState) -> Array:
+    """Return how unusual each row is, given its error."""
+    with isolated_rng(int(check_random_state(random_state).randint(2**30))):
+        rows = completed(fit.density, rows)
+    return fit.density.p_values(rows, n_draws, random_state)
+
+
+def condition(
+    fit: Fit, rows: Observations, columns: Any, n_samples: int, random_state: RandomState
+) -> Posterior:
+    """Return the density of the other columns given rows that measure only some."""
+    given = column_numbers(columns, fit.names)
+    names = [fit.names[d] for d in given]
+    if len(given) == len(fit.names):
+        raise ValueError("Expected some columns, but not all, to condition on; got all.")
+    if rows.dim != len(given):
+        raise ValueError(
+            f"Expected values of shape (N, {len(given)}), one per column that is given; "
+            f"got {rows.shape}."
+        )
+    if fit.units:
+        refuse_other_units(rows.labels.units, [fit.units[d] for d in given], names)
+    refuse_other_names(_Header(rows.labels), names)
+    refuse("columns to condition on", SIMULATED - {"projected"}, rows.traits)
+    bounds = fit.known.bounds
+    rows = within(rows, None if bounds is None else bounds.marginal(given))
+    return fit.density.condition(rows, given, n_samples, random_state)
+
+
+class _Header:
+    """The names of a table's columns, as of a table."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.columns = labels.names or ()
+
+
+def criterion(fit: Fit, rows: Observations, n_parameters: int, penalty: Any) -> float:
+    """Return an information criterion: a penalty less twice the log-likelihood.
+
+    Rows count by their weights; where rows were selected, each has its density among those seen.
+    """
+    refuse("an information criterion", SIMULATED - {"bounds", "atoms", "background"} | {
+        "limits", "selected", "errors to learn"}, fit.traits | fit.known.traits)  # fmt: skip
+    weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
+    weights = weights * (np.count_nonzero(weights) / weights.sum())
+    log_p = fit.density.log_marginal(rows).log_p - np.log(seen_share(fit))
+    return float(n_parameters * penalty(weights.sum()) - 2 * weights @ log_p)
+
+
+def seen_share(fit: Fit) -> float:
+    """Return the share of all rows, seen or not, that the selection lets through."""
+    found = fit.found(SelectionFound)
+    return 1.0 if found is None else found.seen.share
+
+
+def with_unseen(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
+    """Return fitted rows of positive weight, with unseen ones as the density has them."""
+    refuse_other_traits(fit.traits, rows.traits, {"selected"})
+    rule, rows = rows.selection, replace(rows, selection=None)
+    if rule is None:
+        return rows.with_weight()
+    if rows.weights is not None:
+        rule = rule.take(np.asarray(rows.weights) > 0)
+    rng = np.random.RandomState(check_random_state(random_state).randint(2**30))
+    return completed_by(fit.density, rule, rows.with_weight(), rng)
+
+
+def simulated_rows(fit: Fit, rows: Observations, what: str) -> Observations:
+    """Check rows that others are simulated like: those have no limits, covariates or selection."""
+    refuse(what, SIMULATED | {"errors to learn"}, fit.traits | rows.traits)
+    return rows.with_weight()
+
+
+def refitted_rows(fit: Fit, rows: Observations, what: str) -> Observations:
+    """Check rows that refits are made to: those were all seen, and have no covariates."""
+    refuse(what, SIMULATED | {"limits", "errors to learn", "beyond memory"}, fit.traits)
+    return rows.with_weight()
+
+
+def check_draws(**numbers: int | None) -> None:
+    """Raise unless numbers of draws are positive; None is the usual number."""
+    for name, value in numbers.items():
+        if value is not None:
+            check_integer(name, value, 1)
+
+
+def measured_values(fit: Fit, rows: Observations) -> tuple[Array, Array | None]:
+    """Return measured values ``(N, D)``, NaN for missing ones and limits, and row weights."""
+    if "projected" in fit.traits:
+        raise ValueError(
+            "Expected a model without a projection to compare measurements with true values; got "
+            "one with it. Leave out w."
+        )
+    refuse_other_labels(fit, rows)
+    refuse_other_traits(fit.traits, rows.described, OF_THE_FIT & fit.traits)
+    values = rows.measured()
+    if rows.dim != len(fit.names):
+        raise ValueError(
+            f"Expected w with {len(fit.names)} columns, as in the fit; got {rows.dim}."
+        )
+    if rows.noise.flags is not None:
+        values = np.where(np.asarray(rows.noise.flags) == 0, values, np.nan)
+    return values, None if rows.weights is None else np.asarray(rows.weights)
+
+
+def refuse_changed(fit: Fit, what: str) -> None:
+    """Raise where components are those of rows that reductions have changed."""
+    changed = {"covariates"} & fit.traits | fit.known.traits
+    refuse(what, set(), changed)
+
+
+def fitted_rows(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
+    """Return the rows of a fit as the engine's density is about them, of positive weight."""
+    for each in fit.learned:
+        rows = each.rows(rows)
+    rows = keep_copies_together(within(rows, fit.known.bounds).with_weight())
+    return with_unseen(fit, rows, random_state)

@@ -1,0 +1,74 @@
+"""Covariates: location and scale of the true values are curves, which are taken out of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deconflow._types import Array
+from deconflow.core import EVERYTHING, Run
+from deconflow.fits import FittedDensity, GivenFit
+from deconflow.observations import Observations
+from deconflow.reductions.base import Learned, PlainFit
+from deconflow.reductions.known import Known
+from deconflow.truth import Covariates, LocationScale
+
+MOST_KEPT = 200
+"""Rows of covariates that a model keeps: methods without covariates average over these."""
+TAKES = EVERYTHING - {"bounds", "projected", "limits", "counts", "selected", "beyond memory"}
+
+
+def encoded(rows: Observations) -> Observations:
+    """Return rows with their covariates as numbers, and how these were made."""
+    if rows.covariates is None:
+        return rows
+    parts = rows.covariates.parts
+    found = Covariates.fit(parts, rows, rows.measured_names)
+    return replace(rows, given=found.encode(parts, rows), covariates=found)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Reduction of rows with covariates."""
+
+    known: Known
+    name = "covariates"
+    takes = TAKES
+
+    def applies(self, rows: Observations) -> bool:
+        """Whether there are covariates."""
+        return rows.covariates is not None
+
+    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
+        """Return rows without their location and scale."""
+        chosen = np.sort(run.reducing.permutation(len(rows))[:MOST_KEPT])
+        x = np.asarray(rows.given)
+        curves = LocationScale.fit(rows, x, rows.covariates.continuous)
+        data = replace(curves.standardised(rows, x), covariates=None)
+        return data, CurvesFound(rows.covariates, curves, x[chosen])
+
+
+@dataclass(frozen=True)
+class CurvesFound(Learned):
+    """Curves of location and scale, and covariates of some of the fitted rows."""
+
+    covariates: Covariates
+    curves: LocationScale
+    kept: Array
+
+    def density(self, own: FittedDensity) -> FittedDensity:
+        """Return the density given covariates."""
+        return GivenFit(own, self.curves, self.covariates, self.kept)
+
+    def rows(self, rows: Observations) -> Observations:
+        """Return rows with their covariates as numbers."""
+        if rows.covariates is None:
+            raise ValueError(self.covariates.missing())
+        given = self.covariates.encode(rows.covariates.parts, rows)
+        return replace(rows, given=given, covariates=None)
+
+    def words(self) -> list[str]:
+        """Return what depends on which covariates."""
+        names = ", ".join(self.covariates.names)
+        return [f"Location and spread of the true values are curves of {names}."]

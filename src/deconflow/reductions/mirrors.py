@@ -1,0 +1,43 @@
+"""Bounds: rows are fitted with their mirror images, and densities are folded back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from deconflow.core import EVERYTHING, Run
+from deconflow.fits import FittedDensity, folded
+from deconflow.observations import Observations
+from deconflow.reductions.base import Learned, PlainFit
+from deconflow.reductions.known import Known
+from deconflow.truth import MOST_MIRRORS, Bounds
+
+
+@dataclass(frozen=True)
+class Mirrors:
+    """Reduction of true values with bounds."""
+
+    known: Known
+    name = "bounds"
+    takes = EVERYTHING - {"limits", "covariates", "beyond memory"}
+
+    def applies(self, rows: Observations) -> bool:
+        """Whether there are bounds."""
+        return self.known.bounds is not None
+
+    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
+        """Return rows with their mirror images."""
+        bounds = self.known.bounds
+        bounds.refuse_many()
+        data = bounds.mirrored(rows, int(run.reducing.randint(2**30)))
+        return replace(data, images=min(len(bounds.mirrors()), MOST_MIRRORS)), Folding(bounds)
+
+
+@dataclass(frozen=True)
+class Folding(Learned):
+    """The way back from mirror images."""
+
+    bounds: Bounds
+
+    def density(self, own: FittedDensity) -> FittedDensity:
+        """Return the density within the bounds."""
+        return folded(own, self.bounds)
