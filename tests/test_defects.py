@@ -136,7 +136,6 @@ def test_a_square_projection_does_not_name_the_truth():
     assert found is None or found.measured is None
 
 
-@defect("D10", "a picture has no projection", ValueError)
 def test_a_picture_of_rows_with_a_projection():
     pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)

@@ -41,6 +41,8 @@ PLOTS = "deconflow.plots"
 """Imported by name when a picture is asked for: it is a higher layer, and needs an extra."""
 NO_ROUTING = {"w": UNUSED, "noise": UNUSED}
 """Searches of scikit-learn take Observations, and need no metadata routing."""
+ROW_FACTS = ("projection", "sample_weight", "groups")
+"""Facts of rows that pictures take with them."""
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 
 
@@ -487,6 +489,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         need_plots()
         check_choice("kind", kind, KINDS)
+        facts = {name: options.pop(name) for name in ROW_FACTS if name in options}
+        if facts:
+            w, noise = observe(w, noise, **facts), None
         return getattr(import_module(PLOTS), kind)(self, w, noise, **options)
 
     def save(self, path: str | Path, extra_files: dict[str, str] | None = None) -> None:

@@ -69,7 +69,7 @@ def diagnostics(
     sample = model.density_.sample
     (simulated,) = simulate_like(sample, data, random_state)
     ranks = predictive_ranks(sample, data, seed=random_state)
-    shown = axes_of(model, columns, names, simulated, values)
+    shown = axes_of(model, columns, names, simulated, values, measured=True)
     grid = panels(ax, 2, len(shown) + weighted, (3.6, 2.9), figure)
     for (upper, lower), axis in zip(grid.T, shown, strict=False):
         measured = values[:, axis.number]

@@ -107,10 +107,20 @@ def marked_rows(
 
 
 def axes_of(
-    model: Any, columns: Any, names: Sequence[str] | None, truth: Array, values: Array | None = None
+    model: Any,
+    columns: Any,
+    names: Sequence[str] | None,
+    truth: Array,
+    values: Array | None = None,
+    *,
+    measured: bool = False,
 ) -> list[Axis]:
-    """Return an axis for each column to show, which holds the truth and measurements near it."""
-    labels = labels_of(model, names)
+    """Return an axis for each column to show, with room for true values and measurements.
+
+    They are ``measured`` columns where a projection makes these others than the true ones.
+    """
+    other = measured and "projected" in model.fit_.traits
+    labels = labels_of(model, names, truth.shape[1] if other else None)
     numbers = range(len(labels))
     if columns is not None:
         numbers = column_numbers(columns, [bare(label) for label in labels], "columns=").tolist()

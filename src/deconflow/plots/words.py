@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def labels_of(model: Any, names: Sequence[str] | None) -> list[str]:
-    """Return labels of the dimensions of a model, as ``x`` or ``x [mas]``; ``names`` come first."""
-    own = list(model.density_.names)
+def labels_of(model: Any, names: Sequence[str] | None, measured: int | None = None) -> list[str]:
+    """Return labels of the true columns of a model, as ``x`` or ``x [mas]``; ``names`` come first.
+
+    With the number of ``measured`` columns they are those of these.
+    """
+    fit = model.fit_
+    own = list(fit.names) if measured is None else fit.labels.measured(measured)
     if names is not None:
         if isinstance(names, str) or len(names) != len(own):
             raise ValueError(f"Expected {len(own)} names; got {names!r}.")
         return [str(name) for name in names]
-    units = model.fit_.units or []
+    units = (fit.units if measured is None else fit.labels.units) or []
     if len(units) != len(own):
         return own
     return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]
