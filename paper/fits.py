@@ -143,7 +143,7 @@ def toy_settings(protocol: Protocol, **options: Any) -> Settings:
 
 def _start_at_clusters(model: PaperFlow, rows: Observations, seed: int) -> None:
     """Let a mixture start at the k-means clusters of the noisy rows, as XD does."""
-    z = model.units.to_standard(rows.w).numpy()
+    z = model.units.to_standard(rows.w)
     clusters = KMeans(model.settings["base_components"], n_init=1, random_state=seed)
     model.prior.load_state_dict(_mixture_of(z, clusters.fit_predict(z)).state_dict())
 

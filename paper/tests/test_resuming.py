@@ -56,7 +56,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(
 
     def spied(self):
         state = load(self)
-        loaded.append(len(state["history"]["train"]))
+        loaded.append(len(state["states"][0]["history"]["train"]))
         return state
 
     monkeypatch.setattr(Checkpoint, "load", spied)

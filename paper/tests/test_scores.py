@@ -69,7 +69,7 @@ def test_draws_of_the_posterior_are_those_that_the_paper_shows():
     mixture = {"flow": "gaussian_mixture", "base_components": 3}
     settings = {**SMALL, **mixture, "posterior_family": "exact", "objective": "elbo"}
     model = untrained(settings, Observations.from_arrays(w, TOY_NOISE), 0)
-    z = (TRUTH.means - model.units.location.numpy()) / model.units.scale.numpy()
+    z = (TRUTH.means - model.units.location) / model.units.scale
     model.prior.means.data[:] = model.prior.means.new_tensor(z)
     draws = posterior_draws(model, TEST_POINT, TOY_NOISE, 4000)
     weighted = replace(model, settings=settings | {"objective": "iw"})

@@ -45,6 +45,7 @@ class DeconvolvingKDE(DensityEstimator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> v = rng.choice([-1.0, 1.0], size=(5000, 1)) + 0.3 * rng.normal(size=(5000, 1))
     >>> w = v + rng.laplace(scale=0.2, size=v.shape)

@@ -72,6 +72,7 @@ class LogSplineDeconvolver(DensityEstimator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> v = rng.gamma(5.0, size=(2000, 1))
     >>> model = LogSplineDeconvolver().fit(v + rng.normal(size=v.shape), noise=1.0)

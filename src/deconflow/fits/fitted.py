@@ -197,7 +197,7 @@ class FittedDensity(ABC):
         --------
         >>> from deconflow import XDGMM
         >>> w = np.random.default_rng(0).normal(size=(500, 2))
-        >>> law = XDGMM(1).fit(w, noise=[0.5, 0.5]).marginal("v0").to_scipy()
+        >>> law = XDGMM(1).fit(w, noise=[0.5, 0.5]).density_.marginal("v0").to_scipy()
         >>> bool(abs(law.cdf(law.ppf(0.9)) - 0.9) < 1e-9)
         True
         """

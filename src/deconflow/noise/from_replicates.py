@@ -65,7 +65,7 @@ def from_replicates(
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.normal(size=(1000, 1, 1))
     >>> w, n = from_replicates(truth + 0.5 * rng.normal(size=(1000, 2, 1)))
-    >>> w.shape, round(float(n.variance()), 2)  # 0.5^2 / 2
+    >>> w.shape, round(n.variance().item(), 2)  # 0.5^2 / 2
     ((1000, 1), 0.13)
     """
     check_choice("how", how, WAYS)
