@@ -7,8 +7,6 @@ rounds counts. A ratio below one means that this checkout is quicker. Writes
 ``results/against.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

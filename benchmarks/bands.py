@@ -8,8 +8,6 @@ which the band holds the true density. Writes ``results/bands.json`` after every
 where it was interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import warnings

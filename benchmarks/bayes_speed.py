@@ -7,8 +7,6 @@ turns, the median of each counts. Bar: a sweep takes at most twice the time of a
 ``results/bayes_speed.json``.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -9,8 +9,6 @@ posteriors hold the truth, on eleven tasks. Writes ``results/certificate.json`` 
 goes on where it was interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import warnings
@@ -28,12 +26,12 @@ from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
 
 Array = NDArray[np.float64]
+#: Measurements, the errors that are said, and the truth.
 Data = tuple[Array, Array, Array]
-"""Measurements, the errors that are said, and the truth."""
 ROWS = 2000
 KEYS = ("part", "task", "seed")
+#: Seeds from here on: thresholds and constants were set on others.
 FRESH = 50
-"""Seeds from here on: thresholds and constants were set on others."""
 
 
 def blobs(n: int, rng: np.random.Generator) -> Array:
@@ -107,6 +105,7 @@ def equal(n: int, rng: np.random.Generator) -> Data:
     return v + sd * rng.normal(size=v.shape), sd, v
 
 
+#: What is wrong, how to make it, and the check that should name it.
 WRONG: dict[str, tuple[Callable[[int, np.random.Generator], Data], str]] = {
     "errors understated twofold": (understated, "factor"),
     "errors overstated by half": (overstated, "factor"),
@@ -119,7 +118,6 @@ WRONG: dict[str, tuple[Callable[[int, np.random.Generator], Data], str]] = {
     "skewed noise": (_with(lambda r, s: r.exponential(size=s) - 1), "skewness"),
     "all errors equal": (equal, ""),
 }
-"""What is wrong, how to make it, and the check that should name it."""
 
 
 def heavy(n: int, rng: np.random.Generator) -> Array:
@@ -139,6 +137,7 @@ def checkerboard(n: int, rng: np.random.Generator) -> Array:
     return np.c_[a, b + a % 2] + rng.uniform(size=(n, 2)) - 2
 
 
+#: Ten laws with noise that is what it is said to be.
 LAWS: dict[str, Callable[[int, np.random.Generator], Data]] = {
     "blobs": right,
     "ring": lambda n, r: measured(ring(n, r), 0.15, 0.6, r),
@@ -151,7 +150,6 @@ LAWS: dict[str, Callable[[int, np.random.Generator], Data]] = {
     "t(4), two columns": lambda n, r: measured(r.standard_t(4, size=(n, 2)), 0.2, 0.7, r),
     "uniform square": lambda n, r: measured(r.uniform(-2, 2, size=(n, 2)), 0.2, 0.6, r),
 }
-"""Ten laws with noise that is what it is said to be."""
 
 
 def with_missing(n: int, rng: np.random.Generator) -> Data:
@@ -162,8 +160,8 @@ def with_missing(n: int, rng: np.random.Generator) -> Data:
     return np.where(missing, np.nan, w), sd, v
 
 
+#: Eleven tasks of row posteriors.
 TASKS = LAWS | {"blobs, 30 % missing": with_missing}
-"""Eleven tasks of row posteriors."""
 
 
 def fitted(make: Callable[[int, np.random.Generator], Data], seed: int, quick: bool) -> Any:
@@ -233,13 +231,13 @@ def covered(part: str, task: str, seed: int) -> dict[str, Any]:
             "coverage": inside, "seconds": seconds}  # fmt: skip
 
 
+#: How to make a run of a part, of which tasks, with how many seeds each.
 PARTS: dict[str, tuple[Callable[..., dict[str, Any]], Any, int]] = {
     "right": (judged, LAWS, 5),
     "wrong": (judged, WRONG, 10),
     "coverage": (covered, TASKS, 2),
     "calibration": (judged, LAWS, 30),
 }
-"""How to make a run of a part, of which tasks, with how many seeds each."""
 
 
 def work(parts: list[str], count: int | None) -> Iterator[tuple[str, str, int]]:

@@ -13,8 +13,6 @@ otherwise (``--output deconvolver`` is the record that the docs quote). Runs tha
 are not repeated; those of other code are, unless ``--keep`` is given.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -32,22 +30,22 @@ from benchmarks.runs import DATA, Runs
 
 BARS = {"white": 8.30, "red": 7.74, "toy": 0.005, "moons": 0.036, "hetero": 0.027, "toy_t": 0.006,
         "toy_missing": 0.005, "ring": 0.085, "explog": 0.32}  # fmt: skip
+#: Bars of the worst seed.
 WORST = {"ring": 0.13}
-"""Bars of the worst seed."""
+#: How much worse than the best of its own candidates a fit may be.
 MOST_LOST = 0.01
-"""How much worse than the best of its own candidates a fit may be."""
 SEEDS = {name: range(3 if name == "explog" else 5) for name in BARS}
+#: Bars of the time on two quiet cores: of white wine, and of everything in two columns.
 SECONDS = {"white": 120.0} | dict.fromkeys(
     ("toy", "moons", "hetero", "toy_t", "toy_missing", "ring"), 30.0
 )
-"""Bars of the time on two quiet cores: of white wine, and of everything in two columns."""
 MOST_SECONDS_QUICK = 12.0
 WINE = ("white", "red")
 ROWS = {"toy": 50_000, "toy_t": 50_000, "toy_missing": 50_000, "moons": 20_000, "hetero": 20_000,
         "ring": 3000, "explog": 3000}  # fmt: skip
 LAWS = {"ring": (ring, ring_log_p), "explog": (explog, explog_log_p)}
+#: Standard deviations are uniform in these, for every row and column its own.
 ERRORS = {"ring": (0.15, 0.6), "explog": (0.1, 0.6)}
-"""Standard deviations are uniform in these, for every row and column its own."""
 TEST_ROWS = 50_000
 WINE_VARIANCE = 0.1
 KEYS = ("task", "seed", "quick")

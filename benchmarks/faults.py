@@ -148,6 +148,7 @@ def _too_long(*_):
 # -- kills --------------------------------------------------------------------------------------
 
 TABLE_WORDS = ("stars.csv", "-c", "x,y", "-q")
+#: What is killed. A new method that can be resumed is one line more.
 COMMANDS = {
     "fit flow": ("fit", *TABLE_WORDS, "-o", "out", "-m", "flow", "--set", "hidden=16", "--set",
         "epochs=12"),
@@ -156,12 +157,11 @@ COMMANDS = {
     "denoise to FITS": ("denoise", "model", "stars.csv", "-o", "out.fits", "-q"),
     "report": ("report", "model", "-o", "out.html"),
 }  # fmt: skip
-"""What is killed. A new method that can be resumed is one line more."""
+#: In which order, again and again; what is slow is killed less often.
 TURNS = (
     "fit flow", "denoise", "report", "fit flow", "denoise to FITS", "denoise", "fit flow",
     "denoise to FITS", "report", "fit auto",
 )  # fmt: skip
-"""In which order, again and again; what is slow is killed less often."""
 
 
 def run(words, folder, kill_after=None):
@@ -207,8 +207,8 @@ def content(path):
     return json.dumps(texts).encode() + files.contents[WEIGHTS]
 
 
+#: What a model says of the run that made it: other runs say other things.
 ABOUT_ONE_RUN = ("seconds", "date", "command")
-"""What a model says of the run that made it: other runs say other things."""
 
 
 def _of_the_fit_alone(value):

@@ -11,8 +11,6 @@ fit. The record, ``results/flow_orders.json``, is written after every fit; fits 
 made are not repeated.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import asdict, dataclass
@@ -34,8 +32,8 @@ from deconflow.randomness import isolated_rng
 from paper import data
 
 SWAP, KEEP = [1, 0], [0, 1]
+#: All layers but the first move the second dimension given the first.
 UNLUCKY = (SWAP, SWAP, KEEP, KEEP, KEEP)
-"""All layers but the first move the second dimension given the first."""
 TEST_ROWS = 50_000
 
 

@@ -6,8 +6,6 @@ Every fit is kept in ``results/known.json`` as soon as it is done; an interrupte
 ``docs/truth.md`` shows the figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import warnings
@@ -28,15 +26,15 @@ MAKERS: dict[str, Callable[[int], Any]] = {
     "quick": lambda seed: Deconvolver(quick=True, random_state=seed, n_jobs=1),
 }
 SEEDS = {"xd": 100, "quick": 10}
+#: Best of seven published methods: Ghosh, Ignatiadis, Koehler, Lee (2025).
 BEST = {
     400: {"c": 0.0084, "d": 0.0024, "e": 0.1539, "f": 0.0062, "g": 0.0577, "h": 0.3732,
           "i": 1.4518, "j": 0.9903},
     1600: {"c": 0.0036, "d": 0.0009, "e": 0.1513, "f": 0.0033, "g": 0.0479, "h": 0.3598,
            "i": 1.3739, "j": 0.9524},
 }  # fmt: skip
-"""Best of seven published methods: Ghosh, Ignatiadis, Koehler, Lee (2025)."""
+#: Seeds that are fitted without covariates, too.
 SOME = 20
-"""Seeds that are fitted without covariates, too."""
 
 
 def dependent(law: str, n: int, rng: np.random.Generator) -> tuple[Array, Array, Array, Any]:

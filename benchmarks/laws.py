@@ -1,7 +1,5 @@
 """True laws of simulated tasks: draws of ``v`` and the exact ``log p(v)``."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import expon, gamma, lognorm, norm

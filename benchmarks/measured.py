@@ -10,8 +10,6 @@ Limits have a file of their own, ``benchmarks/measured_limits.py``.
                 rows with the selection ignored
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -33,8 +31,8 @@ from deconflow import XDGMM, noise
 
 KEYS = ("section", "law", "case", "rows", "seed")
 TEST_ROWS, MASS_ROWS = 50_000, 400_000
+#: Middle size of the errors of moons, which is the noise's reach, and the width of the rings.
 ERROR, RING_SD = 0.15, 0.05
-"""Middle size of the errors of moons, which is the noise's reach, and the width of the rings."""
 
 
 def fitted(w: Array, noise_of_rows: Any, seed: int, **how: Any) -> XDGMM:

@@ -8,8 +8,6 @@ say by themselves. Writes ``results/measured_limits.json`` after every run, and 
 interrupted with ``--keep``.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

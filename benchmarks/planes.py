@@ -1,7 +1,5 @@
 """Laws of two columns: the paper's toy, and moons with one noise or one of its own in every row."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import logsumexp
 

@@ -13,8 +13,6 @@ a bend over the period) says how much hangs on it. Rows that are drawn with repl
 say how far chance goes.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable
@@ -33,16 +31,16 @@ from benchmarks.runs import DATA, Run, Runs
 Array = NDArray[np.float64]
 KEYS = ("estimator", "errors", "curve", "seed", "table")
 STARS, YEAR = 42_557, 365.25
+#: Errors of logarithms that are as good as none.
 EXACT = 0.001
-"""Errors of logarithms that are as good as none."""
+#: Days, and Earth radii.
 BOX = ((200.0, 400.0), (1.0, 2.0))
-"""Days, and Earth radii."""
+#: Value, and how far its interval goes below and above: Foreman-Mackey, Hogg, Morton (2014).
 PUBLISHED = {
     ("gamma", "known"): (0.019, 0.010, 0.019),
     ("gamma", "ignored"): (0.040, 0.019, 0.031),
     ("box", "known"): (0.019, 0.008, 0.010),
 }
-"""Value, and how far its interval goes below and above: Foreman-Mackey, Hogg, Morton (2014)."""
 
 
 def rows() -> tuple[Array, Array]:

@@ -10,8 +10,6 @@ which knows no errors. Writes ``results/regression.json`` after every run and go
 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import warnings

@@ -4,8 +4,6 @@ A run knows the digest of the library's code that made it. One that other code h
 count as done: it is made again, and replaced.
 """
 
-from __future__ import annotations
-
 import ast
 import fcntl
 import hashlib
@@ -30,8 +28,8 @@ Run = dict[str, Any]
 _NO_PART_OF_A_FIT = (
     "program", "plots", "tables", "__main__.py", "_version.py", "cli.py", "compat.py", "demo.py",
 )  # fmt: skip
+#: Settings of the program's own, which fits by ``--method`` have.
 _BUT_FOR = ("methods.py",)
-"""Settings of the program's own, which fits by ``--method`` have."""
 
 
 @cache

@@ -6,8 +6,6 @@ The tables are made once, as folders of Parquet files. Fits are added to ``resul
 they end; those that are there are not made again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -28,8 +26,8 @@ SEED, D, TRUE_COMPONENTS = 19, 3, 20
 COLUMNS = ["x", "y", "z"]
 FILE_ROWS, GROUP_ROWS = 1_000_000, 250_000
 COMPONENTS = 10
+#: Load of the machine above which a time is marked as taken under load.
 IDLE = 0.7
-"""Load of the machine above which a time is marked as taken under load."""
 MEMORY_BAR_GIB = 1.5
 KEYS = ("section", "rows", "components", "limit")
 

@@ -6,8 +6,6 @@ Writes ``docs/images/truth_*.png``, from generated rows, and prints how many tru
 the page's example with a category hold, in other tables like it; in a minute.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@
 Writes ``results/xd_memory.json``.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -6,8 +6,6 @@ They are slow: a share of the rows is timed, two and five steps, and the differe
 Prints one line of JSON; ``xd_speed.py --peers`` reads it.
 """
 
-from __future__ import annotations
-
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

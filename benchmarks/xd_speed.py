@@ -7,8 +7,6 @@ has astroML and pygmmis (they are slow: small shares of the rows are timed and s
 Writes the workloads measured into ``results/xd_speed.json``, and keeps the others there.
 """
 
-from __future__ import annotations
-
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -6,8 +6,6 @@ Three components, no floor, the best of ten starts. Its excess over the truth is
 alone costs.
 """
 
-from __future__ import annotations
-
 import argparse
 import warnings
 

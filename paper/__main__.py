@@ -1,7 +1,5 @@
 """``python -m paper``: the flow paper's tables and figures, run again."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Whether every run is there, and whether the document says what the records say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,15 +14,15 @@ from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, rounds, settings_for
 from paper.tables import TABLES, Table
 
+#: How far XD may be from the truth on the toy.
 XD_BAR = 0.005
-"""How far XD may be from the truth on the toy."""
 
+#: Rows that the records must have with every seed at the paper's protocol, by their table; the
+#: others take half a day per run and more.
 LEAST_AT_PAPER = {"mixture": "elbo-1", "pretraining": "gmm-exact"}
-"""Rows that the records must have with every seed at the paper's protocol, by their table; the
-others take half a day per run and more."""
 
+#: Whether something is as it should be, and what it is.
 Finding = tuple[bool, str]
-"""Whether something is as it should be, and what it is."""
 
 
 def check(

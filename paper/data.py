@@ -1,7 +1,5 @@
 """The paper's data: its mixture of three Gaussians, and the two wines."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +20,17 @@ TOY_NOISE = np.diag([0.1, 1.0])
 TRUTH = GaussianMixture(np.full(3, 1 / 3), MEANS, COVARIANCES)
 BLURRED = GaussianMixture(np.full(3, 1 / 3), MEANS, COVARIANCES + TOY_NOISE)
 TOY_SEED = 0
+#: A measurement whose exact posterior has two isolated modes.
 TEST_POINT = np.array([[0.0, 0.3]])
-"""A measurement whose exact posterior has two isolated modes."""
 
 WINE_VARIANCE, TEST_SHARE = 0.1, 0.1
 WINES = ("white", "red")
 OPENML = {"white": 44971, "red": 44972}
+#: All but the two integer-valued ones, the sulfur dioxides.
 ATTRIBUTES = (
     "fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides", "density",
     "pH", "sulphates", "alcohol",
 )  # fmt: skip
-"""All but the two integer-valued ones, the sulfur dioxides."""
 
 DATA_VARIABLE = "DECONFLOW_DATA"
 
@@ -47,7 +45,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.v)
 
-    def __getitem__(self, rows: Any) -> Rows:
+    def __getitem__(self, rows: Any) -> "Rows":
         return Rows(self.v[rows], self.w[rows])
 
 

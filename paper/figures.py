@@ -1,7 +1,5 @@
 """The paper's figures, from draws that the runs have kept."""
 
-from __future__ import annotations
-
 import hashlib
 from io import BytesIO
 from pathlib import Path
@@ -15,8 +13,8 @@ from paper.protocols import PAPER
 from paper.records import Records, write
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
+#: Mass inside these contours of a Gaussian in two dimensions.
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
-"""Mass inside these contours of a Gaussian in two dimensions."""
 
 DRAWS, BINS = 10_000, 60
 FRAME = ((-4.5, 3.5), (-5.0, 5.0))
@@ -29,6 +27,7 @@ _MODELS = {
     "Flow, IW, K = 50": "iw-50",
     "Deconvolver": "default",
 }
+#: The rows (table and name) whose draws each figure shows, by their titles.
 PICTURES: dict[str, dict[str, tuple[str, str]]] = {
     "reproduction-toy-data.png": {},
     "reproduction-toy-models.png": {title: ("mixture", row) for title, row in _MODELS.items()},
@@ -37,7 +36,6 @@ PICTURES: dict[str, dict[str, tuple[str, str]]] = {
         for row in ("pretrained", "after", "gmm-flow", "gmm-exact")
     },
 }
-"""The rows (table and name) whose draws each figure shows, by their titles."""
 
 PARTS = ("prior", "posterior")
 

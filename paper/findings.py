@@ -1,7 +1,5 @@
 """The paper's findings on our records, and our numbers that differ from the paper's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -12,8 +10,8 @@ from paper.records import Run, Runs
 from paper.render import DATASETS, deviation, figure, runs_of
 from paper.tables import TABLES
 
+#: The runs of every table, by its name.
 AllRuns = dict[str, Runs]
-"""The runs of every table, by its name."""
 
 
 class Place(NamedTuple):

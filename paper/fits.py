@@ -1,7 +1,5 @@
 """The fits that make the rows: XD, flows by the paper's bounds, pretrained flows, our default."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -45,14 +43,14 @@ from paper.tables import Row, Table
 
 Settings = dict[str, Any]
 TOY_XD: Settings = {"n_components": 3, "n_init": 5, "tol": 1e-8}
+#: Pretraining gives half the budget to each flow: a row costs the prior one evaluation, and the
+#: posterior two, because the density of a given point takes one for each dimension.
 PRIOR_SHARE, POSTERIOR_SHARE = 2, 4
-"""Pretraining gives half the budget to each flow: a row costs the prior one evaluation, and the
-posterior two, because the density of a given point takes one for each dimension."""
 
+#: Makes an XDGMM of a mixture that was fitted in another way.
 KEPT = dict.fromkeys(("weights", "means", "covariances"), True)
-"""Makes an XDGMM of a mixture that was fitted in another way."""
+#: The split whose training rows the grid search sees.
 SEARCH_SEED = 0
-"""The split whose training rows the grid search sees."""
 
 
 def fitted(job: Job) -> Outcome:
@@ -277,12 +275,12 @@ def pretrained_settings(protocol: Protocol) -> Settings:
     }
 
 
+#: The parameters that a row's fit has by the protocol alone, by the name of the fit.
 SETTINGS: dict[str, Callable[..., Settings]] = {
     "toy_flow": toy_settings,
     "pretrained": pretrained_settings,
     "after_pretraining": after_settings,
 }
-"""The parameters that a row's fit has by the protocol alone, by the name of the fit."""
 
 
 def fitted_as(row: Row, table: Table, protocol: Protocol) -> Row:

@@ -1,7 +1,5 @@
 """The paper's flows: its networks, its training, and answers as an estimator gives them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast

@@ -1,15 +1,13 @@
 """The numbers that the paper prints, its grid, and what it chose from that."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 V, W = "minus_log_p_v", "minus_log_p_w"
+#: The scores, as they are called in the records; the last two are of the wines alone.
 V_WITHOUT_COPY, V_FITTED = f"{V}_without_copy", f"{V}_fitted"
-"""The scores, as they are called in the records; the last two are of the wines alone."""
 
+#: Ends the name of a wine whose rows are split in the order of the file.
 FILE_ORDER = "-file"
-"""Ends the name of a wine whose rows are split in the order of the file."""
 
 
 class Figure(NamedTuple):
@@ -20,6 +18,7 @@ class Figure(NamedTuple):
 
 
 _XD = {"white": (9.903, 0.112), "red": (8.775, 0.152)}
+#: By data and row: mean and standard deviation of -log p(v) and, on the toy, of -log p(w).
 PRINTED: dict[str, dict[str, tuple[float, ...]]] = {
     "toy": {
         "xd": (2.667, 0.000, 3.600, 0.000),
@@ -48,8 +47,8 @@ PRINTED: dict[str, dict[str, tuple[float, ...]]] = {
         "noisy": (8.611, 0.254),
     },
 }
-"""By data and row: mean and standard deviation of -log p(v) and, on the toy, of -log p(w)."""
 
+#: The paper's grid for the wines, for flows and for XD.
 GRID: dict[str, dict[str, tuple[float, ...]]] = {
     "flow": {
         "learning_rate": (0.001, 0.0005, 0.0001),
@@ -60,16 +59,15 @@ GRID: dict[str, dict[str, tuple[float, ...]]] = {
     },
     "xd": {"learning_rate": (0.01, 0.005, 0.001), "n_components": (20, 50, 100, 200, 300)},
 }
-"""The paper's grid for the wines, for flows and for XD."""
 
 _FLOW = {"learning_rate": 0.001, "hidden": 128, "n_blocks": 1}
+#: What the paper chose from its grid.
 CHOSEN: dict[tuple[str, str], dict[str, Any]] = {
     ("white", "flow"): {**_FLOW, "n_layers": 3, "posterior_layers": 4},
     ("red", "flow"): {**_FLOW, "n_layers": 5, "posterior_layers": 5},
     ("white", "xd"): {"learning_rate": 0.01, "n_components": 300},
     ("red", "xd"): {"learning_rate": 0.005, "n_components": 20},
 }
-"""What the paper chose from its grid."""
 
 
 def printed(dataset: str, row: str, score: str) -> Figure | None:

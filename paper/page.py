@@ -1,7 +1,5 @@
 """The generated parts of ``docs/reproduction.md``: written from the records, between markers."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -28,14 +26,14 @@ from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
 from paper.tables import MIXTURE, SEEDS, TABLES
 
+#: In the place of a reason; whoever finds it writes it into the page, where it is kept.
 UNEXPLAINED = "Not explained yet."
-"""In the place of a reason; whoever finds it writes it into the page, where it is kept."""
 
 MEASURED, ORDERS = "flow_evaluation.json", "flow_orders.json"
 STARTS = {"before": "as in version 0.1", "now": "as today"}
 WINE_ROWS = {"white": 4898, "red": 1599}
+#: About how long a fit to a wine lasts until early stopping ends it.
 EPOCHS_PER_FIT = 100
-"""About how long a fit to a wine lasts until early stopping ends it."""
 
 
 def read_all(results: Path, protocol: str) -> AllRuns:

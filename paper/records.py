@@ -1,7 +1,5 @@
 """Records: one JSON file per table and protocol, with every run that was made."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 from collections.abc import Iterator

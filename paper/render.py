@@ -1,7 +1,5 @@
 """Our numbers beside the paper's, as aligned Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import isfinite, isnan, nan
 from statistics import fmean, stdev

@@ -1,7 +1,5 @@
 """What ``python -m paper`` does: make runs that are missing, show them, check them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing

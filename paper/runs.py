@@ -1,7 +1,5 @@
 """Runs: what one needs and leaves, and some at a time in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -27,8 +25,8 @@ from paper.tables import Task
 
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
+#: The runs of this seed leave draws for the figures.
 KEPT_SEED = 0
-"""The runs of this seed leave draws for the figures."""
 
 
 @dataclass(frozen=True)

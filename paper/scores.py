@@ -1,7 +1,5 @@
 """Scores on test rows, and draws for the figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

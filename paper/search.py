@@ -1,7 +1,5 @@
 """The grid search on the wines: the whole grid on all folds, or successive halving over it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

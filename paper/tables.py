@@ -1,7 +1,5 @@
 """The paper's tables: their rows, their data, and the seeds that each is run with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)")
+#: Tolerance of numbers that a text gives with all their digits.
 ALL_DIGITS = 1e-9
-"""Tolerance of numbers that a text gives with all their digits."""
 
 
 def assert_same(found, recorded, tolerance):

@@ -8,11 +8,11 @@ import torch
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+#: Columns of Gaia's table that pages are about.
 NEEDED = (
     r"bp_rp|phot_g_mean_mag|phot_(g|bp|rp)_mean_flux_over_error"
     r"|(ra|dec|parallax|pmra|pmdec)(_error|_(dec|parallax|pmra|pmdec)_corr)?"
 )
-"""Columns of Gaia's table that pages are about."""
 
 
 @pytest.fixture(autouse=True)

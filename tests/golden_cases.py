@@ -14,8 +14,8 @@ import deconflow
 from deconflow import XDGMM, noise
 from deconflow.compat import extreme_deconvolution
 
+#: Rows that are fitted; those that the recorded answers are about; draws of ``sample``.
 N, ASKED, DRAWN = 200, 12, 4
-"""Rows that are fitted; those that the recorded answers are about; draws of ``sample``."""
 
 SHIFTS = np.array([[-0.3, 0.1, 0.2], [0.3, -0.1, -0.2]])
 
@@ -34,6 +34,7 @@ def _mixture_law(sd):
     return noise.gaussian_mixture(weights, means, covariances)
 
 
+#: From standard deviations ``(n, D)`` to what users give as noise.
 KINDS = {
     "shared": lambda sd: np.full(sd.shape[1], 0.3),
     "shared_full": lambda sd: _full(np.full((1, sd.shape[1]), 0.3))[0],
@@ -45,7 +46,6 @@ KINDS = {
     "split_normal": lambda sd: noise.split_normal(0.7 * sd, 1.3 * sd),
     "gaussian_mixture": _mixture_law,
 }
-"""From standard deviations ``(n, D)`` to what users give as noise."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Rows:
     kind: str = "per_row"
     dim: int = 2
     missing: bool = False
+    #: How many combinations of the true values a row measures; 0 for the values themselves.
     projected: int = 0
-    """How many combinations of the true values a row measures; 0 for the values themselves."""
     weighted: bool = False
     truth: str = "clusters"
     n: int = N
+    #: Whether every measurement is one bit larger: a case that minds is not for recording.
     nudged: bool = False
-    """Whether every measurement is one bit larger: a case that minds is not for recording."""
 
     @cached_property
     def parts(self):
@@ -183,8 +183,8 @@ def answers(case):
     return learned | ask(model, case.rows, drawn=drawn)
 
 
+#: EM that stops far above rounding, so that the number of steps is the same on every machine.
 TIGHT = {"floor": 0.1, "tol": 1e-9, "max_iter": 5000, "random_state": 0}
-"""EM that stops far above rounding, so that the number of steps is the same on every machine."""
 
 XD = {"n_components": 3} | TIGHT
 XD_CASES = {f"kind_{kind}": (Rows(kind), XD) for kind in KINDS}
@@ -336,11 +336,11 @@ MIXTURES_WIN = Case(
     "Deconvolver", Rows("student_t", projected=2, weighted=True), AUTO, tolerance=1e-6
 )
 EXPONENTIAL = Rows(dim=1, truth="exponential", n=400)
+#: A fit takes ten seconds, so there are two; questions of every kind are asked of a saved model.
 FLOWS_WIN = Case("Deconvolver", Rows(dim=3), {"n_members": 1, "random_state": 0}, tolerance=1e-6)
-"""A fit takes ten seconds, so there are two; questions of every kind are asked of a saved model."""
 
+#: A Deconvolver that chose mixtures.
 SAVED = Path(__file__).parent / "golden" / "deconvolver"
-"""A Deconvolver that chose mixtures."""
 QUESTIONS = {kind: Rows(kind) for kind in KINDS} | {
     "missing": Rows("full", missing=True),
     "projected": Rows("full", projected=2),

@@ -274,8 +274,8 @@ FACTS = {
 TABLES = FACTS | {
     table.__name__: table for table in (plain, one_column, missing, weighted, student_t, stream)
 }
+#: Facts that a mixture alone is asked about.
 LONG = {"limits_two_columns", "samples_skew", "replicates_by_row", "bounds_two_columns"}
-"""Facts that a mixture alone is asked about."""
 
 SETTINGS = {
     "XDGMM": {"n_components": 2} | TIGHT,
@@ -285,8 +285,8 @@ SETTINGS = {
     "FlowDeconvolver": FLOW,
 }
 TOLERANCES = {"FlowDeconvolver": 1e-6}
+#: A case that moves by more if its measurements are one bit larger says nothing elsewhere.
 UNSTEADY = 1e-3
-"""A case that moves by more if its measurements are one bit larger says nothing elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,10 @@ def model():
 
 
 IN_OUR_FORM = re.compile("^Expected .+; got .+", re.DOTALL)
+#: What scikit-learn says or asks for, and Python's words for len().
 GIVEN_FORMS = re.compile(
     r"is expecting \d features|is not fitted yet|^Complex data not supported|and no length"
 )
-"""What scikit-learn says or asks for, and Python's words for len()."""
 
 
 def check(call, kind, message):

@@ -101,6 +101,7 @@ def means_of_chunks(chunks):
     return np.concatenate([part.mean for _, part in chunks])
 
 
+#: Calls, numbers of their answers, and the shapes of these.
 QUESTIONS = {
     "score_samples": ({"v": 1.5}, np.asarray, ("rows",)),
     "score_observations": ({}, np.asarray, ("rows",)),
@@ -118,11 +119,10 @@ QUESTIONS = {
     "predict_proba": ({}, attrgetter("T"), (1, "rows")),
     "bic": ({}, np.asarray, ()),
 }
-"""Calls, numbers of their answers, and the shapes of these."""
 WITHOUT_ROWS = ("score_samples", "sample", "condition", "regress", "band", "statistics")
 WHOLE = ("certify", "self_test")
+#: Not of every estimator with every fact.
 LONG = {"statistics", "self_test"}
-"""Not of every estimator with every fact."""
 
 
 class Case:

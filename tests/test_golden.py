@@ -30,12 +30,12 @@ import deconflow
 
 FOLDER = Path(__file__).parent / "golden"
 FILES = ("XDGMM", "DeconvolvingKDE", "WaveletDeconvolver", "FlowDeconvolver")
+#: Between a Deconvolver that chose mixtures and the closed form of its mixtures.
 EXACT = 1e-8
-"""Between a Deconvolver that chose mixtures and the closed form of its mixtures."""
 
+#: Long fits in single precision go apart with the width of a processor's vectors: then shares and
+#: the median point say whether it is the same fit, while single points in the tails do not.
 OTHER_MACHINE = 0.3
-"""Long fits in single precision go apart with the width of a processor's vectors: then shares and
-the median point say whether it is the same fit, while single points in the tails do not."""
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")

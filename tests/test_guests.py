@@ -67,8 +67,8 @@ FITS = {
     "Deconvolver": (Deconvolver(n_members=1, n_jobs=1, random_state=0), lambda: SD),
 }  # fmt: skip
 
+#: Fits by the loop that trains the other flows, too.
 ALIKE = ("maf", "made", "spline", "coupling", "KDE", "XDGMM", "exact", "Deconvolver")
-"""Fits by the loop that trains the other flows, too."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in FITS]
 
 

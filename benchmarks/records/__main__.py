@@ -6,8 +6,6 @@ Every fit is kept in ``results/records.json`` as soon as it is done. Runs that t
 are not repeated; those of other code are, unless ``--keep`` is given.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Normal means: batting in 2022 (``woba.csv``), by the likelihood of the fitted prior."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,8 @@ from benchmarks.runs import Run
 
 SOURCE = "R package [ebnm](https://cran.r-project.org/package=ebnm)"
 PUBLISHED = {"normal": 989.64, "unimodal": 992.66, "NPMLE, the ceiling of any prior": 994.193}
+#: No prior has a larger likelihood: who claims more is wrong.
 CEILING = 994.20
-"""No prior has a larger likelihood: who claims more is wrong."""
 
 
 def run(task: Task, folder: Path) -> Run:

@@ -1,7 +1,5 @@
 """The estimators that the records compare, by their names; their candidates, each alone."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

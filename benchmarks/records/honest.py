@@ -1,7 +1,5 @@
 """Honest noise: rows with huge errors that say so must not change a fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +11,8 @@ from benchmarks.runs import Run
 
 ROWS, TEST_ROWS, EVERY = 600, 20_000, 7
 ERRORS = (0.2, 0.6)
+#: Errors of every seventh row; 0 for the fit without these rows.
 NOISES = (0.0, 30.0, 300.0)
-"""Errors of every seventh row; 0 for the fit without these rows."""
 BAR = 0.01
 
 

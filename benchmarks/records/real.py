@@ -1,7 +1,5 @@
 """z-values and counts: tables without a known truth, by held-out ``log p(w)`` and the spread."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One section of the records: which runs it has, and how one is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,8 +8,8 @@ from typing import Any
 
 from benchmarks.runs import Run
 
+#: What tells one run from another; a section uses some of these.
 KEYS = ("section", "estimator", "seed", "shape", "rows", "table", "noise")
-"""What tells one run from another; a section uses some of these."""
 
 Task = dict[str, Any]
 

@@ -1,7 +1,5 @@
 """All sections by their names, and the file that keeps their runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks.records import batting, gamma, honest, real, sparse

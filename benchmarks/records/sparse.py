@@ -1,7 +1,5 @@
 """Sparse effects: most truths are zero; is there a false mode beside them?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +11,8 @@ from benchmarks.runs import Run
 
 ROWS, ERRORS = 3000, (0.05, 0.3)
 PLACES = np.array([0.2, -0.2])
+#: The density at .2 must be within this factor of the truth.
 FACTOR = 2.0
-"""The density at .2 must be within this factor of the truth."""
 
 
 def rows_of(seed: int) -> tuple[Array, Array]:

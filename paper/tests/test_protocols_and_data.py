@@ -19,8 +19,8 @@ from paper.runs import Job
 from paper.search import describe, rounds
 from paper.tables import MIXTURE, TABLES
 
+#: Expectations of -log p(v) and -log p(w) of the toy's true densities, by quadrature.
 EXPECTED_V, EXPECTED_W = 2.666, 3.603
-"""Expectations of -log p(v) and -log p(w) of the toy's true densities, by quadrature."""
 
 
 def test_the_appendix_to_the_letter():

@@ -1,7 +1,5 @@
 """Where the program starts: an interrupt is one line, also while Python still imports."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """How much to do at once: processors, and rows per piece of work."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -13,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+#: Numbers that one piece of work may hold: 32 MB in double precision.
 NUMBERS_AT_ONCE = 4_000_000
-"""Numbers that one piece of work may hold: 32 MB in double precision."""
 
 
 def cpus(n_jobs: int | None = None) -> int:
@@ -73,7 +71,7 @@ def openmp_threads(count: int) -> AbstractContextManager[object]:
 
 
 @cache
-def _thread_pools(with_torch: bool) -> ThreadpoolController:
+def _thread_pools(with_torch: bool) -> "ThreadpoolController":
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,7 +1,5 @@
 """Arrays in two languages: numpy, and torch where flows are trained."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

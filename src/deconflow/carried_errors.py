@@ -1,7 +1,5 @@
 """Values that carry their errors: numbers of uncertainties, and astropy's distributions."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -3,8 +3,6 @@
 Nothing here needs a library, so that a saved certificate is shown at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,9 +12,9 @@ LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
 LARGEST_GAP = 0.1
 LOWEST_REFRESH = 0.05
+#: The share of right fits that may get a caution, over all checks that have a p-value. It is small
+#: because far out, where verdicts are made, p-values are rougher than they are near one half.
 FALSE_ALARMS = 0.01
-"""The share of right fits that may get a caution, over all checks that have a p-value. It is small
-because far out, where verdicts are made, p-values are rougher than they are near one half."""
 LOW_SIZE, MOST_ROUGH = 10, 0.05
 
 

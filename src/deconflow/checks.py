@@ -1,7 +1,5 @@
 """Checks shared by everything that takes arrays from users."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import numbers
@@ -12,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from deconflow._types import AnyArray, Array
 from deconflow.arrays import as_array, is_torch_array
 
+#: Sizes of values beyond which squares overflow, or vanish.
 LARGEST, SMALLEST = 1e152, 1e-152
-"""Sizes of values beyond which squares overflow, or vanish."""
 
 
-def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def as_floats(values: ArrayLike, name: str) -> Array:
     """Turn anything array-like into float64, or say which cell is not a number.
 
     Masked cells become NaN.
@@ -43,7 +42,7 @@ def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
         ) from error
 
 
-def as_parameter(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def as_parameter(values: ArrayLike, name: str) -> Array:
     """Turn a parameter of a law into an array; a law keeps no names, so tables are refused."""
     columns = [str(column) for column in getattr(values, "columns", [])]
     if len(columns) > 1:
@@ -123,7 +122,7 @@ def _refuse_odd_cell(cell: Any, position: tuple[int, ...], name: str) -> None:
         )
 
 
-def _parts(values: Any) -> Iterator[tuple[int | None, NDArray[Any]]]:
+def _parts(values: Any) -> Iterator[tuple[int | None, AnyArray]]:
     """An array as it is; a table column by column, whose types a common one would hide."""
     if hasattr(values, "columns") and hasattr(values, "shape"):
         for d in range(values.shape[1]):
@@ -136,7 +135,7 @@ def _parts(values: Any) -> Iterator[tuple[int | None, NDArray[Any]]]:
         return
 
 
-def _from_torch(values: Any, name: str) -> NDArray[Any]:
+def _from_torch(values: Any, name: str) -> AnyArray:
     if "sparse" in str(values.layout):
         raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call .to_dense().")
     if values.is_floating_point():
@@ -161,7 +160,7 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
-def refuse_extremes(name: str, values: NDArray[np.float64]) -> None:
+def refuse_extremes(name: str, values: Array) -> None:
     """Raise for values whose squares overflow."""
     too_large: Any = (values > LARGEST) | (values < -LARGEST)  # no second array of numbers
     position = first_bad(too_large)

@@ -1,7 +1,5 @@
 """The program ``deconflow``; it needs the ``cli`` extra."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterable
 from typing import Annotated

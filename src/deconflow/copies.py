@@ -13,45 +13,40 @@ with :math:`q` the number of dimensions that the rows fill: :math:`2 r + 1` cell
 model of the density. It errs to the safe side where the rows fill few steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, IntArray
 from deconflow.noise import LimitedNoise
 from deconflow.observations import Observations
 
-Codes = NDArray[np.int64]
-
+#: Equal pairs are surprising above so many times what is expected, and so many errors of that.
 SURPRISE, ERRORS = 5.0, 3.0
-"""Equal pairs are surprising above so many times what is expected, and so many errors of that."""
+#: Different rows below which nothing is said of copies, and values that count as a grid anyway.
 FEWEST = 20
-"""Different rows below which nothing is said of copies, and values that count as a grid anyway."""
 MOST_COPIES = 100
+#: More equal rows than this, or such a share of all and so many times the usual number, are a value
+#: of its own, as zero for what was not detected: no copies of one row.
 LARGE_SHARE, TYPICAL_SIZES = 0.05, 10
-"""More equal rows than this, or such a share of all and so many times the usual number, are a value
-of its own, as zero for what was not detected: no copies of one row."""
+#: Gaps that are looked at together; in how many parts the smallest of them may be cut to make a
+#: step; how near to whole steps the gaps must be, and what share of them.
 WINDOW, FRACTIONS, CLOSE, MOST_OF = 16, 8, 0.05, 0.9
-"""Gaps that are looked at together; in how many parts the smallest of them may be cut to make a
-step; how near to whole steps the gaps must be, and what share of them."""
+#: Steps that stand for any larger gap.
 FAR = 1000
-"""Steps that stand for any larger gap."""
 NEAR_STEPS, WIDE_STEPS = 4, 40
+#: Columns without steps tell rows apart if fewer of the pairs that are equal elsewhere agree.
 INFORMATIVE = 0.05
-"""Columns without steps tell rows apart if fewer of the pairs that are equal elsewhere agree."""
 ROUNDING = 8 * np.finfo(np.float64).eps
+#: Rows whose neighbours are counted, fewer in more columns, where each has more of them; and among
+#: how many rows those far away.
 SAMPLE, MANY = 4000, 20_000
-"""Rows whose neighbours are counted, fewer in more columns, where each has more of them; and among
-how many rows those far away."""
+#: A near copy is closer than this share of the distance to so many neighbours, or less where chance
+#: would make more than a thousandth of the rows such, and than this share of the error bars.
 NEIGHBOURS, NEAR, NEAR_BY_CHANCE, OF_ERRORS = 30, 1e-3, 1e-3, 1e-3
-"""A near copy is closer than this share of the distance to so many neighbours, or less where chance
-would make more than a thousandth of the rows such, and than this share of the error bars."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class Copies:
         than chance makes, and where nobody asked.
     """
 
-    groups: Codes
+    groups: IntArray
     share: float
     expected: float
     surprising: bool
@@ -157,7 +152,7 @@ def _law(data: Observations) -> list[Array]:
     return [mean, widths]
 
 
-def _codes(columns: Sequence[NDArray[Any]], n_rows: int) -> Codes:
+def _codes(columns: Sequence[AnyArray], n_rows: int) -> IntArray:
     """Number different rows; column by column, until all rows are different."""
     codes = np.zeros(n_rows, np.int64)
     for column in columns:
@@ -168,13 +163,13 @@ def _codes(columns: Sequence[NDArray[Any]], n_rows: int) -> Codes:
     return codes.astype(np.int64)
 
 
-def _pairs(codes: Codes) -> float:
+def _pairs(codes: IntArray) -> float:
     """Count the pairs of rows of one code."""
     sizes = np.bincount(codes)
     return float((sizes * (sizes - 1.0) / 2).sum())
 
 
-def _without_piles(codes: Codes) -> Codes:
+def _without_piles(codes: IntArray) -> IntArray:
     """Leave rows on their own that are equal because their value stands for something."""
     sizes = np.bincount(codes)
     large = (sizes > LARGE_SHARE * len(codes)) & (sizes > TYPICAL_SIZES * np.median(sizes))
@@ -255,7 +250,7 @@ def _steps(gaps: Array, finest: Array) -> Array:
     return np.where(known, np.clip(counts, 1.0, FAR), FAR)
 
 
-def _by_chance(cells: Array, codes: Codes) -> float:
+def _by_chance(cells: Array, codes: IntArray) -> float:
     """Pairs of all rows in one cell, from those of some rows with their neighbours.
 
     Far ones are so many that some of the rows are enough to count them, and all take a minute.
@@ -272,7 +267,7 @@ def _by_chance(cells: Array, codes: Codes) -> float:
     return float(near / (np.clip(growth, ratio, ratio ** cells.shape[1]) - 1))
 
 
-def _pairs_within(steps: int, cells: Array, codes: Codes, some: Codes) -> float:
+def _pairs_within(steps: int, cells: Array, codes: IntArray, some: IntArray) -> float:
     """Count the rows of other cells, up to so many steps away, that some rows have on average."""
     _, first, sizes = np.unique(codes, return_index=True, return_counts=True)
     same, within = _tree(cells[first]).count_neighbors(

@@ -1,15 +1,13 @@
 """The demo: real measurements with real errors, deconvolved in a minute or two."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
+from deconflow._types import Array
 from deconflow.estimators import Deconvolver
 from deconflow.files import replacing
 
@@ -21,11 +19,11 @@ SET_ASIDE, SHOWN_ROWS, STARS = 60, 4, 300
 class Measurements:
     """Measured values ``w`` and their standard errors ``sd``, each ``(N, D)``, with names."""
 
-    w: NDArray[np.float64]
-    sd: NDArray[np.float64]
+    w: Array
+    sd: Array
     names: tuple[str, ...]
 
-    def __getitem__(self, rows: slice) -> Measurements:
+    def __getitem__(self, rows: slice) -> "Measurements":
         return Measurements(self.w[rows], self.sd[rows], self.names)
 
 
@@ -94,7 +92,7 @@ def _summary(
     ])  # fmt: skip
 
 
-def _about_draws(size: NDArray[np.float64]) -> str:
+def _about_draws(size: Array) -> str:
     """Say how many draws posteriors are worth."""
     if np.isinf(size).all():
         return "exact"

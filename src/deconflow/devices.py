@@ -1,7 +1,5 @@
 """Where to compute."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str) -> "torch.device":
     """Turn ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"`` into a device that is there.
 
     Of several processes on a machine, which torchrun numbers, each takes a GPU of its own for

@@ -1,7 +1,5 @@
 """Packages that not everyone needs: imported when asked for, or said how to install them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 TABLES, INTEROP, PLOTS, FLOWS = (
     f"'deconflow[{extra}]'" for extra in ("tables", "interop", "plots", "flows")
 )
+#: What pip installs for a package; the extra ``tables`` for all others.
 BROUGHT_BY = {
     "arviz_base": INTEROP,
     "corner": PLOTS,
@@ -17,7 +16,6 @@ BROUGHT_BY = {
     "xarray": INTEROP,
     "zuko": FLOWS,
 }
-"""What pip installs for a package; the extra ``tables`` for all others."""
 
 
 def need(module: str, why: str = "tables need it") -> Any:

@@ -4,8 +4,6 @@ The place is a hidden folder beside the output, locked as long as its process li
 run into the same output can tell what a killed one has left, and clears it away.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -25,8 +23,8 @@ except ModuleNotFoundError:  # Windows: nothing is locked there, and nothing cle
 
 PathLike = str | os.PathLike[str]
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: How a system exchanges two names in one step: ``AT_FDCWD``, the function and its flag.
 EXCHANGE = {"linux": (-100, "renameat2", 2), "darwin": (-2, "renameatx_np", 2)}
-"""How a system exchanges two names in one step: ``AT_FDCWD``, the function and its flag."""
 
 
 class NoRoomError(OSError):
@@ -176,7 +174,7 @@ class Lock:
     state: str
 
     @classmethod
-    def take(cls, folder: Path) -> Lock:
+    def take(cls, folder: Path) -> "Lock":
         """Try to lock a folder."""
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

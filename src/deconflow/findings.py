@@ -4,8 +4,6 @@ Nothing here needs a library: a saved certificate is shown at once. The words co
 a file in :mod:`deconflow.trust.checks`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -4,16 +4,13 @@ Here errors find the columns they belong to, by the names of :mod:`deconflow.tab
 of these; what cannot be told is refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.carried_errors import parted
 from deconflow.checks import as_floats, refuse_odd_cells, warn_caller
 from deconflow.extras import need
@@ -225,7 +222,7 @@ def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:
 def _bars(
     noise: Any,
     bars: list[tuple[str, str]],
-    missing: NDArray[np.bool_],
+    missing: BoolArray,
     factors: dict[tuple[int, str], float],
 ) -> tuple[Array, Array]:
     """Lower and upper errors ``(N, D)``, one where there is no value, as in the program."""

@@ -1,7 +1,5 @@
 """Guests in others' programs: what they have set for torch does not change our answers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

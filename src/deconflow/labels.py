@@ -1,7 +1,5 @@
 """Labels of rows and columns: names, units, and the kind of table that rows came in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,7 +51,7 @@ class Labels:
         *,
         noise_given: bool,
         limits_given: bool,
-    ) -> Labels:
+    ) -> "Labels":
         """Take the labels of a table, and of the plain one that it was turned into.
 
         ``names`` are those of an array, which has none.
@@ -72,7 +70,7 @@ class Labels:
             limits_given,
         )
 
-    def __getitem__(self, rows: Any) -> Labels:
+    def __getitem__(self, rows: Any) -> "Labels":
         if self.index is None:
             return self
         return replace(

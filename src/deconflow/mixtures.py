@@ -1,29 +1,27 @@
 r"""Gaussian mixtures in closed form, one or many at once: the answers that need no draws."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.utils import check_random_state
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
 from deconflow.noise import as_noise
 from deconflow.randomness import RandomState
 from deconflow.saving import refuse
 
 LOG_2PI = float(np.log(2 * np.pi))
+#: How far sums of saved weights may be from one, and saved covariances from symmetric ones.
 CLOSE = 1e-6
-"""How far sums of saved weights may be from one, and saved covariances from symmetric ones."""
+#: Halvings of the interval that holds a quantile: to the last digit of a double.
 HALVINGS = 60
-"""Halvings of the interval that holds a quantile: to the last digit of a double."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +83,7 @@ class GaussianMixture:
         """Number of dimensions."""
         return self.means.shape[-1]
 
-    def __getitem__(self, rows: Any) -> GaussianMixture:
+    def __getitem__(self, rows: Any) -> "GaussianMixture":
         """Take some mixtures of a batch."""
         if not self.batch_shape:
             raise TypeError("Expected a mixture per row to take rows of; got a single mixture.")
@@ -149,7 +147,7 @@ class GaussianMixture:
             drawn[mine] = self.means[k] + white[mine] @ self._roots[k].T
         return drawn
 
-    def marginal(self, dimensions: ArrayLike) -> GaussianMixture:
+    def marginal(self, dimensions: ArrayLike) -> "GaussianMixture":
         """Return the density of some dimensions, in the order given."""
         keep = np.atleast_1d(np.asarray(dimensions))
         if (
@@ -163,13 +161,13 @@ class GaussianMixture:
         square = self.covariances[..., keep[:, None], keep[None, :]]
         return GaussianMixture(self.weights, self.means[..., keep], square)
 
-    def in_units(self, location: ArrayLike, scale: ArrayLike) -> GaussianMixture:
+    def in_units(self, location: ArrayLike, scale: ArrayLike) -> "GaussianMixture":
         """Return the density of ``location + scale v``."""
         s = np.asarray(scale)
         covariances = self.covariances * s[:, None] * s
         return GaussianMixture(self.weights, np.asarray(location) + s * self.means, covariances)
 
-    def convolve(self, noise: Any) -> GaussianMixture:
+    def convolve(self, noise: Any) -> "GaussianMixture":
         """Return the density of ``v + n`` for one distribution of the noise."""
         if isinstance(noise, list | tuple | float | int | np.ndarray):
             noise = as_floats(noise, "noise")
@@ -232,7 +230,7 @@ class GaussianMixture:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return 0.5 * (low + high)
 
-    def heaviest(self, most: int) -> GaussianMixture:
+    def heaviest(self, most: int) -> "GaussianMixture":
         """Return the ``most`` heaviest components, with weights that sum to one again."""
         most = min(most, self.n_components)
         chosen = np.argpartition(-self.weights, most - 1, axis=-1)[..., :most]
@@ -243,7 +241,7 @@ class GaussianMixture:
             np.take_along_axis(self.covariances, chosen[..., None, None], -3),
         )
 
-    def without_copies(self) -> GaussianMixture:
+    def without_copies(self) -> "GaussianMixture":
         """Return the same density with components that are equal put together."""
         numbers = np.column_stack([self.means, self.covariances.reshape(self.n_components, -1)])
         _, first, owner = np.unique(numbers, axis=0, return_index=True, return_inverse=True)
@@ -323,7 +321,7 @@ def _solve(factor: Array, offset: Array) -> Array:
     return np.asarray(np.linalg.solve(factor, offset[..., None])[..., 0], dtype=np.float64)
 
 
-def _picked(weights: Array, u: Array) -> NDArray[np.int64]:
+def _picked(weights: Array, u: Array) -> IntArray:
     """Component of each uniform number ``(*B, n)``, by weights ``(*B, K)``."""
     edges = np.cumsum(weights, axis=-1)
     edges /= edges[..., -1:]

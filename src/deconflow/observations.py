@@ -1,7 +1,5 @@
 r"""Observations: what was measured, with its noise, checked once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.arrays import array_namespace, as_array, diagonals, is_torch_array, like, moved, take
 from deconflow.checks import as_floats, check_integer, first_bad, place, refuse_extremes
 from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
@@ -255,7 +253,7 @@ class Observations:
             parts.append(self.noise.flags)
         return xp.concat(parts, axis=-1)
 
-    def weighed(self, weights: NDArray[np.float64]) -> Self:
+    def weighed(self, weights: Array) -> Self:
         """Return the same rows with other weights, divided by their mean."""
         return replace(self, weights=weights / weights.mean())
 
@@ -267,7 +265,7 @@ class Observations:
         weights = self.weights[positive]
         return replace(self[positive], weights=weights / weights.mean())
 
-    def group_codes(self) -> NDArray[np.int64] | None:
+    def group_codes(self) -> IntArray | None:
         """Return a code for each row, from zero; None if all rows are on their own."""
         if self.groups is None:
             return None
@@ -351,7 +349,7 @@ class Pairs:
 
 
 def refuse_unreached(
-    unreached: NDArray[np.bool_],
+    unreached: BoolArray,
     first_row: int = 0,
     advice: str = " in double precision. Look at that row",
     name: str = "w",
@@ -438,7 +436,7 @@ def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     return values
 
 
-def check_groups(w: Any, groups: Any, name: str = "groups") -> NDArray[np.int64]:
+def check_groups(w: Any, groups: Any, name: str = "groups") -> IntArray:
     """Check a label for each row of ``w``, of any kind, and number the different ones."""
     if isinstance(groups, str | bytes | dict | set | frozenset) or not hasattr(groups, "__len__"):
         raise TypeError(f"Expected {name} as a label for each row; got {groups!r}.")
@@ -467,12 +465,12 @@ def check_groups(w: Any, groups: Any, name: str = "groups") -> NDArray[np.int64]
     return found
 
 
-def seen_in_groups(seen: NDArray[np.bool_], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def seen_in_groups(seen: BoolArray, codes: IntArray) -> BoolArray:
     """Say of each group which columns some of its rows measure, from ``(N, M)`` of the rows."""
     return np.stack([np.bincount(codes, weights=column) > 0 for column in seen.T], axis=1)
 
 
-def hold_out(codes: NDArray[np.int64], order: NDArray[np.int64], wanted: int) -> NDArray[np.bool_]:
+def hold_out(codes: IntArray, order: IntArray, wanted: int) -> BoolArray:
     """Choose groups of about so many rows to hold out: whole ones, those of the first rows first.
 
     ``order`` are the numbers of the rows, by chance. Where no group is small enough, the smallest

@@ -1,7 +1,5 @@
 """Progress of a fit: its stages by name, and how many steps of each are done."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -11,8 +9,8 @@ from typing import Any, Self
 
 from tqdm.auto import tqdm
 
+#: Seconds between two lines of a log.
 WRITTEN_EVERY = 30.0
-"""Seconds between two lines of a log."""
 
 
 class Progress:
@@ -104,5 +102,5 @@ def _write(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
+#: For fits that nobody watches.
 SILENT = Progress(shown=False)
-"""For fits that nobody watches."""

@@ -4,8 +4,6 @@ A call draws from generators of its own: numpy's by :func:`own_rng`, torch's by
 :func:`own_generator`, both from one seed.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -32,11 +30,11 @@ class Draws:
         self._generators: dict[torch.device, torch.Generator] = {}
 
     @classmethod
-    def of(cls, random_state: RandomState) -> Draws:
+    def of(cls, random_state: RandomState) -> "Draws":
         """Take a seed from what scikit-learn calls a random state."""
         return cls(int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 
-    def generator(self, device: torch.device | str) -> torch.Generator:
+    def generator(self, device: "torch.device | str") -> "torch.Generator":
         """Return torch's generator of a device."""
         import torch
 
@@ -46,7 +44,7 @@ class Draws:
         return self._generators[device]
 
     @contextmanager
-    def in_use(self) -> Iterator[Draws]:
+    def in_use(self) -> "Iterator[Draws]":
         """Let everything in the block draw from here, in this thread."""
         token = _in_use.set(self)
         try:
@@ -54,7 +52,7 @@ class Draws:
         finally:
             _in_use.reset(token)
 
-    def copy(self) -> Draws:
+    def copy(self) -> "Draws":
         """Return draws that will be the same as those to come."""
         copied = Draws(self._seed)
         copied.rng = copy.deepcopy(self.rng)
@@ -93,7 +91,7 @@ def own_rng() -> np.random.Generator:
     return (Draws.of(None) if draws is None else draws).rng
 
 
-def own_generator(device: torch.device | str = "cpu") -> torch.Generator | None:
+def own_generator(device: "torch.device | str" = "cpu") -> "torch.Generator | None":
     """Return torch's generator to draw with; None, which is torch's own, outside every call."""
     draws = _in_use.get()
     return None if draws is None else draws.generator(device)

@@ -1,7 +1,5 @@
 """Ranges of a value, as people write them: ``x>0``, ``0<y<2``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

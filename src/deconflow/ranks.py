@@ -4,8 +4,6 @@
 there is one rank, and every function here does nothing, so that callers are written once.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+#: How long a rank waits for the others: as long as a pass over its rows may take them.
 PATIENCE = timedelta(minutes=30)
-"""How long a rank waits for the others: as long as a pass over its rows may take them."""
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 _failed_alone: ContextVar[bool] = ContextVar("failed alone", default=False)
@@ -93,7 +91,7 @@ def total(*arrays: Array) -> list[Array]:
     return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
 
 
-def add_up(numbers: Tensor) -> None:
+def add_up(numbers: "Tensor") -> None:
     """Replace numbers by their sums over all ranks, in their own precision."""
     if world() > 1:
         _talk("all_reduce", numbers)

@@ -1,7 +1,5 @@
 r"""Standardising: to a scale on which the truth, not the measurement, has unit variance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,17 +13,17 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.saving import refuse
 
+#: The deconvolved variance is taken to be at least this share of the measured one.
 SMALLEST_SHARE = 0.01
-"""The deconvolved variance is taken to be at least this share of the measured one."""
 
+#: The same in units of the better half's spread: a few exact rows among noisy ones weigh so much
+#: that without it the scale would shrink to nothing about them.
 SMALLEST_VARIANCE = 0.0025
-"""The same in units of the better half's spread: a few exact rows among noisy ones weigh so much
-that without it the scale would shrink to nothing about them."""
 
+#: So many values suffice for a spread; a variance so many times larger than theirs is noise.
 BEST_FEW, FAR_LARGER = 16, 2.0**14
-"""So many values suffice for a spread; a variance so many times larger than theirs is noise."""
+#: Most rounds of reweighting, and how many standard deviations away a row is held back.
 ROUNDS, FARTHEST = 100, 10.0
-"""Most rounds of reweighting, and how many standard deviations away a row is held back."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Standardiser:
     measured_scale: Array
 
     @classmethod
-    def fit(cls, data: Observations) -> Standardiser:
+    def fit(cls, data: Observations) -> "Standardiser":
         r"""Estimate from observations.
 
         The location solves :math:`\min_m \sum_{ij} \omega_{ij} (w - E n - R m)_{ij}^2`; the
@@ -60,7 +58,7 @@ class Standardiser:
         return first.then(cls._fit_usual(first.observations(data)))
 
     @classmethod
-    def _fit_usual(cls, data: Observations) -> Standardiser:
+    def _fit_usual(cls, data: Observations) -> "Standardiser":
         """Estimate from observations of usual sizes."""
         moments = _Moments(data)
         location, variance = moments.start()
@@ -74,7 +72,7 @@ class Standardiser:
             return cls(location, scale, scale.copy())
         return cls(location, scale, moments.channel_scale(variance))
 
-    def then(self, second: Standardiser) -> Standardiser:
+    def then(self, second: "Standardiser") -> "Standardiser":
         """Return the change to these units, and from them to others."""
         return Standardiser(
             self.from_standard(second.location),
@@ -90,7 +88,7 @@ class Standardiser:
             refuse(name, name != "location" and (numbers <= 0).any(), "positive")
 
     @classmethod
-    def powers_of_two(cls, data: Observations) -> Standardiser:
+    def powers_of_two(cls, data: Observations) -> "Standardiser":
         """Return units without a shift, in powers of two: changing to them and back is exact.
 
         The better half of each column's values has a spread of about one. Values with gigantic
@@ -112,7 +110,7 @@ class Standardiser:
         return cls._without_shift(latent, channel)
 
     @classmethod
-    def of_mixture(cls, mixture: GaussianMixture, data: Observations) -> Standardiser:
+    def of_mixture(cls, mixture: GaussianMixture, data: Observations) -> "Standardiser":
         """Return units in powers of two in which the mixture's usual component has width one.
 
         Those of what is measured are the rows' largest slopes of it.
@@ -126,7 +124,7 @@ class Standardiser:
         return cls._without_shift(latent, channel)
 
     @classmethod
-    def _without_shift(cls, latent: Array, channel: Array) -> Standardiser:
+    def _without_shift(cls, latent: Array, channel: Array) -> "Standardiser":
         return cls(np.zeros_like(latent), latent.copy(), channel.copy())
 
     def observations(self, data: Observations) -> Observations:
@@ -139,7 +137,7 @@ class Standardiser:
         noise = data.noise.divide(channel)
         return replace(data, w=centred / channel, noise=noise, projection=projection)
 
-    def measuring(self, data: Observations) -> Standardiser:
+    def measuring(self, data: Observations) -> "Standardiser":
         """Return these units of the truth, with others of what is measured: the rows' signal."""
         signal = np.sqrt(np.square(data.projections() * self.scale).sum(-1).max(0))
         return replace(self, measured_scale=np.where(signal > 0, signal, 1.0))

@@ -4,8 +4,6 @@ Each process of a fit (:mod:`deconflow.ranks`) passes over rows of its own; what
 is the same on all of them, and does not depend on how many they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,11 +34,11 @@ from deconflow.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Drawn rows are joined after so many chunks: small pieces that stay between large arrays that go
+#: keep their memory from being given back, which was a gigabyte for 10^8 rows.
 MOST_PIECES = 64
-"""Drawn rows are joined after so many chunks: small pieces that stay between large arrays that go
-keep their memory from being given back, which was a gigabyte for 10^8 rows."""
+#: Rows of a chunk: enough to make the work per chunk small beside that per row.
 ROWS_AT_ONCE = 100_000
-"""Rows of a chunk: enough to make the work per chunk small beside that per row."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class RowStream:
         """Number of rows of all processes, usable or not, where that is known before a pass."""
         return self.source.n_rows
 
-    def with_errors(self, noise: Any) -> RowStream:
+    def with_errors(self, noise: Any) -> "RowStream":
         """Return the same rows with other columns of errors: a name for each measured column."""
         columns = self.reader.columns
         errors = _said_errors(noise, self.names)
@@ -174,7 +172,7 @@ class RowStream:
         sample = self.reader(table, 0).rows
         return Overview(int(n_rows), int(n_all), weight, sample, drawn.keys[0], seed)
 
-    def _count_and_draw(self, drawn: _Drawn, step: Callable[[int], None]) -> Array:
+    def _count_and_draw(self, drawn: "_Drawn", step: Callable[[int], None]) -> Array:
         """Count usable rows, all rows and weights of this process, and draw from its rows."""
         counts = np.zeros(3)
         for piece, first, table in self._tables():
@@ -186,7 +184,7 @@ class RowStream:
             step(len(rows))
         return counts
 
-    def _tables(self) -> Iterator[tuple[str, int, pa.Table]]:
+    def _tables(self) -> "Iterator[tuple[str, int, pa.Table]]":
         """Walk through this process's chunks, each with its piece and its first row there."""
         largest_first = np.argsort([-_size(each) for _, each in self._pieces], kind="stable")
         for number in sorted(largest_first[ranks.rank() :: ranks.world()]):
@@ -207,7 +205,7 @@ class RowStream:
             )
         return found
 
-    def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
+    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
         with _about(piece, first):
             return self.reader(table, first)
 
@@ -235,10 +233,10 @@ class _Drawn:
         self.wanted, self.seed = wanted, seed
         self.keys: list[Array] = []
         self.tables: list[pa.Table] = []
+        #: Rows with larger numbers have no chance any more.
         self.most = 1.0
-        """Rows with larger numbers have no chance any more."""
 
-    def add(self, table: pa.Table, usable: Any, place: tuple[int, int]) -> None:
+    def add(self, table: "pa.Table", usable: Any, place: tuple[int, int]) -> None:
         """Draw from a chunk's usable rows."""
         keys = row_numbers(self.seed, place, table.num_rows)
         chosen = np.flatnonzero(usable & (keys < self.most))
@@ -256,7 +254,7 @@ class _Drawn:
         if len(order) == self.wanted:
             self.most = float(keys[order[-1]])
 
-    def chosen(self) -> pa.Table | None:
+    def chosen(self) -> "pa.Table | None":
         """Return the rows that all processes together have drawn, in random order."""
         found = ranks.gathered((self.keys, self.tables))
         self.keys = [each for keys, _ in found for each in keys]

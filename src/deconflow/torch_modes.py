@@ -1,7 +1,5 @@
 """Modes and functions of torch: its usual defaults, generators of our own, slopes of arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -22,12 +20,12 @@ TAKE_A_GENERATOR: frozenset[Callable[..., Any]] = frozenset({
     Tensor.exponential_, Tensor.cauchy_, Tensor.geometric_, Tensor.log_normal_, Tensor.bernoulli,
     Tensor.multinomial, nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_,
 })  # fmt: skip
+#: These take no generator before torch 2.10, but what fills an empty tensor does.
 FILL_LIKE: dict[Any, Callable[..., Any]] = {
     torch.rand_like: Tensor.uniform_,
     torch.randn_like: Tensor.normal_,
     torch.randint_like: Tensor.random_,
 }
-"""These take no generator before torch 2.10, but what fills an empty tensor does."""
 MAKE_FLOATS: frozenset[Callable[..., Any]] = frozenset({
     torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, torch.rand, torch.randn,
 })  # fmt: skip

@@ -12,27 +12,22 @@ Genz (1992), "Numerical computation of multivariate normal probabilities", Journ
 and Graphical Statistics 1.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 
+#: Quasi-random points for the mass of a box in several dimensions; and parts of them, by which its
+#: error is told.
 POINTS, REPEATS = 64, 4
-"""Quasi-random points for the mass of a box in several dimensions; and parts of them, by which its
-error is told."""
 TINY = 1e-300
+#: Standard deviations beyond which a law's tail is an exponential law.
 FAR = 30.0
-"""Standard deviations beyond which a law's tail is an exponential law."""
 LOG_2PI = float(np.log(2 * np.pi))
-
-Columns = NDArray[np.int64]
 
 
 class CutMixture:
@@ -57,7 +52,7 @@ class CutMixture:
         mixture: GaussianMixture,
         lower: Array,
         upper: Array,
-        exact: NDArray[np.bool_] | None = None,
+        exact: BoolArray | None = None,
     ) -> None:
         self.mixture, self.lower, self.upper, self.exact = mixture, lower, upper, exact
         self.columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))

@@ -35,8 +35,8 @@ def visit_all(chains, times):
         chains.visit(chains.with_proposals(chains.rows), chains.rows.row)
 
 
+#: What proposes in a wrong place.
 FAR = GaussianMixture(np.ones(1), np.array([[6.0, 6.0]]), 0.01 * np.eye(2)[None])
-"""What proposes in a wrong place."""
 
 
 def test_a_network_learns_to_propose():

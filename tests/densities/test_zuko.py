@@ -33,8 +33,8 @@ before = state()
 assert len(before) > 1000
 """
 
+#: The only traces: a method that zuko's transforms call on torch's, and a name in a repr.
 ADDED = {("Transform", "call_and_ladj"), ("_InverseTransform", "called")}
-"""The only traces: a method that zuko's transforms call on torch's, and a name in a repr."""
 
 VALIDATED = """
 for wrong in (lambda: d.Normal(0.0, -1.0), lambda: d.Uniform(0.0, 1.0).log_prob(torch.tensor(2.0))):

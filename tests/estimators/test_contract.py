@@ -32,8 +32,8 @@ RNG = np.random.default_rng(0)
 V = RNG.multivariate_normal(MEAN, COVARIANCE, size=1200)
 W = V + SD * RNG.normal(size=V.shape)
 GRID = np.linspace(-9, 8, 2401)
+#: For many slices: sums of smooth densities are as good on it.
 COARSE = GRID[::4]
-"""For many slices: sums of smooth densities are as good on it."""
 
 
 def quick_auto(flows_win):

@@ -95,8 +95,8 @@ def test_what_notebooks_show(name, plain_fits, monkeypatch):
 
 
 NAMED = ["x_err", "y_err"]
+#: What every fit below must find.
 PLAIN = XDGMM(1).fit(W, noise=SD)
-"""What every fit below must find."""
 
 
 def same(w, noise, plain=PLAIN, **more):

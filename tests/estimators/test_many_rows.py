@@ -17,8 +17,8 @@ from deconflow.observations import OutOfReachError
 posterior_of_rows = importlib.import_module("deconflow.xd.posterior")
 
 N = 50_000
+#: Numbers of a piece of work, here; its bytes are small beside the answers.
 PIECE = 25_000
-"""Numbers of a piece of work, here; its bytes are small beside the answers."""
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ RNG = np.random.default_rng(0)
 SD = RNG.uniform(0.1, 0.5, (200, 2))
 V = np.where(RNG.uniform(size=(200, 1)) < 0.3, [-2.0, 0.0], [1.0, 1.0]) + RNG.normal(size=(200, 2))
 W = V + SD * RNG.normal(size=V.shape)
+#: Of a truth above zero.
 ABOVE = np.abs(V[:, :1]) + SD[:, :1] * RNG.normal(size=(200, 1))
-"""Of a truth above zero."""
 
 
 def by_draws(dim, low=-np.inf):

@@ -22,8 +22,8 @@ MIXTURE = GaussianMixture(
 MODEL = MixtureFit([MIXTURE], ["x", "y"])
 SD = RNG.uniform(0.1, 2.0, size=(N, 2))
 ROOTS = RNG.normal(size=(N, 2, 2)) * 0.7
+#: Of uniform p-values: exceeded once in a thousand data sets, beside the steps of 199 draws.
 LARGEST_GAP = 1.95 / np.sqrt(N) + 1 / 200
-"""Of uniform p-values: exceeded once in a thousand data sets, beside the steps of 199 draws."""
 
 
 def narrow_or_wide(scale):

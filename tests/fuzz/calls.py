@@ -143,8 +143,8 @@ def model_file_call(random: Random) -> Call:
     return Call(name, "save and load", setup, steps, model=model)
 
 
+#: Kinds of calls, and how many of a hundred are of each.
 MAKERS = {fit_call: 40, ask_call: 47, noise_call: 9, model_file_call: 4}
-"""Kinds of calls, and how many of a hundred are of each."""
 
 
 def _estimator(random: Random) -> str:

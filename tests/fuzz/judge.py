@@ -25,8 +25,8 @@ from deconflow.estimators import UntrustedFitWarning
 
 from .calls import PREAMBLE, Call, build
 
+#: Classes that must be empty.
 FAULTS = ("silent", "unclear", "hang", "crash")
-"""Classes that must be empty."""
 
 CLASSES = {
     "ok": "an answer, finite and of the right shape",
@@ -41,10 +41,11 @@ CLASSES = {
 
 FILE = "<fuzz>"
 LARGEST = 1e100
+#: Seconds of CPU time that a call may take.
 LIMIT = 20.0
-"""Seconds of CPU time that a call may take."""
 
 IN_OUR_FORM = re.compile(r"^Expected .+; got:? .+", re.DOTALL)
+#: Words of scikit-learn that its own checks of estimators ask for.
 SCIKIT_LEARNS = re.compile(
     r"is not fitted yet"
     r"|X has \d+ features, but \w+ is expecting"
@@ -55,14 +56,13 @@ SCIKIT_LEARNS = re.compile(
     r"|Complex data not supported"
     r"|Sparse data was passed"
 )
-"""Words of scikit-learn that its own checks of estimators ask for."""
 
 LOGS = (
     "log_prob", "score", "score_samples", "score_observations", "log_marginal",
     "observations",
 )  # fmt: skip
+#: Where a log density of minus infinity is the truth: outside the support of bounded noise.
 BOUNDED = re.compile(r"noise\.uniform|Uniform\(|Gamma\(|background=0\.0")
-"""Where a log density of minus infinity is the truth: outside the support of bounded noise."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from .values import (
     PATHS,
 )
 
+#: What is wrong for a parameter whose default is of a type; for others, bad words.
 BY_TYPE = {bool: NO_FLAGS, int: BAD_COUNTS, float: (*BAD_NUMBERS, "1e200", "1e-300")}
-"""What is wrong for a parameter whose default is of a type; for others, bad words."""
+#: Right values, by the name of a parameter; for others, the default.
 GOOD = {
     "n_components": ("1", "2", "3", "'auto'"),
     "method": ("'anderson'", "'em'", "{'minibatch': {'batch_size': 7, 'epochs': 3}}"),
@@ -52,7 +53,7 @@ GOOD = {
     "bandwidth": ("None", "0.5", "np.full(d, 0.5)", "1e100"),
     "level": ("None", "2", "5"),
 }  # fmt: skip
-"""Right values, by the name of a parameter; for others, the default."""
+#: Wrong values of parameters whose default does not say their type.
 BAD = {
     "method": ("'a'", "3", "{}", "{'em': {}}", "{'minibatch': 3}"),
     "init": ("'a'", "3", "None", "{'means': None, 'a': 1}", "{'means': np.full((2, d), np.nan)}"),
@@ -74,7 +75,6 @@ BAD = {
     "n_intervals": BAD_COUNTS,
     "floor": (*BAD_NUMBERS, "1e200"),
 }
-"""Wrong values of parameters whose default does not say their type."""
 
 
 def choices(name, default):
@@ -83,12 +83,13 @@ def choices(name, default):
     return GOOD.get(name, usual), BAD.get(name, BY_TYPE.get(type(default), BAD_WORDS))
 
 
+#: By estimator and parameter: expressions that are right, and some that are not.
 PARAMETERS = {
     name: {p.name: choices(p.name, p.default) for p in inspect.signature(cls).parameters.values()}
     for name, cls in ESTIMATORS.items()
 }
-"""By estimator and parameter: expressions that are right, and some that are not."""
 
+#: Settings that make a fit short.
 TINY = {
     "XDGMM": {"n_components": "2", "max_iter": "50", "random_state": "0", "n_jobs": "1"},
     "BayesianXDGMM": {"n_chains": "2", "n_sweeps": "6", "random_state": "0", "n_jobs": "1"},
@@ -99,4 +100,3 @@ TINY = {
     "WaveletDeconvolver": {},
     "Deconvolver": {"quick": "True", "random_state": "0", "n_jobs": "1"},
 }  # fmt: skip
-"""Settings that make a fit short."""

@@ -4,6 +4,7 @@ from random import Random
 
 from . import values
 
+#: Arguments of questions, good and bad.
 ODD = {
     "count": ("3", *values.BAD_COUNTS),
     "state": (*values.GOOD_STATES, *values.BAD_STATES),
@@ -12,12 +13,12 @@ ODD = {
     "columns": values.COLUMNS_ASKED,
     "noise": (*values.GOOD_NOISE, *values.BAD_NOISE, "[[1.0], [1.0, 2.0]]"),
 }
-"""Arguments of questions, good and bad."""
 
 ANSWERS = "answers = model.posterior({given}, n_samples=5, n_proposals=20)\nanswer = answers"
 SEEDED = "n_samples={count}, random_state={state}"
 ROWS = "(len(w), model.density_.dim)"
 
+#: What is asked, the lines that ask it, and the shape of the answer as an expression.
 QUESTIONS = (
     ("score_samples", "answer = model.score_samples({v})", "(len({v}),)"),
     ("score_observations", "answer = model.score_observations({given})", "(len(w),)"),
@@ -81,8 +82,8 @@ QUESTIONS = (
     ("marginal", "answer = model.density_.marginal({columns}).sample({count}, {state})", ""),
     ("marginal", "answer = model.density_.marginal({columns}).quantile({share})", ""),
 )
-"""What is asked, the lines that ask it, and the shape of the answer as an expression."""
 
+#: The same of the mixture of XDGMM.
 MIXTURES = (
     ("predict_proba", "answer = model.predict_proba({given})", ""),
     ("convolve", "answer = model.mixture_.convolve({noise})", ""),
@@ -98,8 +99,8 @@ MIXTURES = (
     ),
     ("bic", "answer = model.bic(w, noise=0.3)", "()"),
 )
-"""The same of the mixture of XDGMM."""
 
+#: What a noise is asked.
 LAW_QUESTIONS = (
     ("construct", "answer = law.dim"),
     ("variance", "answer = law.variance()"),
@@ -111,7 +112,6 @@ LAW_QUESTIONS = (
     ("characteristic", "answer = law.characteristic([[0.5] * law.dim])"),
     ("rows", "answer = law[[0]].variance()"),
 )  # fmt: skip
-"""What a noise is asked."""
 
 
 def questions(name: str) -> tuple[tuple[str, str, str], ...]:

@@ -14,12 +14,12 @@ from typing import Any
 
 from .judge import LIMIT, Outcome, call_of, judge
 
+#: Seconds on the clock after which a process that says nothing ends itself.
 PATIENCE = 6 * LIMIT
-"""Seconds on the clock after which a process that says nothing ends itself."""
+#: Bytes of address space: a call that wants more gets a MemoryError.
 MEMORY = 12 * 2**30
-"""Bytes of address space: a call that wants more gets a MemoryError."""
+#: The process of each thread, in a pool of one.
 OWN = threading.local()
-"""The process of each thread, in a pool of one."""
 
 
 def run_all(seeds: Iterable[int], jobs: int) -> Iterator[dict[str, Any]]:

@@ -21,14 +21,15 @@ TRUTHS = (
     "np.where(g.random((n, d)) < 0.5, -1.0, 1.0)",
 )
 
+#: Above 1e100 answers need not exist; NaN there is counted apart.
 SCALES = (
     "1e3", "1e-3", "1e-12", "1e12", "1e-80", "1e80", "1e100", "1e-100", "1e-150", "1e-300",
     "5e-324", "0.0", "-1.0", "1e150", "1e160", "1e300", "1e308",
 )  # fmt: skip
-"""Above 1e100 answers need not exist; NaN there is counted apart."""
 
 NUMBERS = (*SCALES, "np.nan", "np.inf", "-np.inf", "1.0")
 
+#: Where a bad number goes.
 CELLS = (
     "{x}[{row}, 0] = {number}",
     "{x}[{row}] = {number}",
@@ -36,7 +37,6 @@ CELLS = (
     "{x}[::3] = {number}",
     "{x}[:] = {number}",
 )
-"""Where a bad number goes."""
 
 SHIFTS = ("1e9", "-1e9", "1e15", "1e100", "1e160")
 

@@ -13,8 +13,8 @@ from deconflow.observations import Observations
 from deconflow.posteriors import proposals
 from deconflow.xd import posterior
 
+#: A proposing mixture that is off by one and a half standard deviations, and twice too wide.
 ROUGH = GaussianMixture(np.ones(1), np.full((1, 1), 1.5), np.full((1, 1, 1), 4.0))
-"""A proposing mixture that is off by one and a half standard deviations, and twice too wide."""
 
 
 def normal(mean, variance):

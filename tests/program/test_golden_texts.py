@@ -26,12 +26,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "golden" / "program"
 SHOWN_LINES = 9
 COMMANDS = ("fit", "denoise")
 XD = ("--method", "xd", "--set", "n_components=2", "--set", "tol=1e-9", "-q")
+#: In this order: models come before what is asked of them.
 STEPS = {
     "fit_xd": ("fit", "stars.csv", "-c", "x,y", "-o", "xd", *XD),
     "denoise_xd": ("denoise", "xd", "stars.csv", "-o", "out.csv", "-q", "--correlations",
                    "--quantiles", "0.16,0.5,0.975", "--samples", "1"),
 }  # fmt: skip
-"""In this order: models come before what is asked of them."""
 
 
 def stars(n=120):

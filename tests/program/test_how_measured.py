@@ -16,8 +16,8 @@ from deconflow.certificate import Certificate
 from deconflow.tables import find_columns
 
 ONE = ("--method", "xd", "--set", "n_components=1", "-q")
+#: What the program makes of these.
 SETTINGS = {"n_components": 1, "floor": 0.1, "random_state": 0}
-"""What the program makes of these."""
 N = 60
 
 

@@ -92,11 +92,11 @@ def test_a_process_that_is_killed(folder, how, interruptible):
     assert not (folder / ".new.checkpoint").exists()
 
 
+#: What the program and one of its commands import, and what is said of an interrupt there.
 IMPORTS = {
     "typer": (("--version",), "nothing had begun."),
     "safetensors": (("sample", "model", "-o", "draws.csv"), "no file was left half written."),
 }
-"""What the program and one of its commands import, and what is said of an interrupt there."""
 
 
 @pytest.mark.parametrize("how", SIGNALS)

@@ -12,8 +12,8 @@ from deconflow import XDGMM
 from deconflow.tables import parse_atoms, parse_bounds
 
 ONE = ("--method", "xd", "--set", "n_components=1", "-q")
+#: What the program makes of these.
 SETTINGS = {"n_components": 1, "floor": 0.1, "random_state": 0}
-"""What the program makes of these."""
 N = 150
 
 

@@ -65,8 +65,8 @@ def test_folds_of_rows_with_missing_values_are_those_of_before():
     assert [fold.held.tolist() for fold in folds] == RECORDED
 
 
+#: What the rule gave before there were groups.
 RECORDED = [[3, 4, 5, 9], [2, 7, 8, 10], [0, 1, 6]]
-"""What the rule gave before there were groups."""
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,8 +6,6 @@ stands for the limit. If model and noise are right, completed rows are as the mo
 are. If they are not, only what was measured can show it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

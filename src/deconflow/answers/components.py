@@ -1,7 +1,5 @@
 """The Gaussians of a mixture as a table, where they are few; those of an average are matched."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -16,8 +14,8 @@ from deconflow.answers.regression import told
 from deconflow.fits import BoundedFit, FittedDensity, GivenFit, MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture
 
+#: So many Gaussians are still read one by one.
 FEW = 6
-"""So many Gaussians are still read one by one."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,8 +4,6 @@ The points are draws of the density that is asked about; for another density the
 weighed by the ratio of the two. So chance is the same for all, and cancels in their differences.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

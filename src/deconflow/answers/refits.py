@@ -5,33 +5,30 @@ and the noise, the missing values, the projections and the weights of the real r
 the truth of these, so that one can count how often the refits' answers hold it.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.answers.self_test import BAND_LEVEL, BINS, Refit, SelfTest
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 
+#: Rows whose posteriors are looked at, draws of the truth, and places of bands in each column.
 ROWS, FRESH, PLACES = 1000, 2000, 25
-"""Rows whose posteriors are looked at, draws of the truth, and places of bands in each column."""
+#: Of each posterior: ranks from 0 to 399 fill the bins evenly.
 DRAWS = 399
-"""Of each posterior: ranks from 0 to 399 fill the bins evenly."""
+#: Of each table, so that no step depends on another.
 N_SEEDS = 5
-"""Of each table, so that no step depends on another."""
+#: A value with less noise than this share of the truth's spread has nothing to be tested.
 KNOWN = 0.01
-"""A value with less noise than this share of the truth's spread has nothing to be tested."""
+#: Parameters that a refit has otherwise.
 OTHERWISE = {"checkpoint": None, "verbose": False}
-"""Parameters that a refit has otherwise."""
 
 
 def run_self_test(
@@ -107,7 +104,7 @@ def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
 
 def _ranks(
     refit: Any, table: Observations, truth: Array, spread: Array, seed: int
-) -> list[NDArray[np.int64]]:
+) -> list[IntArray]:
     """In which twentieth of its posterior each true value lies, for some rows; by column."""
     rng = np.random.RandomState(seed)
     rows = np.sort(rng.permutation(len(table))[:ROWS])
@@ -118,7 +115,7 @@ def _ranks(
     return [below[keep, d] * BINS // (DRAWS + 1) for d, keep in enumerate(tested.T)]
 
 
-def _uncertain(table: Observations, spread: Array) -> NDArray[np.bool_]:
+def _uncertain(table: Observations, spread: Array) -> BoolArray:
     """Which true values ``(N, D)`` are not as good as known by their measurement."""
     if table.projection is not None:
         return np.ones((len(table), len(spread)), dtype=bool)

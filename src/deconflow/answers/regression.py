@@ -4,8 +4,6 @@ Noise in the columns that are regressed on makes slopes of measurements too smal
 noise: what its density says of ``y`` given ``x`` needs no correction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,11 +30,11 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 
+#: Where there is no closed form: values of the target that a density is summed over, evenly spaced
+#: over the range of its draws and so much of its width more.
 LEVELS, PAD = 200, 0.05
-"""Where there is no closed form: values of the target that a density is summed over, evenly spaced
-over the range of its draws and so much of its width more."""
+#: Points of a curve, over all but this share of the truth on each side.
 GRID, ENDS = 100, 0.01
-"""Points of a curve, over all but this share of the truth on each side."""
 
 Question = Callable[[GaussianMixture], Array]
 

@@ -5,8 +5,6 @@ fitted to them again. It starts where the fit to all rows ends, so that fifty re
 much as a few fits.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -29,18 +27,18 @@ from deconflow.xd import (
     row_weights,
 )
 
+#: Mixtures of a model that are taken as they are, and components of each.
 MOST_MEMBERS, MOST_COMPONENTS = 10, 32
-"""Mixtures of a model that are taken as they are, and components of each."""
+#: Draws of a model that is no mixture, and numbers of components that are fitted to them.
 DRAWS, IN_ITS_PLACE = 5000, (1, 2, 3, 4, 6, 8)
-"""Draws of a model that is no mixture, and numbers of components that are fitted to them."""
 STEPS = Stopping(tol=1e-6, max_iter=200, accelerate=True)
+#: Variances of refits may fall to this share of the narrowest of the model: without such a floor
+#: components collapse, and the fit may have had one, which its answer does not tell.
 NARROWER = 0.25
-"""Variances of refits may fall to this share of the narrowest of the model: without such a floor
-components collapse, and the fit may have had one, which its answer does not tell."""
+#: Variance of the noise, in units of that of the truth, that is none.
 NO_NOISE = 1e-100
-"""Variance of the noise, in units of that of the truth, that is none."""
+#: Smallest covariance of a mixture in a model's place, in units of the noise.
 FLOOR = 0.02
-"""Smallest covariance of a mixture in a model's place, in units of the noise."""
 
 
 def reweighted_fits(

@@ -3,25 +3,22 @@
 :mod:`~deconflow.estimators.refits` makes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 
+#: Of ranks; their edges are those of the intervals.
 BINS = 20
-"""Of ranks; their edges are those of the intervals."""
+#: Central intervals: their level, and the bins of ranks inside.
 LEVELS = {"50 %": (0.5, slice(5, 15)), "90 %": (0.9, slice(1, 19))}
-"""Central intervals: their level, and the bins of ranks inside."""
 BAND_LEVEL = 0.9
 MANY_ERRORS = 3
+#: A coverage is wrong if it is off by more than three errors, and by more than this.
 SHORT = {"50 %": 0.04, "90 %": 0.02}
-"""A coverage is wrong if it is off by more than three errors, and by more than this."""
 SHORT_BANDS = 0.1
 SUSPICIOUS = 0.01
 LARGE_EXCESS = 0.1
@@ -87,7 +84,7 @@ class SelfTest:
         return float(np.mean([refit.seconds for refit in self.refits]))
 
     @property
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> IntArray:
         """True values in each twentieth of their posteriors, ``(D, 20)``: even if all is right."""
         return np.sum([refit.ranks for refit in self.refits], axis=0)
 

@@ -1,7 +1,5 @@
 """The answer in a few numbers: mean, spread, quantiles and correlations of the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -51,14 +49,14 @@ class Figures:
     correlation: Array
 
     @classmethod
-    def of_moments(cls, mean: Array, covariance: Array, quantiles: Array) -> Figures:
+    def of_moments(cls, mean: Array, covariance: Array, quantiles: Array) -> "Figures":
         """Make them of a mean, a covariance and quantiles."""
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
         return cls(mean, sd, quantiles, (covariance / size[:, None] / size).clip(-1.0, 1.0))
 
     @classmethod
-    def of_rows(cls, w: Array, weights: Array | None = None) -> Figures:
+    def of_rows(cls, w: Array, weights: Array | None = None) -> "Figures":
         """Return those of measurements ``(N, D)``, by the values that are not NaN.
 
         ``weights`` ``(N,)`` say how much each row counts.
@@ -79,7 +77,7 @@ class Figures:
         return np.concatenate([part.ravel() for part in parts])
 
     @classmethod
-    def from_flat(cls, numbers: Array, dim: int) -> Figures:
+    def from_flat(cls, numbers: Array, dim: int) -> "Figures":
         """Take what :attr:`flat` gave."""
         ends = np.cumsum([dim, dim, len(SHARES) * dim])
         mean, sd, quantiles, correlation = np.split(numbers, ends)

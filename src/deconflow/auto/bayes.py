@@ -1,7 +1,5 @@
 """Bayesian mixtures as a candidate: two chains without each fold."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow import ranks
@@ -18,10 +16,10 @@ from deconflow.xd import (
 )
 
 NAME, STAGE = "bayes", "sampling Bayesian mixtures"
+#: Chains without each fold: one alone does not find its way about.
 CHAINS = 2
-"""Chains without each fold: one alone does not find its way about."""
+#: Densities that all chains may compute; where that is too few for a chain, there are none.
 MOST_WORK, MOST_WORK_IF_QUICK = 4e9, 1e9
-"""Densities that all chains may compute; where that is too few for a chain, there are none."""
 
 
 def fit_chains(task: Task) -> Candidate | None:

@@ -1,16 +1,13 @@
 """What is averaged: kinds of fits, each made without every fold of the rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.auto.plan import Plan
 from deconflow.auto.stacking import stack
 from deconflow.extras import need_flows
@@ -22,15 +19,15 @@ from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
 if TYPE_CHECKING:
     from deconflow.densities import Density
 
+#: The architecture of flows.
 FLOW = "mixture"
-"""The architecture of flows."""
+#: Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
+#: and log-splines, which take seconds.
 FEWEST_COLUMNS = 3
-"""Chains and flows enter from so many columns on: in fewer they add next to nothing to mixtures
-and log-splines, which take seconds."""
+#: What counts as the log-likelihood of a row that a candidate thinks impossible.
 IMPOSSIBLE = -1e5
-"""What counts as the log-likelihood of a row that a candidate thinks impossible."""
+#: Rows that weigh candidates: so many can tell what there is to tell.
 MOST_WEIGHED = 200_000
-"""Rows that weigh candidates: so many can tell what there is to tell."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Member:
     refresh_rate: Any = None
 
 
-def ensemble_of(members: list[Member], dim: int) -> Density:
+def ensemble_of(members: list[Member], dim: int) -> "Density":
     """Average flows."""
     need_flows()
     from deconflow.densities import ARCHITECTURES, Architecture, Ensemble, load_arrays
@@ -70,7 +67,7 @@ def ensemble_of(members: list[Member], dim: int) -> Density:
     return Ensemble(flows)
 
 
-def fixed(mixtures: list[GaussianMixture]) -> Density | None:
+def fixed(mixtures: list[GaussianMixture]) -> "Density | None":
     """Average mixtures, as a density whose draws can be weighed; None if torch is missing."""
     try:
         need_flows()
@@ -83,8 +80,8 @@ def fixed(mixtures: list[GaussianMixture]) -> Density | None:
     return FixedMixture(mix(mixtures).without_copies(), torch.float64)
 
 
+#: The result of a candidate without one fold: a mixture, or some flows.
 Part = GaussianMixture | list[Member]
-"""The result of a candidate without one fold: a mixture, or some flows."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +217,7 @@ def thinned(folds: Sequence[Fold], most: int) -> list[Fold]:
     return [Fold(fold.kept[some[fold.kept]], fold.held[some[fold.held]]) for fold in folds]
 
 
-def compared(candidates: list[Candidate]) -> tuple[Array, NDArray[np.int64]]:
+def compared(candidates: list[Candidate]) -> tuple[Array, IntArray]:
     """Return ``(C, n)`` log-likelihoods of the rows that all candidates were scored on, and these.
 
     The rows are given by their numbers.

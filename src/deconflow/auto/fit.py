@@ -1,15 +1,13 @@
 """The whole way from standardised rows to a density: candidates, their weights, the certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, IntArray
 from deconflow.auto.bayes import fit_chains
 from deconflow.auto.candidates import (
     FEWEST_COLUMNS,
@@ -68,15 +66,15 @@ def try_flows(task: Task) -> Candidate | None:
     return fit_flows(task)
 
 
+#: What is averaged with the mixtures; a kind that cannot be fitted here returns None.
 KINDS: dict[str, Callable[[Task], Candidate | None]] = {
     "spline": fit_splines,
     "bayes": fit_chains,
     "flows": try_flows,
 }
-"""What is averaged with the mixtures; a kind that cannot be fitted here returns None."""
 
+#: What mixtures get at least beside flows: they keep the tails in check.
 SMALLEST_BESIDE_FLOWS = 0.05
-"""What mixtures get at least beside flows: they keep the tails in check."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ class Fitted:
     parts: dict[str, list[Part]]
     standings: dict[str, Standing]
     proposing: GaussianMixture
-    table: dict[str, NDArray[Any]]
+    table: dict[str, AnyArray]
     certificate: Certificate
     notes: list[str]
 
@@ -140,7 +138,7 @@ class Fitted:
         refuse("flows", wrong, "some for each fold")
         refuse("table", len({len(column) for column in self.table.values()}) > 1, "of one length")
 
-    def with_shares(self) -> Fitted:
+    def with_shares(self) -> "Fitted":
         """Return what is saved: candidates without a share count by their standing alone."""
         parts = {
             name: [
@@ -240,7 +238,7 @@ def _weigh(
 
 def _compare(
     candidates: list[Candidate], data: Observations, volume: Array, rng: np.random.RandomState
-) -> tuple[dict[str, Standing], Array, NDArray[np.int64]]:
+) -> tuple[dict[str, Standing], Array, IntArray]:
     """Standings of candidates, and the log-likelihoods of the rows that all were scored on."""
     log_p, rows = compared(candidates)
     weights = row_weights(data)[rows]

@@ -3,8 +3,6 @@
 The first folds decide: flows that get no weight on them are given up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -44,10 +42,10 @@ from deconflow.xd import row_weights
 NAME, STAGE = "flows", "training flows"
 SIZE = Architecture(layers=2, hidden=128, blocks=1)
 ROWS_TO_START, EPOCHS_TO_START = 5_000, 3
+#: Folds after which flows that get no weight are given up.
 TRIED_FOLDS = 2
-"""Folds after which flows that get no weight are given up."""
+#: Rows that flows are scored on at most, over all folds.
 SCORED_ROWS = 5_000
-"""Rows that flows are scored on at most, over all folds."""
 
 Job = Callable[[Progress], list[Member]]
 

@@ -1,27 +1,25 @@
 """How much to fit and to train, from the number of rows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from deconflow.xd import Stopping
 
+#: Every candidate is fitted without each of so many folds.
 FOLDS, QUICK_FOLDS = 5, 4
-"""Every candidate is fitted without each of so many folds."""
 
+#: Flows in all, over the folds; more where there are few rows, and each is quick.
 FLOWS, FLOWS_OF_FEW, FEW_ROWS = 5, 10, 3000
-"""Flows in all, over the folds; more where there are few rows, and each is quick."""
 
+#: Length of a flow's training: epochs, within bounds on the number of steps.
 EPOCHS, SHORTEST, LONGEST = 40, 900, 1600
-"""Length of a flow's training: epochs, within bounds on the number of steps."""
 
+#: Rows per step: so many batches per epoch, within bounds.
 SMALLEST_BATCH, LARGEST_BATCH, BATCHES = 100, 256, 40
-"""Rows per step: so many batches per epoch, within bounds."""
 
+#: How many rows, with how many draws, the certificate looks at.
 CHECKED_ROWS, CHECKED_DRAWS = 100, 128
-"""How many rows, with how many draws, the certificate looks at."""
 
 
 @dataclass(frozen=True)

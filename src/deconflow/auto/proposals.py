@@ -1,7 +1,5 @@
 """Proposals that follow the flow: a mixture fitted to its draws, a network where that is poor."""
 
-from __future__ import annotations
-
 import torch
 
 from deconflow.densities import Density, simulate
@@ -13,11 +11,11 @@ from deconflow.posteriors import MixtureNetwork, RowsWithProposals
 from deconflow.randomness import own_generator
 from deconflow.xd import fit_exact
 
+#: When, as shares of the training.
 AT = (0.25, 0.5)
-"""When, as shares of the training."""
 
+#: A mean effective sample size, as a share of the draws, below which a network is trained.
 POOR = 0.1
-"""A mean effective sample size, as a share of the draws, below which a network is trained."""
 
 DRAWN, ROWS, DRAWS = 5_000, 300, 32
 NETWORK_ROWS, NETWORK_EPOCHS = 10_000, 5

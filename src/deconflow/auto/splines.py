@@ -1,7 +1,5 @@
 """Log-splines as a candidate, in one and two columns."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,12 +16,12 @@ from deconflow.splines import MOST_COLUMNS, fit_log_spline, work_of_fit
 from deconflow.xd import Fold
 
 NAME, STAGE = "spline", "fitting log-splines"
+#: Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over.
 MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
-"""Rows or bins, in two columns times the Gaussians of their noise, that a fit may sum over."""
+#: Rows that are fitted and scored at most: more hardly change so smooth an answer.
 MOST_ROWS = 200_000
-"""Rows that are fitted and scored at most: more hardly change so smooth an answer."""
+#: Gaussians of all rows that are worth writing out to see how many bins there would be.
 MOST_WRITTEN = 400_000
-"""Gaussians of all rows that are worth writing out to see how many bins there would be."""
 
 
 def fit_splines(task: Task) -> Candidate | None:

@@ -16,15 +16,13 @@ Yao, Vehtari, Simpson, Gelman (2018), "Using stacking to average Bayesian predic
 distributions", https://arxiv.org/abs/1704.02030
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow._types import Array
 
 BOOTSTRAPS = 40
+#: Candidates of less weight are not carried: where they are good they hardly help.
 SMALLEST_SHARE = 0.1
-"""Candidates of less weight are not carried: where they are good they hardly help."""
 STEPS, HALVINGS, PRECISE = 60, 30, 1e-9
 
 

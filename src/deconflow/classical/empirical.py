@@ -11,8 +11,6 @@ would be noise larger than any characteristic function can be: there it is shrun
 is finite for every noise, also for one whose characteristic function has zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -24,12 +22,12 @@ from deconflow._types import Array, Complex
 from deconflow.classical.lattice import Lattice
 from deconflow.noise import Noise
 
+#: Times log(n) by which a frequency's power exceeds the ridge where it is informative.
 INFORMATIVE = 2.0
-"""Times log(n) by which a frequency's power exceeds the ridge where it is informative."""
+#: Standard deviations of its noise by which a row may lie outside of a box.
 FAR = 5.0
-"""Standard deviations of its noise by which a row may lie outside of a box."""
+#: Largest number of complex values in memory at once, whatever the number of rows.
 AT_ONCE = 2_000_000
-"""Largest number of complex values in memory at once, whatever the number of rows."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ class FourierRows:
     noise: Noise
     weights: Array
 
-    def chunks(self, size: int) -> Iterator[FourierRows]:
+    def chunks(self, size: int) -> "Iterator[FourierRows]":
         """Walk through the rows in order."""
         for i in range(0, len(self.w), size):
             part = slice(i, i + size)
             yield FourierRows(self.w[part], self.noise[part], self.weights[part])
 
-    def near(self, lattice: Lattice) -> tuple[FourierRows, int]:
+    def near(self, lattice: Lattice) -> "tuple[FourierRows, int]":
         """Rows in a lattice's box, or outside by what their noise explains; and how many are not.
 
         The waves of a box repeat: any other row would come back in at another place.

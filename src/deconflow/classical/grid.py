@@ -7,26 +7,23 @@ with hats :math:`\Lambda`, so that the integral is a sum and draws are exact. Th
 log densities finite where the estimate was cut off at zero, and outside of the box.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.randomness import RandomState
 from deconflow.saving import refuse
 
+#: How far the sum of saved values may be from one.
 CLOSE = 1e-6
-"""How far the sum of saved values may be from one."""
+#: Distance from an edge, in steps, that counts as on it.
 ON_THE_EDGE = 1e-9
-"""Distance from an edge, in steps, that counts as on it."""
 UNBOUNDED = np.array([[-np.inf], [np.inf]])
 
 
@@ -117,7 +114,7 @@ class GridDensity:
         """Shares ``(2, D)`` of the normal law below each bound."""
         return ndtr((self.bounds - self.mean) / np.diag(self.factor))
 
-    def marginal(self, dimensions: NDArray[np.int64]) -> GridDensity:
+    def marginal(self, dimensions: IntArray) -> "GridDensity":
         """Return the density of some dimensions, in the order given."""
         others = tuple(d for d in range(self.dim) if d not in dimensions)
         values = (self.values * self._edge_shares(others)).sum(axis=others)
@@ -133,7 +130,7 @@ class GridDensity:
             np.broadcast_to(self.bounds, (2, self.dim))[:, dimensions],
         )
 
-    def in_units(self, scale: Array, location: Array | float = 0.0) -> GridDensity:
+    def in_units(self, scale: Array, location: Array | float = 0.0) -> "GridDensity":
         """Return the density of ``location + scale * v``."""
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             values = self.values / scale.prod()
@@ -172,7 +169,7 @@ class GridDensity:
         v = np.where(v < self.low, 2 * self.low - v, v)
         return np.where(v > high, 2 * high - v, v)
 
-    def points(self, which: NDArray[np.int64]) -> Array:
+    def points(self, which: IntArray) -> Array:
         """Coordinates of some grid points, by their flat numbers."""
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)
 

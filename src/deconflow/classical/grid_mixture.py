@@ -8,8 +8,6 @@ with Gaussians at even nodes :math:`m_k`, as wide as 0.8 of their distance, and 
 the mixture nearer to the density, so that weights make up for the width of the Gaussians.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,16 +17,16 @@ from deconflow._types import Array
 from deconflow.classical.grid import GridDensity
 from deconflow.mixtures import GaussianMixture
 
+#: Most nodes per dimension.
 NODES = {1: 240, 2: 80, 3: 24}
-"""Most nodes per dimension."""
+#: Least distance of nodes, in steps of the grid: nearer ones would follow its hats.
 FEWEST_STEPS = 2.0
-"""Least distance of nodes, in steps of the grid: nearer ones would follow its hats."""
 WIDTH = 0.8
 ROUNDS, SETTLED = 200, 1e-7
+#: Components are dropped that have less than this share of the mean weight.
 NEGLIGIBLE = 1e-7
-"""Components are dropped that have less than this share of the mean weight."""
+#: Most components.
 MOST = 3000
-"""Most components."""
 
 
 def grid_mixture(density: GridDensity) -> GaussianMixture:

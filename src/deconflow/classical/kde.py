@@ -13,8 +13,6 @@ Stefanski and Carroll (1990), "Deconvolving kernel density estimators", Statisti
 Delaigle and Meister (2008), "Density estimation with heteroscedastic error", Bernoulli 14.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import norm
 
@@ -27,14 +25,14 @@ from deconflow.classical.empirical import (
 from deconflow.classical.lattice import MOST_ORDERS, FourierFit, Lattice, enclose, orders_for
 
 CANDIDATES = 100
+#: Bandwidths to try: from this many scales of the densest rows to this many of all rows.
 SMALLEST, LARGEST = 0.02, 3.0
-"""Bandwidths to try: from this many scales of the densest rows to this many of all rows."""
+#: Share of the rows that the densest ones are: the smaller, or more so that they are not few.
 DENSEST, FEW = (0.1, 0.5), 100
-"""Share of the rows that the densest ones are: the smaller, or more so that they are not few."""
+#: Common factors to try, by dimension.
 FACTORS = {1: (1.0, 1.0), 2: (0.5, 3.0), 3: (0.6, 3.0)}
-"""Common factors to try, by dimension."""
+#: Variances that cross-validation counts on top of its own.
 CAUTION = 2.0
-"""Variances that cross-validation counts on top of its own."""
 
 
 def flat_top(t: Array) -> Array:

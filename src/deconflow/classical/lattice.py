@@ -4,8 +4,6 @@ On a box with sides ``L`` a density is known by its characteristic function at t
 :math:`t_k = 2 \pi k / L`. By symmetry the last dimension needs only :math:`k \ge 0`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,15 +14,15 @@ from scipy.fft import next_fast_len
 from deconflow._types import Array, Complex
 from deconflow.classical.grid import GridDensity, clip_and_normalise
 
+#: Largest frequency number in each dimension; bounds time and memory.
 MOST_ORDERS = {1: 4096, 2: 128, 3: 32}
-"""Largest frequency number in each dimension; bounds time and memory."""
+#: Grid points for each of the box's frequencies, so that lines between them are close.
 FINENESS = {1: 16, 2: 8, 3: 4}
-"""Grid points for each of the box's frequencies, so that lines between them are close."""
 FEWEST_POINTS = {1: 1024, 2: 128, 3: 32}
 MOST_POINTS = {1: 1 << 16, 2: 1024, 3: 128}
+#: Share of a normal distribution as wide as the measurements, which keeps log densities finite
+#: where the estimate is zero.
 BACKGROUND = 1e-3
-"""Share of a normal distribution as wide as the measurements, which keeps log densities finite
-where the estimate is zero."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Lattice:
         twice[0] = 1.0
         return float((values * twice).sum() / self.length.prod())
 
-    def trim(self, order: tuple[int, ...], values: Complex) -> tuple[Lattice, Complex]:
+    def trim(self, order: tuple[int, ...], values: Complex) -> "tuple[Lattice, Complex]":
         """Leave out the frequencies above a lower ``order``, with what stands there."""
         *others, last = zip(self.order, order, strict=True)
         rows = [slice(k - low, k + low + 1) for k, low in others]

@@ -7,28 +7,25 @@ of them lie where the true value cannot be, beyond a bound. Either way the weigh
 :math:`p(w)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import as_floats
 from deconflow.classical.grid import GridDensity
 from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.randomness import Draws, RandomState
 
+#: Largest number of points, over rows, in memory at once.
 AT_ONCE = 2_000_000
-"""Largest number of points, over rows, in memory at once."""
+#: Noise of at least this many cells in every dimension is seen by the grid.
 WIDE = 4.0
-"""Noise of at least this many cells in every dimension is seen by the grid."""
+#: Grid points of less density than this share of the largest are left out of posteriors.
 NEGLIGIBLE = 1e-7
-"""Grid points of less density than this share of the largest are left out of posteriors."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class WeightedPoints:
         ``(n, G + K)``; their exponentials add up to ``p(w)``.
     """
 
-    rows: NDArray[np.int64]
+    rows: IntArray
     grid: Array
     draws: Array
     log_weights: Array
@@ -85,7 +82,7 @@ def weighted_points(
         yield from _weigh(density, data, weighed.rows[~reached], n_draws, own)
 
 
-def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:
+def _wide(noise: Noise, step: Array) -> BoolArray:
     """Whether a grid sees rows' noise: wide in all dimensions, nowhere thinner than a cell."""
     wide = (np.sqrt(np.asarray(noise.variance())) >= WIDE * step).all(1)
     if noise.independent or not wide.any():
@@ -97,7 +94,7 @@ def _wide(noise: Noise, step: Array) -> NDArray[np.bool_]:
 def _weigh(
     density: GridDensity,
     data: Observations,
-    rows: NDArray[np.int64],
+    rows: IntArray,
     n_draws: int,
     own: Draws,
     on_grid: bool = True,

@@ -1,7 +1,5 @@
 """Rows that a density on a grid can be fitted to."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow.observations import Observations

@@ -14,8 +14,6 @@ Pensky and Vidakovic (1999), "Adaptive wavelet estimator for nonparametric densi
 deconvolution", Annals of Statistics 27.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +22,8 @@ from deconflow._types import Array, Complex
 from deconflow.classical.empirical import AT_ONCE, FourierRows, empirical_characteristic
 from deconflow.classical.lattice import FourierFit, Lattice
 
+#: Levels that may be chosen or given.
 COARSEST, FINEST = 1, 10
-"""Levels that may be chosen or given."""
 
 
 ENDS = {"scaling": 2 / 3, "wavelet": 4 / 3}
@@ -98,7 +96,7 @@ class Coefficients:
         """
         return float((np.square(self.values) - 4 * self.variances).sum())
 
-    def thresholded(self, bar: float) -> Coefficients:
+    def thresholded(self, bar: float) -> "Coefficients":
         """Keep those that exceed ``bar`` standard deviations."""
         large = np.abs(self.values) > bar * np.sqrt(self.variances)
         return replace(self, values=np.where(large, self.values, 0.0))

@@ -1,7 +1,5 @@
 """Extreme Deconvolution with the arguments of Bovy's C library."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.checks import as_floats, check_number
 from deconflow.compat.split_merge import split_and_merge
 from deconflow.files import as_path, clear_write_errors
@@ -31,8 +29,8 @@ from deconflow.xd import (
     mean_log_likelihood,
 )
 
+#: What the arguments are called elsewhere in this library, and here.
 NAMES = {"w": "ydata", "noise": "ycovar", "weights": "weight"}
-"""What the arguments are called elsewhere in this library, and here."""
 Fixed = bool | Sequence[bool] | None
 
 
@@ -220,7 +218,7 @@ def _symmetric(xcovar: Array) -> Array:
     return upper + np.swapaxes(np.triu(xcovar, 1), 1, 2)
 
 
-def _flags(fixed: Fixed, n_components: int) -> NDArray[np.bool_]:
+def _flags(fixed: Fixed, n_components: int) -> BoolArray:
     flags = np.asarray(False if fixed is None else fixed)
     if flags.dtype.kind not in "bi" or flags.size not in (1, n_components):
         raise ValueError(

@@ -1,7 +1,5 @@
 r"""Split-and-merge: out of a local maximum, by merging two components and splitting a third."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Rows beyond memory: a sample of them that any engine can fit, with a way to all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +9,8 @@ from deconflow.labels import Labels
 from deconflow.observations import Observations
 from deconflow.streams import RowStream
 
+#: Measured values of the sample that is in memory while all rows are passed over.
 SAMPLE_VALUES = 3_000_000
-"""Measured values of the sample that is in memory while all rows are passed over."""
 COUNTING = "counting and sampling rows"
 
 

@@ -1,9 +1,8 @@
 """Refusals of facts that do not go together: the only place that makes them, and its words."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 
+#: For each trait of rows and of true values its noun, and what to do where it is not taken.
 WORDS: dict[str, tuple[str, str]] = {
     "beyond memory": ("rows beyond memory", "Fit a sample: stream.overview(100_000).sample"),
     "projected": ("projection", "Use XDGMM, which takes projections"),
@@ -17,7 +16,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "atoms": ("atoms", "Leave them out"),
     "background": ("background", "Leave it out"),
 }
-"""For each trait of rows and of true values its noun, and what to do where it is not taken."""
 EVERYTHING = frozenset(WORDS)
 
 

@@ -1,7 +1,5 @@
 """The one door: arrays, frames and tables become Observations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,8 +25,8 @@ from deconflow.observations import (
 )
 from deconflow.streams import RowStream
 
+#: Traits that rows with a selection may have as far as the door is concerned.
 NOT_SELECTED = frozenset({"errors to learn", "covariates"})
-"""Traits that rows with a selection may have as far as the door is concerned."""
 
 
 def observe(

@@ -1,13 +1,11 @@
 """Covariates of rows, as they were given."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import AnyArray
 from deconflow.frames import refuse_other_rows
 from deconflow.truth import NOISE, columns_by_name, given_parts
 
@@ -17,10 +15,10 @@ class Given:
     """Covariates of rows: whether the rows' own errors are among them, and columns by name."""
 
     with_errors: bool
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, AnyArray]
 
     @classmethod
-    def of(cls, given: Any, w: Any, n_rows: int) -> Given:
+    def of(cls, given: Any, w: Any, n_rows: int) -> "Given":
         """Check that covariates have the rows of ``w``."""
         with_errors, table = given_parts(given)
         if hasattr(table, "iloc"):
@@ -34,7 +32,7 @@ class Given:
             return self.columns
         return (NOISE, self.columns) if self.columns else NOISE
 
-    def take(self, rows: Any) -> Given:
+    def take(self, rows: Any) -> "Given":
         """Return the covariates of some rows."""
         rows = rows if isinstance(rows, slice) else np.asarray(rows)
         return replace(self, columns={name: values[rows] for name, values in self.columns.items()})

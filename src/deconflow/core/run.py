@@ -1,7 +1,5 @@
 """Settings of one run: random numbers, threads and progress."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

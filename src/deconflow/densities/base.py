@@ -1,7 +1,5 @@
 """The one abstraction for densities ``p(v)``, simple densities, and densities made of others."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

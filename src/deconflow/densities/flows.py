@@ -1,7 +1,5 @@
 r"""Normalizing flows: the density, named architectures of a few lines each, and stacks of flows."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +22,10 @@ from deconflow.densities.transforms import (
 )
 from deconflow.randomness import own_generator
 
+#: How much the linear layers of a flow with plain networks mix the dimensions at the start. After
+#: some mixing every layer can change every dimension, whatever the order of the layers; where the
+#: dimensions are only permuted, such networks may stay at a poor fit.
 MIXING = 0.42
-"""How much the linear layers of a flow with plain networks mix the dimensions at the start. After
-some mixing every layer can change every dimension, whatever the order of the layers; where the
-dimensions are only permuted, such networks may stay at a poor fit."""
 
 
 class Flow(Density):
@@ -167,11 +165,11 @@ def gaussian_mixture(dim: int, size: Architecture = Architecture()) -> MixtureDe
     return MixtureDensity.spread(dim, size.base_components)
 
 
+#: All that is chosen by name: the flows, and the mixture that they are compared with.
 DENSITIES: dict[str, Callable[..., Density]] = {
     **ARCHITECTURES,
     "gaussian_mixture": gaussian_mixture,
 }
-"""All that is chosen by name: the flows, and the mixture that they are compared with."""
 
 
 def autoregressive_layer(

@@ -1,7 +1,5 @@
 r"""Gaussian mixtures as densities: to be trained, to be evaluated only, and of conditionals."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -15,8 +13,8 @@ from deconflow.randomness import own_generator
 from deconflow.torch_modes import lend_generator
 
 LARGEST_LOG_SD = 5.0
+#: Memory that :class:`FixedMixture` uses for intermediate results, in numbers.
 NUMBERS = 2**22
-"""Memory that :class:`FixedMixture` uses for intermediate results, in numbers."""
 
 
 class MixtureDensity(Density):
@@ -44,7 +42,7 @@ class MixtureDensity(Density):
         self.log_diagonals = nn.Parameter(factors.diagonal(dim1=-2, dim2=-1).log())
 
     @classmethod
-    def spread(cls, dim: int, components: int) -> MixtureDensity:
+    def spread(cls, dim: int, components: int) -> "MixtureDensity":
         """Make a start for standardised data: unit Gaussians at random places."""
         means = torch.zeros(components, dim)
         if components > 1:

@@ -1,7 +1,5 @@
 r"""Masked networks: outputs for dimension ``d`` see only the dimensions before it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +10,9 @@ from torch import Tensor, nn
 from deconflow.randomness import own_generator
 from deconflow.torch_modes import lend_generator
 
+#: Outputs start small, as a share of what a linear layer has by default, so that flows start near
+#: the identity. Not at zero: layers that all start alike may stay alike, at a poor fit.
 START = 0.3
-"""Outputs start small, as a share of what a linear layer has by default, so that flows start near
-the identity. Not at zero: layers that all start alike may stay alike, at a poor fit."""
 
 
 class Dropout(nn.Module):

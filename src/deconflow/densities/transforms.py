@@ -1,7 +1,5 @@
 r"""Invertible layers, over zuko's transforms; the only module that imports zuko."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, cast
@@ -34,8 +32,8 @@ for _own in Distribution.__subclasses__():
 Distribution._validate_args, Distribution.arg_constraints = _as_it_was  # type: ignore[method-assign]
 
 SMALLEST_SCALE = 1e-3
+#: Added to the parameter of a scale, so that zero gives a scale of one.
 RAW_SCALE_OF_ONE = math.log(math.expm1(1 - SMALLEST_SCALE))
-"""Added to the parameter of a scale, so that zero gives a scale of one."""
 
 
 class Affine(nn.Module):
@@ -66,8 +64,8 @@ class Spline(nn.Module):
         return DependentTransform(MonotonicRQSTransform(*parts, bound=self.bound), 1)
 
 
+#: A family of increasing functions of one variable, with ``size`` parameters each.
 Univariate = Affine | Spline
-"""A family of increasing functions of one variable, with ``size`` parameters each."""
 
 
 class AutoregressiveLayer(nn.Module):

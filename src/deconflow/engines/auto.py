@@ -1,7 +1,5 @@
 """The engine of Deconvolver: candidates of several kinds, averaged by learned weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,13 +33,13 @@ if TYPE_CHECKING:
     from deconflow.fits import WeightedFit
 
 FEWEST_ROWS, ROWS_FOR_UNITS = 10, 200_000
+#: Kinds of candidates in words.
 WORDS = {
     "mixtures": "Gaussian mixtures (Extreme Deconvolution)",
     "bayes": "Bayesian Gaussian mixtures",
     "spline": "log-splines",
     "flows": "normalizing flows",
 }
-"""Kinds of candidates in words."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class AutoSolution:
         """The share of each kind of candidate."""
         return {name: each.share for name, each in self.fitted.standings.items()}
 
-    def lean(self) -> AutoSolution:
+    def lean(self) -> "AutoSolution":
         """Return what is saved: candidates without a share have only their standing."""
         return replace(self, fitted=self.fitted.with_shares())
 
@@ -151,12 +149,12 @@ class _Named:
         members = [self.solution._in_units(mixture) for mixture in mixtures]
         return MixtureFit(members, self.names, self.threads, partial(self._weighed, mixtures))
 
-    def _weighed(self, mixtures: list[GaussianMixture]) -> WeightedFit | None:
+    def _weighed(self, mixtures: list[GaussianMixture]) -> "WeightedFit | None":
         """Return what weighs draws of mixtures; None without torch: noise as Gaussians, then."""
         density = fixed(mixtures)
         return None if density is None else self._by_draws(density)
 
-    def _by_draws(self, density: Density) -> WeightedFit:
+    def _by_draws(self, density: "Density") -> "WeightedFit":
         from deconflow.fits import ProposedByMixture, WeightedFit
 
         proposing = ProposedByMixture(self.solution.fitted.proposing)

@@ -1,7 +1,5 @@
 """The engine of BayesianXDGMM: Dirichlet mixtures by Gibbs sampling."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -34,8 +32,8 @@ from deconflow.xd import (
 )
 
 FOLDS = 5
+#: Nats per row by which chains may differ on held-out rows before a fit warns.
 FARTHEST_APART = 0.1
-"""Nats per row by which chains may differ on held-out rows before a fit warns."""
 SAMPLING = "sampling Bayesian mixtures"
 
 

@@ -1,7 +1,5 @@
 """Chains that are finished, kept in a file: an interrupted fit goes on with the others."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

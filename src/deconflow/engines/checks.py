@@ -1,7 +1,5 @@
 """Checks of rows and settings that several engines make."""
 
-from __future__ import annotations
-
 import hashlib
 import numbers
 from typing import Any

@@ -1,7 +1,5 @@
 """The engine of FlowDeconvolver: one flow, one objective."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -23,18 +21,18 @@ if TYPE_CHECKING:
     from deconflow.fits import WeightedFit
     from deconflow.posteriors import PosteriorModel
 
+#: Classes of :mod:`deconflow.objectives`.
 OBJECTIVES = {
     "elbo": "ELBO",
     "iw": "ImportanceWeighted",
     "roulette": "Roulette",
     "coupled": "CoupledChains",
 }
-"""Classes of :mod:`deconflow.objectives`."""
+#: Hidden blocks of the density's networks, Gaussians per row of a mixture network as posterior, and
+#: decay of the running average of the weights.
 BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
-"""Hidden blocks of the density's networks, Gaussians per row of a mixture network as posterior, and
-decay of the running average of the weights."""
+#: What ``epochs=None`` means.
 STEPS, MOST_EPOCHS = 4000, 300
-"""What ``epochs=None`` means."""
 TRAINING = "training the flow"
 
 
@@ -53,7 +51,7 @@ class FlowSettings:
     dim: int
     n_features: int
 
-    def networks(self) -> tuple[Density, PosteriorModel]:
+    def networks(self) -> "tuple[Density, PosteriorModel]":
         """Make density and posterior, with fresh weights."""
         import torch
 
@@ -69,7 +67,7 @@ class FlowSettings:
             module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
         return density, posterior
 
-    def _posterior(self, density: Density, size: Architecture) -> PosteriorModel:
+    def _posterior(self, density: "Density", size: "Architecture") -> "PosteriorModel":
         from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 
         if self.posterior_family == "exact":
@@ -90,11 +88,11 @@ class FlowSolution:
 
     settings: FlowSettings
     standardiser: Standardiser
-    network: Density
-    posterior: PosteriorModel
+    network: "Density"
+    posterior: "PosteriorModel"
     history: History
 
-    def density(self, names: list[str], threads: int | None) -> WeightedFit:
+    def density(self, names: list[str], threads: int | None) -> "WeightedFit":
         """Return the flow's density, with draws from the posterior network."""
         from deconflow.fits import ProposedByModel, WeightedFit
 
@@ -105,7 +103,7 @@ class FlowSolution:
         """Return what was fitted."""
         return f"One density of kind {self.settings.flow}, trained by {self.settings.objective}."
 
-    def lean(self) -> FlowWeights:
+    def lean(self) -> "FlowWeights":
         """Return what is saved."""
         from deconflow.densities import as_arrays
 

@@ -1,7 +1,5 @@
 """Engines of densities on a grid: kernels, wavelets and log-splines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,18 +26,18 @@ from deconflow.splines import LogSplineFit, fit_log_spline
 from deconflow.standardising import Standardiser
 from deconflow.truth import as_bounds
 
+#: A fit with more error for its signal than this warns.
 LARGEST_ERROR = 0.5
-"""A fit with more error for its signal than this warns."""
+#: Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel.
 WIDEST = 1e6
-"""Largest bandwidth, in spreads of the measurements: one would see nothing but the kernel."""
+#: Largest box, in measured standard deviations, that the finest level of wavelets resolves.
 LONGEST = 128.0
-"""Largest box, in measured standard deviations, that the finest level of wavelets resolves."""
+#: Draws of a log-spline density that bands are made of.
 DRAWS = 30
-"""Draws of a log-spline density that bands are made of."""
+#: Share of rows that cannot be explained from which on a fit warns; less is rounding.
 LEAST_LOST = 1e-6
-"""Share of rows that cannot be explained from which on a fit warns; less is rounding."""
+#: Most knot intervals per number of columns.
 MOST_INTERVALS = {1: 200, 2: 30}
-"""Most knot intervals per number of columns."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class FourierProblem:
     units: Array
 
     @classmethod
-    def of(cls, data: Observations, name: str, most_columns: int) -> FourierProblem:
+    def of(cls, data: Observations, name: str, most_columns: int) -> "FourierProblem":
         """Check what only a classical estimator cannot take, and prepare its rows."""
         refuse_unsuitable(data, name, most_columns)
         units = Standardiser.powers_of_two(data)

@@ -1,7 +1,5 @@
 """Progress of passes over rows beyond memory."""
 
-from __future__ import annotations
-
 from deconflow import ranks
 from deconflow.progress import Progress
 

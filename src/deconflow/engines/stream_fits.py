@@ -1,7 +1,5 @@
 """Fits to rows beyond memory: samples choose and start, passes over all rows fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

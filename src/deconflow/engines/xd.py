@@ -1,15 +1,12 @@
 """The engine of XDGMM: Extreme Deconvolution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, IntArray
 from deconflow.checks import warn_caller
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.checks import refuse_unseen
@@ -64,7 +61,7 @@ class XDSolution:
     n_iter: int
     log_likelihood: float
     history: list[float]
-    table: dict[str, NDArray[Any]] = field(default_factory=dict)
+    table: dict[str, AnyArray] = field(default_factory=dict)
 
     def density(self, names: list[str], threads: int | None) -> MixtureFit:
         """Return the average, with its parts as replicates."""
@@ -75,7 +72,7 @@ class XDSolution:
         return density
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Number of components of each mixture."""
         return np.array([each.n_components for each in self.mixtures])
 

@@ -1,15 +1,12 @@
 """What XDGMM's parameters mean: checked, and turned into settings and a start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, BoolArray
 from deconflow.checks import as_floats, check_choice, check_integer, check_number
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd import (
@@ -21,11 +18,11 @@ from deconflow.xd import (
 )
 
 METHODS = ("anderson", "em", "minibatch")
+#: What a mixture consists of, by the names that ``init`` and ``fixed`` have for it.
 PARTS = ("weights", "means", "covariances")
-"""What a mixture consists of, by the names that ``init`` and ``fixed`` have for it."""
 AUTO = "auto"
+#: What ``n_components="auto"`` decides itself, or has no use for.
 IGNORED_BY_AUTO: dict[str, Any] = {"floor": 0.0, "n_init": 1, "fixed": None}
-"""What ``n_components="auto"`` decides itself, or has no use for."""
 
 
 def check_settings(model: Any) -> None:
@@ -133,7 +130,7 @@ def as_settings(model: Any, n_components: int) -> FitSettings:
     )
 
 
-def _flags(value: Any, n_components: int, part: str) -> NDArray[np.bool_]:
+def _flags(value: Any, n_components: int, part: str) -> BoolArray:
     flags = np.asarray(value)
     if flags.dtype != bool or flags.shape not in ((), (1,), (n_components,)):
         raise ValueError(
@@ -215,7 +212,7 @@ def _check_covariances(covariances: Array) -> None:
         )
 
 
-def describe_average(table: dict[str, NDArray[Any]], n_folds: int) -> str:
+def describe_average(table: dict[str, AnyArray], n_folds: int) -> str:
     """Say in one sentence what an average without each fold is made of, and what was tried."""
     share, chosen = table["share"], table["chosen"]
     counts = np.unique(table["n_components"][chosen])
@@ -231,6 +228,6 @@ def describe_average(table: dict[str, NDArray[Any]], n_folds: int) -> str:
     return f"{words}.{who_chose(table)}"
 
 
-def _listed(values: NDArray[Any]) -> str:
+def _listed(values: AnyArray) -> str:
     *first, last = (f"{value:g}" for value in values)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,29 +1,27 @@
 """Estimate the errors that were left open, where the rows determine them; refuse where not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.errors.learned import LearnedErrors, refuse_other_laws
 from deconflow.errors.likelihood import ErrorRows
-from deconflow.errors.parameters import Codes, Layout, Values
+from deconflow.errors.parameters import Layout, Values
 from deconflow.errors.search import Fit, most_likely
 from deconflow.noise import FreeErrors
 from deconflow.observations import Observations, check_groups
 from deconflow.xd import row_weights
 
+#: Rows that errors are learned from.
 MOST_ROWS = 20_000
-"""Rows that errors are learned from."""
 FEWEST_OBJECTS = 10
+#: Errors are alike where the largest are less than so many times the smallest, 5 % of either kind
+#: left out. How the scatter changes with them says nothing then that a truth of a slightly other
+#: shape would not say, too.
 ALIKE = 1.2
-"""Errors are alike where the largest are less than so many times the smallest, 5 % of either kind
-left out. How the scatter changes with them says nothing then that a truth of a slightly other
-shape would not say, too."""
 FEWEST_REPEATS = 2
 SMALLEST_EIGENVALUE = 1e-9
 
@@ -78,7 +76,7 @@ def learn_errors(
 
 def _codes(
     labels: NDArray[np.object_] | None, data: Observations, name: str
-) -> tuple[tuple[object, ...], Codes | None]:
+) -> tuple[tuple[object, ...], IntArray | None]:
     """Return different labels, sorted if they can be, and which of them each row has."""
     if labels is None:
         return (), None
@@ -94,10 +92,10 @@ def _codes(
 def _rows(
     free: FreeErrors,
     data: Observations,
-    groups: Codes | None,
-    truths: Codes | None,
+    groups: IntArray | None,
+    truths: IntArray | None,
     rng: np.random.RandomState,
-) -> tuple[ErrorRows, Codes, Array]:
+) -> tuple[ErrorRows, IntArray, Array]:
     """Choose rows, and bring them into units of their spread; also clusters, and these units."""
     weights = row_weights(data)
     truths = np.arange(len(data)) if truths is None else truths
@@ -126,7 +124,7 @@ def _rows(
     return rows, cluster, scale
 
 
-def _chosen(truths: Codes, weights: Array, rng: np.random.RandomState) -> Codes:
+def _chosen(truths: IntArray, weights: Array, rng: np.random.RandomState) -> IntArray:
     """Choose rows of positive weight, whole truths at a time, those together that belong together.
 
     Of very many, truths that were measured several times come first, up to half of the rows: these
@@ -241,7 +239,7 @@ def _alike(sd: Array) -> bool:
     return bool(high <= ALIKE * low)
 
 
-def _repeats(rows: ErrorRows, seen: NDArray[np.bool_]) -> int:
+def _repeats(rows: ErrorRows, seen: BoolArray) -> int:
     """Count measurements beyond the first of each object."""
     counts = np.add.reduceat(seen.astype(np.int64), rows.first)
     return int(np.maximum(counts - 1, 0).sum())
@@ -279,7 +277,7 @@ def _tied(layout: Layout, spread: Array) -> Array:
     return np.asarray(tied)
 
 
-def _covariance(rows: ErrorRows, layout: Layout, fit: Fit, cluster: Codes) -> Array:
+def _covariance(rows: ErrorRows, layout: Layout, fit: Fit, cluster: IntArray) -> Array:
     """Covariance of the estimates of the errors, with what the mixture leaves open.
 
     By the products of scores; rows of a cluster count as one, and weights as such.

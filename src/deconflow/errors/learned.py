@@ -1,35 +1,33 @@
 """What was learned of the errors: numbers with their standard errors, and words for them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from deconflow._types import Array
-from deconflow.errors.parameters import Codes, Values, covariances
+from deconflow._types import Array, IntArray
+from deconflow.errors.parameters import Values, covariances
 from deconflow.findings import Finding
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
 from deconflow.saving import refuse
 
+#: Larger standard errors, of a factor as a share of it, leave as good as everything open.
 UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
-"""Larger standard errors, of a factor as a share of it, leave as good as everything open."""
+#: The same of a jitter, as a share of the usual error.
 UNKNOWN_JITTER = 0.5
-"""The same of a jitter, as a share of the usual error."""
+#: The same of a zero point, as a share of the spread of the column.
 UNKNOWN_SHIFT = 0.25
-"""The same of a zero point, as a share of the spread of the column."""
+#: Correlation of two estimates from which on only their sum is known.
 TIED = 0.95
-"""Correlation of two estimates from which on only their sum is known."""
 WORDS = {
     "scale": "Best-fitting factors on the stated errors",
     "jitter": "Additional scatter (jitter)",
     "correlation": "Correlation of the errors",
 }
+#: Zero points that are written out in a line.
 MOST_LABELS = 8
-"""Zero points that are written out in a line."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class LearnedErrors:
             "them is used; got errors that are taken as they are."
         )
 
-    def _codes(self, free: FreeErrors, data: Observations) -> Codes:
+    def _codes(self, free: FreeErrors, data: Observations) -> IntArray:
         """Find the groups of rows among those of the fit."""
         assert free.groups is not None
         check_groups(data.w, free.groups, "groups of the noise")

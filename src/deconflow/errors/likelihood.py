@@ -10,21 +10,18 @@ The first term is how objects scatter, the others how the rows of one object do.
 errors follow from the posterior of the truth (Fisher's identity).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
-from deconflow.errors.parameters import Codes, Layout, Values, covariances, error_scores
+from deconflow._types import Array, BoolArray, IntArray
+from deconflow.errors.parameters import Layout, Values, covariances, error_scores
 from deconflow.mixtures import LOG_2PI, GaussianMixture
 
+#: Variance of a missing value, in units of the data's: so large that it says nothing.
 IDLE = 1e12
-"""Variance of a missing value, in units of the data's: so large that it says nothing."""
+#: Variance that is added to every error, in the same units: exact values have a density so.
 EXACT = 1e-12
-"""Variance that is added to every error, in the same units: exact values have a density so."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,10 @@ class ErrorRows:
     """
 
     w: Array
-    seen: NDArray[np.bool_]
+    seen: BoolArray
     said: Array
-    group: Codes | None
-    first: Codes
+    group: IntArray | None
+    first: IntArray
     weights: Array
 
     @property
@@ -60,7 +57,7 @@ class ErrorRows:
         return len(self.first)
 
     @property
-    def counts(self) -> Codes:
+    def counts(self) -> IntArray:
         """Rows of each object."""
         return np.diff(np.r_[self.first, len(self.w)])
 
@@ -203,7 +200,7 @@ def _by_rows(
     return np.where(both, by_law, 0.0), np.where(rows.seen, by_shift, 0.0)
 
 
-def _rows_of(rows: ErrorRows, objects: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Codes]:
+def _rows_of(rows: ErrorRows, objects: BoolArray) -> tuple[BoolArray, IntArray]:
     """Which rows are of some objects, and where among these each object begins."""
     mine = np.repeat(objects, rows.counts)
     return mine, np.r_[0, np.cumsum(rows.counts[objects])[:-1]].astype(np.int64)

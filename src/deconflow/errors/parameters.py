@@ -9,19 +9,16 @@ said as covariances keep these in the place of :math:`C`: :math:`S_i = s s^T \ci
 \mathrm{diag}(u)`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 
-Codes = NDArray[np.int64]
+#: Factors on the errors stay within a thousand, and a thousandth.
 LARGEST_LOG = 7.0
-"""Factors on the errors stay within a thousand, and a thousandth."""
 LARGEST_CORRELATION = 0.999
 
 
@@ -124,7 +121,7 @@ class Layout:
             found.T[self.pairs] = rho
         return found
 
-    def held(self, theta: Array, slope: Array) -> NDArray[np.bool_]:
+    def held(self, theta: Array, slope: Array) -> BoolArray:
         """Which parameters stay where they are: jitters of zero that would fall below."""
         found = np.zeros(self.size, bool)
         jitter = self.places["jitter"]
@@ -155,7 +152,12 @@ def covariances(said: Array, values: Values) -> Array:
 
 
 def error_scores(
-    layout: Layout, said: Array, values: Values, by_law: Array, by_shift: Array, group: Codes | None
+    layout: Layout,
+    said: Array,
+    values: Values,
+    by_law: Array,
+    by_shift: Array,
+    group: IntArray | None,
 ) -> Array:
     r"""Derivatives ``(N, P)`` of each row's log-likelihood by the parameters.
 

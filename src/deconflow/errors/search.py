@@ -6,14 +6,11 @@ for the curvature (Berndt, Hall, Hall and Hausman 1974). A mixture and its error
 spread, so that steps in turns would take hundreds of rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.errors.likelihood import ErrorRows, View, combined, look
 from deconflow.errors.parameters import Layout
 from deconflow.mixtures import GaussianMixture
@@ -21,22 +18,22 @@ from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.xd import COMPONENTS_TO_TRY, FitSettings, PreparedData, Stopping, n_parameters
 
+#: Most steps, and the gains in log-likelihood that are not worth another: while the number of
+#: components is sought, and then.
 STEPS, ROUGH, PRECISE = 100, 0.5, 1e-3
-"""Most steps, and the gains in log-likelihood that are not worth another: while the number of
-components is sought, and then."""
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-9, 1e9
 RIDGE = 1e-10
+#: Longest step of a parameter: of the logarithm of a factor, or in units of the spread.
 LONGEST = 1.0
-"""Longest step of a parameter: of the logarithm of a factor, or in units of the spread."""
 PATIENCE, ROWS_PER_COMPONENT = 2, 20
+#: In units of the spread of the column.
 FIRST_JITTER = 0.1
-"""In units of the spread of the column."""
+#: Smallest covariance of a component that EM makes, in units of the mean error.
 FLOOR = 0.01
-"""Smallest covariance of a component that EM makes, in units of the mean error."""
+#: Of a component; the latter in units of the spread.
 LEAST_WEIGHT, NARROWEST = 1e-8, 1e-4
-"""Of a component; the latter in units of the spread."""
+#: A larger variance is that of a value which no row of an object has measured.
 SEEN = 1e6
-"""A larger variance is that of a value which no row of an object has measured."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Fit:
     log_likelihood: float
 
     @classmethod
-    def at(cls, rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> Fit:
+    def at(cls, rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture) -> "Fit":
         """Look at rows with some errors and a mixture."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # then it is refused
             view = look(mixture, layout.values(theta), rows)
@@ -134,7 +131,7 @@ def climb(
     return fit
 
 
-def damped(curvature: Array, slope: Array, free: NDArray[np.bool_], damping: float) -> Array:
+def damped(curvature: Array, slope: Array, free: BoolArray, damping: float) -> Array:
     """Return a step of Newton's method for what is free, shortened as Marquardt does."""
     own = curvature[np.ix_(free, free)]
     size = np.diag(own)

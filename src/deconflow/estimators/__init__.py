@@ -34,6 +34,7 @@ from deconflow.models import read_model
 from deconflow.observations import OutOfReachError
 from deconflow.saving import ModelFiles, read_folder
 
+#: What a model folder may name; nothing else is ever looked up.
 ESTIMATORS = {
     cls.__name__: cls
     for cls in (
@@ -46,7 +47,6 @@ ESTIMATORS = {
         WaveletDeconvolver,
     )
 }
-"""What a model folder may name; nothing else is ever looked up."""
 
 
 def load(path: str | Path) -> DensityEstimator:

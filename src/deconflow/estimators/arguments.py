@@ -1,7 +1,5 @@
 """Arguments that are no observations: true values, and noise in the wrong place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

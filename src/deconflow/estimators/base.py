@@ -1,7 +1,5 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,12 +35,12 @@ from deconflow.reductions import ErrorsFound, Known, PartsFound
 from deconflow.saving import read_folder
 from deconflow.streams import RowStream
 
+#: Imported by name when a picture is asked for: it is a higher layer, and needs an extra.
 PLOTS = "deconflow.plots"
-"""Imported by name when a picture is asked for: it is a higher layer, and needs an extra."""
+#: Searches of scikit-learn take Observations, and need no metadata routing.
 NO_ROUTING = {"w": UNUSED, "noise": UNUSED}
-"""Searches of scikit-learn take Observations, and need no metadata routing."""
+#: Facts of rows that pictures take with them.
 ROW_FACTS = ("projection", "sample_weight", "groups")
-"""Facts of rows that pictures take with them."""
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 
 

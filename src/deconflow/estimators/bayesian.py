@@ -1,7 +1,5 @@
 """BayesianXDGMM: a Dirichlet mixture of the truth by Gibbs sampling, in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

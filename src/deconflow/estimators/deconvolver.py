@@ -1,7 +1,5 @@
 """Deconvolver: candidates of several kinds, averaged by weights that noisy rows teach."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """FlowDeconvolver: one flow, one objective, in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DeconvolvingKDE: kernel density deconvolution in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from numpy.typing import ArrayLike
 
 from deconflow.engines import Kernels

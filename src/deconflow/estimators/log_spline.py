@@ -1,7 +1,5 @@
 """LogSplineDeconvolver: a penalised log density in one or two columns, in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -10,8 +8,8 @@ from deconflow.checks import check_integer
 from deconflow.engines import MOST_INTERVALS, LogSplines
 from deconflow.estimators.base import DensityEstimator
 
+#: Fewest knot intervals.
 FEWEST = 4
-"""Fewest knot intervals."""
 
 
 class LogSplineDeconvolver(DensityEstimator):

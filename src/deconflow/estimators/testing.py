@@ -1,7 +1,5 @@
 """Self-tests: how well an estimator recovers its own density from simulated tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted

@@ -1,7 +1,5 @@
 """WaveletDeconvolver: wavelet density deconvolution in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from deconflow.checks import check_integer
 from deconflow.classical import COARSEST, FINEST
 from deconflow.engines import Wavelets

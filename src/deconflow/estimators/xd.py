@@ -1,16 +1,14 @@
 """XDGMM: Extreme Deconvolution in scikit-learn's shape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow import models
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.engines import XD, check_settings
 from deconflow.estimators.base import NO_ROUTING, DensityEstimator
 from deconflow.mixtures import GaussianMixture
@@ -165,9 +163,7 @@ class XDGMM(DensityEstimator):
         own: Any = self.fit_.own
         return own.memberships(self._rows(w, noise, facts))[1]
 
-    def predict(
-        self, w: ArrayLike | Observations, noise: Any = None, **facts: Any
-    ) -> NDArray[np.int64]:
+    def predict(self, w: ArrayLike | Observations, noise: Any = None, **facts: Any) -> IntArray:
         """Most probable component of each measurement, ``(N,)``."""
         return self.predict_proba(w, noise, **facts).argmax(1)
 

@@ -5,8 +5,6 @@ is a density, so its own importance weights have a mean of one: their error is k
 off that of the weights in question as far as the two go together.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Looking at a fitted density by its own draws, on real rows and on rows simulated like them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 r"""Pareto ``k``: how heavy the tail of importance weights is."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -9,8 +9,6 @@ the model itself where it is one, else a stand-in near it. Noise that is not Gau
 and ``T`` alone, by its mean and covariance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
@@ -27,16 +25,15 @@ from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
 
-Index = NDArray[np.int64]
+#: Draws ``(n, D)`` true values, given ``n`` and a seed.
 Sample = Callable[[int, int], Array]
-"""Draws ``(n, D)`` true values, given ``n`` and a seed."""
 
+#: Draws of the truth, and of uniform numbers for the noise, that all rows share.
 POOL = 99_999
-"""Draws of the truth, and of uniform numbers for the noise, that all rows share."""
+#: Draws at least as unusual as the row that say how unusual it is: to a third of its p-value.
 ENOUGH = 10
-"""Draws at least as unusual as the row that say how unusual it is: to a third of its p-value."""
+#: How many draws a row has at most that does not have enough by then.
 STAGES = (1_999, 9_999)
-"""How many draws a row has at most that does not have enough by then."""
 
 
 def row_p_values(
@@ -130,7 +127,7 @@ class _Pool:
     def __len__(self) -> int:
         return len(self.truths)
 
-    def starts(self, w: Array) -> tuple[Index, Index]:
+    def starts(self, w: Array) -> tuple[IntArray, IntArray]:
         """Where each row ``(N, M)`` begins among truths and uniform numbers: its values say it."""
         mixed = np.full(len(w), self.seed, np.uint64)
         for column in np.ascontiguousarray(w.T + 0.0).view(np.uint64):  # no zero is negative
@@ -138,7 +135,7 @@ class _Pool:
         size = np.uint64(len(self))
         return (mixed % size).astype(np.int64), (_scrambled(mixed) % size).astype(np.int64)
 
-    def measurements(self, data: Observations, truths: Index, uniform: Index) -> Array:
+    def measurements(self, data: Observations, truths: IntArray, uniform: IntArray) -> Array:
         """Measure the truths of these numbers ``(K, N)`` as the rows were, ``(K, N, M)``."""
         v = self.truths[truths % len(self)]
         if data.projection is not None:

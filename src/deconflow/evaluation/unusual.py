@@ -1,19 +1,17 @@
 """How many of many rows are unusual, beside how many should be by chance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import false_discovery_control
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_number, first_bad
 
 THRESHOLDS = (0.001, 0.002, 0.005, 0.01)
+#: So many rows should be below a threshold by chance, for their number to tell something.
 EXPECTED = 10
-"""So many rows should be below a threshold by chance, for their number to tell something."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class UnusualRows:
     count: int
     expected: float
     smallest: float
-    rows: NDArray[np.int64]
+    rows: IntArray
     q_values: Array
 
     def __str__(self) -> str:

@@ -1,7 +1,5 @@
 r"""Pointwise bands: between which values the density of the truth, or a quantile of it, may lie."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
     from deconflow.fits.fitted import FittedDensity
 
 POINTS, FINE_POINTS = 200, 400
+#: A grid holds all but this share of the draws on each side, and so much of its width more.
 ENDS = 0.001
-"""A grid holds all but this share of the draws on each side, and so much of its width more."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +61,9 @@ class Band:
         )
 
 
-def band_of(density: FittedDensity, points: Any, column: Any, level: float, quantiles: Any) -> Band:
+def band_of(
+    density: "FittedDensity", points: Any, column: Any, level: float, quantiles: Any
+) -> Band:
     """Make a band of a density; see :meth:`deconflow.FittedDensity.band`."""
     check_number("level", level, 0, 1, open_low=True)
     _replicates(density)
@@ -102,7 +102,7 @@ def told_apart(points: Any, column: Any) -> tuple[Any, Any]:
     return None, points
 
 
-def grid_of(density: FittedDensity) -> Array:
+def grid_of(density: "FittedDensity") -> Array:
     """Return evenly spaced points ``(N, 1)`` where almost all of a density of one column lies."""
     draws = density.sample(DRAWS, 0)[:, 0]
     low, high = np.quantile(draws, [ENDS, 1 - ENDS])
@@ -110,7 +110,7 @@ def grid_of(density: FittedDensity) -> Array:
     return np.linspace(low - pad, high + pad, POINTS)[:, None]
 
 
-def _band_of_densities(density: FittedDensity, points: Array, level: float) -> Band:
+def _band_of_densities(density: "FittedDensity", points: Array, level: float) -> Band:
     # Roots of densities have errors of about the same size at peaks and in tails, as roots of
     # counts have, and zeros do no harm: logarithms would make bands of tails absurdly wide.
     value = _root_density(density, points)
@@ -120,7 +120,7 @@ def _band_of_densities(density: FittedDensity, points: Array, level: float) -> B
     return Band(shown, np.square(value), lower, upper, float(level), list(density.names))
 
 
-def _band_of_quantiles(density: FittedDensity, quantiles: Any, points: Any, level: float) -> Band:
+def _band_of_quantiles(density: "FittedDensity", quantiles: Any, points: Any, level: float) -> Band:
     if points is not None or density.dim > 1:
         raise ValueError(
             "Expected quantiles with a column alone, as band('x', quantiles=[0.1, 0.5, 0.9]); "
@@ -138,7 +138,7 @@ def _band_of_quantiles(density: FittedDensity, quantiles: Any, points: Any, leve
     return Band(shares, value, value - half, value + half, float(level), words)
 
 
-def _replicates(density: FittedDensity) -> Replicates:
+def _replicates(density: "FittedDensity") -> Replicates:
     if density.replicates is None:
         raise ValueError(
             "Expected a model with replicates, to see how far its answers may be off; got one "

@@ -6,8 +6,6 @@ r"""Averages of densities that answer by different means: closed forms beside we
 so that every part answers as it does best, and only the shares :math:`r` are put together here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -25,10 +23,10 @@ from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 
+#: Arrays of the size of the draws that it takes to put them together.
 ARRAYS = 4
-"""Arrays of the size of the draws that it takes to put them together."""
+#: Points per row for the shares of a posterior.
 POINTS = 128
-"""Points per row for the shares of a posterior."""
 
 
 class BlendFit(FittedDensity):
@@ -141,10 +139,10 @@ class BlendFit(FittedDensity):
         """Return the parts."""
         return self.parts
 
-    def _marginal(self, columns: Columns) -> BlendFit:
+    def _marginal(self, columns: Columns) -> "BlendFit":
         return BlendFit(self.shares, [part._marginal(columns) for part in self.parts])
 
-    def measuring(self, rows: Observations) -> BlendFit:
+    def measuring(self, rows: Observations) -> "BlendFit":
         """Return the average of the parts for such rows."""
         return BlendFit(self.shares, [part.measuring(rows) for part in self.parts])
 

@@ -1,16 +1,13 @@
 """What a fit to mirrored rows has learned, folded back at the bounds of the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.evaluation import Estimate
 from deconflow.fits.blend_fit import BlendFit
 from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
@@ -24,8 +21,8 @@ from deconflow.truncation import CutMixture
 from deconflow.truth import Bounds
 from deconflow.xd import posterior_pieces
 
+#: Draws of a row that are in memory at once, about.
 DRAWS = 1500
-"""Draws of a row that are in memory at once, about."""
 
 
 def folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
@@ -142,7 +139,7 @@ class BoundedFit(FittedDensity):
             return None
         return _folded(self.own.other_laws, self.bounds)
 
-    def _cut(self, data: Observations) -> Iterator[tuple[NDArray[np.int64], CutMixture]]:
+    def _cut(self, data: Observations) -> Iterator[tuple[IntArray, CutMixture]]:
         """Walk through the rows' posteriors, cut to the bounds."""
         known = self._known(data)
         with clear_errors():
@@ -159,7 +156,7 @@ class BoundedFit(FittedDensity):
                     )  # fmt: skip
                     yield rows[some], cut
 
-    def _known(self, data: Observations) -> NDArray[np.bool_] | None:
+    def _known(self, data: Observations) -> BoolArray | None:
         """Say which values ``(N, D)`` were measured exactly, within the bounds; None for none."""
         if data.projection is not None or not (exact := data.noise.variance() == 0).any():
             return None

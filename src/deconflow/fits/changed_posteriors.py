@@ -1,7 +1,5 @@
 """Posteriors made of others: moved to other units, or with atoms and a background."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +32,7 @@ class MovedPosterior(Posterior):
     @classmethod
     def of(
         cls, inner: Posterior, location: Array, scale: Array, names: list[str]
-    ) -> MovedPosterior:
+    ) -> "MovedPosterior":
         """Move the moments."""
         mean = location + scale * inner.mean
         covariance = inner.covariance * scale[:, :, None] * scale[:, None, :]
@@ -97,7 +95,7 @@ class PartedPosterior(Posterior):
         of_atoms: Array,
         of_background: Array,
         seed: int = 0,
-    ) -> PartedPosterior:
+    ) -> "PartedPosterior":
         """Find the moments of the continuous part and the atoms together."""
         rest = np.maximum(0.0, 1.0 - of_atoms.sum(1))
         mean = rest[:, None] * continuous.mean + of_atoms @ atoms

@@ -1,7 +1,5 @@
 """Posteriors of Gaussian mixtures, in closed form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +43,7 @@ class ExactPosterior(Posterior):
     def of(
         cls, prior: GaussianMixture, data: Observations, names: list[str],
         threads: int | None = None, n_samples: int = 100, seed: int = 0,
-    ) -> ExactPosterior:  # fmt: skip
+    ) -> "ExactPosterior":  # fmt: skip
         """Find the moments of all rows."""
         pieces, columns = _pieces(prior, data, threads), np.arange(prior.dim)
         mean, covariance = _each_row(

@@ -4,8 +4,6 @@ Exact answers are in :mod:`~deconflow.fits.mixture_fit`, answers by weighted dra
 :mod:`~deconflow.fits.weighted_fit`, those on a grid in :mod:`~deconflow.fits.grid_fit`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +12,10 @@ from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from deconflow._limits import threads_at_most
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import (
     as_floats,
     check_integer,
@@ -38,10 +36,10 @@ from deconflow.randomness import RandomState
 from deconflow.truth import Bounds
 from deconflow.xd import fit_exact
 
-Columns = NDArray[np.int64]
-"""Numbers of dimensions."""
+#: Numbers of dimensions.
+Columns = IntArray
+#: Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it.
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
-"""Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it."""
 QUESTIONS = (
     "_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships",
 )  # fmt: skip
@@ -49,7 +47,7 @@ QUESTIONS = (
 
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(question)
-    def asked(self: FittedDensity, *args: Any, **options: Any) -> Any:
+    def asked(self: "FittedDensity", *args: Any, **options: Any) -> Any:
         with as_guest(), threads_at_most(self.threads):
             return question(self, *args, **options)
 
@@ -105,7 +103,7 @@ class FittedDensity(ABC):
         check_seed(random_state)
         return self._sample(n, random_state)
 
-    def given(self, x: Any) -> FittedDensity:
+    def given(self, x: Any) -> "FittedDensity":
         """Return the density for one value of the covariates of the fit.
 
         Parameters
@@ -136,7 +134,7 @@ class FittedDensity(ABC):
         """A mixture of few Gaussians near this density, whose ``log p(w)`` p-values rank by."""
         return mixture_of_draws(self.sample(DRAWS_FOR_MIXTURE, 0))
 
-    def marginal(self, columns: Any) -> FittedDensity:
+    def marginal(self, columns: Any) -> "FittedDensity":
         """Return the density of some dimensions, by name or number, in the order given."""
         numbers = column_numbers(columns, self.names)
         part = self._marginal(numbers)
@@ -225,7 +223,7 @@ class FittedDensity(ABC):
         """Log density of checked values."""
 
     @abstractmethod
-    def _marginal(self, columns: Columns) -> FittedDensity:
+    def _marginal(self, columns: Columns) -> "FittedDensity":
         """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
@@ -252,7 +250,7 @@ class FittedDensity(ABC):
         """Whether answers about rows with such noise are closed forms."""
         return False
 
-    def averaged(self) -> list[FittedDensity]:
+    def averaged(self) -> "list[FittedDensity]":
         """Return the densities that this is an average of; none for a single fit."""
         return []
 
@@ -269,11 +267,11 @@ class FittedDensity(ABC):
         whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
         return whole.marginal(self._others(given))
 
-    def measuring(self, rows: Observations) -> FittedDensity:
+    def measuring(self, rows: Observations) -> "FittedDensity":
         """Return the same density, for rows that measure something else than those fitted."""
         return self
 
-    def folded_at(self, bounds: Bounds) -> FittedDensity:
+    def folded_at(self, bounds: Bounds) -> "FittedDensity":
         """Return the density folded back at bounds, if it can be."""
         raise TypeError(f"Expected a density that can be folded; got {self!r}.")
 

@@ -1,7 +1,5 @@
 """The density of the true values given covariates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +45,7 @@ class GivenFit(FittedDensity):
     def __post_init__(self) -> None:
         self.names, self.threads = self.inner.names, self.inner.threads
 
-    def given(self, x: Any) -> GivenFit:
+    def given(self, x: Any) -> "GivenFit":
         """Return the density for one value of the covariates."""
         return GivenFit(self.inner, self.curves, self.covariates, self.covariates.encode_one(x))
 
@@ -108,6 +106,6 @@ class GivenFit(FittedDensity):
         """Whether the density of ``z`` has closed forms."""
         return self.inner.exact(gaussian_noise=gaussian_noise)
 
-    def _marginal(self, columns: Columns) -> GivenFit:
+    def _marginal(self, columns: Columns) -> "GivenFit":
         curves = self.curves.marginal(columns)
         return GivenFit(self.inner._marginal(columns), curves, self.covariates, self.kept)

@@ -1,7 +1,5 @@
 """Densities on a grid, in few dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -99,7 +97,7 @@ class GridFit(FittedDensity):
             for weighed in weighted_points(self.grid, complete, n_draws, random_state):
                 yield rows[weighed.rows], weighed
 
-    def _marginal(self, columns: Columns) -> GridFit:
+    def _marginal(self, columns: Columns) -> "GridFit":
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 
 

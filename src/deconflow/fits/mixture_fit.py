@@ -1,7 +1,5 @@
 """Averages of Gaussian mixtures: answers in closed form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property, partial
 
@@ -21,12 +19,12 @@ from deconflow.randomness import RandomState
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
 
+#: Mixtures of more components are worth the compiled kernel.
 FEW = 32
-"""Mixtures of more components are worth the compiled kernel."""
+#: Mixtures of more components are too slow for hundreds of draws of every row.
 FEW_FOR_DRAWS = 64
-"""Mixtures of more components are too slow for hundreds of draws of every row."""
+#: Rows that tell of how many Gaussians the noise of the others is made.
 ROWS_FOR_PARTS = 1000
-"""Rows that tell of how many Gaussians the noise of the others is made."""
 
 
 class MixtureFit(FittedDensity):
@@ -117,7 +115,7 @@ class MixtureFit(FittedDensity):
         """Return the average, as one mixture of all components."""
         return self.mixture
 
-    def _marginal(self, columns: Columns) -> MixtureFit:
+    def _marginal(self, columns: Columns) -> "MixtureFit":
         members = [member.marginal(columns) for member in self.members]
         others = self._make_other_laws and partial(self._marginal_of_others, columns)
         return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)

@@ -1,23 +1,20 @@
 """Units of networks: rows standardised for them, and what no precision holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.checks import first_bad
 from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations, OutOfReachError, noise_sizes
 from deconflow.standardising import Standardiser
 
+#: Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
+#: so many of these tells nothing.
 SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
-"""Exact values are taken to be known to this share of the truth's standard deviation; noise beyond
-so many of these tells nothing."""
+#: Standard deviations of the truth whose squares a precision can add up.
 FARTHEST = {"float32": 1e15, "float64": 1e140}
-"""Standard deviations of the truth whose squares a precision can add up."""
 
 
 def standardised(standardiser: Standardiser, data: Observations) -> Observations:
@@ -33,7 +30,7 @@ def standardised(standardiser: Standardiser, data: Observations) -> Observations
     return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
 
 
-def far_rows(data: Observations, dtype: str) -> NDArray[np.bool_]:
+def far_rows(data: Observations, dtype: str) -> BoolArray:
     """Say which standardised rows, or their noise, a precision does not hold, ``(N,)``."""
     sizes = (np.abs(data.w), noise_sizes(data.noise))
     far = [~(size.reshape(len(size), -1).max(1) <= FARTHEST[dtype]) for size in sizes]

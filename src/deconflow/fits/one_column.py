@@ -1,7 +1,5 @@
 """The distribution of one column of the truth: its cumulative probabilities and quantiles."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -15,10 +13,10 @@ from deconflow.fits.replicates import Answer
 from deconflow.mixtures import GaussianMixture
 from deconflow.randomness import RandomState
 
+#: Draws that say where a density is, and how much wider than these a table of it is.
 DRAWS, PAD = 20_000, 0.05
-"""Draws that say where a density is, and how much wider than these a table of it is."""
+#: Points of a table: so many evenly spaced, and so many where the density is high.
 EVEN_POINTS, DENSE_POINTS = 1000, 1000
-"""Points of a table: so many evenly spaced, and so many where the density is high."""
 
 
 class OneColumn(ABC):
@@ -113,7 +111,7 @@ class TabulatedColumn(OneColumn):
         self.sd = float(np.sqrt(trapezoid(square * self.density, points)))
 
     @classmethod
-    def of(cls, density: Answer, points: Array) -> TabulatedColumn:
+    def of(cls, density: Answer, points: Array) -> "TabulatedColumn":
         """Tabulate a density of one column at points ``(P,)``."""
         return cls(points, np.exp(density.log_prob(points[:, None])))
 

@@ -1,7 +1,5 @@
 """A density with atoms beside it, and rows that are background."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +18,8 @@ from deconflow.randomness import RandomState
 from deconflow.truth import Background
 from deconflow.xd import memberships
 
+#: What is taken as the error of exact values, so that they are at an atom for sure, or not.
 EXACT = 1e-100
-"""What is taken as the error of exact values, so that they are at an atom for sure, or not."""
 
 
 class PartsFit(FittedDensity):
@@ -78,7 +76,7 @@ class PartsFit(FittedDensity):
         drawn[at] = self.atoms[which[at]]
         return drawn
 
-    def given(self, x: Any) -> PartsFit:
+    def given(self, x: Any) -> "PartsFit":
         """Return the density for one value of the covariates."""
         background, share = self.background, self.background_share
         return PartsFit(self.inner.given(x), self.atoms, self.atom_weights, background, share)
@@ -130,7 +128,7 @@ class PartsFit(FittedDensity):
         """Return the densities that the continuous part is an average of."""
         return self.inner.averaged()
 
-    def _marginal(self, columns: Columns) -> PartsFit:
+    def _marginal(self, columns: Columns) -> "PartsFit":
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
 
     def _one_column(self) -> OneColumn:
@@ -138,7 +136,7 @@ class PartsFit(FittedDensity):
             return self.inner._one_column()
         return ColumnWithAtoms(self.inner._one_column(), self.atoms[:, 0], self.atom_weights)
 
-    def measuring(self, rows: Observations) -> PartsFit:
+    def measuring(self, rows: Observations) -> "PartsFit":
         """Return the density for such rows, of which none is background."""
         return PartsFit(self.inner.measuring(rows), self.atoms, self.atom_weights)
 

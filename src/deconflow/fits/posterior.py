@@ -1,7 +1,5 @@
 """Posterior distributions of rows' true values, and those made of weighted draws."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,20 +7,20 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
 from deconflow.fits import to_other_tools as tools
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
+#: Arrays of the size of the draws that a method may make of them.
 ARRAYS = 4
-"""Arrays of the size of the draws that a method may make of them."""
-Rows = NDArray[np.int64]
+Rows = IntArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,10 +66,10 @@ class Posterior(ABC):
     seed: int = field(default=0, kw_only=True)
     origin: tools.Origin = field(default=tools.Origin(), kw_only=True)
 
+    #: Fields with an entry for each row, as their first axis.
     BY_ROW: ClassVar[tuple[str, ...]] = ("mean", "covariance", "effective_sample_size")
-    """Fields with an entry for each row, as their first axis."""
+    #: Fields with an entry for each column, as their last axis.
     BY_COLUMN: ClassVar[tuple[str, ...]] = ("mean",)
-    """Fields with an entry for each column, as their last axis."""
 
     @property
     def exact(self) -> bool:
@@ -293,7 +291,7 @@ class WeightedPosterior(Posterior):
     @classmethod
     def of_pieces(
         cls, n_rows: int, n_samples: int, names: list[str], pieces: Iterable[tuple[Any, Any]]
-    ) -> WeightedPosterior:
+    ) -> "WeightedPosterior":
         """Put pieces together: rows, and their draws, means, covariances and effective sizes."""
         dim = len(names)
         arrays = [
@@ -354,9 +352,7 @@ def as_seed(random_state: RandomState) -> int:
     return int(random_state)
 
 
-def column_numbers(
-    columns: ArrayLike, names: Sequence[str], label: str = "columns"
-) -> NDArray[np.int64]:
+def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "columns") -> IntArray:
     """Turn column names or numbers into numbers, each once; errors call them by the label.
 
     Examples

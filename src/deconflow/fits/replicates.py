@@ -1,16 +1,14 @@
 r"""Other answers that the same data might have given, and how uncertain they make an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import check_choice
 from deconflow.mixtures import GaussianMixture
 
@@ -23,7 +21,7 @@ class Answer(Protocol):
     def log_prob(self, v: ArrayLike) -> Array:
         """Log density ``(N,)`` of true values ``(N, D)``."""
 
-    def marginal(self, columns: Any) -> Answer:
+    def marginal(self, columns: Any) -> "Answer":
         """Return the density of some columns, by name or number."""
 
     def as_mixture(self) -> GaussianMixture | None:
@@ -62,9 +60,9 @@ class Replicates:
     densities: Sequence[Answer]
     kind: str = "folds"
     alternatives: Sequence[tuple[float, Answer]] = ()
+    #: What marginals keep. These are taken when a band is asked for: replicates may be many, and
+    #: may have replicates of their own, which no band looks at.
     _columns: tuple[int, ...] | None = field(default=None, repr=False)
-    """What marginals keep. These are taken when a band is asked for: replicates may be many, and
-    may have replicates of their own, which no band looks at."""
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -78,12 +76,12 @@ class Replicates:
                 f"Expected {len(shares)} shares of at least 0, with sum one; got {shares!r}."
             )
 
-    def marginal(self, columns: Sequence[int] | NDArray[np.int64]) -> Replicates:
+    def marginal(self, columns: Sequence[int] | IntArray) -> "Replicates":
         """Return the replicates of the density of some columns, by their numbers."""
         kept = columns if self._columns is None else [self._columns[d] for d in columns]
         return replace(self, _columns=tuple(int(d) for d in kept))
 
-    def changed(self, change: Callable[[Any], Answer]) -> Replicates:
+    def changed(self, change: Callable[[Any], Answer]) -> "Replicates":
         """Return replicates of which each is changed as the answer was."""
         return replace(
             self,

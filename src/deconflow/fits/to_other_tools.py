@@ -1,16 +1,13 @@
 """Answers as objects of other tools: pandas, polars, astropy, xarray, ArviZ and scipy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rv_continuous
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats
 from deconflow.extras import need
 from deconflow.fits.one_column import ColumnWithAtoms, OneColumn
@@ -29,16 +26,16 @@ class Origin:
     units: Units | None = None
 
     @classmethod
-    def of(cls, rows: Any, units: Units | None) -> Origin:
+    def of(cls, rows: Any, units: Units | None) -> "Origin":
         """Look at rows; units are those of the truth."""
         library = type(rows).__module__.split(".")[0]
         return cls(type(rows), rows.index if library == "pandas" else None, units)
 
-    def rows(self, chosen: NDArray[np.int64] | slice) -> Origin:
+    def rows(self, chosen: IntArray | slice) -> "Origin":
         """Return the origin of some rows."""
         return self if self.index is None else replace(self, index=self.index[chosen])
 
-    def columns(self, keep: NDArray[np.int64]) -> Origin:
+    def columns(self, keep: IntArray) -> "Origin":
         """Return the origin of some columns of the truth."""
         units = self.units and [self.units[d] for d in keep]
         return replace(self, units=units)

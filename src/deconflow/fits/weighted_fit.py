@@ -1,7 +1,5 @@
 """Densities without closed forms: answers about rows by weighted draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.arrays import like
 from deconflow.checks import check_integer
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
@@ -47,8 +44,8 @@ class ProposedByModel:
     """Draws from a trained posterior; the estimate is the importance-weighted bound."""
 
     model: PosteriorModel
+    #: What else a user may do about a row that no draw reaches.
     advice: ClassVar = ", or use dtype='float64'"
-    """What else a user may do about a row that no draw reaches."""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -59,7 +56,7 @@ class ProposedByModel:
         """Estimate a lower bound of ``log p(w)``; its bias is told, not taken off."""
         return estimate_of(self.weigh(density, data, n_draws))
 
-    def for_other_rows(self, density: Density) -> ProposedByMixture:
+    def for_other_rows(self, density: Density) -> "ProposedByMixture":
         """Fit a mixture to draws of the density: a network knows rows of its own kind only."""
         with torch.no_grad(), isolated_rng(0):
             drawn = density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
@@ -94,7 +91,7 @@ class ProposedByMixture:
         rows = RowsWithProposals.of(data, self.mixture, dtype)
         return estimate_log_likelihood(density, rows, n_draws)
 
-    def for_other_rows(self, density: Density) -> ProposedByMixture:
+    def for_other_rows(self, density: Density) -> "ProposedByMixture":
         """Return itself: a mixture proposes for rows of any kind."""
         return self
 
@@ -213,16 +210,16 @@ class WeightedFit(FittedDensity):
             if not isinstance(member, MixtureDensity)
         ]
 
-    def _marginal(self, columns: Columns) -> MarginalFit:
+    def _marginal(self, columns: Columns) -> "MarginalFit":
         return MarginalFit(self, columns)
 
-    def measuring(self, rows: Observations) -> WeightedFit:
+    def measuring(self, rows: Observations) -> "WeightedFit":
         """Return the same density, for rows that measure something else than those fitted."""
         units = self.standardiser.measuring(rows)
         proposing = self._proposing_for_others
         return WeightedFit(self.density, units, proposing, self.names, self.threads)
 
-    def folded_at(self, bounds: Bounds) -> WeightedFit:
+    def folded_at(self, bounds: Bounds) -> "WeightedFit":
         """Return the density folded back at bounds; it was fitted to mirrored rows."""
         inside = bounds.in_units(self.standardiser.location, self.standardiser.scale)
         folded, proposing = Folded(self.density, inside).eval(), self._proposing_for_others
@@ -243,7 +240,7 @@ class WeightedFit(FittedDensity):
             yield first, part, ready
             first += len(part)
 
-    def _refuse_out_of_reach(self, unreached: NDArray[np.bool_], first_row: int) -> None:
+    def _refuse_out_of_reach(self, unreached: BoolArray, first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
         dtype = next(self.density.parameters()).dtype
         advice = f" in {dtype}. Look at that row{self.proposing.advice}"
@@ -293,7 +290,7 @@ class MarginalFit(FittedDensity):
         whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
         return whole.marginal(self.columns)
 
-    def _marginal(self, columns: Columns) -> MarginalFit:
+    def _marginal(self, columns: Columns) -> "MarginalFit":
         return MarginalFit(self.parent, self.columns[columns])
 
     def _embedded(self, data: Observations) -> Observations:

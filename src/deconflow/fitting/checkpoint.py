@@ -1,7 +1,5 @@
 """Checkpoints: a fit that was interrupted goes on to the same result."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -1,7 +1,5 @@
 """The one fit loop, for everything that is trained by gradients."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time
@@ -21,17 +19,17 @@ from deconflow.objectives import Objective, RowData
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import Draws, draws_in_use
 
+#: Latent points in one pass: few enough for the processor's cache, enough to hide overhead.
 POINTS_AT_ONCE = 10_000
-"""Latent points in one pass: few enough for the processor's cache, enough to hide overhead."""
 
+#: Rows whose objective must be finite after an epoch where no others are left out for that.
 ROWS_TO_CHECK = 100
-"""Rows whose objective must be finite after an epoch where no others are left out for that."""
 
+#: So many steps in a row without a finite gradient end the fit.
 BAD_STEPS_IN_A_ROW = 10
-"""So many steps in a row without a finite gradient end the fit."""
 
+#: What else a checkpoint keeps of a fit.
 SAVED = ("best", "best_value", "bad_steps", "validation_seed")
-"""What else a checkpoint keeps of a fit."""
 
 Callback = Callable[[int, History], None]
 

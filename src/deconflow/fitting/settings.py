@@ -1,7 +1,5 @@
 """Settings and record of a fit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,6 +8,7 @@ from deconflow.checks import check_choice, check_integer, check_number
 
 SCHEDULES = ("constant", "plateau", "cosine")
 WHOLE_NUMBERS = {"epochs": 1, "batch_size": 1, "plateau_patience": 0, "patience": 1}
+#: Upper ends of settings, all of at least zero, and which may not be zero.
 NUMBERS = {
     "learning_rate": (math.inf, True),
     "learning_rate_end": (1, False),
@@ -18,7 +17,6 @@ NUMBERS = {
     "clip_norm": (math.inf, True),
     "averaging": (1, False),
 }
-"""Upper ends of settings, all of at least zero, and which may not be zero."""
 
 
 @dataclass(frozen=True, kw_only=True)

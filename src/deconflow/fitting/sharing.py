@@ -1,7 +1,5 @@
 """Rows and gradients of several processes that train the same weights."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import TypeVar

@@ -6,25 +6,22 @@ with the probability ``f`` to be seen and the law :math:`p_i` of a row, or the m
 rows. Where the truth decides, it is ``f(v)``.
 """
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.measuring.selection import Rule
 from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
+#: Rows whose laws stand for all, where there is a closed form and where there are draws; and draws
+#: of each of these, or of the only one.
 LAWS, LAWS_WITH_DRAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 256, 128, 8, 128
-"""Rows whose laws stand for all, where there is a closed form and where there are draws; and draws
-of each of these, or of the only one."""
+#: Where there is no closed form: draws lie wider than the noise and are weighed, so that
+#: a chance is small, not zero, where only large noise lets a truth be seen.
 WIDER = 1.6
-"""Where there is no closed form: draws lie wider than the noise and are weighed, so that
-a chance is small, not zero, where only large noise lets a truth be seen."""
 NUMBERS_AT_ONCE = 2_000_000
 
 
@@ -124,9 +121,7 @@ def said_errors(rule: Rule, v: Array) -> Array:
     return sd
 
 
-def _standing_for_all(
-    data: Observations, most: int, columns: list[int]
-) -> tuple[NDArray[np.int64], Array]:
+def _standing_for_all(data: Observations, most: int, columns: list[int]) -> tuple[IntArray, Array]:
     """Choose rows whose laws stand for all, by the size of the noise in some columns, with shares.
 
     Few different sizes are all there; of many, each row stands for neighbours in their order.

@@ -1,7 +1,5 @@
 """The chance to be seen, on a grid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

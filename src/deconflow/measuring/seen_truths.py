@@ -9,8 +9,6 @@ with the chance ``F`` to be seen. So ``q`` is deconvolved as ever, from rows who
 towards what is seldom seen, and ``p`` is ``q / F``. Here that likelihood becomes one Gaussian.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,8 +20,8 @@ from deconflow._types import Array
 from deconflow.noise import gaussian, psd_cholesky
 from deconflow.observations import Observations
 
+#: Points per row, how much wider than the likelihood they lie, and how often they move to it.
 POINTS, WIDER, ROUNDS = 64, 1.5, 2
-"""Points per row, how much wider than the likelihood they lie, and how often they move to it."""
 LEAST_CHANCE, LEAST_WIDTH = 1e-3, 1e-5
 NUMBERS_AT_ONCE = 4_000_000
 

@@ -1,7 +1,5 @@
 """What makes a row be seen: a rule of what was measured, or of the truth."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -9,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, first_bad
 from deconflow.frames import refuse_other_rows
 from deconflow.measuring.efficiency import Efficiency
@@ -19,7 +16,6 @@ from deconflow.observations import Observations
 from deconflow.ranges import Range, parse_ranges
 
 OF = ("measured", "truth")
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,9 @@ class Rule:
     columns: Any = None
     errors: Callable[[Array], Any] | None = None
 
-    def __call__(self, points: Array, rows: Rows | None = None, sd: Array | None = None) -> Array:
+    def __call__(
+        self, points: Array, rows: IntArray | None = None, sd: Array | None = None
+    ) -> Array:
         """Probability ``(N,)`` to be seen at points ``(N, D)``.
 
         ``rows`` are the numbers of the rows whose laws these points have, ``sd`` their errors.
@@ -94,7 +92,7 @@ class Rule:
             more["columns"] = _rows_of(self.columns, rows)
         return _checked(self.seen(points, **more), len(points))
 
-    def take(self, rows: NDArray[np.bool_]) -> Rule:
+    def take(self, rows: BoolArray) -> "Rule":
         """Return the rule for some of the rows."""
         return replace(self, columns=None if self.columns is None else _rows_of(self.columns, rows))
 
@@ -193,7 +191,7 @@ def _asked(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(parameters) & {"errors", "columns"}
 
 
-def _rows_of(table: Any, rows: NDArray[Any] | None) -> Any:
+def _rows_of(table: Any, rows: AnyArray | None) -> Any:
     if rows is None:
         return table
     return table.iloc[rows] if hasattr(table, "iloc") else np.asarray(table)[rows]

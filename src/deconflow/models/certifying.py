@@ -1,7 +1,5 @@
 """The certificate of a fit: what the fit knows of itself, and what checks of it find."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +17,8 @@ from deconflow.reductions import CurvesFound, ErrorsFound, Folding, PartsFound
 from deconflow.trust import Case, find_doubts
 from deconflow.xd import row_weights
 
+#: Stage of the progress bar.
 CHECKING = "checking the fit"
-"""Stage of the progress bar."""
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
 
 

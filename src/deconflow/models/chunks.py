@@ -1,7 +1,5 @@
 """Posteriors of many rows, some rows at a time, so that memory does not grow with the rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,8 +16,8 @@ from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.streams import RowStream
 
+#: Which rows, and their posterior.
 Part = tuple[slice, Posterior]
-"""Which rows, and their posterior."""
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Saving and loading fitted models: safetensors and JSON, never a pickle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,7 @@ from deconflow.saving import (
 from deconflow.truth import Bounds, UniformBackground
 
 LEARNED = ErrorsFound | SelectionFound | PartsFound | CurvesFound | Folding | Streamed
+#: Types of what is saved of a fit, beside its solution.
 TYPES: dict[str, Any] = {
     "known": {
         "bounds": Bounds | None, "atoms": Array, "background": UniformBackground | None,
@@ -52,13 +51,12 @@ TYPES: dict[str, Any] = {
     "names": list[str],
     "threads": int | None,
 }  # fmt: skip
-"""Types of what is saved of a fit, beside its solution."""
+#: Parameters that a fitted model cannot change: its density was made with them.
 KNOWN_OF_TRUTH = ("bounds", "atoms", "background")
-"""Parameters that a fitted model cannot change: its density was made with them."""
+#: Errors of values that do not fit together; torch raises a ``RuntimeError``.
 UNFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError
 )  # fmt: skip
-"""Errors of values that do not fit together; torch raises a ``RuntimeError``."""
 
 
 def write_model(path: str | Path, model: Any, extra_files: dict[str, str] | None = None) -> None:

@@ -1,7 +1,5 @@
 """Observations in, fit out: reductions, an engine, and the way back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol

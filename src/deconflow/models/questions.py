@@ -1,7 +1,5 @@
 """Methods of every estimator, as functions of a fit and observations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +20,14 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.reductions import SelectionFound, completed_by, within
 
+#: Draws of a model that say how far its true values reach.
 DRAWS_FOR_REACH = 1000
-"""Draws of a model that say how far its true values reach."""
+#: Traits that rows must have if those of the fit had them.
 OF_THE_FIT = frozenset({"limits"})
-"""Traits that rows must have if those of the fit had them."""
+#: Traits that rows must not have unless those of the fit had them.
 NOT_NEW = frozenset({"covariates", "errors to learn"})
-"""Traits that rows must not have unless those of the fit had them."""
+#: Traits of rows that can be simulated from a model.
 SIMULATED = frozenset({"missing", "projected", "counts", "bounds", "atoms", "background"})
-"""Traits of rows that can be simulated from a model."""
 
 
 def ready(fit: Fit, engine: Engine, rows: Observations) -> Observations:

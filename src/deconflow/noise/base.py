@@ -1,7 +1,5 @@
 """The one abstraction for noise: the law of ``n`` in ``w = v + n``, row by row."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Self
@@ -12,10 +10,10 @@ from deconflow._types import Array, Complex
 from deconflow.arrays import as_array, diagonals, is_torch_array, moved, take
 from deconflow.noise.gaussian_parts import NoiseMixture
 
+#: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]
-"""Lower and upper ends of each value's truth, infinite where there is none."""
+#: A slice, or numbers or flags of rows.
 RowIndex = Any
-"""A slice, or numbers or flags of rows."""
 
 
 class OfRows:
@@ -87,27 +85,27 @@ class Noise(OfRows, ABC):
     shared: bool
     observed: Any
     independent: bool
+    #: Fields with an axis of rows, or one row in all if shared.
     by_row: ClassVar[tuple[str, ...]] = ()
-    """Fields with an axis of rows, or one row in all if shared."""
     kept: KeptDraws | None = None
+    #: What rows are called whose law has no characteristic function.
     without_waves = "values"
-    """What rows are called whose law has no characteristic function."""
     flags: Any = None
+    #: Whether the law is that of something added to the truth, whatever comes of it; else it
+    #: depends on what was measured, as that of a count.
     additive: bool = True
-    """Whether the law is that of something added to the truth, whatever comes of it; else it
-    depends on what was measured, as that of a count."""
 
+    #: Where the truth of each value ends because of what is measured; None for nowhere.
     truth_ends: Ends | None = None
-    """Where the truth of each value ends because of what is measured; None for nowhere."""
 
-    def within(self, low: Array, high: Array) -> Noise:
+    def within(self, low: Array, high: Array) -> "Noise":
         """Return the law with ends ``(dim,)`` of the truth that are known beside those it has.
 
         Noise that is added to the truth does not depend on them.
         """
         return self
 
-    def mirrored(self, signs: Array) -> Noise | None:
+    def mirrored(self, signs: Array) -> "Noise | None":
         """Return the law of rows mirrored where ``signs``, ``(N, dim)``, are negative.
 
         None for a law that does not say.
@@ -122,7 +120,7 @@ class Noise(OfRows, ABC):
     def sample(self, k: int) -> Any:
         """Draw ``(k, N, dim)``."""
 
-    def measure(self, clean: Any, w: Any) -> tuple[Any, Noise]:
+    def measure(self, clean: Any, w: Any) -> "tuple[Any, Noise]":
         """Measure clean values ``(N, dim)`` anew, each as its row was: new values, and their noise.
 
         Additive noise is the same whatever is measured. A law that depends on what was measured,
@@ -212,7 +210,7 @@ class Noise(OfRows, ABC):
             "none. Use XDGMM, BayesianXDGMM, FlowDeconvolver or Deconvolver."
         )
 
-    def restrict(self, observed: Any) -> Noise:
+    def restrict(self, observed: Any) -> "Noise":
         """Return the law of the observed values only; others are ignored by :meth:`log_prob`.
 
         ``observed`` is a boolean ``(N, dim)``.
@@ -265,7 +263,7 @@ class Noise(OfRows, ABC):
         """
         return None
 
-    def floor(self, sd: float) -> Noise:
+    def floor(self, sd: float) -> "Noise":
         """Return the law of the noise plus, if it may be singular, Gaussian noise of ``sd``."""
         return self
 
@@ -294,10 +292,10 @@ class Reading(ABC):
     The likelihood of a count, for example, is that of a rate near the count.
     """
 
+    #: Where the truth of every column ends, because of what is measured: a rate at zero.
     truth_ends: tuple[float | None, float | None] = (None, None)
-    """Where the truth of every column ends, because of what is measured: a rate at zero."""
+    #: Number of rows that it says something of; None if the same of any.
     n_rows: int | None = None
-    """Number of rows that it says something of; None if the same of any."""
 
     @property
     def shape(self) -> tuple[int]:

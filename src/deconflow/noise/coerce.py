@@ -1,7 +1,5 @@
 """Whatever users call noise becomes a Noise here."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

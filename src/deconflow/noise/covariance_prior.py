@@ -1,18 +1,16 @@
 r"""What the covariances of all rows' draws tell of each row's own."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import multigammaln
 
 from deconflow._types import Array
 
+#: So many rows say how alike covariances are.
 MOST_ROWS = 500
-"""So many rows say how alike covariances are."""
+#: Degrees of freedom of the prior that are tried, beyond the number of columns less one.
 DEGREES = np.geomspace(0.5, 1e4, 25)
-"""Degrees of freedom of the prior that are tried, beyond the number of columns less one."""
+#: Rows with fewer degrees of freedom for each column and one more always look at the others.
 ENOUGH = 5
-"""Rows with fewer degrees of freedom for each column and one more always look at the others."""
 STEPS, PRECISION = 200, 1e-6
 
 

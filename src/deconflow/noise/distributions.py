@@ -4,8 +4,6 @@ All have location zero and scale one; ``q`` is the parameter of their shape, 0 f
 densities are written for numpy and torch at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +18,10 @@ from deconflow.arrays import special_of
 from deconflow.noise.gaussian_parts import Table
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 
+#: The normal law's probability of a value below its mean plus one standard deviation.
 CENTRAL = 0.8413447460685429
-"""The normal law's probability of a value below its mean plus one standard deviation."""
+#: Largest log ratio of the two sides of a split normal that is written as a mixture.
 LARGEST_LOG_RATIO = 3.0
-"""Largest log ratio of the two sides of a split normal that is written as a mixture."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +158,7 @@ def _skew(q: Array) -> Array:
     return 2 * special.expit(q) - 1
 
 
+#: The table.
 STANDARD = {
     "normal": Standard(
         _normal, _constant(1.0), lambda share, q: special.ndtri(share),
@@ -184,7 +183,6 @@ STANDARD = {
         mean=lambda q: math.sqrt(2 / math.pi) * _skew(q), step=20,
     ),
 }  # fmt: skip
-"""The table."""
 
 
 @lru_cache(maxsize=1000)

@@ -3,33 +3,30 @@ r"""A few Gaussians for each row's weighted draws, and how many.
 All in coordinates in which a row's draws have mean zero and unit covariance.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 
 MOST_PARTS = 4
+#: Steps of EM for a row end when it gains less than this, in nats per draw.
 STEPS, GAIN = 100, 3e-4
-"""Steps of EM for a row end when it gains less than this, in nats per draw."""
+#: Of EM for how common each number of Gaussians is.
 ROUNDS = 100
-"""Of EM for how common each number of Gaussians is."""
+#: Rows whose skewness and kurtosis have larger p-values stay with one Gaussian.
 LOOKS_GAUSSIAN = 0.1
-"""Rows whose skewness and kurtosis have larger p-values stay with one Gaussian."""
+#: Effective number of draws for each Gaussian, at least.
 DRAWS_PER_PART = 10
-"""Effective number of draws for each Gaussian, at least."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """Gaussians of some rows: ``weights (n, J)``, ``means (n, J, D)`` and ``covariances``."""
 
-    rows: NDArray[np.int64]
+    rows: IntArray
     weights: Array
     means: Array
     covariances: Array
@@ -59,7 +56,7 @@ def try_parts(u: Array, weight: Array, size: Array) -> tuple[Array, list[Parts]]
     return evidence, found
 
 
-def choose(evidence: Array) -> NDArray[np.int64]:
+def choose(evidence: Array) -> IntArray:
     """Choose the number of Gaussians of each row, from ``(N, 4)`` marginal log-likelihoods.
 
     How common each number is among all rows is their prior: in a table of Gaussian rows a single
@@ -72,7 +69,7 @@ def choose(evidence: Array) -> NDArray[np.int64]:
     return log_p.argmax(1) + 1
 
 
-def _looks_odd(u: Array, weight: Array, size: Array) -> NDArray[np.bool_]:
+def _looks_odd(u: Array, weight: Array, size: Array) -> BoolArray:
     """Whether skewness, or kurtosis in any direction, differ from a Gaussian's (Mardia 1970)."""
     dim = u.shape[-1]
     skewness = np.square(_skew(u, weight)).sum(-1) / (2 * (dim + 2))

@@ -1,7 +1,5 @@
 r"""EM for the Gaussians of each row's draws, compiled: row by row, each until it gains no more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

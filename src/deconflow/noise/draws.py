@@ -1,19 +1,16 @@
 """Draws of rows' posteriors, checked once, in chunks of rows of about the same number of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, refuse_extremes
 
+#: Largest number of coordinates of draws in a chunk.
 NUMBERS_AT_ONCE = 2_000_000
-"""Largest number of coordinates of draws in a chunk."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +34,11 @@ class Draws:
         return self.values[0].shape[1]
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Number of draws of each row."""
         return np.array([len(row) for row in self.values])
 
-    def chunks(
-        self, rows: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], Array, Array]]:
+    def chunks(self, rows: IntArray | None = None) -> Iterator[tuple[IntArray, Array, Array]]:
         """Walk through (some) rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
 
         Weights sum to one; where a row has fewer draws than others they are zero.
@@ -57,7 +52,7 @@ class Draws:
             yield rows[:n], *self._padded(rows[:n], int(counts[rows[n - 1]]))
             rows = rows[n:]
 
-    def _padded(self, rows: NDArray[np.int64], width: int) -> tuple[Array, Array]:
+    def _padded(self, rows: IntArray, width: int) -> tuple[Array, Array]:
         x = np.empty((len(rows), width, self.dim))
         log_weight = np.full((len(rows), width), -np.inf)
         for i, row in enumerate(rows):

@@ -5,18 +5,16 @@ over a point and its mirror images is near to the density. So even one that is l
 end needs few. They are fitted by EM, in which each point may stand for any of its images.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow._types import Array
 from deconflow.noise.gaussian_parts import Table
 
 STEPS = 300
+#: Narrowest Gaussian, in units of the law's standard deviation.
 NARROWEST = 0.03
-"""Narrowest Gaussian, in units of the law's standard deviation."""
+#: Ends so many standard deviations from a law's mean make no image.
 FAR = 5.0
-"""Ends so many standard deviations from a law's mean make no image."""
 NUMBERS_AT_ONCE = 200_000
 
 

@@ -1,7 +1,5 @@
 """Gaussian errors that are not quite known: as they were said, and what of them is open."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,7 +35,7 @@ class FreeErrors(OfRows):
         Labels of rows that measure the same truth.
     """
 
-    said: GaussianNoise
+    said: "GaussianNoise"
     scale: bool = False
     jitter: bool = False
     correlation: bool = False
@@ -86,7 +84,13 @@ def in_call(kinds: tuple[str, ...], errors: str = "sd") -> str:
 
 
 def free_errors(
-    said: GaussianNoise, *, scale: Any, jitter: Any, correlation: Any, groups: Any, replicates: Any
+    said: "GaussianNoise",
+    *,
+    scale: Any,
+    jitter: Any,
+    correlation: Any,
+    groups: Any,
+    replicates: Any,
 ) -> FreeErrors:
     """Check what is to be learned of Gaussian errors; see :func:`deconflow.noise.gaussian`."""
     flags = {"scale": scale, "jitter": jitter, "correlation": correlation}

@@ -1,14 +1,12 @@
 r"""Noise from repeated measurements of the same rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, first_bad, place, refuse_extremes
 from deconflow.noise.base import Noise
 from deconflow.noise.gaussian_noise import gaussian
@@ -17,14 +15,14 @@ from deconflow.noise.table_noise import ValueMixtures, student_t
 from deconflow.noise.variance_function import fitted_variance
 
 WAYS = ("mean", "pooled", "rows")
+#: Gaussians for what a mean says of the truth where errors change with it.
 PARTS = 2
-"""Gaussians for what a mean says of the truth where errors change with it."""
+#: Its table goes so many standard errors to both sides of the mean, with so many points.
 REACH, POINTS = 8.0, 161
-"""Its table goes so many standard errors to both sides of the mean, with so many points."""
+#: So many means have tables of their own.
 NODES = 100
-"""So many means have tables of their own."""
+#: A smaller difference of replicates, relative to their mean, is none.
 ROUNDING = 1e-14
-"""A smaller difference of replicates, relative to their mean, is none."""
 
 
 def from_replicates(
@@ -128,18 +126,18 @@ def _checked_covariance(covariance: Any, how: str, dim: int) -> Array:
     return found
 
 
-def _residual(x: Array, mean: Array, seen: NDArray[np.bool_]) -> Array:
+def _residual(x: Array, mean: Array, seen: BoolArray) -> Array:
     """Return what replicates differ from their mean by; rounding is no difference."""
     residual = np.where(seen, x - mean[:, None], 0.0)
     return np.where(np.abs(residual) > ROUNDING * np.abs(mean[:, None]), residual, 0.0)
 
 
-def _mean(x: Array, count: NDArray[np.int64]) -> Array:
+def _mean(x: Array, count: IntArray) -> Array:
     total = np.nansum(x, 1)
     return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
-def _pooled(seen: NDArray[np.bool_], covariance: Array) -> Noise:
+def _pooled(seen: BoolArray, covariance: Array) -> Noise:
     """Noise of means whose replicates all have one covariance."""
     together = np.einsum("nri,nrj->nij", seen.astype(float), seen.astype(float))
     count = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
@@ -152,7 +150,7 @@ def _pooled(seen: NDArray[np.bool_], covariance: Array) -> Noise:
     return _gaussian(covariance * share + idle)
 
 
-def _pooled_covariance(residual: Array, seen: NDArray[np.bool_]) -> Array:
+def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
     """Covariance of one replicate's errors, from those replicates in which nothing is missing."""
     whole = np.asarray(seen.all(-1))
     degrees = np.maximum(whole.sum(1) - 1, 0).sum()
@@ -182,7 +180,7 @@ def _gaussian(covariance: Array) -> Noise:
     return gaussian(covariance=covariance)
 
 
-def _of_rows(squares: Array, count: NDArray[np.int64]) -> Noise:
+def _of_rows(squares: Array, count: IntArray) -> Noise:
     """Student's law for each row; every value needs replicates of its own that differ."""
     few = first_bad(count < 2)
     if few is not None:
@@ -200,7 +198,7 @@ def _of_rows(squares: Array, count: NDArray[np.int64]) -> Noise:
     return student_t(scale=np.sqrt(squares / degrees / count), df=degrees.astype(float))
 
 
-def _of_means(w: Array, squares: Array, count: NDArray[np.int64]) -> Noise:
+def _of_means(w: Array, squares: Array, count: IntArray) -> Noise:
     """Noise whose variance is a smooth function of the truth, column by column."""
     parts = [np.ones((*w.shape, PARTS)) / PARTS, np.zeros((*w.shape, PARTS))]
     parts.append(np.ones((*w.shape, PARTS)))
@@ -215,7 +213,7 @@ def _of_means(w: Array, squares: Array, count: NDArray[np.int64]) -> Noise:
 
 
 def _likelihoods(
-    mean: Array, count: NDArray[np.int64], variance: Callable[[Array], Array]
+    mean: Array, count: IntArray, variance: Callable[[Array], Array]
 ) -> tuple[Array, Array, Array]:
     """Write what each mean says of the truth as Gaussians of ``mean - v``, ``(N, PARTS)`` each.
 

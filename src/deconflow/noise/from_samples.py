@@ -1,15 +1,13 @@
 r"""Noise from draws of each row's posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.checks import first_bad, place, warn_caller
 from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.covariance_prior import predictive_covariance
@@ -18,15 +16,15 @@ from deconflow.noise.draws import Draws, checked_draws
 from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
 from deconflow.noise.table_noise import MixtureNoise, gaussian_mixture
 
+#: So many draws of each row are kept.
 MOST_KEPT = 64
-"""So many draws of each row are kept."""
+#: Rows with fewer effective draws than this for each column and one more are told of.
 FEW_DRAWS = 10
-"""Rows with fewer effective draws than this for each column and one more are told of."""
 
+#: A smaller scatter of draws, relative to their mean, is none.
 ROUNDING = 1e-13
-"""A smaller scatter of draws, relative to their mean, is none."""
+#: Smallest eigenvalue of a correlation matrix of draws.
 THINNEST = 1e-10
-"""Smallest eigenvalue of a correlation matrix of draws."""
 
 
 class FewDrawsWarning(UserWarning):
@@ -172,7 +170,7 @@ def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoi
 
 def _tried(
     rows: Draws, mean: Array, factor: Array, size: Array
-) -> tuple[Array, list[tuple[NDArray[np.int64], list[Parts]]]]:
+) -> tuple[Array, list[tuple[IntArray, list[Parts]]]]:
     """Fit all numbers of Gaussians, chunk by chunk."""
     evidence = np.empty((len(mean), MOST_PARTS))
     inverse = np.linalg.inv(factor)
@@ -185,8 +183,8 @@ def _tried(
 
 
 def _put_together(
-    number: NDArray[np.int64],
-    found: list[tuple[NDArray[np.int64], list[Parts]]],
+    number: IntArray,
+    found: list[tuple[IntArray, list[Parts]]],
     factor: Array,
     covariance: Array,
 ) -> tuple[Array, Array, Array]:

@@ -1,7 +1,5 @@
 r"""Gaussian noise, the fast path: shared or per row, diagonal or full."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,8 +19,8 @@ from deconflow.noise.gaussian_parts import JointMixture
 from deconflow.randomness import normal
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+#: Arrays of the size of the covariances that it takes to check and factor them.
 ARRAYS = 8
-"""Arrays of the size of the covariances that it takes to check and factor them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +127,7 @@ class GaussianNoise(Noise):
         """Characteristic functions ``(N or 1, T)`` of rows."""
         return gaussian_waves(self.covariance(), t)
 
-    def restrict(self, observed: Any) -> GaussianNoise:
+    def restrict(self, observed: Any) -> "GaussianNoise":
         """Return the marginal law of the observed values; the others get an idle unit variance."""
         if self.diagonal:
             factor = np.where(observed, self.factor, 1.0)
@@ -146,7 +144,7 @@ class GaussianNoise(Noise):
             factor = np.where(idle if self.diagonal else idle[..., None] * _eye(self), 1.0, factor)
         return replace(self, factor=factor, kept=None)
 
-    def floor(self, sd: float) -> GaussianNoise:
+    def floor(self, sd: float) -> "GaussianNoise":
         """Return the law with covariance ``S + sd^2 I``."""
         if self.diagonal:
             return replace(self, factor=np.sqrt(self.factor**2 + sd**2))

@@ -1,7 +1,5 @@
 r"""Noise as mixtures of Gaussians, written out for as many rows as are asked for."""
 
-from __future__ import annotations
-
 import heapq
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -10,16 +8,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 
-Index = NDArray[np.int64]
+#: Weights, means and variances of mixtures.
 Table = tuple[Array, Array, Array]
-"""Weights, means and variances of mixtures."""
 
+#: Largest number of Gaussians for a row of independent values.
 MOST_PARTS = 256
-"""Largest number of Gaussians for a row of independent values."""
+#: Rows whose shapes say which products are grouped.
 ROWS_FOR_A_CHOICE = 100
-"""Rows whose shapes say which products are grouped."""
 
 
 class NoiseMixture(ABC):
@@ -31,7 +28,9 @@ class NoiseMixture(ABC):
         """Number of Gaussians in each row's mixture, over all its values."""
 
     @abstractmethod
-    def take(self, rows: Index | slice | None = None, columns: Index | None = None) -> JointMixture:
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> "JointMixture":
         """Write out the mixtures of some rows and some measured values; None for all of them.
 
         Memory is that of these rows alone.
@@ -43,7 +42,7 @@ class NoiseMixture(ABC):
         return None
 
     @abstractmethod
-    def divide(self, unit: Array) -> NoiseMixture:
+    def divide(self, unit: Array) -> "NoiseMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
 
     def harmonic_covariance(self) -> Array | None:
@@ -80,7 +79,7 @@ class JointMixture(NoiseMixture):
         """Whether only variances are kept."""
         return self.covariances.ndim == 3
 
-    def divide(self, unit: Array) -> JointMixture:
+    def divide(self, unit: Array) -> "JointMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
         means = None if self.means is None else self.means / unit
         by = unit**2 if self.diagonal else np.outer(unit, unit)
@@ -95,7 +94,9 @@ class JointMixture(NoiseMixture):
         precisions = self.weights[..., None, None] * np.linalg.inv(self.covariances)
         return np.linalg.inv(precisions.sum(1))
 
-    def take(self, rows: Index | slice | None = None, columns: Index | None = None) -> JointMixture:
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> "JointMixture":
         """Mixtures of some rows and some measured values."""
         means, covariances = self.means, self.covariances
         if columns is not None:
@@ -132,7 +133,7 @@ class IndependentMixture(NoiseMixture):
     """
 
     shapes: Table
-    which: Index
+    which: IntArray
     location: Array | None
     scale: Array
 
@@ -141,7 +142,7 @@ class IndependentMixture(NoiseMixture):
         """Number of Gaussians in each row's mixture."""
         return len(self._choice(self.which))
 
-    def divide(self, unit: Array) -> IndependentMixture:
+    def divide(self, unit: Array) -> "IndependentMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
         location = None if self.location is None else self.location / unit
         return IndependentMixture(self.shapes, self.which, location, self.scale / unit)
@@ -152,7 +153,7 @@ class IndependentMixture(NoiseMixture):
         return _diagonal(1 / (weights / variances).sum(-1)) if means is None else None
 
     def by_value(
-        self, rows: Index | slice | None = None, columns: Index | None = None
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
     ) -> tuple[Array, Array | None, Array]:
         """Weights, means (None for zero) and variances of each value, ``(N or 1, M, J)``."""
 
@@ -169,7 +170,9 @@ class IndependentMixture(NoiseMixture):
             means = means + pick(self.location)[..., None]
         return weights, means, variances
 
-    def take(self, rows: Index | slice | None = None, columns: Index | None = None) -> JointMixture:
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> JointMixture:
         """Products of the values' mixtures, for some rows and some measured values."""
         choice = self._choice(self.which if columns is None else self.which[:, columns])
         weights, means, variances = self.by_value(rows, columns)
@@ -182,7 +185,7 @@ class IndependentMixture(NoiseMixture):
             variances[:, value, choice],
         )
 
-    def _choice(self, which: Index) -> Index:
+    def _choice(self, which: IntArray) -> IntArray:
         """Return which part, or range of parts, of each value a Gaussian takes, ``(C, M)``."""
         parts, dim = self.shapes[0].shape[1], which.shape[1]
         if parts**dim <= MOST_PARTS:
@@ -198,7 +201,7 @@ def _diagonal(variances: Array) -> Array:
     return variances[..., None] * np.eye(variances.shape[-1])
 
 
-def _rows(values: NDArray, rows: Index | slice | None) -> NDArray:
+def _rows(values: NDArray, rows: IntArray | slice | None) -> NDArray:
     return values if rows is None or len(values) == 1 else values[rows]
 
 
@@ -230,7 +233,7 @@ def _with_ranges(
 
 
 @lru_cache(maxsize=1000)
-def _grouped(tables: bytes, shape: tuple[int, ...]) -> Index:
+def _grouped(tables: bytes, shape: tuple[int, ...]) -> IntArray:
     r"""Put the products of parts into groups, each a range of parts in every value: ``(C, M)``.
 
     All products are one group at first. Again and again the group is split in two, along one

@@ -4,8 +4,6 @@ Distributions that the library has itself become its own noise. Only those it do
 distributions of torch, and need it.
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Mapping
@@ -28,7 +26,7 @@ from torch.distributions import (
     constraints,
 )
 
-from deconflow._types import Array, Complex
+from deconflow._types import Array, Complex, IntArray
 from deconflow.arrays import as_array, is_torch_array, like, moved, take
 from deconflow.checks import SMALLEST, as_parameter, first_bad, place
 from deconflow.guests import as_guest
@@ -37,7 +35,6 @@ from deconflow.noise.distributions import CENTRAL
 from deconflow.noise.gaussian_noise import psd_cholesky
 from deconflow.noise.gaussian_parts import (
     IndependentMixture,
-    Index,
     JointMixture,
     NoiseMixture,
     Table,
@@ -57,18 +54,18 @@ from deconflow.randomness import isolated_rng
 from deconflow.torch_modes import lend_generator
 
 Law = Callable[..., Any]
+#: Largest number of values whose laws are fitted one by one.
 LARGEST_FITS = 1_000
-"""Largest number of values whose laws are fitted one by one."""
 MOST_SHAPES = 200
 VALUES_FOR_SHAPES = 5_000
 QUANTILES = (np.arange(200) + 0.5) / 200
 DRAWS = 20_000
+#: Points that cover a law.
 NODES = 2001
-"""Points that cover a law."""
+#: They reach to sinh(10) on the line, about 11,000 standard deviations.
 REACH = 10.0
-"""They reach to sinh(10) on the line, about 11,000 standard deviations."""
+#: The same for half lines and intervals, in the coordinate of torch's map onto them.
 BOUNDED_REACH = 36.0
-"""The same for half lines and intervals, in the coordinate of torch's map onto them."""
 ROWS_AT_ONCE = 4_000_000 // NODES
 
 
@@ -96,8 +93,8 @@ class LawNoise(OtherNoise):
     unit: Any
     observed: Any = None
     kept: KeptDraws | None = None
+    #: What has been made of law and parameters, for all noises that share them.
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
-    """What has been made of law and parameters, for all noises that share them."""
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -371,7 +368,7 @@ class _Constant:
     def __call__(self) -> Distribution:
         return self.distribution
 
-    def to(self, dtype: Any, device: Any) -> _Constant:
+    def to(self, dtype: Any, device: Any) -> "_Constant":
         """Move all tensors inside the distribution."""
         return _Constant(_moved(self.distribution, dtype, device, {}))
 
@@ -589,7 +586,7 @@ def _by_value(law: Distribution, parts: int) -> Table:
 
 def _by_shared_shapes(
     of_rows: Callable[[slice], Distribution], rows: int, parts: int
-) -> tuple[Table, Index, Array, Array]:
+) -> tuple[Table, IntArray, Array, Array]:
     """Fit very many laws by the shapes they have in common: table, which, location, scale.
 
     A shape is a law's quantiles in units of its mean and standard deviation. The shapes of some

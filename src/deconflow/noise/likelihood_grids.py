@@ -4,29 +4,26 @@ A grid is :math:`v = m + s \sinh t` about the mode ``m``, as fine as the width `
 coarse far away, up to the ends of the truth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 
+#: Log-likelihoods ``(U, G)`` at truths ``(U, G)``, a row for each likelihood.
 LogLikelihood = Callable[[Array], Array]
-"""Log-likelihoods ``(U, G)`` at truths ``(U, G)``, a row for each likelihood."""
 
+#: Of a grid; an odd number, for Simpson's rule.
 POINTS = 257
-"""Of a grid; an odd number, for Simpson's rule."""
+#: How far, and how finely, modes and widths are looked for.
 DECADES, PER_DECADE = 18, 4
-"""How far, and how finely, modes and widths are looked for."""
 ZOOMS, ZOOM_POINTS = 14, 33
 HALVINGS = 40
+#: By how much a log-likelihood falls within its width; and by how much until it counts as none.
 WIDTH, NOTHING = 0.5, 38.0
-"""By how much a log-likelihood falls within its width; and by how much until it counts as none."""
+#: Widths within which it must have fallen to nothing.
 FARTHEST = 1e9
-"""Widths within which it must have fallen to nothing."""
 SIMPSON = np.where(np.arange(POINTS) % 2, 4.0, 2.0) / 3.0
 SIMPSON[[0, -1]] = 1.0 / 3.0
 
@@ -67,7 +64,7 @@ class Grids:
     mean: Array
     variance: Array
 
-    def __getitem__(self, which: NDArray[np.int64] | slice) -> Grids:
+    def __getitem__(self, which: IntArray | slice) -> "Grids":
         return Grids(*(getattr(self, each.name)[which] for each in fields(self)))
 
     def points(self) -> tuple[Array, Array]:
@@ -118,7 +115,7 @@ def _points(
     return v, width[:, None] * np.cosh(t) * span * SIMPSON / (POINTS - 1)
 
 
-def _refuse(endless: NDArray[np.bool_]) -> None:
+def _refuse(endless: BoolArray) -> None:
     if endless.any():
         raise EndlessError(int(np.flatnonzero(endless)[0]))
 

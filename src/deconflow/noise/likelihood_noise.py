@@ -5,8 +5,6 @@ likelihood :math:`L(v)`, which is taken as a density of the truth by itself; a r
 mean. So rows look as those of any noise, whose law depends on what was measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,19 +12,19 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.arrays import as_array, is_torch_array, like, moved
 from deconflow.noise.base import Ends, Noise
 from deconflow.noise.gaussian_parts import IndependentMixture
 from deconflow.noise.table_noise import total
-from deconflow.noise.value_likelihoods import Index, Measuring, ValueLikelihoods, different
+from deconflow.noise.value_likelihoods import Measuring, ValueLikelihoods, different
 from deconflow.randomness import own_rng
 
+#: Gaussians for the likelihood of a value, in rows of one value and of several.
 PARTS_OF_ONE, PARTS_OF_MANY = 4, 3
-"""Gaussians for the likelihood of a value, in rows of one value and of several."""
 EPS = float(np.finfo(float).eps)
+#: Of derivatives, in widths of the likelihood.
 STEP = 1e-4
-"""Of derivatives, in widths of the likelihood."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +49,7 @@ class LikelihoodNoise(Noise):
     """
 
     laws: ValueLikelihoods
-    which: Index
+    which: IntArray
     location: Array
     unit: Any
     signs: Array | None = None
@@ -66,7 +64,7 @@ class LikelihoodNoise(Noise):
     @classmethod
     def of(
         cls, measuring: Measuring, w: Array, parameters: Mapping[str, Array], low: Any, high: Any
-    ) -> LikelihoodNoise:
+    ) -> "LikelihoodNoise":
         """Look at values ``(N, M)``, with parameters of that shape, and ends ``(M,)`` or one."""
         rows, columns = np.meshgrid(*(np.arange(n) for n in w.shape), indexing="ij")
         where = np.stack([rows, columns], -1)
@@ -90,7 +88,7 @@ class LikelihoodNoise(Noise):
             return None
         return self.laws.low[self.which].max(0), self.laws.high[self.which].min(0)
 
-    def within(self, low: Array, high: Array) -> LikelihoodNoise:
+    def within(self, low: Array, high: Array) -> "LikelihoodNoise":
         """Return the same with narrower ends ``(M,)`` of the truth."""
         ends = self.truth_ends
         if ends is not None and (low == ends[0]).all() and (high == ends[1]).all():
@@ -132,7 +130,7 @@ class LikelihoodNoise(Noise):
             return None
         return self._residual(self.laws.quantiles(self.which, share))
 
-    def measure(self, clean: Any, w: Any) -> tuple[Any, LikelihoodNoise]:
+    def measure(self, clean: Any, w: Any) -> "tuple[Any, LikelihoodNoise]":
         """Measure clean values anew, as their rows were, which now have the values ``w``."""
         rng = np.random.default_rng(int(own_rng().integers(2**62)))
         v = self._truth(as_array(w - clean))
@@ -169,7 +167,7 @@ class LikelihoodNoise(Noise):
         scale = -self._signed(grids.width[self.which]) / unit
         return IndependentMixture(shapes, shape_of[self.which], location, scale)
 
-    def mirrored(self, signs: Array) -> LikelihoodNoise:
+    def mirrored(self, signs: Array) -> "LikelihoodNoise":
         """Return the law of rows mirrored where ``signs``, ``(N, M)``, are negative."""
         return replace(self, signs=signs)
 
@@ -241,7 +239,7 @@ class LikelihoodNoise(Noise):
     def _images(self, x: Array) -> list[Array]:
         return [x, *(2 * end - x for end in self._ends() if np.isfinite(end).any())]
 
-    def _gaussians(self) -> tuple[Any, Index]:
+    def _gaussians(self) -> tuple[Any, IntArray]:
         return self.laws.gaussians(PARTS_OF_ONE if self.dim == 1 else PARTS_OF_MANY)
 
     def _log_mixture(self, v: Array) -> Array:

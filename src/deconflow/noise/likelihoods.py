@@ -5,8 +5,6 @@ likelihood is taken as a function of the truth, and normalised: ``log p(w)`` of 
 the row but for a number that depends on what was measured alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -25,8 +23,8 @@ from deconflow.noise.likelihood_noise import LikelihoodNoise
 from deconflow.noise.value_likelihoods import Measuring
 from deconflow.randomness import isolated_rng
 
+#: Looks at values ``(N, M)`` and parameters of that shape, and raises for one that cannot be.
 Check = Callable[[Array, Mapping[str, Array]], None]
-"""Looks at values ``(N, M)`` and parameters of that shape, and raises for one that cannot be."""
 TINY = 1e-300
 
 
@@ -165,7 +163,7 @@ def binomial(n: ArrayLike) -> LikelihoodReading:
     return LikelihoodReading(measuring, own, (0.0, 1.0), _check_binomial)
 
 
-def multiplicative(law: Any) -> MultiplicativeReading:
+def multiplicative(law: Any) -> "MultiplicativeReading":
     r"""Errors that multiply: :math:`w = v \, e^n`, with ``w`` and ``v`` above zero.
 
     Parameters

@@ -5,16 +5,14 @@ an edge of width ``s``, and then a plateau without end. A few Gaussians, narrow 
 wider beyond it, add up to that as far as the plateau is needed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
-from deconflow.noise.gaussian_parts import Index, JointMixture, NoiseMixture
+from deconflow._types import Array, IntArray
+from deconflow.noise.gaussian_parts import JointMixture, NoiseMixture
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ _MANY = _shape(
     (1.027, 1.174, 1.488, 1.967, 2.637, 3.551, 4.788, 6.461,
      8.719, 11.77, 15.88, 21.44, 28.96, 39.15, 53.23, 75.42),
 )  # fmt: skip
+#: By how many values of a row are limits: the Gaussians of each multiply, and so get fewer.
 SHAPES = {
     1: _MANY,
     2: _MANY,
@@ -72,7 +71,6 @@ SHAPES = {
         (1.047, 1.252, 1.728),
     ),
 }
-"""By how many values of a row are limits: the Gaussians of each multiply, and so get fewer."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +106,13 @@ class LimitMixture(NoiseMixture):
         """Which values of each row are limits, in bytes ``(N, P)``."""
         return np.packbits(self.flags != 0, axis=1)
 
-    def divide(self, unit: Array) -> LimitMixture:
+    def divide(self, unit: Array) -> "LimitMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
         return LimitMixture(self.sd / unit, self.flags, self.reach / unit, self.unit * unit)
 
-    def take(self, rows: Index | slice | None = None, columns: Index | None = None) -> JointMixture:
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> JointMixture:
         """Mixtures of some rows and values; rows with fewer limits than others have empty parts."""
         of, among = (slice(None) if each is None else each for each in (columns, rows))
         sd, flags, reach = (x[among][:, of] for x in (self.sd, self.flags, self.reach))
@@ -152,7 +152,7 @@ def _parts_of(limits: int) -> int:
     return len(SHAPES[limits].weights) ** limits
 
 
-def _products(limits: int) -> list[Index]:
+def _products(limits: int) -> list[IntArray]:
     """Return which Gaussian of each of so many limits every part of a row takes."""
     if limits == 0:
         return []

@@ -1,7 +1,5 @@
 r"""Limits: values that were not detected, or saturated, beside others with Gaussian noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -19,12 +17,12 @@ from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.limit_parts import LimitMixture
 from deconflow.randomness import normal, own_rng, uniform
 
+#: How far beyond a limit the truth may lie, in units of the spread of its column; see
+#: :class:`LimitedNoise`. Twice as far changes nothing.
 REACH = 24.0
-"""How far beyond a limit the truth may lie, in units of the spread of its column; see
-:class:`LimitedNoise`. Twice as far changes nothing."""
+#: What starts, units and networks take for the mean and the width of the distance between a limit
+#: and the truth, in the same units: so wide that a limit counts little beside a value.
 USUAL_SHIFT, USUAL_WIDTH = 2.0, 4.0
-"""What starts, units and networks take for the mean and the width of the distance between a limit
-and the truth, in the same units: so wide that a limit counts little beside a value."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +125,7 @@ class LimitedNoise(Noise):
         arrays = (self.sd, self.flags, self.reach, self.unit)
         return LimitMixture(*(as_array(each) for each in arrays))
 
-    def restrict(self, observed: Any) -> LimitedNoise:
+    def restrict(self, observed: Any) -> "LimitedNoise":
         """Return the law of the observed values; the others get an idle unit variance."""
         sd, flags = np.where(observed, self.sd, 1.0), np.where(observed, self.flags, 0.0)
         return replace(self, sd=sd, flags=flags, observed=observed)
@@ -140,16 +138,16 @@ class LimitedNoise(Noise):
         lengths = {"reach": self.reach / scale, "spread": self.spread / scale}
         return replace(self, sd=sd, unit=self.unit * scale, **lengths)
 
-    def floor(self, sd: float) -> LimitedNoise:
+    def floor(self, sd: float) -> "LimitedNoise":
         """Return the law with variances larger by ``sd^2``."""
         return replace(self, sd=np.sqrt(self.sd**2 + sd**2))
 
-    def for_truths(self, w: Array, clean: Array) -> LimitedNoise:
+    def for_truths(self, w: Array, clean: Array) -> "LimitedNoise":
         """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
         middle, spread = _middle_and_spread(clean)
         return self._reaching(w, middle, spread)
 
-    def _reaching(self, w: Array, middle: Array, spread: Array) -> LimitedNoise:
+    def _reaching(self, w: Array, middle: Array, spread: Array) -> "LimitedNoise":
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
 
     def complete(self, w: Array, clean: Array) -> Any:
@@ -174,7 +172,7 @@ class Limited(Reading):
         self.noise, self.flags = noise, flags
         self.n_rows = len(flags) if flags.ndim else None
 
-    def _take(self, rows: RowIndex) -> Limited:
+    def _take(self, rows: RowIndex) -> "Limited":
         return Limited(rows_of_law(self.noise, rows, self.n_rows), self.flags[rows])
 
     def read(self, w: Array) -> tuple[Array, Noise]:

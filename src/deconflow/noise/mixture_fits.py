@@ -1,7 +1,5 @@
 """EM for mixtures of Gaussians that are nearest to tables of one-dimensional densities."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow._types import Array

@@ -1,7 +1,5 @@
 """Noise of independent values, each with a distribution out of the table, or a mixture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -19,10 +17,10 @@ from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture
 from deconflow.randomness import normal, own_rng
 
 PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
+#: Gaussians for each value: in few dimensions so few that all their products are kept.
 PARTS_BEYOND = 4
-"""Gaussians for each value: in few dimensions so few that all their products are kept."""
+#: Widths whose inverse squares single precision can add up.
 NARROWEST = 1e-15
-"""Widths whose inverse squares single precision can add up."""
 
 
 class OtherNoise(Noise):

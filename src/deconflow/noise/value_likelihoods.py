@@ -1,16 +1,13 @@
 """Likelihoods of single values as functions of the truth, normalised; each different one once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.noise.folded_fits import fit_folded
 from deconflow.noise.gaussian_parts import Table
 from deconflow.noise.likelihood_grids import (
@@ -22,16 +19,14 @@ from deconflow.noise.likelihood_grids import (
     find_grids,
 )
 
-Index = NDArray[np.int64]
-
+#: Likelihoods that are looked for at once.
 AT_ONCE = 4_000
-"""Likelihoods that are looked for at once."""
 PROFILE = np.array([-6.0, -3.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 6.0])
+#: Likelihoods that differ by less than this, in nats at so many widths from their modes, share
+#: their Gaussians.
 ALIKE = 0.01
-"""Likelihoods that differ by less than this, in nats at so many widths from their modes, share
-their Gaussians."""
+#: Gaussians are fitted to every fourth point of a grid.
 EVERY = 4
-"""Gaussians are fitted to every fourth point of a grid."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +69,26 @@ class ValueLikelihoods:
     parameters: Mapping[str, Array]
     low: Array
     high: Array
-    where: Index
-    _gaussians: dict[int, tuple[Table, Index]] = field(
+    where: IntArray
+    _gaussians: dict[int, tuple[Table, IntArray]] = field(
         default_factory=dict, init=False, compare=False
     )
 
     def __len__(self) -> int:
         return len(self.w)
 
-    def __getitem__(self, which: Index | slice) -> ValueLikelihoods:
+    def __getitem__(self, which: IntArray | slice) -> "ValueLikelihoods":
         own = {name: value[which] for name, value in self.parameters.items()}
         return replace(
             self, w=self.w[which], parameters=own, low=self.low[which], high=self.high[which],
             where=self.where[which],
         )  # fmt: skip
 
-    def log_prob(self, which: Index, v: Array) -> Array:
+    def log_prob(self, which: IntArray, v: Array) -> Array:
         """Log density of truths ``v`` by likelihoods ``which``, of one shape, within the ends."""
         return self._log_l(which, v) - self.grids.log_norm[which]
 
-    def simulate(self, which: Index, v: Array, rng: np.random.Generator) -> Array:
+    def simulate(self, which: IntArray, v: Array, rng: np.random.Generator) -> Array:
         """Measure truths ``v`` anew."""
         v = np.clip(v, self.low[which], self.high[which])
         own = {name: value[which] for name, value in self.parameters.items()}
@@ -105,7 +100,7 @@ class ValueLikelihoods:
             )
         return measured
 
-    def quantiles(self, which: Index, share: Array) -> Array:
+    def quantiles(self, which: IntArray, share: Array) -> Array:
         """Truths ``(K, *S)`` at shares of the mass of likelihoods ``which``, ``(*S)``."""
         used, number = np.unique(which, return_inverse=True)
         flat, number = share.reshape(len(share), -1), number.reshape(-1)
@@ -146,7 +141,7 @@ class ValueLikelihoods:
                 f"{self.measuring.advice}"
             ) from None
 
-    def gaussians(self, parts: int) -> tuple[Table, Index]:
+    def gaussians(self, parts: int) -> tuple[Table, IntArray]:
         """Return Gaussians of ``(v - mode) / width``, and which of them belong to each likelihood.
 
         The first are weights, means and variances, ``(S, J)``, folded at the ends.
@@ -155,7 +150,7 @@ class ValueLikelihoods:
             self._gaussians[parts] = self._fitted(parts)
         return self._gaussians[parts]
 
-    def _fitted(self, parts: int) -> tuple[Table, Index]:
+    def _fitted(self, parts: int) -> tuple[Table, IntArray]:
         first, which = self._alike
         few, grids = self[first], self.grids[first]
         v, mass = grids.masses(few._log_l_of_rows())
@@ -167,7 +162,7 @@ class ValueLikelihoods:
         return fit_folded(z, even, low, high, parts), which
 
     @cached_property
-    def _alike(self) -> tuple[Index, Index]:
+    def _alike(self) -> tuple[IntArray, IntArray]:
         """Numbers of likelihoods that differ in shape, and which of these each is like."""
         grids, number = self.grids, np.arange(len(self))
         v = grids.mode[:, None] + grids.width[:, None] * PROFILE
@@ -183,7 +178,7 @@ class ValueLikelihoods:
         """Return the log-likelihoods of a row of truths each."""
         return partial(_by_row, self)
 
-    def _log_l(self, which: Index, v: Array) -> Array:
+    def _log_l(self, which: IntArray, v: Array) -> Array:
         """Log-likelihood as the function of ``measuring`` gives it, checked."""
         own = {name: value[which] for name, value in self.parameters.items()}
         with np.errstate(all="ignore"):
@@ -220,8 +215,8 @@ def different(
     parameters: Mapping[str, Array],
     low: Array,
     high: Array,
-    where: Index,
-) -> tuple[ValueLikelihoods, Index]:
+    where: IntArray,
+) -> tuple[ValueLikelihoods, IntArray]:
     """Return the different likelihoods among values ``(N, M)``, and which of them each has.
 
     Parameters are of the same shape; ``where``, ``(N, M, 2)``, says where values stand.

@@ -1,24 +1,21 @@
 r"""The variance of replicates as a smooth function of their mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 
+#: So many knots at quantiles of the means: a curve with three terms beside the constant.
 KNOTS = 4
-"""So many knots at quantiles of the means: a curve with three terms beside the constant."""
+#: With fewer rows that have replicates there are fewer knots.
 ROWS_PER_KNOT = 10
-"""With fewer rows that have replicates there are fewer knots."""
+#: Fisher's steps, at most.
 STEPS = 100
-"""Fisher's steps, at most."""
 
 
 def fitted_variance(
-    mean: Array, squares: Array, degrees: NDArray[np.int64], column: int = 0
+    mean: Array, squares: Array, degrees: IntArray, column: int = 0
 ) -> Callable[[Array], Array]:
     r"""Return the error variance of one replicate as a function of the true value.
 

@@ -1,7 +1,5 @@
 r"""The one abstraction for what is trained, plain likelihoods, and the paper's bounds."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Protocol, Self
 

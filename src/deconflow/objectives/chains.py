@@ -17,8 +17,6 @@ ergodicity of particle Gibbs samplers"; Tjelmeland (2004), "Using all Metropolis
 to estimate mean values".
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -41,8 +39,8 @@ from deconflow.posteriors import (
 )
 
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
+#: Draws from the weights on which a gradient is taken.
 GRADIENT_DRAWS = 2
-"""Draws from the weights on which a gradient is taken."""
 
 
 @dataclass(frozen=True)

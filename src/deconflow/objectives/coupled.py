@@ -1,7 +1,5 @@
 r"""Coupled chains: the gradient of ``log p(w)`` without bias, by exact posterior expectations."""
 
-from __future__ import annotations
-
 import math
 
 import torch

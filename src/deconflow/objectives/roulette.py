@@ -1,7 +1,5 @@
 r"""Russian roulette over importance-weighted bounds: an unbiased estimate of ``log p(w)``."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -14,8 +12,8 @@ from deconflow.observations import Observations
 from deconflow.posteriors import PosteriorModel
 from deconflow.randomness import drawn_again, own_generator
 
+#: Latent points whose activations are kept at a time; those beyond are computed again.
 POINTS_AT_ONCE = 10_000
-"""Latent points whose activations are kept at a time; those beyond are computed again."""
 
 
 class Roulette(Objective):

@@ -1,7 +1,5 @@
 """The axis of one column: its ends, its bins, and curves along it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +10,13 @@ from scipy.ndimage import gaussian_filter1d
 from deconflow._types import Array
 
 POINTS = 400
+#: Values beyond this are not drawn: their squares overflow.
 LARGEST = 1e100
-"""Values beyond this are not drawn: their squares overflow."""
+#: An axis leaves out the first share of the values at each end; of a tail that is longer than this
+#: many widths of its half, more, but no more than the last share.
 OUTERMOST, LONGEST_TAIL, MOST_OF_A_TAIL = 0.002, 6.0, 0.025
-"""An axis leaves out the first share of the values at each end; of a tail that is longer than this
-many widths of its half, more, but no more than the last share."""
+#: An axis reaches at most this many widths of the truth beyond it, to show measurements.
 BEYOND = 1.5
-"""An axis reaches at most this many widths of the truth beyond it, to show measurements."""
 PAD = 0.04
 FEWEST_BINS, MOST_BINS = 8, 200
 

@@ -1,14 +1,12 @@
 """Before and after: measurements, the deconvolved density, and that density measured again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_again, draw_density, draw_measured
 from deconflow.plots.inputs import DRAWS, axes_of, to_simulate
@@ -24,8 +22,8 @@ from deconflow.plots.style import (
 from deconflow.trust import simulate_like
 
 SHOWN = 20_000
+#: Least number of simulated rows, for a smooth curve.
 REPEATS = 20_000
-"""Least number of simulated rows, for a smooth curve."""
 AGAIN_WORDS = "deconvolved, measured again"
 
 
@@ -41,7 +39,7 @@ def before_after(
     ax: Any = None,
     random_state: int = 0,
     **figure: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Draw the measurements, the deconvolved density, and that density with noise again.
 
     Parameters
@@ -92,7 +90,7 @@ def before_after(
 
 def _draw_plane(
     ax: Any, x: Axis, y: Axis, clouds: tuple[Array, ...], figure: dict[str, Any]
-) -> NDArray[Any]:
+) -> AnyArray:
     (grid,) = panels(ax, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
     words = ("measured", "deconvolved", AGAIN_WORDS)
     pairs = [cloud[:, [x.number, y.number]] for cloud in clouds]

@@ -1,15 +1,13 @@
 """The corner picture: every pair of columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from corner import hist2d
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_density, draw_measured, draw_posterior
 from deconflow.plots.inputs import (
@@ -23,15 +21,15 @@ from deconflow.plots.inputs import (
 from deconflow.plots.style import DATA, DENSITY, MOST_AS_VECTORS, panels
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
+#: Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian.
 LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
-"""Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian."""
+#: Of the histogram of draws that contours are made of.
 BINS = 40
-"""Of the histogram of draws that contours are made of."""
+#: With more, panels are too small to read and take minutes.
 MOST_COLUMNS = 12
-"""With more, panels are too small to read and take minutes."""
 SHOWN, SHOWN_DRAWS = 20_000, 300
+#: Inches.
 PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
-"""Inches."""
 
 
 def corner(
@@ -48,7 +46,7 @@ def corner(
     ax: Any = None,
     random_state: int = 0,
     **figure: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Draw every pair of columns: measurements, the deconvolved density, and some posteriors.
 
     Parameters
@@ -142,7 +140,7 @@ def _draw_only_column(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:
     ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _label_outer(grid: NDArray[Any]) -> None:
+def _label_outer(grid: AnyArray) -> None:
     """Write numbers and labels at the left and at the bottom only."""
     grid[0, 0].figure.align_labels(grid.ravel())
     for i, j in zip(*np.tril_indices(len(grid)), strict=True):
@@ -152,7 +150,7 @@ def _label_outer(grid: NDArray[Any]) -> None:
             grid[i, j].locator_params("y", nbins=4)
 
 
-def _draw_legend(grid: NDArray[Any], marked: Sequence[MarkedRow]) -> None:
+def _draw_legend(grid: AnyArray, marked: Sequence[MarkedRow]) -> None:
     from matplotlib.lines import Line2D
 
     few = len(grid) == 2

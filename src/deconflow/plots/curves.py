@@ -1,7 +1,5 @@
 """Curves along the axis of one column: densities, posteriors, measurements."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +13,12 @@ from deconflow.plots.inputs import DRAWS
 from deconflow.plots.style import AGAIN, DATA, DENSITY, OF_BANDS, OF_BARS, SECOND
 
 POINTS_OF_BANDS, LEVEL = 200, 0.9
+#: Points of the median filter, and width of the filter that smooths its result.
 AROUND, SMOOTHING = 9, 2.0
-"""Points of the median filter, and width of the filter that smooths its result."""
+#: Share of the peak that counts as zero.
 NOTHING = 1e-9
-"""Share of the peak that counts as zero."""
+#: Fewer values are drawn one by one: bars would be spikes.
 FEW = 30
-"""Fewer values are drawn one by one: bars would be spikes."""
 
 
 def draw_measured(ax: Any, values: Array, axis: Axis) -> None:

@@ -1,23 +1,21 @@
 """A comparison of simulated measurements with the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array
 from deconflow.plots.curves import draw_again, draw_measured
 from deconflow.plots.inputs import axes_of, some_of, to_simulate
 from deconflow.plots.style import DATA, DENSITY, SECOND, panels
 from deconflow.trust import predictive_ranks, simulate_like
 
 RANK_BINS = 20
+#: Rows that are simulated again at most, and rows whose posteriors are weighed.
 CHECKED, WEIGHED = 2000, 300
-"""Rows that are simulated again at most, and rows whose posteriors are weighed."""
 
 
 def diagnostics(
@@ -32,7 +30,7 @@ def diagnostics(
     ax: Any = None,
     random_state: int = 0,
     **figure: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Compare simulated measurements with the real ones.
 
     Parameters

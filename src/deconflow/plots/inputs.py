@@ -1,7 +1,5 @@
 """What pictures are made of: measurements, axes, and single rows with their posteriors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,12 +1,11 @@
 """The density of each column, with its band."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from deconflow._types import AnyArray
 from deconflow.plots.curves import draw_density, draw_measured
 from deconflow.plots.inputs import DRAWS, axes_of, measurements
 from deconflow.plots.style import room_for_legend, wrapped
@@ -24,7 +23,7 @@ def marginals(
     ax: Any = None,
     random_state: int = 0,
     **figure: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Draw the density of each column, with its 90 % band if the model has replicates.
 
     Parameters

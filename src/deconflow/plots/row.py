@@ -1,21 +1,20 @@
 """Single rows: the measurement, the prior, and the posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from deconflow._types import AnyArray
 from deconflow.plots.axis import Axis
 from deconflow.plots.curves import draw_density, draw_posterior
 from deconflow.plots.inputs import DRAWS, MarkedRow, axes_of, marked_rows, measurements
 from deconflow.plots.style import AGAIN, panels, room_for_legend
 
+#: Errors around a measurement that its axis shows.
 BARS = 2.5
-"""Errors around a measurement that its axis shows."""
 
 
 def row(
@@ -32,7 +31,7 @@ def row(
     ax: Any = None,
     random_state: int = 0,
     **figure: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Draw the posterior of single rows, with their measurements and the density of all rows.
 
     Parameters

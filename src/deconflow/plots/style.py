@@ -1,28 +1,26 @@
 """Colours, markers and panels that the pictures share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import AnyArray
+
+#: Colours of measurements, of the density of the truth, and of simulated measurements.
+#:
+#: They differ in lightness, too, for greyscale and for colour-blind readers.
 DATA, DENSITY, SECOND = "#999999", "#004488", "#d55e00"
-"""Colours of measurements, of the density of the truth, and of simulated measurements.
-
-They differ in lightness, too, for greyscale and for colour-blind readers.
-"""
+#: Opacity of histograms of measurements and of bands of densities.
 OF_BARS, OF_BANDS = 0.4, 0.38
-"""Opacity of histograms of measurements and of bands of densities."""
+#: Colours of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too.
 COLOURS = (SECOND, "#56b4e9", "#00714f", "#e69f00", "#6b3000", "#cc79a7")
-"""Colours of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too."""
+#: Markers of single rows: one more than colours, so that pairs of both repeat late.
 MARKERS = ("X", "o", "s", "^", "D", "P", "v")
-"""Markers of single rows: one more than colours, so that pairs of both repeat late."""
+#: Dashes of curves that are compared with others.
 AGAIN = (0, (4, 1.5))
-"""Dashes of curves that are compared with others."""
 MOST_IN_A_ROW = 3
+#: With more points than this, a vector picture stores them as an image, to open quickly.
 MOST_AS_VECTORS = 5000
-"""With more points than this, a vector picture stores them as an image, to open quickly."""
 
 
 def panels(
@@ -32,7 +30,7 @@ def panels(
     each: tuple[float, float],
     figure: dict[str, Any],
     **share: Any,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Return ``(n_rows, n_columns)`` axes: those given, or those of a new figure.
 
     Each panel of a new figure measures ``each`` inches, unless ``figure`` has a ``figsize``.
@@ -51,7 +49,7 @@ def panels(
     return given.reshape(n_rows, n_columns)
 
 
-def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> NDArray[Any]:
+def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> AnyArray:
     """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
     each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
     if ax is not None:

@@ -1,7 +1,5 @@
 """Labels of axes: names as they are, units as a journal typesets them."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Sampling-importance-resampling gives exact posteriors in the limit, from any proposal.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -70,7 +68,7 @@ class WeightedDraws:
         offset = self.v - self.mean()
         return torch.einsum("kn,kni,knj->nij", self.normalised, offset, offset)
 
-    def split(self, counts: list[int]) -> list[WeightedDraws]:
+    def split(self, counts: list[int]) -> "list[WeightedDraws]":
         """Split the draws into sets of these many draws per row."""
         pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
         return [WeightedDraws(v, log_weights) for v, log_weights in pairs]

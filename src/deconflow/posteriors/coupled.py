@@ -1,7 +1,5 @@
 r"""Unbiased posterior expectations from pairs of coupled chains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,8 +12,8 @@ from deconflow.posteriors.base import PosteriorModel, WeightedDraws, weigh
 from deconflow.randomness import own_generator
 
 MOST_STEPS = 10_000
+#: Steps whose proposals are drawn by one call, for rows whose chains have not met in time.
 STEPS_AT_ONCE = 4
-"""Steps whose proposals are drawn by one call, for rows whose chains have not met in time."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ class _Chain:
         log_weights = torch.cat([self.log_weight.unsqueeze(0), proposals.log_weights])
         return torch.softmax(log_weights.mT, -1)
 
-    def move(self, proposals: WeightedDraws, index: Tensor) -> _Chain:
+    def move(self, proposals: WeightedDraws, index: Tensor) -> "_Chain":
         """Keep the own point where ``index`` is 0, else take a proposal."""
         rows = torch.arange(len(index), device=index.device)
         own, taken = index == 0, (index - 1).clamp(min=0)
@@ -176,7 +174,7 @@ class _Pairs:
     behind: _Chain
     met: Tensor
 
-    def advance(self, proposals: WeightedDraws) -> _Pairs:
+    def advance(self, proposals: WeightedDraws) -> "_Pairs":
         """Take a coupled step: index 0, the own point, is one state only after the meeting."""
         p, q = self.ahead.chances(proposals), self.behind.chances(proposals)
         same_state = torch.ones_like(p, dtype=torch.bool)
@@ -186,7 +184,7 @@ class _Pairs:
         ahead, behind = self.ahead.move(proposals, i), self.behind.move(proposals, j)
         return _Pairs(self.rows, ahead, behind, self.met | together)
 
-    def take(self, which: Tensor) -> _Pairs:
+    def take(self, which: Tensor) -> "_Pairs":
         """Keep some rows."""
         ahead, behind = (
             _Chain(chain.v[which], chain.log_weight[which]) for chain in (self.ahead, self.behind)

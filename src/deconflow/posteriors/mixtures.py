@@ -1,7 +1,5 @@
 r"""Gaussian mixtures as posteriors: one per row for many draws, and the exact ones of a mixture."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -45,7 +43,7 @@ class RowMixtures:
     log_dets: Tensor
 
     @classmethod
-    def of(cls, mixtures: GaussianMixture) -> RowMixtures:
+    def of(cls, mixtures: GaussianMixture) -> "RowMixtures":
         """Take a batch of mixtures in closed form, one per row."""
         scale = np.trace(mixtures.covariances, axis1=-2, axis2=-1)[..., None, None] / mixtures.dim
         # a floor where rounding has left too little
@@ -63,7 +61,7 @@ class RowMixtures:
         factors: Tensor,
         whiteners: Tensor,
         log_dets: Tensor,
-    ) -> RowMixtures:
+    ) -> "RowMixtures":
         """Make them of factors ``(N or 1, C, D, D)`` of the covariances, and their inverses."""
         n = len(means)
         centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
@@ -77,7 +75,7 @@ class RowMixtures:
             log_dets.expand(n, -1),
         )
 
-    def mixed_with(self, other: RowMixtures, share: float) -> RowMixtures:
+    def mixed_with(self, other: "RowMixtures", share: float) -> "RowMixtures":
         """Mix row by row with the mixtures of ``other``, which get ``share``."""
         ours = replace(self, log_weights=self.log_weights + math.log1p(-share))
         theirs = replace(other, log_weights=other.log_weights + math.log(share))

@@ -3,8 +3,6 @@ r"""Networks as posteriors: the paper's recognition flow, and Gaussian mixtures.
 Both see ``w`` and its noise, and work in coordinates in which a posterior is nearly standard.
 """
 
-from __future__ import annotations
-
 import math
 from typing import cast
 
@@ -47,7 +45,7 @@ class Whitening:
         self.mean, self.factor = mean, factor
 
     @classmethod
-    def of(cls, data: Observations) -> Whitening:
+    def of(cls, data: Observations) -> "Whitening":
         """Compute the maps of all rows."""
         L = data.noise.cholesky()
         B = torch.linalg.solve_triangular(L, data.projections(), upper=False)

@@ -3,8 +3,6 @@ r"""Where draws for each row come from: a mixture's posterior, widened copies, t
 Where these are poor, a network's mixture beside that of the posterior.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Self
@@ -22,16 +20,16 @@ from deconflow.posteriors.networks import MixtureNetwork
 from deconflow.randomness import own_generator
 from deconflow.xd import posterior
 
+#: Of the mixture, its wide copy and the noise kernel among fresh values.
 SHARES = (0.8, 0.1, 0.1)
-"""Of the mixture, its wide copy and the noise kernel among fresh values."""
+#: How much wider the inflated copy is.
 STRETCH = 2.0
-"""How much wider the inflated copy is."""
 
+#: Memory for the rows' mixtures, in numbers: half a GiB in single precision.
 NUMBERS = 2**27
-"""Memory for the rows' mixtures, in numbers: half a GiB in single precision."""
 
+#: What a network gets of the narrow part, if there is one.
 NETWORK_SHARE = 0.5
-"""What a network gets of the narrow part, if there is one."""
 
 MOST_COMPONENTS = 12
 DRAWS_AT_ONCE = 32
@@ -65,7 +63,7 @@ class RowsWithProposals:
         mixture: GaussianMixture,
         dtype: torch.dtype,
         network: MixtureNetwork | None = None,
-    ) -> RowsWithProposals:
+    ) -> "RowsWithProposals":
         """Compute every row's posterior under ``mixture``; a network may propose beside it."""
         return cls(data.to(dtype=dtype), propose(data, mixture, dtype, network))
 

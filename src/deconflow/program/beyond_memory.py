@@ -1,7 +1,5 @@
 """Tables that are too large for memory, which are fitted in passes."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,8 +14,8 @@ from deconflow.tables import Measurements, RowReader, refuse_empty_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Rows that the certificate looks at, drawn by chance from all.
 CHECKED_ROWS = 100_000
-"""Rows that the certificate looks at, drawn by chance from all."""
 
 
 def is_beyond_memory(reader: RowReader) -> bool:
@@ -73,7 +71,7 @@ class CountedStream(RowStream):
         note(*self.found.in_words(columns, self.reader.weights))
         return self.seen
 
-    def _rows(self, piece: str, first: int, table: pa.Table) -> Measurements:
+    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
         rows = super()._rows(piece, first, table)
         if not hasattr(self, "seen"):
             found = Found.of(rows)

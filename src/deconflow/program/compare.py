@@ -1,15 +1,12 @@
 """``deconflow compare``: which method foretells rows that it has not seen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array
 from deconflow.program.known import check_known, parameters_of
 from deconflow.program.messages import note, one_line_errors, say, watched
 from deconflow.program.methods import check_method, make_estimator
@@ -77,7 +74,7 @@ def _mean(values: Array, weights: Array | None) -> tuple[float, float]:
     return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))
 
 
-def _split(rows: Rows, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
     """Number the rows to fit and those to hold out; groups, or copies, are not parted."""
     from deconflow.copies import keep_copies_together
     from deconflow.observations import Observations, hold_out

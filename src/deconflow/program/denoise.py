@@ -1,7 +1,5 @@
 """``deconflow denoise``: the posterior of each row's true value, beside what was measured."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,9 +22,9 @@ from deconflow.program.streaming import (
 from deconflow.ranges import Range, parse_ranges
 from deconflow.tables import Rows, finite_number, split_list
 
+#: Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
+#: for probabilities, which are shares of them.
 USUAL_DRAWS, DRAWS_FOR_SHARES = 100, 400
-"""Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
-for probabilities, which are shares of them."""
 
 
 def denoise(
@@ -81,8 +79,8 @@ def denoise(
         say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
+#: From posteriors and a seed to ``(n, C)`` new columns.
 Reader = Callable[[Any, int], Array]
-"""From posteriors and a seed to ``(n, C)`` new columns."""
 
 
 class PosteriorColumns:

@@ -1,7 +1,5 @@
 """``deconflow fit``: a table in, a model out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Counts and moments of rows before they are fitted, which chunks add to."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +9,8 @@ import numpy as np
 from deconflow._types import Array
 from deconflow.tables import Columns, Measurements, Rows
 
+#: What many tables write for a missing value, and few measure.
 SUSPECTS = (-99.0, -999.0, -9999.0, -99999.0)
-"""What many tables write for a missing value, and few measure."""
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Found:
     squares: Array
 
     @classmethod
-    def of(cls, found: Measurements) -> Found:
+    def of(cls, found: Measurements) -> "Found":
         """Count rows."""
         rows, seen = found.rows, ~np.isnan(found.rows.w)
         w = np.where(seen, rows.w, 0.0)
@@ -59,7 +57,7 @@ class Found:
         reasons = Counter({reason: len(at) for reason, at in found.reasons.items()})
         return cls(sums, reasons, least, mean, np.where(seen, (w - mean) ** 2, 0.0).sum(0))
 
-    def merged(self, other: Found) -> Found:
+    def merged(self, other: "Found") -> "Found":
         """Return the counts of these rows and of others."""
         one, two = self.sums["measured"], other.sums["measured"]
         both, step = np.maximum(one + two, 1), other.mean - self.mean

@@ -1,7 +1,5 @@
 """Pieces of HTML; whatever text goes into them is escaped."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """``deconflow info``: what a model is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from deconflow.program.messages import one_line_errors, say

@@ -1,7 +1,5 @@
 """Facts about true values, and about the rows that were seen at all, as the library takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the program says: results on the output, everything else on the error output."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

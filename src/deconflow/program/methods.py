@@ -1,14 +1,12 @@
 """The methods by their names, and estimators made of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Settings of Extreme Deconvolution with a number of components: it must not collapse.
 SINGLE_MIXTURE = {"floor": 0.1}
-"""Settings of Extreme Deconvolution with a number of components: it must not collapse."""
 
 
 @dataclass(frozen=True)

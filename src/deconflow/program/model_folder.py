@@ -1,7 +1,5 @@
 """A model on disk: the estimator's own folder, with a file about the table beside its weights."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -37,6 +35,7 @@ from deconflow.tables import (
 SAVED_COLUMN = {
     "name": str, "measured": int, "mean": float, "sd": float, "median_error": float
 }  # fmt: skip
+#: What ``fit`` has written of the table and the fit.
 SAVED_ABOUT = {
     "command": str | None,
     "date": str,
@@ -51,7 +50,6 @@ SAVED_ABOUT = {
         "path": str, "rows": int, "used": int, "columns": [SAVED_COLUMN], "weights": str | None
     },
 }  # fmt: skip
-"""What ``fit`` has written of the table and the fit."""
 
 
 @dataclass(frozen=True)

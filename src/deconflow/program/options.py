@@ -1,8 +1,6 @@
 # ruff: noqa: RUF009  # `option` makes a field
 """Arguments and options of the commands, each written once."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math
@@ -44,8 +42,8 @@ Chunk = Annotated[int, typer.Option("--chunk", min=1, help="Rows to hold in memo
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of new columns.")]
 
+#: How Python writes errors that a fit is to estimate.
 LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
-"""How Python writes errors that a fit is to estimate."""
 
 
 def option(help: str, metavar: str | None = None, *, of: str = "", **more: Any) -> Any:
@@ -169,12 +167,12 @@ class SelectionOptions:
     )
 
 
+#: Options by the names of their arguments in Python.
 ARGUMENTS = {
     each.metadata.get("argument") or each.name: "--" + each.name.replace("_", "-")
     for group in (SelectionOptions, RowOptions)
     for each in fields(group)
 } | {"rows": "--rows"}  # fmt: skip
-"""Options by the names of their arguments in Python."""
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:

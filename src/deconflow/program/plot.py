@@ -1,17 +1,14 @@
 """``deconflow plot``: pictures of a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from deconflow import extras
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -25,8 +22,8 @@ from deconflow.tables import (
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 TAKE_ROWS = ("corner", "row")
+#: Facts of rows that pictures take.
 DRAWN = ("noise", "given", "limits")
-"""Facts of rows that pictures take."""
 DPI = 200
 
 
@@ -68,7 +65,7 @@ class Measured:
     """The usable rows of a table; ``places`` are their numbers among its ``n_rows``."""
 
     rows: Rows
-    places: NDArray[np.int64]
+    places: IntArray
     n_rows: int
 
     @property
@@ -76,12 +73,12 @@ class Measured:
         """What was measured, NaN where it is missing."""
         return self.rows.w
 
-    def some(self, count: int, seed: int = 0) -> Measured:
+    def some(self, count: int, seed: int = 0) -> "Measured":
         """Take some rows at random, in their order."""
         rows = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:count])
         return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
-    def by_weight(self, first: list[int], seed: int) -> Measured:
+    def by_weight(self, first: list[int], seed: int) -> "Measured":
         """Take some rows, and then all rows by chance, as often as their weights say."""
         weights = np.asarray(self.rows.weights)
         drawn = np.random.default_rng(seed).choice(
@@ -90,7 +87,7 @@ class Measured:
         rows = np.array([*first, *np.sort(drawn)])
         return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
-    def named(self, rows: list[int]) -> NDArray[np.int64]:
+    def named(self, rows: list[int]) -> IntArray:
         """Find rows by their numbers in the table."""
         for row in rows:
             if row not in self.places:

@@ -1,7 +1,5 @@
 """Where a model and a report come from: what was typed, when, and with which versions."""
 
-from __future__ import annotations
-
 import platform
 import shlex
 from contextvars import ContextVar

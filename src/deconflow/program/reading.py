@@ -1,7 +1,5 @@
 """A table read as the options say, with a word on what was found in it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -22,10 +20,10 @@ from deconflow.tables import (
     split_list,
 )
 
+#: Measured values that are read into memory: ten million rows of three columns, about 2 GiB.
 MOST_VALUES = 30_000_000
-"""Measured values that are read into memory: ten million rows of three columns, about 2 GiB."""
+#: The same for a file of text, whose rows are not counted before they are read.
 MOST_BYTES = 2**31
-"""The same for a file of text, whose rows are not counted before they are read."""
 
 
 def find_rows(options: RowOptions) -> RowReader:

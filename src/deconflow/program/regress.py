@@ -1,7 +1,5 @@
 """``deconflow regress``: one column of the truth on others, errors in all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

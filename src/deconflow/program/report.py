@@ -1,7 +1,5 @@
 """``deconflow report``: one page that holds everything about a model, and needs no network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +18,7 @@ from deconflow.program.report_answer import answer, chosen, components, odd_rows
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
 
+#: Pictures, in the order of the page, and what they show.
 CAPTIONS = {
     "marginals": "Each column: what was measured, and the density of the truth. The band, where "
     "there is one, should hold the true density at nine of ten places.",
@@ -27,7 +26,6 @@ CAPTIONS = {
     "diagnostics": "Above: what was measured, and what the model would measure. Below: these "
     "histograms stay in the grey band if the model and the errors are right.",
 }
-"""Pictures, in the order of the page, and what they show."""
 CODE = """\
 from deconflow.evaluation import unusual_rows
 from deconflow.program.model_folder import load
@@ -88,7 +86,7 @@ def page(
     data: Measured | None,
     seed: int = 0,
     table: Path | None = None,
-    tested: SelfTest | None = None,
+    tested: "SelfTest | None" = None,
 ) -> str:
     """Return the page as HTML; all that comes from a table or a model is escaped.
 
@@ -158,7 +156,7 @@ def _data(saved: ModelFolder) -> list[str]:
     ]
 
 
-def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int) -> SelfTest:
+def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int) -> "SelfTest":
     """Fit again to simulated tables, with a bar."""
     if data is None:
         raise ValueError("Expected a table for a self-test; got none. Name it.")
@@ -185,7 +183,7 @@ def _python(
     return lines + CODE_WITH_ROWS.format(table=str(place), seed=seed)
 
 
-def _self_test(found: SelfTest) -> list[str]:
+def _self_test(found: "SelfTest") -> list[str]:
     """Sentences first, then the figures."""
     sentences = map(as_options, found.sentences())
     said = [paragraph(s, "caution" if s.startswith("CAUTION") else "") for s in sentences]

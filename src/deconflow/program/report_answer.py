@@ -1,7 +1,5 @@
 """The answer on a report's page: figures of the truth, what was chosen, components, odd rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -16,12 +14,12 @@ from deconflow.program.options import as_options
 from deconflow.program.plot import Measured
 from deconflow.tables import COUNTS
 
+#: Correlations that are shown; of more, the largest.
 MOST_PAIRS = 15
-"""Correlations that are shown; of more, the largest."""
+#: Rows that p-values are computed of; of more, so many at random.
 MOST_ROWS = 20_000
-"""Rows that p-values are computed of; of more, so many at random."""
+#: Rows that are shown.
 ODDEST = 10
-"""Rows that are shown."""
 BEHIND = "held-out log p(w) per row, less that of the best"
 
 

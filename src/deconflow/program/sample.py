@@ -1,7 +1,5 @@
 """``deconflow sample``: draws of the truth."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 from typing import Annotated
 

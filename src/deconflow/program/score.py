@@ -1,7 +1,5 @@
 """``deconflow score``: how probable each row is, and how unusual."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

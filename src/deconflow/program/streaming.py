@@ -1,7 +1,5 @@
 """Going through a table in chunks, with new columns for every row."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array
 from deconflow.extras import need
 from deconflow.program.messages import note
 from deconflow.program.model_folder import ModelFolder
@@ -31,13 +28,13 @@ from deconflow.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: From ``n`` rows to ``(n, C)`` new columns.
 Compute = Callable[[Rows], Array]
-"""From ``n`` rows to ``(n, C)`` new columns."""
 
 ROWS_AT_ONCE = 5000
 MOST_FAILURES = 1000
+#: Text that begins so is a formula to a spreadsheet.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Text that begins so is a formula to a spreadsheet."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def append_columns(
 @contextmanager
 def _output_of(
     reader: RowReader, output: Path | None, columns: Sequence[NewColumn], prefix: str
-) -> Iterator[Callable[[pa.Table, Array, NDArray[Any]], None]]:
+) -> "Iterator[Callable[[pa.Table, Array, AnyArray], None]]":
     """Give what writes a chunk with its new columns and status."""
     if output is None:
         yield lambda table, values, status: None
@@ -124,7 +121,7 @@ def _output_of(
     harmless = _harmless if format_of(output).delimiter else str
     with writing(output, schema) as append:
 
-        def write(table: pa.Table, values: Array, status: NDArray[Any]) -> None:
+        def write(table: "pa.Table", values: Array, status: AnyArray) -> None:
             arrays = [arrow.array(column, from_pandas=True) for column in values.T]
             arrays.append(arrow.array(map(harmless, status), arrow.string()))
             append(arrow.table([*table.select(kept).columns, *arrays], schema=schema))
@@ -133,8 +130,8 @@ def _output_of(
 
 
 def _compute_rows(
-    reader: RowReader, table: pa.Table, first_row: int, width: int, compute: Compute
-) -> tuple[Array, NDArray[Any]]:
+    reader: RowReader, table: "pa.Table", first_row: int, width: int, compute: Compute
+) -> tuple[Array, AnyArray]:
     """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status."""
     rows = reader(table, first_row)
     status, places = rows.status, np.flatnonzero(rows.usable)
@@ -155,7 +152,7 @@ def report_counts(counts: Counter[str]) -> str:
 
 
 def _computed(
-    compute: Compute, rows: Rows, places: NDArray[Any], width: int, failures: dict[int, str]
+    compute: Compute, rows: Rows, places: AnyArray, width: int, failures: dict[int, str]
 ) -> Array:
     """Compute some rows; where that fails, halve them until the row that fails is alone."""
     try:
@@ -180,7 +177,7 @@ def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:
     return {name: fitted or found for name, fitted, found in pairs}
 
 
-def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> list[pa.Field]:
+def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> "list[pa.Field]":
     """Return the fields of new columns, under names that are no formulas to a spreadsheet."""
     names = [prefix + column.name for column in columns]
     if format_of(output).delimiter:

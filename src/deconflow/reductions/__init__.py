@@ -9,8 +9,8 @@ from deconflow.reductions.parts import Parts, PartsFound
 from deconflow.reductions.unseen import SelectionFound, Unseen
 from deconflow.reductions.unseen_rows import SeenShare, completed_by
 
+#: In this order; errors are learned before them all.
 REDUCTIONS = (Unseen, Parts, Curves, Mirrors)
-"""In this order; errors are learned before them all."""
 
 __all__ = [
     "REDUCTIONS",

@@ -1,7 +1,5 @@
 """The contract of reductions: facts that are taken out of the rows before an engine fits them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,14 +7,14 @@ from deconflow.core import Run
 from deconflow.fits import FittedDensity
 from deconflow.observations import Observations
 
+#: A fit of rows without the fact that a reduction is about.
 PlainFit = Callable[[Observations, Run], FittedDensity]
-"""A fit of rows without the fact that a reduction is about."""
 
 
 class Learned:
     """The way back: what a reduction has learned from the rows of a fit."""
 
-    def settled(self, own: FittedDensity) -> Learned:
+    def settled(self, own: FittedDensity) -> "Learned":
         """Learn the rest, if there is any, from the density of the changed rows."""
         return self
 

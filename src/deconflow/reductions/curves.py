@@ -1,7 +1,5 @@
 """Covariates: location and scale of the true values are curves, which are taken out of the rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +12,8 @@ from deconflow.reductions.base import Learned, PlainFit
 from deconflow.reductions.known import Known
 from deconflow.truth import Covariates, LocationScale
 
+#: Rows of covariates that a model keeps: methods without covariates average over these.
 MOST_KEPT = 200
-"""Rows of covariates that a model keeps: methods without covariates average over these."""
 TAKES = EVERYTHING - {"bounds", "projected", "limits", "counts", "selected", "beyond memory"}
 
 

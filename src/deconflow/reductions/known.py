@@ -1,7 +1,5 @@
 """What is known of the true values besides their measurements: bounds, atoms and a background."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +45,7 @@ class Known:
         free = np.full(rows.latent_dim, np.inf)
         return (Bounds(-free, free) if given is None else given).with_ends(ends, rows.names)
 
-    def checked(self, rows: Observations) -> Known:
+    def checked(self, rows: Observations) -> "Known":
         """Return the facts for these rows, which must agree with them."""
         bounds = self.bounds_of(rows)
         if bounds is not None:

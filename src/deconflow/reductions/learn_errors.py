@@ -1,7 +1,5 @@
 """Errors that are not quite known: learned first, so that nothing after this knows they were."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from deconflow.core import EVERYTHING, Run

@@ -1,7 +1,5 @@
 """Bounds: rows are fitted with their mirror images, and densities are folded back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from deconflow.core import EVERYTHING, Run

@@ -1,7 +1,5 @@
 """Atoms and a background: rows are weighed by how likely they are neither."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +22,10 @@ from deconflow.xd import (
     shares_of_parts,
 )
 
+#: Rows that are less likely than this to be of the continuous part are not fitted.
 LEAST_MEMBERSHIP = 1e-3
-"""Rows that are less likely than this to be of the continuous part are not fitted."""
+#: Rounds of curves and memberships, for atoms or a background with covariates.
 CURVE_ROUNDS = 8
-"""Rounds of curves and memberships, for atoms or a background with covariates."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class PartsFound(Learned):
     background_share: float
 
     @classmethod
-    def of(cls, known: Known, shares: Array) -> PartsFound:
+    def of(cls, known: Known, shares: Array) -> "PartsFound":
         """Take shares of the rows ``(J,)``; those of atoms become shares of the true values."""
         share = float(shares[-1]) if known.background is not None else 0.0
         weights = shares[: len(known.atoms)] / max(1.0 - share, 1e-300)

@@ -1,7 +1,5 @@
 """A selection: rows that were not seen are simulated, so that an engine fits all there are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from deconflow.core import EVERYTHING, Run

@@ -6,14 +6,11 @@ Where the measured values decide, a mixture is fitted by EM, with unseen rows as
 Then as many rows are simulated as were not seen, each with the noise of a row that was.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
 from deconflow.mixtures import GaussianMixture, mix
@@ -33,27 +30,25 @@ from deconflow.xd import (
     row_weights,
 )
 
-Rows = NDArray[np.int64]
-
+#: IntArray that tell what was not seen, of very many.
 MOST_ROWS = 5_000
-"""Rows that tell what was not seen, of very many."""
+#: Truths that are drawn.
 DRAWS = 50_000
-"""Truths that are drawn."""
+#: IntArray and truths that EM starts from.
 START_ROWS, START_DRAWS = 1_500, 8_000
-"""Rows and truths that EM starts from."""
+#: Truths that are seen less often than this, for each that usually is, are not divided by it; the
+#: second where the chance itself is known, and not only through noise.
 LEAST_CHANCE, LEAST_OF_TRUTH = 0.02, 1e-4
-"""Truths that are seen less often than this, for each that usually is, are not divided by it; the
-second where the chance itself is known, and not only through noise."""
 SMALLEST_SHARE = 1e-6
 COMPONENTS, ROWS_PER_COMPONENT, FLOOR = (1, 2, 4, 8, 12, 16, 24), 20, 0.1
 REFINEMENTS = 4
 START = Stopping(tol=1e-4, max_iter=100, accelerate=True)
+#: Unseen rows that are simulated, for each that was seen; more are stood for by weights.
 MOST_UNSEEN = 4
-"""Unseen rows that are simulated, for each that was seen; more are stood for by weights."""
+#: But so many are simulated in any case, if there are so many.
 FEWEST = 20_000
-"""But so many are simulated in any case, if there are so many."""
+#: A row is tried so many times as often as rows take on average, and then let be.
 LONGEST = 20
-"""A row is tried so many times as often as rows take on average, and then let be."""
 FEW_EFFECTIVE = 50
 
 
@@ -156,7 +151,7 @@ def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.Rand
     return float(len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()))
 
 
-def _among(seen: int, count: int, rng: np.random.RandomState) -> Rows:
+def _among(seen: int, count: int, rng: np.random.RandomState) -> IntArray:
     """Order rows so that unseen ones are among the seen, which stay in their own order.
 
     At the end of the table they would be neighbours that are alike, as a drift is.
@@ -247,7 +242,7 @@ class _Simulation:
         plain = data.weights is None and len(some) == n
         return replace(completed, weights=None) if plain else completed
 
-    def _rows_to_try(self, truths: Array) -> tuple[Rows, float]:
+    def _rows_to_try(self, truths: Array) -> tuple[IntArray, float]:
         """Choose rows whose unseen companions are not too many; and a rough share of seen ones."""
         rows = np.arange(len(self.data))
         tried = rows[self.rng.choice(len(rows), max(len(rows), FEWEST))]
@@ -262,8 +257,8 @@ class _Simulation:
         some = np.sort(self.rng.permutation(rows)[: max(1, int(most))])
         return some, share
 
-    def _unseen(self, truths: Array, some: Rows, share: float) -> tuple[Rows, Array, Array]:
-        rows: list[Rows] = [np.empty(0, np.int64)]
+    def _unseen(self, truths: Array, some: IntArray, share: float) -> tuple[IntArray, Array, Array]:
+        rows: list[IntArray] = [np.empty(0, np.int64)]
         measured: list[Array] = [np.empty((0, self.data.dim))]
         sds: list[Array] = [np.empty((0, self.data.dim))]
         active, at_once = some, int(np.ceil(1 / share))
@@ -281,7 +276,7 @@ class _Simulation:
                 break
         return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
 
-    def _measured(self, truths: Array, rows: Rows) -> tuple[Array, Array, Array]:
+    def _measured(self, truths: Array, rows: IntArray) -> tuple[Array, Array, Array]:
         """Measure a truth for each of some rows, with its law: the truth, the value, its errors."""
         v = truths[self.rng.randint(len(truths), size=len(rows))]
         if self.rule.errors is not None:
@@ -293,7 +288,7 @@ class _Simulation:
         sd = np.broadcast_to(np.sqrt(noise.variance()), drawn.shape)
         return v, v + drawn, sd
 
-    def _seen(self, v: Array, w: Array, rows: Rows, sd: Array) -> Array:
+    def _seen(self, v: Array, w: Array, rows: IntArray, sd: Array) -> Array:
         return self.rule(v) if self.rule.of_truth else self.rule(w, rows, sd)
 
 

@@ -1,7 +1,5 @@
 """What a model's folder looks like; nothing here needs torch, so that it is read at once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -12,15 +10,15 @@ from typing import Any
 from deconflow.files import as_path
 from deconflow.saving.values import from_json
 
+#: The only format that is read and written.
 FORMAT = 5
-"""The only format that is read and written."""
 DESCRIPTION, WEIGHTS, TABLE = "model.json", "weights.safetensors", "table.json"
+#: As ``sha256sum`` writes it: ``sha256sum -c SHA256SUMS`` checks a folder without Python.
 CHECKSUMS = "SHA256SUMS"
-"""As ``sha256sum`` writes it: ``sha256sum -c SHA256SUMS`` checks a folder without Python."""
+#: Bytes of a file of text: JSON takes about twenty times as much memory when it is read.
 LARGEST_TEXT = 2**26
-"""Bytes of a file of text: JSON takes about twenty times as much memory when it is read."""
+#: Parameters that are not part of a model.
 ABOUT_ONE_RUN = ("checkpoint", "verbose")
-"""Parameters that are not part of a model."""
 
 SAVED_DESCRIPTION = {
     "class": str,

@@ -6,8 +6,6 @@ and nothing is executed but constructors and ``validate``, the method by which a
 values that cannot be its own.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
@@ -17,8 +15,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 Arrays = dict[str, Any]
+#: The only key of what stands in JSON for an array: its name in the other file.
 ARRAY = "array"
-"""The only key of what stands in JSON for an array: its name in the other file."""
 
 
 def to_json(value: Any, arrays: Arrays, place: str) -> Any:

@@ -7,8 +7,6 @@ derivatives of order k, which knows no directions: for k = 3 the integral of
 :math:`l_{xxx}^2 + 3 l_{xxy}^2 + 3 l_{xyy}^2 + l_{yyy}^2`, by Kronecker products.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb

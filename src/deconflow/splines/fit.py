@@ -10,8 +10,6 @@ likelihood method", Annals of Statistics 10. Wood and Fasiolo (2017), "A general
 Fellner-Schall method for smoothing parameter optimization", Biometrics 73.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -32,23 +30,23 @@ from deconflow.splines.planes import PlaneFrame, PlaneLikelihood
 from deconflow.splines.rows import Domain, Rows, as_rows, domain_of
 from deconflow.standardising import Standardiser
 
+#: Share of a normal law behind the grid, over the number of rows; rows added to these; and its
+#: width in scales of the truth. So many rows cannot tell what is beyond the grid.
 BEHIND, BEHIND_ROWS, WIDTH_BEHIND = 0.1, 10.0, 2.0
-"""Share of a normal law behind the grid, over the number of rows; rows added to these; and its
-width in scales of the truth. So many rows cannot tell what is beyond the grid."""
+#: Share of the smoothing that is left for bands: smoothing is a bias that no variance knows.
 BAND_SMOOTHING = 0.2
-"""Share of the smoothing that is left for bands: smoothing is a bias that no variance knows."""
+#: Draws of the Laplace approximation per draw that is kept, per number of columns, and the largest
+#: logarithm of a weight: where a tail is straight a Gaussian knows little of what it may do.
 PROPOSALS, MOST_LOG_WEIGHT = {1: 10, 2: 1}, 3.0
-"""Draws of the Laplace approximation per draw that is kept, per number of columns, and the largest
-logarithm of a weight: where a tail is straight a Gaussian knows little of what it may do."""
 MOST_COLUMNS = 2
+#: Steps on a plane from a fit to other rows: what is left then lies where no rows are.
 ROUNDS_FROM_A_START = 25
-"""Steps on a plane from a fit to other rows: what is left then lies where no rows are."""
+#: More rows or bins than these are fitted from where a fit to half as many ended.
 MANY_ROWS = 6_000
-"""More rows or bins than these are fitted from where a fit to half as many ended."""
 
 Likelihood = LineLikelihood | PlaneLikelihood
+#: Parameters and smoothing parameters, for each order of derivatives.
 Starts = list[tuple[Array, Array]]
-"""Parameters and smoothing parameters, for each order of derivatives."""
 
 
 @dataclass(frozen=True)

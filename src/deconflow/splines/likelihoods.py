@@ -8,16 +8,14 @@ With ``q`` the mass of each node and :math:`A_{ig}` the likelihood of row i ther
 are the rows' densities, the expected counts and the posterior means of the basis.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from deconflow._types import Array
 
+#: Least density of a row on the way to an answer, so that no share of it overflows.
 SMALLEST = 1e-200
-"""Least density of a row on the way to an answer, so that no share of it overflows."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ integral is a second difference of F: right for any s, zero included. Where s is
 with the hat's variance added is the same without the loss of digits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,19 +23,19 @@ from deconflow.splines.likelihoods import LineLikelihood
 from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.rows import Domain, Rows, bins_on_a_line
 
+#: Knot intervals, nodes in each, and smoothing parameters along the line.
 INTERVALS, NODES_PER_INTERVAL, LOCAL = 60, 5, 9
-"""Knot intervals, nodes in each, and smoothing parameters along the line."""
+#: Length of a tail, in lengths of the domain, and how fast its nodes part.
 TAIL, GROWTH = 3.0, 1.1
-"""Length of a tail, in lengths of the domain, and how fast its nodes part."""
+#: Steps of the answer's grid in one of the fit's.
 FINER = 4
-"""Steps of the answer's grid in one of the fit's."""
+#: The answer's tails end where the density is a negligible share of its peak.
 NEGLIGIBLE = 1e-9
-"""The answer's tails end where the density is a negligible share of its peak."""
 AT_ONCE = 4_000_000
+#: A Gaussian of at least so many distances between nodes hardly sees the form of a hat.
 WIDE = 3.0
-"""A Gaussian of at least so many distances between nodes hardly sees the form of a hat."""
+#: Standard deviations beyond which a Gaussian is zero where differences would lose its digits.
 FARTHEST = 9.0
-"""Standard deviations beyond which a Gaussian is zero where differences would lose its digits."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ Biometrics 73),
           \frac{tr(P^- S_j) - tr((H + P)^{-1} S_j)}{\beta' S_j \beta}
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,19 +32,19 @@ if TYPE_CHECKING:
 
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
+#: Smoothing changes once a Newton step gains less than so many nats, until the number of
+#: parameters that it holds changes by less than such a share of all.
 CLOSE, SETTLED, MOST_UPDATES = 0.3, 2e-4, 60
-"""Smoothing changes once a Newton step gains less than so many nats, until the number of
-parameters that it holds changes by less than such a share of all."""
+#: A fit has converged when a step gains less than so many nats per parameter.
 CONVERGED = 1e-4
-"""A fit has converged when a step gains less than so many nats per parameter."""
+#: Largest ratio of two steps that is believed.
 SLOWEST = 0.9
-"""Largest ratio of two steps that is believed."""
+#: Degrees of freedom of the law to start from.
 HEAVY = 4.0
-"""Degrees of freedom of the law to start from."""
+#: Largest change of a log density by a step that was too long.
 MOST_CHANGE = 20.0
-"""Largest change of a log density by a step that was too long."""
+#: Largest change of the logarithm of a smoothing parameter in one step.
 LONGEST = 2.0
-"""Largest change of the logarithm of a smoothing parameter in one step."""
 RANGE = (1e-7, 1e5)
 
 
@@ -163,14 +161,14 @@ def log_start(squares: Array) -> Array:
     return -0.5 * (HEAVY + 1) * np.log1p(squares / HEAVY)
 
 
-def masses(rows: Likelihood, beta: Array) -> Array:
+def masses(rows: "Likelihood", beta: Array) -> Array:
     """Return ``q``, the masses of all nodes, which sum to one."""
     values = rows.values(beta)
     q = np.exp(values - values.max()) * rows.mass
     return q / q.sum()
 
 
-def _look(rows: Likelihood, T: Array, theta: Array) -> Point:
+def _look(rows: "Likelihood", T: Array, theta: Array) -> Point:
     q = masses(rows, T @ theta)
     seen = rows.expect(q)
     mean = rows.project(q)
@@ -183,7 +181,7 @@ def _look(rows: Likelihood, T: Array, theta: Array) -> Point:
 
 
 def maximise(
-    rows: Likelihood,
+    rows: "Likelihood",
     penalty: Penalty,
     theta: Array,
     strength: Array,
@@ -234,7 +232,7 @@ def _newton_step(point: Point, P: Array) -> tuple[Array, float]:
 
 
 def _line_search(
-    rows: Likelihood, T: Array, point: Point, P: Array, step: Array
+    rows: "Likelihood", T: Array, point: Point, P: Array, step: Array
 ) -> tuple[Point, bool]:
     """Shorten a step until it gains; most do at once.
 

@@ -5,21 +5,16 @@ line of nodes a Gaussian is a product that grows by factors which themselves shr
 so that a cell costs two multiplications and no exponential.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 
-Index = NDArray[np.int64]
-
+#: Standard deviations to which a Gaussian is followed.
 REACH = 5.5
-"""Standard deviations to which a Gaussian is followed."""
 
 
 def _compiled(function: Callable) -> Any:
@@ -33,7 +28,7 @@ def _compiled(function: Callable) -> Any:
 
 
 @_compiled
-def _fill(q: Array, part: Array, cell: Array, spans: Index) -> float:
+def _fill(q: Array, part: Array, cell: Array, spans: IntArray) -> float:
     """Add a Gaussian times the masses to ``cell``; ``spans`` has the lines' first and last node."""
     cx, cy, a, b, c, log_weight = part
     n_x, n_y = q.shape
@@ -65,7 +60,7 @@ def _fill(q: Array, part: Array, cell: Array, spans: Index) -> float:
 
 
 @_compiled
-def _clear(cell: Array, spans: Index) -> None:
+def _clear(cell: Array, spans: IntArray) -> None:
     """Set what was filled to zero, and forget where."""
     for i in range(len(spans)):
         for j in range(spans[i, 0], spans[i, 1] + 1):
@@ -74,7 +69,7 @@ def _clear(cell: Array, spans: Index) -> None:
 
 
 @_compiled
-def add_rows(q: Array, parts: Array, starts: Index, row_counts: Array) -> tuple[float, Array]:
+def add_rows(q: Array, parts: Array, starts: IntArray, row_counts: Array) -> tuple[float, Array]:
     """Sum of ``count log p``, and expected counts; rows out of reach count nowhere."""
     counts, cell = np.zeros(q.shape), np.zeros(q.shape)
     spans = np.empty((len(q), 2), np.int64)
@@ -100,11 +95,11 @@ def add_rows(q: Array, parts: Array, starts: Index, row_counts: Array) -> tuple[
 def basis_means(
     q: Array,
     parts: Array,
-    starts: Index,
-    rows: Index,
-    first_x: Index,
+    starts: IntArray,
+    rows: IntArray,
+    first_x: IntArray,
     value_x: Array,
-    first_y: Index,
+    first_y: IntArray,
     value_y: Array,
     size_x: int,
     size_y: int,
@@ -138,7 +133,7 @@ def basis_means(
     return answer
 
 
-def local_values(design: Array) -> tuple[Index, Array]:
+def local_values(design: Array) -> tuple[IntArray, Array]:
     """First B-spline that is not zero at each node, and the values of it and the next three."""
     first = np.minimum((design != 0).argmax(1), design.shape[1] - 4)
     return first, np.take_along_axis(design, first[:, None] + np.arange(4), 1)

@@ -9,32 +9,29 @@ sample of at most ``MOST_CURVED`` rows or bins, which stands for all: it shapes 
 while the answer is where the gradient of all rows is zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.splines.basis import Basis, plane_penalty, polynomials
 from deconflow.splines.likelihoods import Expectations
 from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.plane_passes import add_rows, basis_means, local_values
 from deconflow.splines.rows import Domain, Rows, alike, divided, joined, laws_of
 
+#: As many rows on a plane are not put into bins.
 FEW_ROWS = 1_000
-"""As many rows on a plane are not put into bins."""
 BINS_PER_SD = 3.0
 MOST_CURVED = 4_000
+#: Least width of a likelihood in steps of the grid: narrower ones would fall between nodes.
 NARROWEST = 0.5
-"""Least width of a likelihood in steps of the grid: narrower ones would fall between nodes."""
 INTERVALS, NODES_PER_INTERVAL = 16, 4
+#: Share of its length by which the domain is widened to both sides, within bounds.
 MARGIN = 0.05
-"""Share of its length by which the domain is widened to both sides, within bounds."""
+#: Steps of the answer's grid in one of the fit's.
 FINER = 2
-"""Steps of the answer's grid in one of the fit's."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ def _sampled(row_counts: Array) -> Array:
     return np.bincount(chosen, minlength=n) * (along[-1] / MOST_CURVED)
 
 
-def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
+def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, IntArray]:
     """Gaussians ``(P, 6)`` of all rows in steps of the lattice, and where each row's begin.
 
     Centre, precision, and logarithm of the weight, the widest part of a row at about one.
@@ -208,7 +205,7 @@ def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, NDArray[np.int64]]:
     return np.ascontiguousarray(table), parts * np.arange(n + 1)
 
 
-def _precisions(covariance: Array, seen: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _precisions(covariance: Array, seen: BoolArray) -> tuple[Array, Array]:
     """Inverse covariances, no wider than nodes can see, zero for what was not observed.
 
     And the logarithm of the covariance's determinant over what was observed.

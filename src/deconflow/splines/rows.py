@@ -11,35 +11,33 @@ than others say little about where the truth ends: they count where a standard n
 put them, at :math:`w / (1 + s^2)` with an error of :math:`s / \sqrt{1 + s^2}`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.observations import Observations
 
+#: As many rows on a line are not put into bins.
 FEW_ROWS = 1_500
-"""As many rows on a line are not put into bins."""
+#: Logarithm of the ratio of two neighbouring widths of noise.
 CLASS_RATIO = 0.1
-"""Logarithm of the ratio of two neighbouring widths of noise."""
 BINS_PER_SD = 5.0
+#: Variances count as no larger.
 LARGEST = 1e200
-"""Variances count as no larger."""
+#: Gaussians of less weight in every row are left out, per number of columns: on a plane a law has
+#: up to 256, most of them negligible.
 SMALLEST_WEIGHT = {1: 1e-9, 2: 1e-4}
-"""Gaussians of less weight in every row are left out, per number of columns: on a plane a law has
-up to 256, most of them negligible."""
 ERRORS = 2.0
+#: Rows with at most twice the noise of this share of the rows, or less than the truth's scale,
+#: are taken at their word; never those with more noise than so many scales.
 PRECISE, TWICE, WIDEST = 0.05, 2.0, 20.0
-"""Rows with at most twice the noise of this share of the rows, or less than the truth's scale,
-are taken at their word; never those with more noise than so many scales."""
+#: Scales of the truth beyond which a row is out of a grid's reach.
 FARTHEST = 40.0
-"""Scales of the truth beyond which a row is out of a grid's reach."""
+#: A domain reaches at least so many scales to both sides.
 LEAST = 1.0
-"""A domain reaches at least so many scales to both sides."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,12 @@ class Rows:
     weights: Array
     centres: Array
     covariances: Array
-    observed: NDArray[np.bool_] | None = None
+    observed: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.count)
 
-    def __getitem__(self, which: NDArray | list[int]) -> Rows:
+    def __getitem__(self, which: NDArray | list[int]) -> "Rows":
         arrays: list[Any] = [None if x is None else x[which] for x in vars(self).values()]
         return Rows(*arrays)
 
@@ -151,7 +149,7 @@ def _in_classes(rows: Rows, size: Array, finest: float) -> list[Rows]:
 
 
 def _in_bins(
-    rows: Rows, head: int, size: Array, which: NDArray[np.int64], share: Array, finest: float
+    rows: Rows, head: int, size: Array, which: IntArray, share: Array, finest: float
 ) -> Rows:
     """Bin rows of about one size, given the ``head`` of their form and what of each to take."""
     weight = share * rows.count[which]
@@ -192,7 +190,7 @@ def laws_of(rows: Rows) -> tuple[Array, Array]:
     return np.concatenate([rows.weights, offsets, spreads], axis=1), size
 
 
-def alike(values: Array) -> NDArray[np.int64]:
+def alike(values: Array) -> IntArray:
     """Return the number of the kind of each row: those that agree to nine digits are of one."""
     _, which = np.unique(np.round(values, 9), axis=0, return_inverse=True)
     return which.ravel()
@@ -235,7 +233,7 @@ class Domain:
     high: Array
     low_bound: Array
     high_bound: Array
-    far: NDArray[np.bool_]
+    far: BoolArray
 
 
 def domain_of(rows: Rows, low_bound: Array, high_bound: Array) -> Domain:

@@ -1,7 +1,5 @@
 """Tables that pyarrow reads and writes: CSV, TSV, Parquet and Arrow files, and folders of them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
@@ -28,11 +26,11 @@ from deconflow.tables.formats import (
 )
 
 Write = Callable[[pa.Table], None]
+#: Types that a column of text may turn out to have, the narrowest first.
 TYPES = (pa.int64(), pa.float64(), pa.bool_())
-"""Types that a column of text may turn out to have, the narrowest first."""
 WORDS = "^(?i:true|false)$"
+#: Such a cell is a name, not a number.
 LEADING_ZERO = "^[+-]?0[0-9]+$"
-"""Such a cell is a name, not a number."""
 ROWS_AT_ONCE = 100_000
 
 
@@ -90,7 +88,7 @@ class ArrowSource(Source):
             found.n_rows = sum(group.num_rows for group in fragment.row_groups)
         return found
 
-    def typed(self) -> ArrowSource:
+    def typed(self) -> "ArrowSource":
         """Give each column of text the narrowest type that fits all rows, by a pass over them."""
         left = {name: list(TYPES) for name in self.names}
         for table in self.chunks(ROWS_AT_ONCE):

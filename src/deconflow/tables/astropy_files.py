@@ -4,8 +4,6 @@ FITS files are mapped into memory and may be larger than it; the others are read
 are written at once.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -17,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from deconflow._types import AnyArray, BoolArray
 from deconflow.tables.arrow_files import as_written, common_schema
 from deconflow.tables.formats import (
     Format,
@@ -165,7 +163,7 @@ def astropy_writer(
             file.write(written.getvalue())
 
 
-def _as_arrow(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.Array:
+def _as_arrow(values: AnyArray, mask: BoolArray | None = None) -> pa.Array:
     """Turn a column of numpy into one of pyarrow; arrays in cells become lists."""
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")

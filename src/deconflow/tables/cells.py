@@ -1,7 +1,5 @@
 """Cells of a table as numbers, flags, labels or words, and the reasons why rows cannot be used."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -9,19 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.tables.formats import is_list, row_name
 from deconflow.tables.option_syntax import finite_number
 
-Mask = NDArray[np.bool_]
-Flags = NDArray[np.int64]
-"""-1 for an upper limit, 1 for a lower one, 0 for a measured value."""
+Mask = BoolArray
+#: -1 for an upper limit, 1 for a lower one, 0 for a measured value.
+#: What people write for a missing value, in any case of letters.
 MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
-"""What people write for a missing value, in any case of letters."""
+#: What is written before a number that is a limit.
 SIGNS = {"<": -1, ">": 1}
-"""What is written before a number that is a limit."""
 FLAGS = {"-1": -1, "<": -1, "0": 0, "1": 1, "+1": 1, ">": 1}
 
 
@@ -48,7 +44,7 @@ class Cells:
     def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
         self.table, self.first_row, self.missing = chunk, first_row, missing
         self.usable = np.ones(chunk.num_rows, dtype=bool)
-        self.reasons: dict[str, NDArray[np.int64]] = {}
+        self.reasons: dict[str, IntArray] = {}
 
     def __len__(self) -> int:
         return len(self.usable)
@@ -61,7 +57,7 @@ class Cells:
             self.reasons[reason] = np.concatenate([before, rows])
             self.usable[rows] = False
 
-    def usable_of(self, values: NDArray[Any]) -> NDArray[Any]:
+    def usable_of(self, values: AnyArray) -> AnyArray:
         """Return the usable rows of an array: the array itself, where all rows are usable."""
         return values if self.usable.all() else values[self.usable]
 
@@ -107,7 +103,7 @@ class Cells:
                 f"{'Write a point for the comma.' if comma else advice}"
             ) from error
 
-    def numbers_and_limits(self, name: str, flags: str | None) -> tuple[Array, Flags]:
+    def numbers_and_limits(self, name: str, flags: str | None) -> tuple[Array, IntArray]:
         """Read a column in which cells such as ``<1.5`` are limits, and its column of flags."""
         column, marks = _decoded(self.table[name]), np.zeros(len(self), dtype=np.int64)
         if column.type == pa.string():
@@ -128,7 +124,7 @@ class Cells:
         marks[np.isnan(values)] = 0
         return values, marks
 
-    def _flags(self, name: str) -> Flags:
+    def _flags(self, name: str) -> IntArray:
         """Read which values are limits: -1, 0 or 1."""
         words = _words(self.table[name], name)
         flags = np.array([FLAGS.get(str(w).removesuffix(".0"), 2) if w else 0 for w in words], int)
@@ -154,7 +150,7 @@ class Cells:
         numbers = pc.fill_null(pc.list_flatten(column).cast(pa.float64(), safe=False), np.nan)
         return np.split(numbers.to_numpy(), np.cumsum(lengths)[:-1]) if len(lengths) else []
 
-    def labels(self, name: str) -> NDArray[Any]:
+    def labels(self, name: str) -> AnyArray:
         """Read which rows belong together; a row without a label cannot be used."""
         labels = _objects(self.table[name])
         for row, cell in enumerate(labels):
@@ -168,7 +164,7 @@ class Cells:
         self.mark(np.array([label is None for label in labels], dtype=bool), f"no group in {name}")
         return labels
 
-    def words(self, name: str) -> NDArray[Any]:
+    def words(self, name: str) -> AnyArray:
         """Read text, None where it is missing."""
         words = _words(self.table[name], name)
         if self.missing:
@@ -201,7 +197,7 @@ def can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     return True
 
 
-def _words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+def _words(column: pa.ChunkedArray, name: str) -> AnyArray:
     """Return cells as text, None where missing."""
     kind = _decoded(column).type
     if kind != pa.string() and not _is_number(kind):
@@ -213,7 +209,7 @@ def _words(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     return words
 
 
-def _objects(column: pa.ChunkedArray) -> NDArray[Any]:
+def _objects(column: pa.ChunkedArray) -> AnyArray:
     """Return cells as objects of Python, None where missing."""
     column = _decoded(column)
     text = column.type == pa.string()

@@ -1,7 +1,5 @@
 """The columns that hold measurements, and those that hold their errors and other facts."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from deconflow.tables.option_syntax import (
 )
 
 NONE = "none"
+#: Noise distributions by their names, and what an error means under each.
 NOISE_KINDS = {
     "gaussian": "the error is the standard deviation",
     "student-t": "the error is the scale; see df=",
@@ -33,13 +32,12 @@ NOISE_KINDS = {
     "poisson": "counts, without errors; the true value is a rate; see exposure=",
     "binomial": "counts out of trials=, without errors; the true value is a probability",
 }
-"""Noise distributions by their names, and what an error means under each."""
+#: Distributions of counts, and the number that each row may have with its count.
 COUNTS = {"poisson": "exposure", "binomial": "trials"}
-"""Distributions of counts, and the number that each row may have with its count."""
+#: The distribution of errors that multiply, and are relative.
 MULTIPLYING = "lognormal"
-"""The distribution of errors that multiply, and are relative."""
+#: Parts of the errors that a fit can estimate.
 FITTED = ("scale", "jitter", "correlation")
-"""Parts of the errors that a fit can estimate."""
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,24 @@
 The conventions stand here and nowhere else; they are about names, whatever holds the columns.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.tables.formats import row_name
 
 SYMMETRIC = (
     "{}_err", "{}_error", "e_{}", "sigma_{}", "{}_se", "{}_std", "{}_sd", "{}_unc", "{}_sigma",
     "{}err", "{}_e", "err_{}", "d{}",
 )  # fmt: skip
+#: Lower and upper error; archives that number them write the lower one second, and negative.
 ASYMMETRIC = (("{}_err_lo", "{}_err_hi"), ("{}_err2", "{}_err1"), ("{}err2", "{}err1"))
-"""Lower and upper error; archives that number them write the lower one second, and negative."""
+#: What the error of a single measured column may be called.
 ALONE = ("se", "err", "error", "sd", "std", "unc", "sigma")
-"""What the error of a single measured column may be called."""
+#: Columns, in small letters, whose errors have names of their own: effects in genetics.
 OWN = {"beta": ("se",)}
-"""Columns, in small letters, whose errors have names of their own: effects in genetics."""
 CORRELATION = "{}_{}_corr"
 LIMIT = "{}_limit"
 ERROR_WORD = re.compile(r"err|sigma|unc|(?<![a-z])(se|sd|std|e)(?![a-z])")
@@ -105,7 +102,7 @@ def limit_column(available: Sequence[str], name: str) -> str | None:
 
 
 def one_sign(
-    values: Array, measured: NDArray[np.bool_], column: str, sign: int = 0, first_row: int = 0
+    values: Array, measured: BoolArray, column: str, sign: int = 0, first_row: int = 0
 ) -> tuple[Array, int]:
     """Take lower errors by their size, and say what sign they have; 0 if not known yet.
 

@@ -1,7 +1,5 @@
 """Formats of tables by their endings, and what all tables that are read have in common."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from abc import ABC, abstractmethod
@@ -16,8 +14,8 @@ from deconflow.extras import need
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Stands for the standard input or output, in CSV.
 STANDARD = Path("-")
-"""Stands for the standard input or output, in CSV."""
 PACKINGS = {".gz": "gzip", ".bz2": "bz2"}
 UNREAD_PACKINGS = (".xz", ".zst", ".zip", ".tar", ".tgz", ".7z", ".z", ".rar", ".lz4")
 
@@ -85,7 +83,7 @@ class Source(ABC):
     """
 
     name: str
-    schema: pa.Schema
+    schema: "pa.Schema"
     n_rows: int | None = None
     n_bytes: int | None = None
     files: tuple[Path, ...] = ()
@@ -97,11 +95,11 @@ class Source(ABC):
         return list(self.schema.names)
 
     @property
-    def pieces(self) -> list[tuple[str, Source]]:
+    def pieces(self) -> "list[tuple[str, Source]]":
         """Parts of the table that can be read separately, each with a name that lasts."""
         return [(self.name, self)]
 
-    def chunks(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def chunks(self, size: int, columns: Sequence[str] | None = None) -> "Iterator[pa.Table]":
         """Walk through the rows in order, at most ``size`` at once; some columns, or all."""
         with clear_read_errors(self.name):
             for table in self._tables(size, self.names if columns is None else list(columns)):
@@ -109,7 +107,7 @@ class Source(ABC):
                     yield table.slice(start, size)
 
     @abstractmethod
-    def _tables(self, size: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _tables(self, size: int, columns: Sequence[str]) -> "Iterator[pa.Table]":
         """Walk through the rows in tables of any size; errors may be raised as they are."""
 
     def unit(self, column: str) -> str | None:
@@ -188,21 +186,21 @@ def row_name(row: int) -> str:
     return f"row {row} (the first is 0)"
 
 
-def about(field: pa.Field, what: str) -> str | None:
+def about(field: "pa.Field", what: str) -> str | None:
     """Return the unit or the description of a column, if it is known."""
     return (field.metadata or {}).get(what.encode(), b"").decode() or None
 
 
 def described(
-    name: str, kind: pa.DataType, unit: str | None = None, description: str | None = None
-) -> pa.Field:
+    name: str, kind: "pa.DataType", unit: str | None = None, description: str | None = None
+) -> "pa.Field":
     """Return a column with its unit and description; see :func:`about`."""
     known = {"unit": unit, "description": description}
     metadata = {what: text for what, text in known.items() if text}
     return need("pyarrow").field(name, kind, metadata=metadata or None)
 
 
-def is_list(kind: pa.DataType) -> bool:
+def is_list(kind: "pa.DataType") -> bool:
     """Whether cells of a column are lists."""
     types = need("pyarrow").types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)

@@ -1,7 +1,5 @@
 """Kinds of measurement: how each reads its columns, and makes noise of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -54,7 +52,7 @@ class Kind(ABC):
 
     without_error = 0
 
-    def __init__(self, cells: Cells, reading: Reading) -> None:
+    def __init__(self, cells: "Cells", reading: Reading) -> None:
         self.cells, self.reading, self.columns = cells, reading, reading.columns
         self.w = np.full((len(cells), len(self.columns.names)), np.nan)
         self.limits = np.zeros(self.w.shape, dtype=np.int64)
@@ -64,12 +62,12 @@ class Kind(ABC):
     def _read(self) -> None:
         """Read the columns, and mark rows that cannot be used."""
 
-    def law(self) -> tuple[Array, Noise | FreeErrors | None]:
+    def law(self) -> "tuple[Array, Noise | FreeErrors | None]":
         """Return usable values and their noise; rows whose errors make none are marked first."""
         return self._law() if self.cells.usable.any() else (self.w[:0], None)
 
     @abstractmethod
-    def _law(self) -> tuple[Array, Noise | FreeErrors | None]:
+    def _law(self) -> "tuple[Array, Noise | FreeErrors | None]":
         """Do so where there are usable rows."""
 
 
@@ -102,7 +100,7 @@ class ErrorBars(Kind):
         same = self.columns.replicates
         self.same = None if same is None else self.cells.labels(same)
 
-    def _bars(self, d: int, name: str, measured: Mask) -> tuple[Array, Array]:
+    def _bars(self, d: int, name: str, measured: "Mask") -> tuple[Array, Array]:
         """Lower and upper errors of a column: the same array where they are the same."""
         if name in self.columns.variances:
             column = self.columns.variances[name]
@@ -113,7 +111,7 @@ class ErrorBars(Kind):
         bar = self._bar(upper, name, measured)
         return (bar if lower == upper else self._bar(lower, name, measured, signed=True)), bar
 
-    def _bar(self, bar: Bar, name: str, measured: Mask, *, signed: bool = False) -> Array:
+    def _bar(self, bar: Bar, name: str, measured: "Mask", *, signed: bool = False) -> Array:
         if isinstance(bar, str):
             return self._at_least_zero(bar, (name,), measured, signed=signed)
         if bar == 0 and self.columns.law != "gaussian":
@@ -123,7 +121,7 @@ class ErrorBars(Kind):
         return np.full(len(measured), bar)
 
     def _at_least_zero(
-        self, column: str, names: tuple[str, ...], measured: Mask, *, signed: bool = False
+        self, column: str, names: tuple[str, ...], measured: "Mask", *, signed: bool = False
     ) -> Array:
         """Errors or variances, in the units of the values; signed ones by their size."""
         values, law = self.cells.numbers(column), self.columns.law
@@ -140,7 +138,7 @@ class ErrorBars(Kind):
         )  # fmt: skip
         return values * self.reading.factors[column, names]
 
-    def _law(self) -> tuple[Array, Noise | FreeErrors | None]:
+    def _law(self) -> "tuple[Array, Noise | FreeErrors | None]":
         correlated = [each for each in self.columns.correlations if each[0] != each[1]]
         correlated += [each for each in self.columns.covariances if each[0] != each[1]]
         if correlated:
@@ -153,7 +151,7 @@ class ErrorBars(Kind):
             return self._multiplied(w, noise)
         return w, self._opened(noise)
 
-    def _multiplied(self, w: Array, noise: Noise) -> tuple[Array, Noise]:
+    def _multiplied(self, w: Array, noise: "Noise") -> "tuple[Array, Noise]":
         """Return values that errors multiply, and their likelihood."""
         from deconflow.noise import multiplicative
 
@@ -162,7 +160,7 @@ class ErrorBars(Kind):
             self.cells.refuse(values <= 0, values, wanted, "Correct it, or choose another noise=.")
         return _read_by(multiplicative(noise), w)
 
-    def _opened(self, noise: Noise | None) -> Noise | FreeErrors | None:
+    def _opened(self, noise: "Noise | None") -> "Noise | FreeErrors | None":
         """Leave open the parts of the errors that the fit is to estimate."""
         from deconflow.noise import gaussian
 
@@ -195,7 +193,7 @@ class ErrorBars(Kind):
             covariance[:, i, j] = covariance[:, j, i] = np.where(both & known, values, 0.0)
         return covariance
 
-    def _correlated_noise(self, covariance: Array) -> Noise | None:
+    def _correlated_noise(self, covariance: Array) -> "Noise | None":
         """Let the noise check covariances; only where it refuses some, find and mark them all."""
         from deconflow.noise import gaussian
 
@@ -236,7 +234,7 @@ class Counts(Kind):
                 wanted = f"no more counts than trials, which are in column {column!r}"
                 cells.refuse(most > numbers, most, wanted, "Correct the count or the trials.")
 
-    def _law(self) -> tuple[Array, Noise | None]:
+    def _law(self) -> "tuple[Array, Noise | None]":
         from deconflow import noise as laws
 
         usable, numbers = self.cells.usable, self.counted_with
@@ -273,7 +271,7 @@ class Draws(Kind):
                     f"in {cells.row(row)}. Correct it, or leave that draw out."
                 )
 
-    def _law(self) -> tuple[Array, Noise | None]:
+    def _law(self) -> "tuple[Array, Noise | None]":
         from deconflow import noise as laws
 
         usable = np.flatnonzero(self.cells.usable)
@@ -306,7 +304,7 @@ class Replicates(Kind):
                 self.values[:, r, d] = values
         self.w[(~np.isnan(self.values)).any(1)] = 0.0
 
-    def _law(self) -> tuple[Array, Noise | None]:
+    def _law(self) -> "tuple[Array, Noise | None]":
         from deconflow import noise as laws
 
         values, covariance = self.values[self.cells.usable], self.columns.replicate_covariance
@@ -316,7 +314,9 @@ class Replicates(Kind):
         return laws.from_replicates(values, covariance=covariance)
 
 
-def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0) -> Noise:
+def independent_noise(
+    lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0
+) -> "Noise":
     """Make noise of a distribution by its name, from the error bars of independent values."""
     from deconflow import noise as laws
 
@@ -332,13 +332,13 @@ def independent_noise(lower: Array, upper: Array, kind: str = "gaussian", df: fl
     return laws.gaussian(sd=lower)
 
 
-def _read_by(likelihood: Any, values: Array) -> tuple[Array, Noise]:
+def _read_by(likelihood: Any, values: Array) -> "tuple[Array, Noise]":
     """Return values as a likelihood of them has it, and its noise."""
     w, noise = likelihood.read(values)
     return w, noise
 
 
-def _indefinite(covariance: Array) -> Mask:
+def _indefinite(covariance: Array) -> "Mask":
     """Whether matrices have a negative eigenvalue, by a hair more strictly than the noise does."""
     sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     units = np.where(sd > 0, sd, 1.0)
@@ -346,6 +346,6 @@ def _indefinite(covariance: Array) -> Mask:
     return values[:, 0] < -0.9e-7 * np.abs(values).max(1)
 
 
-def _whole(values: Array) -> Mask:
+def _whole(values: Array) -> "Mask":
     """Whether numbers are counts; missing and infinite ones may be."""
     return ~((values < 0) | np.isfinite(values) & (np.floor(values) != values))

@@ -1,7 +1,5 @@
 """Opening a table, a folder of tables or a pipe; and writing one."""
 
-from __future__ import annotations
-
 import atexit
 import glob
 import os
@@ -31,10 +29,10 @@ from deconflow.tables.formats import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Names that begin so are no tables: hidden files, unfinished output, ``_metadata``.
 NOT_ROWS = (".", "_")
-"""Names that begin so are no tables: hidden files, unfinished output, ``_metadata``."""
+#: Begins the folders in which HATS has its rows; its other files are about them.
 HATS = "Norder="
-"""Begins the folders in which HATS has its rows; its other files are about them."""
 MOST_NAMED = 5
 
 
@@ -84,7 +82,7 @@ def is_many(path: str | Path) -> bool:
 
 
 @contextmanager
-def writing(path: str | Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Table], None]]":
     """Give a function that writes rows to a table in the format of ``path``'s ending.
 
     The table is there when it is complete. ``-`` is the standard output, in CSV.

@@ -1,15 +1,13 @@
 """What people write for errors, correlations, bounds and atoms: ``x=column``, ``x=0:1``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
+#: One side of an error bar: a column, or a number for all rows.
 Bar = str | float
-"""One side of an error bar: a column, or a number for all rows."""
 Bars = tuple[Bar, Bar]
+#: Two measured columns, and the column that holds what they share.
 Pairs = tuple[tuple[str, str, str], ...]
-"""Two measured columns, and the column that holds what they share."""
 
 
 def parse_errors(

@@ -1,16 +1,13 @@
 """Rows of a table with all their facts, and the reasons why others cannot be used."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, IntArray
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available
 from deconflow.tables.formats import Source, need
 from deconflow.tables.kinds import Reading, kind_of
@@ -23,8 +20,8 @@ if TYPE_CHECKING:
     from deconflow.tables.cells import Cells, Mask
 
 ROWS_AT_ONCE = 100_000
+#: The word for the logarithms of the rows' own errors among the given columns.
 ERRORS = "noise"
-"""The word for the logarithms of the rows' own errors among the given columns."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,11 @@ class Rows:
     """
 
     w: Array
-    noise: Noise | FreeErrors | None
-    limits: NDArray[np.int64] | None = None
-    groups: NDArray[Any] | None = None
+    noise: "Noise | FreeErrors | None"
+    limits: IntArray | None = None
+    groups: AnyArray | None = None
     weights: Array | None = None
-    given: dict[str, NDArray[Any]] | None = None
+    given: dict[str, AnyArray] | None = None
     given_errors: bool = False
     selection: dict[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
@@ -83,7 +80,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.w)
 
-    def __getitem__(self, rows: Any) -> Rows:
+    def __getitem__(self, rows: Any) -> "Rows":
         noise: Any = self.noise
         if noise.n_rows is None:  # pooled errors are those of any number of rows
             noise = noise.bind(len(self.w))
@@ -98,7 +95,7 @@ class Rows:
         )  # fmt: skip
 
     @property
-    def stated(self) -> Noise:
+    def stated(self) -> "Noise":
         """The noise as it was stated, also where parts of it are to be estimated."""
         noise: Any = self.noise
         return getattr(noise, "said", noise)
@@ -149,15 +146,15 @@ class Measurements:
     """
 
     rows: Rows
-    usable: Mask
-    reasons: dict[str, NDArray[np.int64]]
+    usable: "Mask"
+    reasons: dict[str, IntArray]
     without_error: int = 0
 
     def __len__(self) -> int:
         return len(self.usable)
 
     @property
-    def status(self) -> NDArray[Any]:
+    def status(self) -> AnyArray:
         """``(N,)``: why a row cannot be used, ``"ok"`` for those that can."""
         found = np.full(len(self), "ok", dtype=object)
         for reason, rows in self.reasons.items():
@@ -201,7 +198,7 @@ class RowReader:
         """What is measured, with what the rows have shown of it."""
         return self._reading.columns
 
-    def __call__(self, chunk: pa.Table, first_row: int) -> Measurements:
+    def __call__(self, chunk: "pa.Table", first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
         from deconflow.tables.cells import Cells
 
@@ -224,7 +221,7 @@ class RowReader:
         )  # fmt: skip
         return Measurements(rows, cells.usable, cells.reasons, values.without_error)
 
-    def _weights(self, cells: Cells) -> Array:
+    def _weights(self, cells: "Cells") -> Array:
         """Read how much each row counts; no row may lack its weight."""
         values = cells.numbers(str(self.weights))
         cells.refuse(
@@ -255,7 +252,7 @@ def read_rows(reader: RowReader) -> Measurements:
     return found
 
 
-def refuse_empty_columns(names: Sequence[str], measured: NDArray[Any], n_rows: int) -> None:
+def refuse_empty_columns(names: Sequence[str], measured: AnyArray, n_rows: int) -> None:
     """Raise for a column without any measured value."""
     for name, count in zip(names, measured, strict=True):
         if count == 0:
@@ -333,7 +330,7 @@ def gathered(source: Source, columns: Columns) -> Source:
     return found
 
 
-def _covariate(cells: Cells, name: str, labels: Collection[str] | None) -> NDArray[Any]:
+def _covariate(cells: "Cells", name: str, labels: Collection[str] | None) -> AnyArray:
     """Read a column that is known exactly; a row without a value cannot be used."""
     reason = f"no value in {name}, which is given"
     if labels is None:

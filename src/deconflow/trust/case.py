@@ -1,7 +1,5 @@
 """A fit and its rows, as checks look at them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,8 +14,8 @@ from deconflow.observations import Observations, check_groups
 from deconflow.trust.predictive import Sampler
 from deconflow.trust.table import LogLikelihood, Table, make_table
 
+#: Rows made of posterior samples, and the log density of true values.
 Samples = tuple[Observations, Callable[..., Any]]
-"""Rows made of posterior samples, and the log density of true values."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Tests of the noise say that something is wrong; several may speak at once, since
 small look like heavy tails, too. Here each alternative is fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +16,8 @@ from deconflow.trust.check import UNFIT, Alternative
 from deconflow.trust.table import FLOOR, Table
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
+#: Of EM at most; fewer where the noise is a mixture of Gaussians, and each takes long.
 STEPS, STEPS_OF_MANY = 200, 60
-"""Of EM at most; fewer where the noise is a mixture of Gaussians, and each takes long."""
 
 
 def refitted(

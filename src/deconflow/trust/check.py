@@ -3,8 +3,6 @@
 Files of checks take all that they need of this package from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,16 +23,16 @@ __all__ = [
     "worst",
 ]  # fmt: skip
 
+#: With fewer, no statistical check is made.
 FEWEST_ROWS = 100
-"""With fewer, no statistical check is made."""
+#: With fewer rows a density that the mixture does not quite fit looks like noise of another
+#: shape.
 FEWEST_FOR_SHAPE = 1000
-"""With fewer rows a density that the mixture does not quite fit looks like noise of another
-shape."""
+#: Functions that vary by less from one simulated row to another say nothing of noise: it is so much
+#: smaller than the spread of the true values that only the fit of these would be seen.
 LEAST_SIGNAL = 0.05
-"""Functions that vary by less from one simulated row to another say nothing of noise: it is so much
-smaller than the spread of the true values that only the fit of these would be seen."""
+#: What numbers raise that do not allow a check; it must not cost the user a finished fit.
 UNFIT = (ValueError, ArithmeticError, np.linalg.LinAlgError)
-"""What numbers raise that do not allow a check; it must not cost the user a finished fit."""
 
 FEW = "there are too few rows"
 ALIKE = "all errors are alike, and a broader or narrower density fits as well"
@@ -42,8 +40,8 @@ LIKELIHOOD = "each row has a likelihood that depends on what was measured, as a 
 CONSTANT = "a column is constant"
 GROUPS = "rows of a group belong together"
 
+#: Numbers that a cause is described by, and the noise that it would be.
 Alternative = tuple[dict[str, float], Callable[[], Noise]]
-"""Numbers that a cause is described by, and the noise that it would be."""
 
 
 @dataclass(frozen=True)

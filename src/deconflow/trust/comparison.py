@@ -17,8 +17,6 @@ Neyman (1959), "Optimal asymptotic tests of composite statistical hypotheses"; D
 convergence of the sample distribution function when parameters are estimated".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,16 +25,16 @@ from scipy.stats import chi2, norm
 
 from deconflow._types import Array
 
+#: Directions in which the scores vary by less than this share are none.
 SMALLEST_DIRECTION = 1e-8
-"""Directions in which the scores vary by less than this share are none."""
+#: With less of its variance left, a function says nothing that the fit has not taken up.
 UNTOUCHED = 1e-6
-"""With less of its variance left, a function says nothing that the fit has not taken up."""
+#: Directions of several functions that keep less than this share of their variance are left out:
+#: first-order theory is no guide there.
 TELLING = 0.02
-"""Directions of several functions that keep less than this share of their variance are left out:
-first-order theory is no guide there."""
 
+#: Polynomials of a probability: shift, spread, skewness and finer shape (Neyman's smooth test).
 DEGREES = (1, 2, 3, 4, 5)
-"""Polynomials of a probability: shift, spread, skewness and finer shape (Neyman's smooth test)."""
 LARGEST_LOG_RATIO = 50.0
 
 

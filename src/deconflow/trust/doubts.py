@@ -1,7 +1,5 @@
 """All checks of a fit, in the order in which they are shown: a new one is a file and a line."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 
@@ -47,8 +45,8 @@ CHECKS: dict[str, Check] = {
     "learned": learned.CHECK,
     "coverage": coverage.CHECK,
 }
+#: Once a test has objected to the noise, all that have such a p-value may be the reason.
 SUSPECT = 0.05
-"""Once a test has objected to the noise, all that have such a p-value may be the reason."""
 
 
 def find_doubts(case: Case) -> tuple[Finding, ...]:

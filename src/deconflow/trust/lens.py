@@ -8,8 +8,6 @@ component (and part of the noise) given the row, the derivatives of :math:`\log 
           \frac{\partial}{\partial S} = \tfrac12 q (t t^T - T^{-1}).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -21,10 +19,10 @@ from deconflow.mixtures import LOG_2PI, GaussianMixture
 from deconflow.noise import JointMixture, Noise
 from deconflow.observations import Observations
 
+#: Gaussians that noise is seen as at most: each costs as much as a component.
 MOST_PARTS = 8
-"""Gaussians that noise is seen as at most: each costs as much as a component."""
+#: Variance of a missing value, in units of the data's: so large that it says nothing.
 IDLE = 1e12
-"""Variance of a missing value, in units of the data's: so large that it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Rows:
     projection: Array | None
 
     @classmethod
-    def of(cls, data: Observations, values: list[Array]) -> Rows:
+    def of(cls, data: Observations, values: list[Array]) -> "Rows":
         """Put measured values ``(N, M)``, several per row, beside the noise of the rows."""
         parts = _seen_noise(data.noise)
         seen, dim = ~np.isnan(data.measured()), data.dim
@@ -87,12 +85,12 @@ class Rows:
             return mean, covariance
         return (self.projection @ mean)[:, None], self.projection @ covariance @ self.projection.mT
 
-    def stretched(self, factors: Array) -> Rows:
+    def stretched(self, factors: Array) -> "Rows":
         """Return the same values with noise of other sizes, by a factor per column."""
         covariances = self.covariances * factors[:, None] * factors
         return replace(self, shifts=self.shifts * factors, covariances=covariances)
 
-    def swapped(self, a: int, b: int, scale: Array) -> Rows:
+    def swapped(self, a: int, b: int, scale: Array) -> "Rows":
         """Return the same values with the noise of two columns exchanged.
 
         ``scale`` are the columns' units, in which the exchange is made.

@@ -1,7 +1,5 @@
 """Measurements that a fitted model expects, to compare with real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,10 +8,10 @@ from deconflow._types import Array
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
+#: Draws true values ``(n, D)``, given ``n`` and a seed.
 Sampler = Callable[[int, int], Array]
-"""Draws true values ``(n, D)``, given ``n`` and a seed."""
+#: True values drawn at a time; memory is bounded by that.
 ROWS_AT_ONCE = 100_000
-"""True values drawn at a time; memory is bounded by that."""
 
 
 def simulate_like(

@@ -1,15 +1,12 @@
 """The rows that checks look at: some of them, with simulated companions, seen through a mixture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations
@@ -27,16 +24,16 @@ from deconflow.xd import (
     row_weights,
 )
 
+#: Gives ``log p(w)`` of each row.
 LogLikelihood = Callable[[Observations], Array]
-"""Gives ``log p(w)`` of each row."""
 
+#: Rows that are looked at, and simulated ones in all.
 MOST_ROWS, MOST_VALUES = 4000, 30_000
-"""Rows that are looked at, and simulated ones in all."""
 FEWEST_DRAWS, MOST_DRAWS = 6, 20
+#: Of the largest array.
 MOST_NUMBERS = 3e7
-"""Of the largest array."""
+#: The mixture that looks at rows has at most so many parameters: others cost what they tell.
 ROWS_PER_PARAMETER = 8
-"""The mixture that looks at rows has at most so many parameters: others cost what they tell."""
 FLOOR, STARTS, PATIENCE = 0.1, 2, 2
 
 
@@ -105,15 +102,15 @@ class Table:
         return self.rows.covariances.shape[0] > 1 and bool(self.differing.any())
 
     @cached_property
-    def differing(self) -> NDArray[np.bool_]:
+    def differing(self) -> BoolArray:
         """Whether the errors of each column differ from row to row, by more than a few percent."""
         sd = np.broadcast_to(self.rows.sd, self.rows.seen.shape)
         columns = zip(sd.T, self.rows.seen.T, strict=True)
         return np.array([_spread(sizes[seen]) > ALIKE for sizes, seen in columns])
 
 
+#: Errors whose logarithms spread by less are all alike.
 ALIKE = 0.05
-"""Errors whose logarithms spread by less are all alike."""
 
 
 def _spread(sizes: Array) -> float:
@@ -160,7 +157,7 @@ def make_table(
     return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
 
 
-def chosen_rows(data: Observations, rng: np.random.RandomState) -> NDArray[np.int64]:
+def chosen_rows(data: Observations, rng: np.random.RandomState) -> IntArray:
     """Return some rows at random, in their order: one of each group, since others say the same."""
     order = rng.permutation(len(data))
     if data.groups is not None:

@@ -9,32 +9,29 @@ is fitted to the rows and their mirror images, and what it has learned is folded
 over the reflections :math:`R_s`. Folding keeps all the mass: nothing has to be normalised.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.noise import Ends, GaussianNoise
 from deconflow.observations import Observations
 from deconflow.truth.units import in_units, symmetric
 
+#: Images per row; of more that there could be, each row gets some by chance.
 MOST_MIRRORS = 9
-"""Images per row; of more that there could be, each row gets some by chance."""
 MOST_REFLECTIONS = 128
+#: Between two bounds reflections repeat; so many of them to either side hold all the mass.
 WRAPS = 2
-"""Between two bounds reflections repeat; so many of them to either side hold all the mass."""
+#: Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
+#: may have long tails.
 FARTHEST = 8.0
-"""Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
-may have long tails."""
 
+#: A sign and a shift: ``u = shift + sign * v``.
 Reflection = tuple[float, float]
-"""A sign and a shift: ``u = shift + sign * v``."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Bounds:
     upper: Array
 
     @property
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> IntArray:
         """Columns with a bound."""
         return np.flatnonzero(np.isfinite(self.lower) | np.isfinite(self.upper))
 
@@ -56,15 +53,15 @@ class Bounds:
             for low, high in zip(self.lower, self.upper, strict=True)
         ]
 
-    def marginal(self, columns: NDArray[np.int64]) -> Bounds:
+    def marginal(self, columns: IntArray) -> "Bounds":
         """Return the bounds of some columns, in the order given."""
         return Bounds(self.lower[columns], self.upper[columns])
 
-    def in_units(self, location: Array, scale: Array) -> Bounds:
+    def in_units(self, location: Array, scale: Array) -> "Bounds":
         """Return the bounds of ``(v - location) / scale``."""
         return Bounds((self.lower - location) / scale, (self.upper - location) / scale)
 
-    def inside(self, v: Array) -> NDArray[np.bool_]:
+    def inside(self, v: Array) -> BoolArray:
         """Say which points ``(..., D)`` are within, ends included."""
         return np.asarray(((v >= self.lower) & (v <= self.upper)).all(-1))
 
@@ -82,7 +79,7 @@ class Bounds:
                 folded[..., d] = low + np.minimum(along, 2 * (high - low) - along)
         return np.clip(folded, self.lower, self.upper)
 
-    def with_ends(self, ends: Ends, names: list[str]) -> Bounds:
+    def with_ends(self, ends: Ends, names: list[str]) -> "Bounds":
         """Return the bounds where the truth has ends by what was measured; wider ones are refused.
 
         A bound that is not said is the end.

@@ -1,23 +1,19 @@
 """Covariates: what is known exactly of each row, as numbers of a common scale."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, BoolArray
 from deconflow.checks import refuse_extremes
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
+#: The word for the logarithms of the rows' own errors.
 NOISE = "noise"
-"""The word for the logarithms of the rows' own errors."""
 MOST_CATEGORIES = 100
 MISSING = ("None", "nan", "inf", "-inf", "NaT", "<NA>")
-Cells = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Column:
     categories: list[str] | None = None
 
     @classmethod
-    def fit(cls, name: str, cells: Cells) -> Column:
+    def fit(cls, name: str, cells: AnyArray) -> "Column":
         """Standardise numbers, or order labels by how many rows have them."""
         numbers = _numbers(name, cells)
         if numbers is not None:
@@ -59,7 +55,7 @@ class Column:
             )
         return cls(name, categories=labels[np.argsort(-counts, kind="stable")].tolist())
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: AnyArray) -> Array:
         """Return numbers ``(N, c)``; an error for labels that were not there at the fit."""
         if self.categories is None:
             numbers = _numbers(self.name, cells)
@@ -98,13 +94,13 @@ class Covariates:
         return [column.name for column in self.columns]
 
     @property
-    def continuous(self) -> NDArray[np.bool_]:
+    def continuous(self) -> BoolArray:
         """Which of the numbers, ``(C,)``, are not indicators of a category."""
         widths = [1 if c.categories is None else len(c.categories) - 1 for c in self.columns]
         return np.repeat([c.categories is None for c in self.columns], widths)
 
     @classmethod
-    def fit(cls, given: Any, data: Observations, names: list[str]) -> Covariates:
+    def fit(cls, given: Any, data: Observations, names: list[str]) -> "Covariates":
         """Learn what covariates are, from those of the rows that are fitted."""
         with_errors, table = given_parts(given)
         columns: list[Column] = []
@@ -148,7 +144,7 @@ class Covariates:
             x = dict(x)
         return np.concatenate(self._encoded(self.columns, columns_by_name(x, 1)), axis=1)
 
-    def take(self, rows: Any) -> Covariates:
+    def take(self, rows: Any) -> "Covariates":
         """Return the same for some rows: it does not depend on them."""
         return self
 
@@ -159,7 +155,7 @@ class Covariates:
             f"({', '.join(self.names)}); got none."
         )
 
-    def _encoded(self, own: list[Column], cells: dict[str, Cells]) -> list[Array]:
+    def _encoded(self, own: list[Column], cells: dict[str, AnyArray]) -> list[Array]:
         """Encode columns of a table, found by name, or by order where either has no names."""
         names = [column.name for column in own]
         if set(cells) != set(names):
@@ -197,7 +193,7 @@ def _log_errors(data: Observations) -> Array:
     return np.log(np.where(seen, sd, np.nan))
 
 
-def columns_by_name(table: Any, n_rows: int) -> dict[str, Cells]:
+def columns_by_name(table: Any, n_rows: int) -> dict[str, AnyArray]:
     """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
     if table is None:
         return {}
@@ -223,14 +219,14 @@ def columns_by_name(table: Any, n_rows: int) -> dict[str, Cells]:
     return columns
 
 
-def _cells(values: Any) -> Cells:
+def _cells(values: Any) -> AnyArray:
     """Return cells of a table as an array, with None for masked ones."""
     if isinstance(values, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(values), np.array(None), values.data)
     return np.asarray(values)
 
 
-def _refuse_missing(name: str, cells: Cells) -> None:
+def _refuse_missing(name: str, cells: AnyArray) -> None:
     if cells.dtype.kind in "OSU":  # None, NaN, or what pandas has for these
         missing = np.array([not isinstance(c, str) and str(c) in MISSING for c in cells])
     else:
@@ -243,7 +239,7 @@ def _refuse_missing(name: str, cells: Cells) -> None:
         )
 
 
-def _numbers(name: str, cells: Cells) -> Array | None:
+def _numbers(name: str, cells: AnyArray) -> Array | None:
     """Cells as numbers, None for labels: text among objects is one even where it has digits."""
     if cells.dtype.kind == "O" and any(isinstance(each, str) for each in cells):
         return None

@@ -15,32 +15,29 @@ Wood and Fasiolo (2017), "A generalized Fellner-Schall method for smoothing para
 optimization", Biometrics 73.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import SplineTransformer
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.truth.units import in_units
 
+#: Knot intervals of a spline, at most; they are even in the covariate's quantiles.
 INTERVALS = 10
-"""Knot intervals of a spline, at most; they are even in the covariate's quantiles."""
+#: Covariates of fewer different values have a straight line only.
 FEWEST_VALUES = 5
-"""Covariates of fewer different values have a straight line only."""
 ROUNDS, STEPS = 5, 30
 PENALTY_ROUNDS, PRECISE = 100, 0.01
+#: Least variance about the curve, as a share of the noise's.
 NARROWEST = 1e-3
-"""Least variance about the curve, as a share of the noise's."""
+#: Least and largest penalty on how the width changes; in between the rows choose.
 RIDGE, STIFFEST = 1.0, 1e4
-"""Least and largest penalty on how the width changes; in between the rows choose."""
+#: Largest log variance above the least.
 WIDEST = 40.0
-"""Largest log variance above the least."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Spline:
     line: Array
 
     @classmethod
-    def fit(cls, values: Array) -> Spline | None:
+    def fit(cls, values: Array) -> "Spline | None":
         """Make the basis for a covariate's values; None for one of few values."""
         count = len(np.unique(values))
         knots = np.quantile(values, np.linspace(0, 1, min(INTERVALS, count - 1) + 1))
@@ -110,7 +107,7 @@ class LocationScale:
     high: Array
 
     @classmethod
-    def fit(cls, data: Observations, x: Array, continuous: NDArray[np.bool_]) -> LocationScale:
+    def fit(cls, data: Observations, x: Array, continuous: BoolArray) -> "LocationScale":
         """Fit curves to rows with covariates ``(N, C)``."""
         made = {c: Spline.fit(x[:, c]) for c in np.flatnonzero(continuous).tolist()}
         splines = {c: spline for c, spline in made.items() if spline is not None}
@@ -145,7 +142,7 @@ class LocationScale:
             return np.zeros(len(data))
         return np.where(np.isnan(data.measured()), 0.0, np.log(self.at(x)[1])).sum(1)
 
-    def marginal(self, columns: NDArray[np.int64]) -> LocationScale:
+    def marginal(self, columns: IntArray) -> "LocationScale":
         """Return the curves of some columns."""
         own = {name: getattr(self, name)[columns] for name in ("mean", "log_variance", "smallest")}
         return replace(self, **own)

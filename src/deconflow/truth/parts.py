@@ -1,7 +1,5 @@
 """Parts of the rows that are known but for their share: atoms of the truth, a background."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +14,8 @@ from deconflow.observations import Observations
 from deconflow.truth.bounds import Bounds
 
 UNIFORM = "uniform"
+#: Methods of densities, by which other libraries call what we want to know.
 ASKED = ("score_samples", "logpdf", "log_prob")
-"""Methods of densities, by which other libraries call what we want to know."""
 
 
 def as_atoms(atoms: Any, names: list[str], bounds: Bounds | None) -> Array:
@@ -89,7 +87,7 @@ class UniformBackground:
     high: Array
 
     @classmethod
-    def of(cls, data: Observations) -> UniformBackground:
+    def of(cls, data: Observations) -> "UniformBackground":
         """Take the ends of these rows."""
         w = data.measured()
         low, high = np.nanmin(w, axis=0), np.nanmax(w, axis=0)
@@ -154,8 +152,8 @@ class GivenBackground:
         return np.asarray(asked(moved(w) if is_distribution(self.density) else w), np.float64)
 
 
+#: What gives the log density ``(N,)`` of rows that are no measurements of a truth.
 Background = UniformBackground | GivenBackground
-"""What gives the log density ``(N,)`` of rows that are no measurements of a truth."""
 
 
 def as_background(background: Any, data: Observations) -> Background | None:

@@ -1,7 +1,5 @@
 """Rows in units of their own: moved, scaled or mirrored, each by its own numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

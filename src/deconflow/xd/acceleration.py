@@ -1,7 +1,5 @@
 r"""Anderson acceleration of EM's map, in coordinates without constraints."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

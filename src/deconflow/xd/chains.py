@@ -1,18 +1,15 @@
 """Chains of Gibbs sweeps side by side, and the few snapshots of each that answers need."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd.cross_fits import row_weights
@@ -22,21 +19,21 @@ from deconflow.xd.gibbs import Prior, State, Sweeper, begin
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.starts import shares_of_truth
 
+#: Fewer columns than these are few.
 FEW_COLUMNS = 3
-"""Fewer columns than these are few."""
+#: Floors of chains, in turns: noisy rows cannot say which is best.
 FLOORS = (0.05, 0.1, 0.2)
-"""Floors of chains, in turns: noisy rows cannot say which is best."""
+#: Densities that a chain may compute in all, where that leaves enough sweeps.
 WORK, WORK_IF_QUICK = 3e8, 4.5e7
-"""Densities that a chain may compute in all, where that leaves enough sweeps."""
 FEWEST_SWEEPS, SWEEPS_PER_COLUMN, MOST_SWEEPS = 60, 60, 600
+#: Components with less weight than this many rows are left out of snapshots.
 NEGLIGIBLE = 0.3
-"""Components with less weight than this many rows are left out of snapshots."""
 
+#: Share of what the rows say that makes no difference, and of a column's rows that must stay.
 LEAST_SAID, FEWEST_LEFT = 0.01, 0.5
-"""Share of what the rows say that makes no difference, and of a column's rows that must stay."""
 
+#: Is told how many sweeps have been made since it was last told.
 Progress = Callable[[int], object]
-"""Is told how many sweeps have been made since it was last told."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class ChainSettings:
     @classmethod
     def plan(
         cls, rows: KernelRows, n_components: int | None = None, *, quick: bool = False
-    ) -> ChainSettings:
+    ) -> "ChainSettings":
         """Decide by the rows: more components for more rows, fewer sweeps where each is long.
 
         From starts that fit, chains in few columns need few sweeps: with 24 chains on a ring, 60
@@ -107,7 +104,7 @@ class Chain:
     used: Array = field(default_factory=lambda: np.empty(0))
 
 
-def telling_rows(data: Observations) -> NDArray[np.bool_]:
+def telling_rows(data: Observations) -> BoolArray:
     """Which rows ``(N,)`` a chain needs: all but those that say next to nothing of the truth.
 
     A row says as much as the shares of the truth in its values' variances. What says less than a

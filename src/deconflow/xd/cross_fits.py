@@ -1,16 +1,14 @@
 r"""Fits that leave out a fold of the rows, and what the rows left out say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
-from deconflow._types import Array
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations, seen_in_groups
 from deconflow.xd.em import EMResult
@@ -19,19 +17,18 @@ from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.shares import paired, shares_of
 
-Index = NDArray[np.int64]
-Table = dict[str, NDArray[Any]]
+Table = dict[str, AnyArray]
 Starts = Sequence[GaussianMixture | None]
+#: A start whose mean training log-likelihood is this far below the best is left out, or as far as
+#: chance moves it where parameters are many: half their number per row.
 FAILED_START = 0.003
-"""A start whose mean training log-likelihood is this far below the best is left out, or as far as
-chance moves it where parameters are many: half their number per row."""
 
 
 class Fold(NamedTuple):
     """The rows that are fitted, and those left out."""
 
-    kept: NDArray[np.int64]
-    held: NDArray[np.int64]
+    kept: IntArray
+    held: IntArray
 
 
 def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> list[Fold]:
@@ -63,7 +60,7 @@ def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
     )
 
 
-def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
+def _dealt_out(seen: BoolArray, folds: int, seed: int) -> list[Fold]:
     """Deal out rows in the order of what is missing, by chance where that is the same."""
     order = np.random.RandomState(seed).permutation(len(seen))
     order = order[_by_pattern(seen[order])]
@@ -73,7 +70,7 @@ def _dealt_out(seen: NDArray[np.bool_], folds: int, seed: int) -> list[Fold]:
 
 
 def _groups_dealt_out(
-    codes: NDArray[np.int64], seen: NDArray[np.bool_] | None, n_folds: int, seed: int
+    codes: IntArray, seen: BoolArray | None, n_folds: int, seed: int
 ) -> list[Fold]:
     """Deal out groups in the order of what is missing, the largest first, else by chance.
 
@@ -105,7 +102,7 @@ def _groups_dealt_out(
     return numbered_folds(number[codes], folds)
 
 
-def _by_pattern(seen: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _by_pattern(seen: BoolArray) -> NDArray[np.intp]:
     """Order rows by what is missing; what is measured in fewest sets them apart first."""
     rarest = np.argsort(seen.sum(0))
     return np.lexsort([seen[:, d] for d in rarest[::-1]])
@@ -170,7 +167,7 @@ class CrossFits:
             folds = make_folds(data, int(folds), rng)
         self.folds = list(folds)
 
-    def among(self, rows: Index) -> CrossFits:
+    def among(self, rows: IntArray) -> "CrossFits":
         """Return the same for some of the rows, given by their numbers: with the same folds."""
         number = np.empty(len(self.data), np.int16)
         for f, fold in enumerate(self.folds):

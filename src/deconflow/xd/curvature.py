@@ -5,8 +5,6 @@ and has nearly the curvature of all rows, so that the first step from the sample
 Newton's; what curvature it does not have right, BFGS learns from the passes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow._types import Array
@@ -16,10 +14,10 @@ from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.layout import KernelRows, lower_triangle
 from deconflow.xd.maximisation import Constraints
 
+#: Of the largest: below it a sample's curvature is mostly chance, and its steps too long.
 LEAST_CURVATURE = 1e-4
-"""Of the largest: below it a sample's curvature is mostly chance, and its steps too long."""
+#: How far away, in coordinates of order one, slopes are compared to find the curvature.
 NEARBY = 1e-4
-"""How far away, in coordinates of order one, slopes are compared to find the curvature."""
 
 
 class QuasiNewton:

@@ -1,7 +1,5 @@
 r"""EM, plain or accelerated: one loop, in which the likelihood never falls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Whoever has rows in many places, in partitions of Dask or on the ranks of a clus
 for its :func:`statistics`, adds them up, and takes the step of :meth:`EMStatistics.maximise`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sized
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,7 +46,7 @@ class EMStatistics:
     vgv: Array
 
     @classmethod
-    def of(cls, sums: Sums, rows: KernelRows) -> EMStatistics:
+    def of(cls, sums: Sums, rows: KernelRows) -> "EMStatistics":
         """Take what a pass has added up over rows."""
         log_p, weights = sums.log_p, rows.weights
         value = float(log_p.sum() if weights is None else weights @ log_p)
@@ -60,7 +58,7 @@ class EMStatistics:
         self._refuse_none()
         return self.log_likelihood / self.weight
 
-    def __add__(self, other: EMStatistics | int) -> EMStatistics:
+    def __add__(self, other: "EMStatistics | int") -> "EMStatistics":
         """Return the sums of these rows and others, seen by the same mixture."""
         if not isinstance(other, EMStatistics):
             began = isinstance(other, int) and other == 0  # where ``sum`` begins
@@ -76,12 +74,12 @@ class EMStatistics:
     __radd__ = __add__
 
     @classmethod
-    def none(cls, mixture: GaussianMixture) -> EMStatistics:
+    def none(cls, mixture: GaussianMixture) -> "EMStatistics":
         """Return the sums over no rows."""
         K, D = mixture.means.shape
         return cls(0, 0.0, 0.0, np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
 
-    def times(self, factor: float) -> EMStatistics:
+    def times(self, factor: float) -> "EMStatistics":
         """Return the sums of rows that count as much more."""
         return EMStatistics(self.n_rows, *(factor * part for part in self.parts[1:]))
 

@@ -10,8 +10,6 @@ the gradients of the log-likelihood with respect to ``m`` and ``V``. Kept are ``
 which stay accurate where ``V`` is nearly singular.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +26,12 @@ from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
 from deconflow.xd.kernel.compile import WIDTH
 from deconflow.xd.layout import Block, KernelRows, finite_log, lower_triangle
 
+#: Variances, in the units of the rows, whose product may overflow.
 WIDE = 1e30
-"""Variances, in the units of the rows, whose product may overflow."""
+#: Each block is added up in this many pieces, so that sums do not depend on the threads.
 PIECES = 16
-"""Each block is added up in this many pieces, so that sums do not depend on the threads."""
+#: Pairs of a row and a component that are worth a thread.
 SMALLEST_JOB = 100_000
-"""Pairs of a row and a component that are worth a thread."""
 
 
 @dataclass
@@ -56,7 +54,7 @@ class Sums:
     vgv: Array
     responsibilities: Array | None = None
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: "Sums") -> "Sums":
         """Return the sums of these rows and then others, seen by one mixture in the same units."""
         q, theirs = self.responsibilities, other.responsibilities
         return Sums(

@@ -1,18 +1,15 @@
 r"""From observations to a mixture: starts, EM, the best of several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
@@ -22,18 +19,18 @@ from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
 from deconflow.xd.starts import Starter, mean_noise
 
+#: Numbers of components, where nobody says which.
 COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-"""Numbers of components, where nobody says which."""
 
+#: Covariances stay above this share of the data's squared spread, whatever the floor, where exact
+#: rows in several dimensions make thin ones too much for double precision.
 SMALLEST_VARIANCE = 1e-10
-"""Covariances stay above this share of the data's squared spread, whatever the floor, where exact
-rows in several dimensions make thin ones too much for double precision."""
 
+#: The same where noise, or a single dimension, keeps the numbers apart.
 SMALLEST_OF_NOISY = 1e-13
-"""The same where noise, or a single dimension, keeps the numbers apart."""
 
+#: Stage of the progress bar.
 FITTING = "fitting mixtures"
-"""Stage of the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +39,15 @@ class FitSettings:
 
     n_components: int
     floor: float = 0.0
+    #: Rows that a prior on each covariance counts as: see :meth:`PreparedData.typical`.
     shrinkage: float = 0.0
-    """Rows that a prior on each covariance counts as: see :meth:`PreparedData.typical`."""
     init: str = "kmeans"
     stopping: Stopping = field(default_factory=Stopping)
-    fixed: tuple[NDArray[np.bool_], ...] | None = None
+    fixed: tuple[BoolArray, ...] | None = None
+    #: Puts what the user gives of a start into one that was made, in the user's units.
     complete: Callable[[GaussianMixture], GaussianMixture] | None = None
-    """Puts what the user gives of a start into one that was made, in the user's units."""
 
-    def constraints(self, prepared: PreparedData) -> Constraints:
+    def constraints(self, prepared: "PreparedData") -> Constraints:
         """Turn floor, shrinkage and flags into the units of the rows."""
         rows = prepared.rows
         floor = _smallest_variance(prepared.data, rows) * np.eye(rows.dim)
@@ -64,7 +61,7 @@ class FitSettings:
         flags = (np.broadcast_to(each, (self.n_components,)).copy() for each in self.fixed)
         return Constraints(floor, prior, *flags, prior_rows=prior_rows)
 
-    def with_threads(self, threads: int) -> FitSettings:
+    def with_threads(self, threads: int) -> "FitSettings":
         """Return the same settings for fits that use at most so many threads."""
         return replace(self, stopping=replace(self.stopping, threads=threads))
 
@@ -174,7 +171,7 @@ def fit_exact(values: Array, n_components: int, seed: int) -> GaussianMixture:
     return prepared.fit(settings, check_random_state(seed)).mixture
 
 
-def without(mixture: GaussianMixture, gone: NDArray[np.bool_]) -> GaussianMixture:
+def without(mixture: GaussianMixture, gone: BoolArray) -> GaussianMixture:
     """Leave components out; the others have their weight."""
     weights = mixture.weights[~gone]
     return GaussianMixture(

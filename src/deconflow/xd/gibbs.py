@@ -23,28 +23,25 @@ Malsiner-Walli, Frühwirth-Schnatter, Grün (2016), "Model-based clustering base
 Gaussian mixtures", https://arxiv.org/abs/1606.06828
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd.expectation import Pass
 from deconflow.xd.layout import Block, KernelRows
 
 KINDS = {"diagonal": 0, "full": 1, "projected": 2}
+#: Grid of ``nu - (D - 1)``, degrees of freedom of the components' covariances.
 FREEDOMS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
-"""Grid of ``nu - (D - 1)``, degrees of freedom of the components' covariances."""
+#: Grid of ``a``, even in its logarithm.
 CONCENTRATIONS = np.exp(np.linspace(np.log(0.002), np.log(2.0), 16))
-"""Grid of ``a``, even in its logarithm."""
+#: Weight at the start of all components that a start does not have.
 EMPTY = 1e-3
-"""Weight at the start of all components that a start does not have."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +231,7 @@ class Sweeper:
         return float(log_p.sum() if len(block.omega) == 0 else block.omega @ log_p)
 
     def _components(
-        self, draw: Any, state: State, which: NDArray[np.int64], first: Array, second: Array
+        self, draw: Any, state: State, which: IntArray, first: Array, second: Array
     ) -> None:
         K, D = state.mu.shape
         freedom = state.nu + state.count[which, None] - np.arange(D)
@@ -248,7 +245,7 @@ class Sweeper:
             state.centre, state.spread,
         )  # fmt: skip
 
-    def _location(self, state: State, occupied: NDArray[np.int64]) -> None:
+    def _location(self, state: State, occupied: IntArray) -> None:
         """Draw ``kappa`` and ``m0``."""
         D, precision = self.prior.dim, state.precision[occupied]
         offset = state.mu[occupied] - state.m0
@@ -262,7 +259,7 @@ class Sweeper:
         white = np.linalg.solve(factor, pull) + self.rng.standard_normal(D)
         state.m0 = np.asarray(np.linalg.solve(factor.T, white), dtype=np.float64)
 
-    def _shape(self, state: State, occupied: NDArray[np.int64]) -> None:
+    def _shape(self, state: State, occupied: IntArray) -> None:
         """Draw ``nu`` with ``Psi`` integrated out, then ``Psi``, then the scales."""
         D, K = self.prior.dim, len(occupied)
         precision, scales = state.precision[occupied], state.scales[occupied]

@@ -8,8 +8,6 @@ can hardly tell. So the known parts get what they can have: the number of compon
 least BIC, and components without which it is lower still are taken out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,17 +21,17 @@ from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
 from deconflow.xd.layout import KernelRows
 
+#: What known parts start with, together; and the floor of the components beside them.
 FIRST_SHARE, FLOOR = 0.5, 0.1
-"""What known parts start with, together; and the floor of the components beside them."""
+#: Most steps of EM where numbers of components are compared, and the mean gain that ends them.
 STEPS, PRECISE = 100, 1e-5
-"""Most steps of EM where numbers of components are compared, and the mean gain that ends them."""
+#: The same for the number that was chosen.
 LAST_STEPS, MOST_PRECISE = 1000, 1e-9
-"""The same for the number that was chosen."""
 PATIENCE, ROWS_PER_COMPONENT = 2, 20
+#: Rows that choose the number of components.
 MOST_ROWS = 20_000
-"""Rows that choose the number of components."""
+#: Of a row in the rest; and that a part starts with, as one without a share never gets any.
 LEAST_WEIGHT, LEAST_SHARE = 1e-12, 1e-6
-"""Of a row in the rest; and that a part starts with, as one without a share never gets any."""
 SHARE_STEPS, SHARE_PRECISE = 500, 1e-9
 
 

@@ -9,8 +9,6 @@ Where rows are many, a small sample climbs first, and larger ones go on from whe
 what it could not rule out; what they settle on is fitted to all rows, in few passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,36 +37,36 @@ from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
 from deconflow.xd.shared_passes import Job
 from deconflow.xd.shares import even_shares, log_average
 
+#: Numbers of components that are tried beyond the usual ones where rows are many.
 OF_MANY_ROWS = (128, 192, 256, 384, 512)
-"""Numbers of components that are tried beyond the usual ones where rows are many."""
+#: Fewer than these, and no held-out row need be asked.
 ROWS_PER_COMPONENT = 4
-"""Fewer than these, and no held-out row need be asked."""
 
 FIRST_FLOOR, SMALLEST_FLOOR, LARGEST_FLOOR = 0.1, 0.003, 1.6
+#: Where the noise is made of so many, each fold has one start: those of the others will do.
 MANY_GAUSSIANS = 1_000_000
-"""Where the noise is made of so many, each fold has one start: those of the others will do."""
+#: The ladder ends when so many numbers in a row are behind the best, or one by so many errors.
 PATIENCE, CLEAR_ENOUGH = 2, 1.0
-"""The ladder ends when so many numbers in a row are behind the best, or one by so many errors."""
 
+#: With more rows per parameter than this covariances need no shrinking.
 ENOUGH_ROWS = 3
-"""With more rows per parameter than this covariances need no shrinking."""
 
+#: Rows that the prior of a shrunken covariance counts as, for each of its own ``D + 1``.
 SHRINKAGES = (0.5, 2.0, 8.0, 32.0)
-"""Rows that the prior of a shrunken covariance counts as, for each of its own ``D + 1``."""
 
+#: EM stops when a step gains less than this in the log-likelihood of all rows together: what
+#: comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
+#: have no such spikes, and go on until a step gains less than so much for each of these.
 SMALLEST_GAIN, GAIN_PER_PARAMETER = 0.3, 0.003
-"""EM stops when a step gains less than this in the log-likelihood of all rows together: what
-comes after fits chance, and its spikes are further from the truth. Mixtures of few parameters
-have no such spikes, and go on until a step gains less than so much for each of these."""
 
+#: Passes over rows beyond memory: they start from a fit to a million.
 MOST_PASSES = 12
-"""Passes over rows beyond memory: they start from a fit to a million."""
 
+#: Parts of the rows, each left out by some of the fits.
 N_FOLDS = 5
-"""Parts of the rows, each left out by some of the fits."""
 
+#: Standard errors of a paired difference that count as a difference.
 CLEARLY = 2.0
-"""Standard errors of a paired difference that count as a difference."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ class _Search:
         cross: CrossFits,
         tol: float,
         progress: Progress,
-        before: _Search | None = None,
+        before: "_Search | None" = None,
     ) -> None:
         self.cross, self.tol, self.progress, self.before = cross, tol, progress, before
         self.n_choosing = self.n_rows = len(cross.data)
@@ -219,7 +217,7 @@ class _Search:
         self.climb(first, COMPONENTS_TO_TRY, starts, [])
         self.shrunken(self.floors_about(list(self.tried)), starts)
 
-    def on(self, cross: CrossFits, starts: int) -> _Search:
+    def on(self, cross: CrossFits, starts: int) -> "_Search":
         """Go on with more rows: with what these could not rule out, and from there upwards."""
         rest = self.in_the_running()
         self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
@@ -234,7 +232,7 @@ class _Search:
         more.floors_about(more.rungs())
         return more
 
-    def settled_on(self, cross: CrossFits) -> _Search:
+    def settled_on(self, cross: CrossFits) -> "_Search":
         """Fit what has a share of the average to more rows, one fold after another."""
         used = self.shared(len(cross.data))
         last = _Search(cross, self.tol, self.progress, self)
@@ -251,7 +249,7 @@ class _Search:
             del fold  # before the next is laid out
         return last
 
-    def beyond(self, everything: Everything) -> _Search:
+    def beyond(self, everything: Everything) -> "_Search":
         """Fit what has a share of the average to rows beyond memory, from the best of each fold.
 
         The rows in memory that a fit leaves out are left out of all its passes, and judge it.

@@ -5,26 +5,23 @@ mixture of ``R v``, in fewer dimensions. Values are in units in which each colum
 about one, so that no product of variances overflows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import first_bad, place
 from deconflow.noise import JointMixture, NoiseMixture
 from deconflow.observations import Observations, OutOfReachError, noise_sizes
 from deconflow.standardising import Standardiser
 
-Index = NDArray[np.int64]
 LOG_2PI = float(np.log(2 * np.pi))
+#: Largest number in the units of the rows: its square over a narrow component's is finite.
 FARTHEST = 1e140
-"""Largest number in the units of the rows: its square over a narrow component's is finite."""
+#: Rows a group should have on average; if they have fewer, each row keeps its own projection.
 SMALLEST_GROUP = 64
-"""Rows a group should have on average; if they have fewer, each row keeps its own projection."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Block:
     """
 
     kind: str
-    index: Index | None
+    index: IntArray | None
     w: Array
     s: Array
     log_share: Array
@@ -151,11 +148,11 @@ class _Rows:
     w: Array
     parts: NoiseMixture
     weights: Array | None
-    observed: NDArray[np.bool_] | None
+    observed: BoolArray | None
     projection: Array | None
     log_unit: Array
 
-    def groups(self) -> list[Index | None] | None:
+    def groups(self) -> list[IntArray | None] | None:
         """Rows by what they see; None if there are too many ways of seeing."""
         patterns = self.parts.patterns
         if self.observed is None and self.projection is None and patterns is None:
@@ -177,7 +174,7 @@ class _Rows:
         order = np.argsort(which, kind="stable")
         return list(np.split(order, np.cumsum(counts)[:-1]))
 
-    def block(self, index: Index | None) -> Block:
+    def block(self, index: IntArray | None) -> Block:
         """Lay out rows that all see the same."""
         first = 0 if index is None else index[0]
         values = self.w if index is None else self.w[index]
@@ -218,7 +215,7 @@ class _Rows:
         s: Array,
         w: Array,
         log_share: Array,
-        index: Index | None = None,
+        index: IntArray | None = None,
         projection: Array | None = None,
         common: JointMixture | None = None,
     ) -> Block:
@@ -280,7 +277,7 @@ def finite_log(shares: Array) -> Array:
         return np.maximum(np.log(shares), -1e300)
 
 
-def full_noise(parts: JointMixture, seen: NDArray[np.bool_]) -> Array:
+def full_noise(parts: JointMixture, seen: BoolArray) -> Array:
     """Covariances of the noise's parts, ``(N or 1, J, M, M)``, with unit ones where missing."""
     unit = np.eye(seen.shape[1])
     noise = parts.covariances[..., None] * unit if parts.diagonal else parts.covariances

@@ -1,7 +1,5 @@
 """Starts for rows beyond memory: fits to samples that grow, and the curvature of the last one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,15 +13,15 @@ from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints
 
+#: Rows of the first sample, and how much larger the next one is.
 FIRST_SAMPLE, GROWTH = 20_000, 10
-"""Rows of the first sample, and how much larger the next one is."""
+#: Fits to samples are this much more exact than those to all rows: they are cheap, and what they
+#: leave undone costs passes over everything.
 SAMPLE_TOL = 0.01
-"""Fits to samples are this much more exact than those to all rows: they are cheap, and what they
-leave undone costs passes over everything."""
+#: Rows whose curvature is looked at, at most.
 CURVATURE_ROWS = 100_000
-"""Rows whose curvature is looked at, at most."""
+#: Passes over everything that finding the curvature may cost in arithmetic; none of it reads.
 CURVATURE_COST = 5.0
-"""Passes over everything that finding the curvature may cost in arithmetic; none of it reads."""
 
 
 def fit_samples(

@@ -1,25 +1,20 @@
 r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 
 if TYPE_CHECKING:
     from deconflow.xd.em_statistics import EMStatistics
     from deconflow.xd.expectation import Sums
 
-Flags = NDArray[np.bool_]
 
-
+#: Smallest Cholesky pivot of a correlation matrix that double precision can work with.
 NEARLY_SINGULAR = 1e-11
-"""Smallest Cholesky pivot of a correlation matrix that double precision can work with."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +36,9 @@ class Constraints:
 
     floor: Array | None
     prior: Array | None
-    fixed_weights: Flags
-    fixed_means: Flags
-    fixed_covariances: Flags
+    fixed_weights: BoolArray
+    fixed_means: BoolArray
+    fixed_covariances: BoolArray
     prior_rows: float = field(default=1.0, kw_only=True)
 
     @classmethod
@@ -53,7 +48,7 @@ class Constraints:
         floor: Array | None,
         prior: Array | None = None,
         prior_rows: float = 1.0,
-    ) -> Constraints:
+    ) -> "Constraints":
         """Nothing fixed."""
         none = np.zeros(n_components, dtype=bool)
         return cls(floor, prior, none, none, none, prior_rows=prior_rows)
@@ -71,7 +66,7 @@ class Constraints:
         total = np.linalg.slogdet(free)[1] + np.trace(ratio, axis1=1, axis2=2)
         return float(-0.5 * self.prior_rows * total.sum())
 
-    def but_for(self, free: list[int]) -> Constraints:
+    def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
         others = np.ones(len(self.fixed_means), dtype=bool)
         others[free] = False
@@ -101,7 +96,7 @@ class Constraints:
 
 
 def maximisation(
-    mixture: GaussianMixture, sums: Sums | EMStatistics, constraints: Constraints
+    mixture: GaussianMixture, sums: "Sums | EMStatistics", constraints: Constraints
 ) -> GaussianMixture:
     r"""Take one M-step.
 

@@ -8,8 +8,6 @@ References
 Ritchie and Murray (2019), "Scalable Extreme Deconvolution", https://arxiv.org/abs/1911.11663
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,8 +24,8 @@ from deconflow.xd.fit import FITTING, FitSettings, PreparedData
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
 
+#: Gain per epoch in mean log-likelihood that cannot be told from the noise of batches.
 SMALLEST_GAIN = 1e-4
-"""Gain per epoch in mean log-likelihood that cannot be told from the noise of batches."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Adam:
     second: Array | float = 0.0
 
     @classmethod
-    def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> Adam:
+    def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> "Adam":
         """Start at a mixture that is made from these rows, or given by the settings."""
         prepared = PreparedData(data)
         constraints = settings.constraints(prepared)

@@ -7,16 +7,13 @@ For component ``k`` and part ``j`` of the noise, with :math:`T = R V_k R^T + S_j
           \log \pi_{kj}(w) = \log \pi_k c_j - \tfrac12 |y|^2 - \log |L| + \text{const}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from deconflow._limits import row_slices
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture, stack
 from deconflow.noise import GaussianNoise, JointMixture, Noise, NoiseMixture
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
@@ -24,15 +21,13 @@ from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import full_noise, lay_out
 
-Rows = NDArray[np.int64]
-
+#: Mixtures with at most this many components are taken whole.
 FEW = 32
-"""Mixtures with at most this many components are taken whole."""
+#: Components of less weight than this in a row's posterior are left out of it.
 NEGLIGIBLE = 1e-15
-"""Components of less weight than this in a row's posterior are left out of it."""
 
+#: Arrays of the size of all means and covariances that a question about mixtures may make.
 ARRAYS = 4
-"""Arrays of the size of all means and covariances that a question about mixtures may make."""
 
 
 def posterior(
@@ -52,7 +47,7 @@ def posterior_pieces(
     data: Observations,
     threads: int | None = None,
     numbers: int = 0,
-) -> Iterator[tuple[Rows, GaussianMixture]]:
+) -> Iterator[tuple[IntArray, GaussianMixture]]:
     """Walk through the posteriors of all rows, in pieces of bounded memory.
 
     Each piece has the rows' numbers, not in order, and their mixtures. Of a large mixture a row
@@ -73,8 +68,8 @@ def _law(noise: Noise) -> NoiseMixture | None:
 
 
 def _relevant(
-    mixture: GaussianMixture, data: Observations, rows: Rows, threads: int | None
-) -> Iterator[tuple[Rows, Rows | None]]:
+    mixture: GaussianMixture, data: Observations, rows: IntArray, threads: int | None
+) -> Iterator[tuple[IntArray, IntArray | None]]:
     """Group rows by how many components matter to them; give the numbers of these, or None."""
     if mixture.n_components <= FEW:
         yield rows, None
@@ -100,10 +95,10 @@ def _in_pieces(
     mixture: GaussianMixture,
     data: Observations,
     law: NoiseMixture | None,
-    rows: Rows,
-    chosen: Rows | None,
+    rows: IntArray,
+    chosen: IntArray | None,
     numbers: int,
-) -> Iterator[tuple[Rows, GaussianMixture]]:
+) -> Iterator[tuple[IntArray, GaussianMixture]]:
     count = mixture.n_components if chosen is None else chosen.shape[1]
     gaussians = count * (1 if law is None else law.n_parts)
     numbers += ARRAYS * gaussians * (max(data.dim, data.latent_dim) + 2) ** 2
@@ -119,7 +114,7 @@ def _in_pieces(
 
 
 def _posterior(
-    mixture: GaussianMixture, data: Observations, parts: JointMixture, chosen: Rows
+    mixture: GaussianMixture, data: Observations, parts: JointMixture, chosen: IntArray
 ) -> GaussianMixture:
     """Compute the posterior of some rows under those components that each has chosen."""
     from deconflow.xd.kernel.conditionals import condition_rows  # compiled when needed

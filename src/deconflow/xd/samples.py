@@ -1,27 +1,23 @@
 """Which rows choose a model where there are many: samples that grow, each within the next."""
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import IntArray
 from deconflow.observations import Observations
 
-Index = NDArray[np.int64]
-
+#: So many choose all at once.
 FEW_ROWS = 50_000
-"""So many choose all at once."""
+#: Rows of the samples that choose where there are more.
 SAMPLES = (20_000, 100_000)
-"""Rows of the samples that choose where there are more."""
+#: More rows than these are fitted by what a sample has chosen.
 MOST_TO_CHOOSE = 150_000
-"""More rows than these are fitted by what a sample has chosen."""
+#: The next sample, or all rows, has at least so many times as many.
 LEAST_GROWTH = 2.0
-"""The next sample, or all rows, has at least so many times as many."""
+#: A column that fewer rows of a sample measure gets as many, if there are.
 LEAST_MEASURED = 200
-"""A column that fewer rows of a sample measure gets as many, if there are."""
 
 
-def growing_samples(data: Observations, rng: np.random.RandomState) -> list[Index]:
+def growing_samples(data: Observations, rng: np.random.RandomState) -> list[IntArray]:
     """Return the rows of each sample, in order; none if all rows choose at once."""
     sizes = sample_sizes(len(data))
     if not sizes:
@@ -43,7 +39,7 @@ def sample_sizes(n_rows: int) -> list[int]:
     return [size for size in SAMPLES if size * LEAST_GROWTH <= n_rows]
 
 
-def _with_rare_columns(order: Index, data: Observations, size: int) -> Index:
+def _with_rare_columns(order: IntArray, data: Observations, size: int) -> IntArray:
     """Move rows to the front that measure columns of which a sample would have next to none."""
     if data.observed is None:
         return order

@@ -10,8 +10,6 @@ The second sum is over some laws that stand for all; its integrals are by quasi-
 each component, that move with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,13 +25,13 @@ from deconflow.xd.em_statistics import EMStatistics
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
 
+#: Points are shared out among components: the error of their integral counts once per row.
 FLOOR, POINTS, FEWEST_POINTS = 0.1, 1024, 128
-"""Points are shared out among components: the error of their integral counts once per row."""
+#: Few steps of many components on purpose: more of them fit chance where little is seen. One or two
+#: have no such freedom, and go on to the end.
 FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
-"""Few steps of many components on purpose: more of them fit chance where little is seen. One or two
-have no such freedom, and go on to the end."""
+#: The end: steps that gain less than this per row.
 PRECISE = 1e-9
-"""The end: steps that gain less than this per row."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,13 @@ Each fit leaves out a fold of the rows, told by a random number that belongs to 
 file: so no fit ever sees the rows that it is judged by, whatever the pass or number of processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deconflow import ranks
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
@@ -24,13 +21,13 @@ from deconflow.xd.fit import FitSettings, PreparedData
 from deconflow.xd.layout import KernelRows, lay_out
 from deconflow.xd.many_rows import quasi_newton
 
+#: What makes whole numbers of random ones.
 DIGITS = 2.0**53
-"""What makes whole numbers of random ones."""
+#: Stands for the fold that a fit to all rows leaves out.
 NO_FOLD = -1
-"""Stands for the fold that a fit to all rows leaves out."""
 
 
-def fold_numbers(numbers: Array, n_folds: int) -> NDArray[np.int64]:
+def fold_numbers(numbers: Array, n_folds: int) -> IntArray:
     """Return the fold of each row, by its last digits: the first ones say who is in a sample."""
     return (numbers * DIGITS).astype(np.int64) % n_folds
 

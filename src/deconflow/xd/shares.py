@@ -1,7 +1,5 @@
 r"""What each of several densities should get of an average, judged by rows that none has seen."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import logsumexp
 
@@ -9,17 +7,17 @@ from deconflow._types import Array
 
 BOOTSTRAPS = 500
 EVEN_SHARE = 0.1
+#: Nats that a parameter must gain in all rows together.
 PRICE = 0.25
-"""Nats that a parameter must gain in all rows together."""
 ROWS_AT_ONCE = 100_000
+#: Rows that are drawn anew one by one; more are drawn in so many blocks of neighbours, whose sums
+#: vary as those of their rows do.
 MOST_DRAWN = 50_000
-"""Rows that are drawn anew one by one; more are drawn in so many blocks of neighbours, whose sums
-vary as those of their rows do."""
+#: What has less of an average is left out: it would cost more time than it gains.
 SMALLEST_SHARE = 0.03
-"""What has less of an average is left out: it would cost more time than it gains."""
+#: Of the way from how often each is the best to the average that is: where rows can tell they do
+#: so in these steps, and where they cannot next to nothing happens in them.
 STEPS = 100
-"""Of the way from how often each is the best to the average that is: where rows can tell they do
-so in these steps, and where they cannot next to nothing happens in them."""
 
 
 def paired(rows_p: Array, weights: Array) -> tuple[Array, Array]:

@@ -5,14 +5,11 @@ Components start as wide as their noisy rows, noise included. Starts with the no
 converge as fast, but to densities of more spikes: on moons twice as far from the truth.
 """
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from deconflow._limits import openmp_threads
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
@@ -23,8 +20,8 @@ from deconflow.xd.posterior import posterior
 
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
+#: Values that say less than this share of what the usual ones say are no places to start at.
 LEAST_SHARE = 0.25
-"""Values that say less than this share of what the usual ones say are no places to start at."""
 
 
 def mean_noise(data: Observations, units: Standardiser) -> Array:
@@ -110,7 +107,7 @@ def _covariance(points: Array) -> Array:
     return spread + 1e-12 * np.eye(len(spread))
 
 
-def seen_values(data: Observations) -> NDArray[np.bool_]:
+def seen_values(data: Observations) -> BoolArray:
     """Which values ``(N, M)`` were measured."""
     return (
         np.ones((len(data), data.dim), bool) if data.observed is None else np.asarray(data.observed)
@@ -124,7 +121,7 @@ def shares_of_truth(data: Observations) -> Array:
     return np.where(seen_values(data), signal / (signal + np.asarray(data.noise.variance())), 0.0)
 
 
-def _telling(some: Observations) -> NDArray[np.bool_]:
+def _telling(some: Observations) -> BoolArray:
     """Which measured values ``(N, M)`` say nearly as much about the truth as the usual ones.
 
     A value says as much as the share of the truth in its variance. Values of far larger noise

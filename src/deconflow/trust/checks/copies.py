@@ -4,8 +4,8 @@ import numpy as np
 
 from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check, Finding
 
+#: A larger share of rows that all but repeat another one is no chance.
 NEAR_COPIES = 0.01
-"""A larger share of rows that all but repeat another one is no chance."""
 
 
 def _test(case: Case) -> Finding:

@@ -4,8 +4,8 @@ import numpy as np
 
 from deconflow.trust.check import Case, Check, Finding
 
+#: Rows of which fewer kept samples count are not covered; share of such rows that is a caution.
 FEWEST_SAMPLES, MOST_UNCOVERED = 2.0, 0.05
-"""Rows of which fewer kept samples count are not covered; share of such rows that is a caution."""
 
 
 def _test(case: Case) -> Finding | None:

@@ -19,8 +19,8 @@ from deconflow.trust.check import (
     weight_inflation,
 )
 
+#: With a larger error of the logarithm of the factor, a factor of two is not seen.
 UNKNOWN_FACTOR = 0.35
-"""With a larger error of the logarithm of the factor, a factor of two is not seen."""
 FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
 
 

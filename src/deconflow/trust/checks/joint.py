@@ -4,9 +4,9 @@ import numpy as np
 
 from deconflow.trust.check import DEGREES, Case, Check, Finding, shape
 
+#: The mean of a polynomial of ranks, whose standard deviation is one, may be off by about this
+#: much: mixtures round sharp edges.
 SLACK = 0.006
-"""The mean of a polynomial of ranks, whose standard deviation is one, may be off by about this
-much: mixtures round sharp edges."""
 
 
 def _test(case: Case) -> Finding:

@@ -9,10 +9,10 @@ from scipy.stats import rankdata
 from deconflow.observations import Observations
 from deconflow.trust.check import GROUPS, Case, Check, Finding, Rows, below, of_smallest, one_sided
 
+#: Number of rows, and of runs of them, that are looked at.
 ROWS_IN_ORDER, BLOCKS = 20_000, 10
-"""Number of rows, and of runs of them, that are looked at."""
+#: Share of steps of a sorted column that go the same way.
 SORTED = 0.98
-"""Share of steps of a sorted column that go the same way."""
 
 
 def _test(case: Case) -> Finding:

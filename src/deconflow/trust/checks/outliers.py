@@ -13,8 +13,8 @@ than a tail; by chance a likelihood is ``c`` times as large with probability
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deconflow._types import IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
 from deconflow.xd import (
@@ -26,8 +26,8 @@ from deconflow.xd import (
     refit_with_known_parts,
 )
 
+#: Components of outliers have at most this share, and are so many times as wide as all others.
 LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
-"""Components of outliers have at most this share, and are so many times as wide as all others."""
 
 
 def _test(case: Case) -> Finding:
@@ -42,7 +42,7 @@ def _test(case: Case) -> Finding:
     return Finding(p=float(np.exp(-gain)), gain=gain, numbers={"share": share})
 
 
-def wide_components(mixture: GaussianMixture) -> Iterator[NDArray[np.int64]]:
+def wide_components(mixture: GaussianMixture) -> Iterator[IntArray]:
     """Yield the widest, the two widest, ... components, if few rows are theirs.
 
     All of them are far wider than the others together.
@@ -80,7 +80,7 @@ def _without_background(table: Table) -> float:
     return float(table.weights @ expectation(fitted, prepared.rows, moments=False).log_p)
 
 
-def _only(mixture: GaussianMixture, kept: NDArray[np.int64]) -> GaussianMixture:
+def _only(mixture: GaussianMixture, kept: IntArray) -> GaussianMixture:
     weights = mixture.weights[kept]
     return GaussianMixture(weights / weights.sum(), mixture.means[kept], mixture.covariances[kept])
 

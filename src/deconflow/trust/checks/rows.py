@@ -3,8 +3,8 @@
 from deconflow.trust.check import Case, Check, Finding
 from deconflow.xd import n_parameters
 
+#: Fewer rows per parameter of a single Gaussian are few.
 ROWS_PER_PARAMETER = 10
-"""Fewer rows per parameter of a single Gaussian are few."""
 
 
 def _test(case: Case) -> Finding:

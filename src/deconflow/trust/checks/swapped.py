@@ -11,8 +11,8 @@ from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.trust.check import Alternative, Case, Check, Finding, Table, log_p, ratio, worst
 
 MOST_COLUMNS = 6
+#: Of rows with exchanged errors, in the alternative that is tested.
 SHARE = 0.5
-"""Of rows with exchanged errors, in the alternative that is tested."""
 
 
 def _test(case: Case) -> Finding:

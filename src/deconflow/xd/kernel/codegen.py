@@ -8,8 +8,6 @@ would be one function for each dimension; here a few lines write them.
 Each writer returns lines of Python; packed matrices hold the lower triangle row by row.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -18,8 +16,8 @@ from numba.extending import typeof_impl
 
 from deconflow.xd.kernel.compile import compiled_rows
 
+#: Dimension up to which compiling straight lines is worth the wait.
 LARGEST = 10
-"""Dimension up to which compiling straight lines is worth the wait."""
 
 vector, matrix, integer = types.float64[::1], types.float64[:, ::1], types.int64
 DENSITY = types.void(matrix, matrix, vector, vector, integer, integer, vector, vector)

@@ -1,17 +1,15 @@
 """How the kernel is compiled: once per machine if a cache can be written, else per process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
 
+#: Rows that the kernel takes at a time.
 WIDTH = 256
-"""Rows that the kernel takes at a time."""
 
+#: Fast-math flags of linear algebra: sums may be reordered, NaN and infinity keep their sense.
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}
-"""Fast-math flags of linear algebra: sums may be reordered, NaN and infinity keep their sense."""
 
 
 def compiled_rows(*signature: Any, fastmath: set[str] = LOOSE) -> Callable[[Callable], Any]:

@@ -11,18 +11,16 @@ A component without rows is drawn from the prior. By Bartlett, :math:`U = B B^T`
 triangular, with roots of chi-squares on the diagonal and normal numbers below.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows
 
+#: Least share of a variance that is left when other columns are known: what is thinner than this
+#: no other part of a sweep could factor.
 THINNEST = 1e-11
-"""Least share of a variance that is left when other columns are known: what is thinner than this
-no other part of a sweep could factor."""
+#: Roots of chi-squares stay above this, for a prior of few degrees of freedom has no mean: no
+#: component is drawn more than a hundred times as wide as its scale.
 SMALLEST_CHI = 0.01
-"""Roots of chi-squares stay above this, for a prior of few degrees of freedom has no mean: no
-component is drawn more than a hundred times as wide as its scale."""
 
 
 @compiled_rows()

@@ -1,13 +1,11 @@
 """Posteriors of rows under single components, by loops over rows, components and noise parts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows
 
+#: Share of a variance below which a difference has lost half of its digits.
 LOST = 1e-8
-"""Share of a variance below which a difference has lost half of its digits."""
 
 
 @compiled_rows()

@@ -10,8 +10,6 @@ Matheron's rule makes a draw from the posterior of draws from the prior,
 without any conditional covariance.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 
@@ -20,8 +18,8 @@ from deconflow.xd.kernel.compile import WIDTH, compiled_rows
 from deconflow.xd.kernel.passes import log_joint, stack
 from deconflow.xd.kernel.vector_math import exp_rows, log_rows
 
+#: Share of a variance below which what is left of it is rounding.
 SINGULAR = 1e-14
-"""Share of a variance below which what is left of it is rounding."""
 
 numbers = types.int64[::1]
 CHOOSE = types.void(

@@ -6,8 +6,6 @@ any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
 ``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows

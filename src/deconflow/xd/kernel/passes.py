@@ -1,7 +1,5 @@
 r"""One pass over rows: responsibilities, log-likelihood and moments of every component."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 
@@ -9,8 +7,8 @@ from deconflow.xd.kernel.codegen import DENSITY, MOMENTS, integer, matrix, vecto
 from deconflow.xd.kernel.compile import WIDTH, compiled_rows
 from deconflow.xd.kernel.vector_math import exp_rows, log_rows
 
+#: Responsibilities below this add nothing to any sum in double precision.
 NEGLIGIBLE = 1e-17
-"""Responsibilities below this add nothing to any sum in double precision."""
 
 stack = types.float64[:, :, ::1]
 PASS = types.void(

@@ -4,8 +4,6 @@ Both are exact to one unit in the last place on the ranges that mixtures need. C
 ``contract`` alone of the fast-math flags: reordering would break the argument reduction.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from deconflow.xd.kernel.compile import compiled_rows
