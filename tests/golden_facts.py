@@ -365,7 +365,9 @@ def _learned(model):
     """The mixture that an XDGMM has found; under bounds it would have mirror images."""
     if type(model).__name__ != "XDGMM" or model.bounds is not None:
         return {}
-    return {name: getattr(model, name) for name in ("weights_", "means_", "covariances_")}
+    (mix,) = model.mixtures_
+    names = ("weights", "means", "covariances")
+    return {f"{name}_": np.asarray(getattr(mix, name)) for name in names}
 
 
 def _cases(estimator, tables):

@@ -1,17 +1,17 @@
-"""The one door: arrays, frames and tables become Observations."""
+"""The one door: arrays, frames and tables become Observations; and the refusal of combinations."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
+from deconflow._types import AnyArray
 from deconflow.carried_errors import parted
 from deconflow.checks import warn_caller
-from deconflow.core.combinations import refuse
-from deconflow.core.given import Given
+from deconflow.core.run import Run
 from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
 from deconflow.guests import as_guest
 from deconflow.labels import Labels
@@ -24,6 +24,40 @@ from deconflow.observations import (
     check_weights,
 )
 from deconflow.streams import RowStream
+from deconflow.truth import NOISE, columns_by_name, given_parts
+
+#: For each trait of rows and of true values its noun, and what to do where it is not taken.
+WORDS: dict[str, tuple[str, str]] = {
+    "beyond memory": ("rows beyond memory", "Fit a sample: stream.overview(100_000).sample"),
+    "projected": ("projection", "Use XDGMM, which takes projections"),
+    "limits": ("limits in place of values", "Leave those rows out, or use XDGMM"),
+    "missing": ("missing values (NaN)", "Drop those rows, or use XDGMM"),
+    "counts": ("values with a likelihood, such as counts", "Use XDGMM or Deconvolver"),
+    "covariates": ("covariates", "Leave out given, or put them in w with errors of zero"),
+    "errors to learn": ("errors to learn", "Give errors that are known"),
+    "selected": ("selection", "Leave out the selection"),
+    "bounds": ("bounds", "Leave them out"),
+    "atoms": ("atoms", "Leave them out"),
+    "background": ("background", "Leave it out"),
+}
+EVERYTHING = frozenset(WORDS)
+
+
+def refuse(who: str, takes: Set[str], traits: Set[str]) -> None:
+    """Raise for the first trait that ``who`` does not take."""
+    for trait, (noun, remedy) in WORDS.items():
+        if trait in traits and trait not in takes:
+            raise ValueError(f"Expected no {noun} with {who}; got some. {remedy}.")
+
+
+def refuse_other_traits(fitted: Set[str], asked: Set[str], must_match: Set[str]) -> None:
+    """Raise for rows that lack a trait which the rows of the fit had, or have one more."""
+    for trait, (noun, _) in WORDS.items():
+        if trait not in must_match or (trait in fitted) == (trait in asked):
+            continue
+        had, got = (noun, "none") if trait in fitted else (f"no {noun}", "some")
+        raise ValueError(f"Expected {had}, as in the fit; got {got}. Describe these rows so, too.")
+
 
 #: Traits that rows with a selection may have as far as the door is concerned.
 NOT_SELECTED = frozenset({"errors to learn", "covariates"})
@@ -92,7 +126,12 @@ def observe(
     ((2, 2), ['missing'])
     """
     if isinstance(w, Observations):
-        _refuse_more(noise, projection, sample_weight, groups, given, limits, selection, names)
+        facts = (noise, projection, sample_weight, groups, given, limits, selection, names)
+        if any(fact is not None for fact in facts):
+            raise TypeError(
+                "Expected Observations alone, which hold all facts of their rows; got more. Give "
+                "these to deconflow.observe."
+            )
         return w
     if isinstance(w, RowStream):
         raise ValueError(
@@ -112,9 +151,20 @@ def observe(
         )
         values = check_array(plain, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
         free = noise if isinstance(noise, FreeErrors) else None
+        if noise is None:
+            if limits is not None:
+                raise ValueError(
+                    "Expected noise with limits, the error that the measurement of a limit would "
+                    "have had; got none. Pass noise=..., or noise=0.0 if there is none."
+                )
+            warn_caller(
+                "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say "
+                "so."
+            )
+            noise = 0.0
         data = Observations.from_arrays(
             values,
-            _stated(noise if free is None else free.said, limits),
+            noise if free is None else free.said,
             projection=projection,
             weights=sample_weight,
             groups=codes,
@@ -123,43 +173,15 @@ def observe(
         data = replace(data, labels=labels, uncertain=free)
         if given is not None:
             data = replace(data, covariates=Given.of(given, table, len(data)))
-        return _selected(data, table, selection, selection_of)
-
-
-def _refuse_more(*facts: Any) -> None:
-    """Raise for facts that stand outside of the observations they are about."""
-    if any(fact is not None for fact in facts):
-        raise TypeError(
-            "Expected Observations alone, which hold all facts of their rows; got more. Give these "
-            "to deconflow.observe."
-        )
-
-
-def _stated(noise: Any, limits: Any) -> Any:
-    """Return the noise as it was given, or none with a warning."""
-    if noise is not None:
-        return noise
-    if limits is not None:
-        raise ValueError(
-            "Expected noise with limits, the error that the measurement of a limit would have "
-            "had; got none. Pass noise=..., or noise=0.0 if there is none."
-        )
-    warn_caller(
-        "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say so."
-    )
-    return 0.0
-
-
-def _selected(data: Observations, table: Any, selection: Any, of: str) -> Observations:
-    """Check the rule by which rows were seen."""
-    if selection is None:
-        if of != "measured":
-            raise ValueError(f"Expected a selection with selection_of={of!r}; got none.")
+        if selection is not None:
+            refuse("a selection", NOT_SELECTED, data.traits)
+            if isinstance(selection, Selection) and hasattr(selection.columns, "iloc"):
+                refuse_other_rows(table, selection.columns, "columns")
+            rule = as_rule(selection, selection_of, data.measured_names, data)
+            data = replace(data, selection=rule)
+        elif selection_of != "measured":
+            raise ValueError(f"Expected a selection with selection_of={selection_of!r}; got none.")
         return data
-    refuse("a selection", NOT_SELECTED, data.traits)
-    if isinstance(selection, Selection) and hasattr(selection.columns, "iloc"):
-        refuse_other_rows(table, selection.columns, "columns")
-    return replace(data, selection=as_rule(selection, of, data.measured_names, data))
 
 
 def has_noise(w: Any, noise: Any) -> bool:
@@ -167,3 +189,61 @@ def has_noise(w: Any, noise: Any) -> bool:
     if isinstance(w, Observations):
         return w.labels.noise_given
     return noise is not None or parted(w, None)[1] is not None
+
+
+@dataclass(frozen=True)
+class Given:
+    """Covariates of rows: whether the rows' own errors are among them, and columns by name."""
+
+    with_errors: bool
+    columns: dict[str, AnyArray]
+
+    @classmethod
+    def of(cls, given: Any, w: Any, n_rows: int) -> "Given":
+        """Check that covariates have the rows of ``w``."""
+        with_errors, table = given_parts(given)
+        if hasattr(table, "iloc"):
+            refuse_other_rows(w, table, "given")
+        return cls(with_errors, columns_by_name(table, n_rows))
+
+    @property
+    def parts(self) -> Any:
+        """The same in the words of ``given=``."""
+        if not self.with_errors:
+            return self.columns
+        return (NOISE, self.columns) if self.columns else NOISE
+
+    def take(self, rows: Any) -> "Given":
+        """Return the covariates of some rows."""
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
+
+
+#: Measured values of the sample that is in memory while all rows are passed over.
+SAMPLE_VALUES = 3_000_000
+COUNTING = "counting and sampling rows"
+
+
+def sampled(stream: RowStream, noise: Any, facts: dict[str, Any], run: Run) -> Observations:
+    """Pass over all rows once, and return some of them, checked as any rows to fit."""
+    for name, value in facts.items():
+        if value is not None:
+            raise ValueError(
+                f"Expected no {name} with a RowStream, whose rows have all that is known of "
+                "them; got some. open_rows takes weights= and errors=."
+            )
+    if noise is not None:
+        stream = stream.with_errors(noise)
+    if stream.reader.columns.fit_errors:
+        raise ValueError(
+            "Expected errors that are known for rows beyond memory; got some to learn. Learn "
+            "them from a sample, and give what was learned."
+        )
+    run.progress.begin(COUNTING, "rows", stream.n_rows)
+    n_sample = max(1, SAMPLE_VALUES // len(stream.names))
+    overview = stream.overview(n_sample, run.stream_seed(), run.progress.advance)
+    assert overview.sample is not None
+    run.beyond = stream, overview
+    rows = observe(overview.sample.w, **overview.sample.facts)
+    units = list(stream.units.values())
+    return replace(rows, labels=Labels(tuple(stream.names), units if any(units) else None))

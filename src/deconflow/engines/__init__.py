@@ -5,8 +5,7 @@ from deconflow.engines.bayes import Bayes
 from deconflow.engines.checks import check_resumable
 from deconflow.engines.flow import OBJECTIVES, Flow
 from deconflow.engines.grids import MOST_INTERVALS, Kernels, LogSplines, Wavelets
-from deconflow.engines.xd import XD
-from deconflow.engines.xd_settings import check_settings
+from deconflow.engines.xd import XD, check_settings
 
 __all__ = [
     "MOST_INTERVALS",

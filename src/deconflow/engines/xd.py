@@ -1,44 +1,47 @@
 """The engine of XDGMM: Extreme Deconvolution."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from deconflow._types import AnyArray, Array, IntArray
-from deconflow.checks import warn_caller
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.checks import as_floats, check_choice, check_integer, check_number, warn_caller
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.checks import refuse_unseen
 from deconflow.engines.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
-from deconflow.engines.xd_settings import (
-    Start,
-    as_settings,
-    describe_average,
-    given_start,
-    is_auto,
-    minibatches,
-)
 from deconflow.fits import MixtureFit, Replicates, clear_errors
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.xd import (
     FITTING,
     N_FOLDS,
+    STARTS,
     Adam,
-    EMResult,
     FitSettings,
+    Minibatches,
     PreparedData,
+    Stopping,
     fit_averaged,
     fit_minibatch,
     lay_out,
     row_weights,
+    who_chose,
 )
+
+METHODS = ("anderson", "em", "minibatch")
+#: Parts of a mixture, by the names that ``init`` and ``fixed`` have for them.
+PARTS = ("weights", "means", "covariances")
+AUTO = "auto"
+#: What ``n_components="auto"`` decides itself, or has no use for.
+IGNORED_BY_AUTO: dict[str, Any] = {"floor": 0.0, "n_init": 1, "fixed": None}
 
 
 @dataclass(frozen=True)
 class XDSolution:
-    """Mixtures that are averaged, and how they were found.
+    """Mixtures that are averaged, and how they were fitted.
 
     Attributes
     ----------
@@ -54,6 +57,8 @@ class XDSolution:
         The same for every step.
     table : dict of arrays
         What was tried, and its share; empty for a single fit.
+    images : int
+        Mirror images of every row among the fitted rows, with the row itself.
     """
 
     mixtures: list[GaussianMixture]
@@ -62,6 +67,7 @@ class XDSolution:
     log_likelihood: float
     history: list[float]
     table: dict[str, AnyArray] = field(default_factory=dict)
+    images: int = 1
 
     def density(self, names: list[str], threads: int | None) -> MixtureFit:
         """Return the average, with its parts as replicates."""
@@ -73,8 +79,9 @@ class XDSolution:
 
     @property
     def counts(self) -> IntArray:
-        """Number of components of each mixture."""
-        return np.array([each.n_components for each in self.mixtures])
+        """Number of components of each mixture; a component and its mirror images are one."""
+        images = self.images if len(self.mixtures) == 1 else 1
+        return np.array([each.n_components // images for each in self.mixtures])
 
     @property
     def n_components(self) -> int:
@@ -84,17 +91,13 @@ class XDSolution:
     def words(self) -> str:
         """Return what was fitted, and what it was chosen from."""
         if len(self.mixtures) > 1:
-            return describe_average(self.table, len(self.mixtures))
+            return _words_of_average(self.table, len(self.mixtures), self.images)
         count = self.n_components
         return f"Gaussian mixture with {count} component{'s' * (count > 1)}."
 
     def attributes(self) -> dict[str, Any]:
-        """Return what XDGMM shows."""
-        whole = mix(self.mixtures)
-        found = {
-            "weights_": whole.weights,
-            "means_": whole.means,
-            "covariances_": whole.covariances,
+        """Return what XDGMM shows; mirror images are not shown as components."""
+        shown = {
             "mixtures_": self.mixtures,
             "component_counts_": self.counts,
             "n_components_": self.n_components,
@@ -103,7 +106,10 @@ class XDSolution:
             "lower_bound_": self.log_likelihood,
             "lower_bounds_": np.array(self.history),
         }
-        return found | ({"selection_": self.table} if self.table else {})
+        if self.images == 1:
+            whole = mix(self.mixtures)
+            shown |= {f"{part}_": getattr(whole, part) for part in PARTS}
+        return shown | ({"selection_": self.table} if self.table else {})
 
 
 class XD:
@@ -116,6 +122,7 @@ class XD:
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
+        self.auto = isinstance(settings.n_components, str) and settings.n_components == AUTO
         if not isinstance(settings.init, str) or settings.fixed is not None:
             # both are in the units of rows that these two would change
             self.takes = EVERYTHING - {"bounds", "covariates"}
@@ -124,52 +131,62 @@ class XD:
     def fit(self, rows: Observations, run: Run) -> XDSolution:
         """Fit mixtures to rows."""
         refuse_unseen(rows)
-        auto = is_auto(self.settings) and len(rows) > 1
         with clear_errors():
             if run.beyond is not None:
                 found = self._beyond_memory(rows, run)
-            elif auto:
+            elif self.auto and len(rows) > 1:
                 found = self._climb(rows, run, run.generator())
             else:
-                found = _single(self._fit(rows, run))
+                found = self._single(rows, run)
         self._check(found)
         return found
 
-    def _fit(self, rows: Observations, run: Run) -> EMResult:
-        """Fit a mixture of as many components as were asked for."""
-        count = 1 if is_auto(self.settings) else int(self.settings.n_components)
+    def _single(self, rows: Observations, run: Run) -> XDSolution:
+        """Fit one mixture; of a stream, whose sample the rows are, to all its rows."""
         # With bounds every component has a mirror image, which is a component of the same fit.
-        settings, start = self._settings(count * rows.images, rows)
-        rng, batches = run.generator(), minibatches(self.settings)
-        if batches is not None:
+        count = (1 if self.auto else int(self.settings.n_components)) * rows.images
+        settings, start = self._settings(count, run), self._start(count, rows.latent_dim)
+        if start:
+            settings = replace(settings, complete=lambda other: replace(other, **start))
+        n_init = 1 if len(start) == len(PARTS) else self.settings.n_init
+        batches = minibatches(self.settings)
+        if run.beyond is not None:
+            stream, overview = run.beyond
+            rng = np.random.RandomState(run.stream_seed())
+            found = fit_stream(
+                stream, overview, rows, settings, n_init=n_init, rng=rng, progress=run.progress
+            )
+        elif batches is not None:
+            rng = run.generator()
             adam = Adam.start(rows, settings, rng)
-            return fit_minibatch(adam, rows, settings.stopping, batches, rng, run.progress)
-        run.progress.begin(FITTING)
-        return PreparedData(rows).fit_best(settings, self._starts(start), rng)
+            found = fit_minibatch(adam, rows, settings.stopping, batches, rng, run.progress)
+        else:
+            run.progress.begin(FITTING)
+            found = PreparedData(rows).fit_best(settings, n_init, run.generator())
+        return XDSolution(
+            [found.mixture], found.converged, found.n_iter, found.log_likelihood,
+            list(found.history), images=rows.images,
+        )  # fmt: skip
 
     def _beyond_memory(self, sample: Observations, run: Run) -> XDSolution:
         """Fit all rows of a stream, of which a sample is in memory."""
-        assert run.beyond is not None
-        stream, overview = run.beyond
         if minibatches(self.settings) is not None:
             raise ValueError(
                 "Expected method='anderson' with rows beyond memory; got "
                 f"{self.settings.method!r}. Leave it out."
             )
+        if not self.auto:
+            return self._single(sample, run)
+        assert run.beyond is not None
+        stream, overview = run.beyond
+        beyond: dict[str, Any] = {}
         rng = np.random.RandomState(run.stream_seed())
-        if not is_auto(self.settings):
-            settings, start = self._settings(int(self.settings.n_components), sample)
-            return _single(fit_stream(
-                stream, overview, sample, settings, n_init=self._starts(start), rng=rng,
-                progress=run.progress,
-            ))  # fmt: skip
-        if in_memory(overview):
-            return self._climb(sample, run, rng)
-        everything = everything_of(
-            stream, overview, sample, N_FOLDS, threads=run.threads, progress=run.progress
-        )
-        folds = folds_of_sample(overview, N_FOLDS)
-        return self._climb(sample, run, rng, folds=folds, everything=everything)
+        if not in_memory(overview):
+            beyond["folds"] = folds_of_sample(overview, N_FOLDS)
+            beyond["everything"] = everything_of(
+                stream, overview, sample, N_FOLDS, threads=run.threads, progress=run.progress
+            )
+        return self._climb(sample, run, rng, **beyond)
 
     def _climb(
         self, rows: Observations, run: Run, rng: np.random.RandomState, **beyond: Any
@@ -179,24 +196,36 @@ class XD:
         With ``beyond`` these are a sample of rows beyond memory.
         """
         lay_out(rows)  # so that an error counts the rows of all data, not of a fold
-        settings = as_settings(self.settings, 1)
-        fit = fit_averaged(rows, settings, rng, progress=run.progress, **beyond)
+        fit = fit_averaged(rows, self._settings(1, run), rng, progress=run.progress, **beyond)
         value = float(np.average(fit.held_out, weights=row_weights(rows)))
-        return XDSolution(list(fit.mixtures), fit.converged, fit.n_iter, value, [value], fit.table)
+        return XDSolution(
+            list(fit.mixtures), fit.converged, fit.n_iter, value, [value], fit.table, rows.images
+        )
 
-    def _settings(self, count: int, rows: Observations) -> tuple[FitSettings, Start]:
-        """Return the settings of a single fit, and what is given of its start."""
-        settings = as_settings(self.settings, count)
-        start = given_start(self.settings, count, rows.latent_dim)
-        return (settings if start.empty else replace(settings, complete=start.complete)), start
+    def _settings(self, count: int, run: Run) -> FitSettings:
+        """Return the settings of a single fit."""
+        given, fixed = self.settings, self.settings.fixed or {}
+        return FitSettings(
+            n_components=count,
+            floor=float(given.floor),
+            init=given.init if isinstance(given.init, str) else STARTS[0],
+            stopping=Stopping(given.tol, given.max_iter, given.method == "anderson", run.threads),
+            fixed=tuple(_flags(fixed.get(part, False), count, part) for part in PARTS),
+        )
 
-    def _starts(self, start: Start) -> int:
-        """Return how many starts to try: one where it is given."""
-        return 1 if start.whole else self.settings.n_init
+    def _start(self, count: int, dim: int) -> dict[str, Array]:
+        """Return the parts of a start that are given, checked."""
+        init = self.settings.init
+        if isinstance(init, GaussianMixture):
+            init = {part: getattr(init, part) for part in PARTS}
+        given = init if isinstance(init, Mapping) else {}
+        shapes = zip(PARTS, ((count,), (count, dim), (count, dim, dim)), strict=True)
+        return {p: _part(given[p], p, shape) for p, shape in shapes if given.get(p) is not None}
 
     def _check(self, found: XDSolution) -> None:
         """Raise for steps that led nowhere; warn where they had not ended."""
-        if not all(_finite(each) for each in found.mixtures):
+        arrays = [getattr(each, part) for each in found.mixtures for part in PARTS]
+        if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError(
                 "Expected steps that lead to finite weights, means and covariances; got NaN or "
                 "inf. Lower learning_rate, set a floor, or look for rows far from all others."
@@ -210,12 +239,139 @@ class XD:
             warn_caller(advice, ConvergenceWarning)
 
 
-def _single(result: EMResult) -> XDSolution:
-    """Return the solution of one mixture."""
-    value, history = result.log_likelihood, list(result.history)
-    return XDSolution([result.mixture], result.converged, result.n_iter, value, history)
+def check_settings(model: Any) -> None:
+    """Raise where a parameter makes no sense, before any work."""
+    _check_method(model.method)
+    _check_parts(model)
+    for name in ("n_init", "max_iter"):
+        check_integer(name, getattr(model, name), 1)
+    for name in ("tol", "floor"):
+        check_number(name, getattr(model, name), 0)
+    if isinstance(model.n_components, str) and model.n_components == AUTO:
+        _check_auto(model)
+    else:
+        check_integer("n_components", model.n_components, 1)
+    if minibatches(model) is not None and model.n_init != 1:
+        raise ValueError(f'Expected n_init=1 with method="minibatch"; got {model.n_init!r}.')
 
 
-def _finite(mixture: GaussianMixture) -> bool:
-    arrays: tuple[Array, ...] = mixture.weights, mixture.means, mixture.covariances
-    return all(np.isfinite(array).all() for array in arrays)
+def _check_method(method: Any) -> None:
+    if not isinstance(method, Mapping):
+        check_choice("method", method, METHODS)
+        return
+    options, known = method.get("minibatch"), [part.name for part in fields(Minibatches)]
+    if set(method) != {"minibatch"} or not isinstance(options, Mapping):
+        raise ValueError(
+            'Expected method as a name, or as {"minibatch": {"epochs": 50}} with options of '
+            f"minibatches; got {method!r}."
+        )
+    for name, value in options.items():
+        check_choice("an option of minibatches", name, known)
+        if name == "learning_rate":
+            check_number(name, value, 0)
+        else:
+            check_integer(name, value, 1)
+
+
+def _check_parts(model: Any) -> None:
+    """Raise unless ``init`` and ``fixed`` name parts of a mixture."""
+    if isinstance(model.init, str):
+        check_choice("init", model.init, STARTS)
+    elif not isinstance(model.init, GaussianMixture | Mapping):
+        raise TypeError(
+            f"Expected init as one of {sorted(STARTS)}, a GaussianMixture, or a dict of weights, "
+            f"means or covariances; got {type(model.init).__name__}."
+        )
+    if not isinstance(model.fixed, Mapping | None):
+        raise TypeError(
+            'Expected fixed as a dict, such as {"means": True}, or None; '
+            f"got {type(model.fixed).__name__}."
+        )
+    for name in ("init", "fixed"):
+        value = getattr(model, name)
+        for part in value if isinstance(value, Mapping) else ():
+            check_choice(f"a part in {name}", part, PARTS)
+
+
+def minibatches(model: Any) -> Minibatches | None:
+    """Return how to take minibatches; None for EM."""
+    if isinstance(model.method, Mapping):
+        return Minibatches(**model.method["minibatch"])
+    return Minibatches() if model.method == "minibatch" else None
+
+
+def _check_auto(model: Any) -> None:
+    """Refuse what would be ignored."""
+    if minibatches(model) is not None:
+        raise ValueError(
+            'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
+        )
+    for name, plain in IGNORED_BY_AUTO.items():
+        given = getattr(model, name)
+        if given != plain:
+            raise ValueError(
+                f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
+                f"got {given!r}. Leave it out, or give n_components."
+            )
+    if not isinstance(model.init, str):
+        raise ValueError(
+            'Expected init as a name with n_components="auto", which tries several numbers; got a '
+            "mixture. Leave it out, or give n_components."
+        )
+
+
+def _flags(value: Any, n_components: int, part: str) -> BoolArray:
+    flags = np.asarray(value)
+    if flags.dtype != bool or flags.shape not in ((), (1,), (n_components,)):
+        raise ValueError(
+            f'Expected fixed["{part}"] as a boolean, or one for each of {n_components} components; '
+            f"got {value!r}."
+        )
+    return flags
+
+
+def _part(value: Any, part: str, shape: tuple[int, ...]) -> Array:
+    """Check one part of a start."""
+    array = as_floats(value, f'init["{part}"]')
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(
+            f'Expected init["{part}"] as finite numbers of shape {shape}; got {array.shape}.'
+        )
+    if part == "weights":
+        if (array < 0).any() or not array.sum() > 0:
+            raise ValueError(
+                'Expected init["weights"] of at least 0, with a positive sum; got others.'
+            )
+        return array / array.sum()
+    if part == "covariances":
+        size = np.abs(array).max((1, 2), keepdims=True)
+        uneven = np.abs(array - np.swapaxes(array, 1, 2)) > 1e-6 * size
+        low = np.linalg.eigvalsh(array)[:, 0] < -1e-7 * size[:, 0, 0]
+        bad = np.flatnonzero(uneven.any((1, 2)) | low)
+        if len(bad):
+            raise ValueError(
+                'Expected init["covariances"] symmetric and positive semi-definite; '
+                f"got another for component {bad[0]}."
+            )
+    return array.copy()
+
+
+def _words_of_average(table: dict[str, AnyArray], n_folds: int, images: int) -> str:
+    """Return what an average without each fold is made of, and what was tried, in a sentence."""
+    share, chosen = table["share"], table["chosen"]
+    counts = np.unique(table["n_components"][chosen])
+    used = np.unique(table["floor"][chosen])
+    shrunken = share[table["shrinkage"] > 0].sum()
+    words = f"Average of Gaussian mixtures with {_listed(counts)} "
+    words += f"component{'s' * (counts[-1] > 1)}{' (with mirror images)' * (images > 1)} "
+    words += f"and floor{'s' * (len(used) > 1)} {_listed(used)}, without each of {n_folds} folds; "
+    words += f"tried were {_listed(np.unique(table['n_components']))}"
+    if shrunken > 0:
+        words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
+        words += "of independent columns"
+    return f"{words}.{who_chose(table)}"
+
+
+def _listed(values: AnyArray) -> str:
+    *first, last = (f"{value:g}" for value in values)
+    return f"{', '.join(first)} and {last}" if first else last

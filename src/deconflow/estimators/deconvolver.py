@@ -140,7 +140,7 @@ class Deconvolver(DensityEstimator):
         """Every candidate by itself, also those without a share until the model is saved."""
         check_is_fitted(self)
         alone = self.fit_.solution.candidates(self.fit_.names, self.fit_.threads)
-        return {name: self.fit_.restored(each) for name, each in alone.items()}
+        return {name: models.restored(each, self.fit_.learned) for name, each in alone.items()}
 
     def summary(self) -> str:
         """Return what was fitted, which candidate got which share, and how far to trust it."""

@@ -68,7 +68,8 @@ class XDGMM(DensityEstimator):
     Attributes
     ----------
     weights_ : array
-        ``(K,)`` shares of the Gaussians.
+        ``(K,)`` shares of the Gaussians. With bounds there are none of these three: the density is
+        that of Gaussians folded at the bounds, ``density_``.
     means_ : array
         ``(K, D)``.
     covariances_ : array
@@ -177,5 +178,5 @@ class XDGMM(DensityEstimator):
 
     def _criterion(self, penalty: Any, w: Any, noise: Any, facts: dict[str, Any]) -> float:
         rows = self._rows(w, noise, facts)
-        free = n_parameters(len(self.weights_), len(self.fit_.names))
+        free = n_parameters(int(self.component_counts_.sum()), len(self.fit_.names))
         return models.criterion(self.fit_, rows, free, penalty)

@@ -1,16 +1,18 @@
 """Fits of rows by any engine, and the methods that every fit has."""
 
 from deconflow.models.certifying import CHECKING, certificate, certified
-from deconflow.models.chunks import Draws, posteriors_in_chunks, posteriors_of_stream
 from deconflow.models.files import read_model, write_model
-from deconflow.models.fit import Engine, Fit, Solution, fit_rows, refuse_beyond_memory
+from deconflow.models.fit import Engine, Fit, fit_rows, refuse_beyond_memory, restored
 from deconflow.models.questions import (
+    Draws,
     check_draws,
     condition,
     criterion,
     fitted_rows,
     measured_values,
     p_values,
+    posteriors_in_chunks,
+    posteriors_of_stream,
     ready,
     refitted_rows,
     refuse_changed,
@@ -23,7 +25,6 @@ __all__ = [
     "Draws",
     "Engine",
     "Fit",
-    "Solution",
     "certificate",
     "certified",
     "check_draws",
@@ -40,6 +41,7 @@ __all__ = [
     "refitted_rows",
     "refuse_beyond_memory",
     "refuse_changed",
+    "restored",
     "seen_share",
     "simulated_rows",
     "write_model",

@@ -1,5 +1,6 @@
 """Observations in, fit out: reductions, an engine, and the way back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -16,14 +17,10 @@ from deconflow.observations import Observations
 from deconflow.reductions import (
     REDUCTIONS,
     CurvesFound,
-    ErrorsFound,
-    Folding,
     Known,
     Learned,
     LearnErrors,
-    PartsFound,
     PlainFit,
-    SelectionFound,
     Unseen,
     encoded,
     within,
@@ -69,9 +66,6 @@ class Streamed(Learned):
         return [f"A sample of {self.fitted:,} of {self.total:,} rows was fitted."]
 
 
-WORDS_IN_ORDER = (CurvesFound, PartsFound, Folding, ErrorsFound, SelectionFound, Streamed)
-
-
 @dataclass(frozen=True)
 class Fit:
     """What was learned from rows; nothing is changed afterwards.
@@ -110,15 +104,9 @@ class Fit:
     @cached_property
     def density(self) -> FittedDensity:
         """The density of the true values."""
-        found = self.restored(self.own)
-        found.units = self.units
-        return found
-
-    def restored(self, own: FittedDensity) -> FittedDensity:
-        """Return the density of the true values, from one of the rows that the engine saw."""
-        for each in reversed(self.learned):
-            own = each.density(own)
-        return own
+        density = restored(self.own, self.learned)
+        density.units = self.units
+        return density
 
     def found(self, kind: type[Any]) -> Any:
         """Return what a reduction of some kind has learned, or None."""
@@ -143,24 +131,32 @@ class Fit:
     def words(self) -> list[str]:
         """Return sentences on what was known or learned besides the density."""
         lines = [] if self.known.bounds is None else self.known.bounds.in_words(self.names)
-        for each in sorted(self.learned, key=lambda each: WORDS_IN_ORDER.index(type(each))):
-            lines += each.words()
-        return lines
+        return lines + [line for each in reversed(self.learned) for line in each.words()]
+
+
+def restored(own: FittedDensity, learned: Sequence[Learned]) -> FittedDensity:
+    """Return the density of the true values, from one of the rows that an engine saw."""
+    for each in reversed(learned):
+        own = each.density(own)
+    return own
 
 
 def fit_rows(rows: Observations, engine: Engine, known: Known, run: Run) -> Fit:
     """Fit an engine to rows, with all that is known of them."""
-    _refuse_unmeasured(rows)
+    if rows.noise.flags is not None:
+        _refuse_unmeasured(rows)
     traits = rows.traits | known.traits | frozenset(["beyond memory"] if run.beyond else [])
     refuse(engine.name, engine.takes, traits)
     labels, names = replace(rows.labels, index=None, kind=object, header=None), rows.names
     learned: list[Learned] = []
-    errors = LearnErrors()
-    if errors.applies(rows):
-        refuse(errors.name, errors.takes, traits)
-        rows, found = errors.prepare(rows, run, _plain(engine, known))
-        learned.append(found)
-    rows = encoded(within(rows, known.bounds_of(rows)))
+    if LearnErrors.facts & traits:
+        refuse(LearnErrors.name, LearnErrors.takes, traits)
+        rows, errors = LearnErrors(known).prepare(rows, run, _plain(engine, known))
+        learned.append(errors)
+    if rows.noise.truth_ends is not None or not rows.noise.additive:
+        rows = within(rows, known.bounds_of(rows))
+    if rows.covariates is not None:
+        rows = encoded(rows)
     rows = keep_copies_together(rows.with_weight())
     solution, facts, more = _reduced(rows, engine, known, run, traits)
     if run.beyond is not None:
@@ -169,10 +165,42 @@ def fit_rows(rows: Observations, engine: Engine, known: Known, run: Run) -> Fit:
     return Fit(solution, facts, (*learned, *more), traits, labels, names, run.threads)
 
 
+def _reduced(
+    rows: Observations, engine: Engine, known: Known, run: Run, traits: frozenset[str]
+) -> tuple[Any, Known, list[Learned]]:
+    """Fit an engine to rows whose facts are taken out one by one; return the ways back."""
+    facts = known.checked(rows)
+    inside = replace(facts, bounds=None) if "own bounds" in engine.takes else facts
+    pending: list[Learned] = []
+    for kind in REDUCTIONS:
+        if not kind.facts & (rows.traits | inside.traits):
+            continue
+        reduction = kind(facts if kind is Unseen else inside)
+        refuse(reduction.name, reduction.takes, traits | facts.traits)
+        rows, found = reduction.prepare(rows, run, _plain(engine, known))
+        pending.append(found)
+    solution = engine.fit(rows, run)
+    if not pending:
+        return solution, facts, []
+    own, learned = solution.density(rows.names, run.threads), list[Learned]()
+    for each in reversed(pending):
+        learned.insert(0, each.settled(own))
+        own = learned[0].density(own)
+    return solution, facts, learned
+
+
+def _plain(engine: Engine, known: Known) -> PlainFit:
+    """Return a function that fits rows without the fact which a reduction is about."""
+
+    def fit(rows: Observations, run: Run) -> FittedDensity:
+        solution, _, learned = _reduced(rows, engine, known, replace(run), rows.traits)
+        return restored(solution.density(rows.names, None), learned)
+
+    return fit
+
+
 def _refuse_unmeasured(data: Observations) -> None:
     """Raise for a column of limits to one side only: no true value is too far beyond them."""
-    if data.noise.flags is None:
-        return
     flags = np.asarray(data.noise.flags)
     seen = np.ones(flags.shape, bool) if data.observed is None else np.asarray(data.observed)
     one_sided = [((flags == side) | ~seen).all(0) & seen.any(0) for side in (-1, 1)]
@@ -188,35 +216,3 @@ def refuse_beyond_memory(engine: Engine, known: Known) -> None:
     """Raise for what rows beyond memory are not fitted with, before a pass over them."""
     refuse(engine.name, engine.takes, known.traits | {"beyond memory"})
     refuse("rows beyond memory", EVERYTHING - {"bounds", "atoms", "background"}, known.traits)
-
-
-def _reduced(
-    rows: Observations, engine: Engine, known: Known, run: Run, traits: frozenset[str]
-) -> tuple[Any, Known, list[Learned]]:
-    """Fit an engine to rows whose facts are taken out one by one; return the ways back."""
-    facts = known.checked(rows)
-    inside = replace(facts, bounds=None) if "own bounds" in engine.takes else facts
-    pending: list[Learned] = []
-    for kind in REDUCTIONS:
-        reduction = kind(facts if kind is Unseen else inside)
-        if reduction.applies(rows):
-            refuse(reduction.name, reduction.takes, traits | facts.traits)
-            rows, found = reduction.prepare(rows, run, _plain(engine, known))
-            pending.append(found)
-    solution = engine.fit(rows, run)
-    own, learned = solution.density(rows.names, run.threads), list[Learned]()
-    for each in reversed(pending):
-        learned.insert(0, each.settled(own))
-        own = learned[0].density(own)
-    return solution, facts, learned
-
-
-def _plain(engine: Engine, known: Known) -> PlainFit:
-    """Return a function that fits rows without the fact which a reduction is about."""
-
-    def fit(rows: Observations, run: Run) -> FittedDensity:
-        solution, facts, learned = _reduced(rows, engine, known, replace(run), rows.traits)
-        found = Fit(solution, facts, tuple(learned), rows.traits, rows.labels, rows.names)
-        return found.density
-
-    return fit

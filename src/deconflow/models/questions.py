@@ -1,6 +1,8 @@
 """Methods of every estimator, as functions of a fit and observations."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,16 @@ from deconflow._types import Array
 from deconflow.answers import completed
 from deconflow.checks import check_integer
 from deconflow.copies import keep_copies_together
-from deconflow.core import refuse, refuse_other_traits
-from deconflow.fits import Posterior, column_numbers
+from deconflow.core import EVERYTHING, refuse, refuse_other_traits
+from deconflow.fits import FittedDensity, Origin, Posterior, column_numbers
 from deconflow.frames import refuse_other_names, refuse_other_units
-from deconflow.labels import Labels
+from deconflow.guests import as_guest
 from deconflow.models.fit import Engine, Fit
 from deconflow.noise import LimitedNoise
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.reductions import SelectionFound, completed_by, within
+from deconflow.streams import RowStream
 
 #: Draws of a model that say how far its true values reach.
 DRAWS_FOR_REACH = 1000
@@ -41,9 +44,20 @@ def ready(fit: Fit, engine: Engine, rows: Observations) -> Observations:
             f"Expected true values of {len(fit.names)} dimensions, as in fit; got a projection "
             f"from {rows.latent_dim}."
         )
+    rows = as_fitted(fit, rows)
+    if isinstance(rows.noise, LimitedNoise):  # single rows do not show how far these reach
+        draws = fit.density.sample(DRAWS_FOR_REACH, 0)
+        onto = np.asarray(rows.projections())[:: 1 + len(rows) // 100]
+        clean = np.einsum("nmd,kd->nkm", onto, draws).reshape(-1, rows.dim)
+        rows = replace(rows, noise=rows.noise.for_truths(rows.w, clean))
+    return rows
+
+
+def as_fitted(fit: Fit, rows: Observations) -> Observations:
+    """Change rows as those of the fit were changed before its engine saw them."""
     for each in fit.learned:
         rows = each.rows(rows)
-    return within(reaching(fit, rows), fit.known.bounds)
+    return within(rows, fit.known.bounds)
 
 
 def refuse_other_labels(fit: Fit, rows: Observations) -> None:
@@ -55,16 +69,6 @@ def refuse_other_labels(fit: Fit, rows: Observations) -> None:
             f"{', '.join(own)}. Choose and order them in this way, or pass arrays."
         )
     refuse_other_units(rows.labels.units, fit.labels.units, rows.measured_names)
-
-
-def reaching(fit: Fit, rows: Observations) -> Observations:
-    """Let limits reach as far as the fitted density does, which single rows do not show."""
-    if not isinstance(rows.noise, LimitedNoise):
-        return rows
-    draws = fit.density.sample(DRAWS_FOR_REACH, 0)
-    onto = np.asarray(rows.projections())[:: 1 + len(rows) // 100]
-    clean = np.einsum("nmd,kd->nkm", onto, draws).reshape(-1, rows.dim)
-    return replace(rows, noise=rows.noise.for_truths(rows.w, clean))
 
 
 def p_values(fit: Fit, rows: Observations, n_draws: int, random_state: RandomState) -> Array:
@@ -89,18 +93,11 @@ def condition(
         )
     if fit.units:
         refuse_other_units(rows.labels.units, [fit.units[d] for d in given], names)
-    refuse_other_names(_Header(rows.labels), names)
+    refuse_other_names(SimpleNamespace(columns=rows.labels.names or ()), names)
     refuse("columns to condition on", SIMULATED - {"projected"}, rows.traits)
     bounds = fit.known.bounds
     rows = within(rows, None if bounds is None else bounds.marginal(given))
     return fit.density.condition(rows, given, n_samples, random_state)
-
-
-class _Header:
-    """The names of a table's columns, as of a table."""
-
-    def __init__(self, labels: Labels) -> None:
-        self.columns = labels.names or ()
 
 
 def criterion(fit: Fit, rows: Observations, n_parameters: int, penalty: Any) -> float:
@@ -119,7 +116,7 @@ def criterion(fit: Fit, rows: Observations, n_parameters: int, penalty: Any) -> 
 def seen_share(fit: Fit) -> float:
     """Return the share of all rows, seen or not, that the selection lets through."""
     found = fit.found(SelectionFound)
-    return 1.0 if found is None else found.seen.share
+    return 1.0 if found is None else found.share
 
 
 def with_unseen(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
@@ -180,7 +177,71 @@ def refuse_changed(fit: Fit, what: str) -> None:
 
 def fitted_rows(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
     """Return the rows of a fit as the engine's density is about them, of positive weight."""
-    for each in fit.learned:
-        rows = each.rows(rows)
-    rows = keep_copies_together(within(rows, fit.known.bounds).with_weight())
+    rows = keep_copies_together(as_fitted(fit, rows).with_weight())
     return with_unseen(fit, rows, random_state)
+
+
+#: Which rows, and their posterior.
+Part = tuple[slice, Posterior]
+
+
+@dataclass
+class Draws:
+    """Numbers of draws for each chunk, and their seeds."""
+
+    n_samples: int
+    n_proposals: int
+    random_state: RandomState
+    _later: Any = None
+
+    def posterior(self, density: FittedDensity, rows: Observations) -> Posterior:
+        """Return the posterior of the next chunk, by other random numbers than those before it."""
+        if self._later is None:
+            self._later = check_random_state(self.random_state)
+            return density.posterior(rows, self.n_samples, self.n_proposals, self.random_state)
+        seed = int(self._later.randint(2**31 - 1))
+        return density.posterior(rows, self.n_samples, self.n_proposals, seed)
+
+
+def posteriors_in_chunks(fit: Fit, rows: Observations, draws: Draws, chunk: int) -> Iterator[Part]:
+    """Walk through rows in memory, which are ready for the fit."""
+    first = 0
+    for part in rows.chunks(chunk):
+        with rows_counted_from(first):
+            found = draws.posterior(fit.density, part)
+        origin = Origin(part.labels.kind, part.labels.index, fit.units)
+        yield slice(first, first + len(part)), replace(found, origin=origin)
+        first += len(part)
+
+
+def posteriors_of_stream(
+    fit: Fit, engine: Engine, stream: RowStream, noise: Any, facts: dict[str, Any], draws: Draws
+) -> Iterator[Part]:
+    """Walk through the rows of a stream, which are checked as they come."""
+    if facts:
+        raise ValueError(
+            f"Expected no {next(iter(facts))} with a RowStream, whose rows have all that is known "
+            "of them; got some. Ask about rows in memory."
+        )
+    refuse("a RowStream", EVERYTHING - {"covariates", "errors to learn", "projected"}, fit.traits)
+    count = len(stream.names) if "projected" in fit.traits else len(fit.names)
+    names = fit.labels.measured(count)
+    unnamed = fit.labels.names is None and len(stream.names) == count
+    if stream.names != names and not unnamed:
+        raise ValueError(
+            f"Expected a stream of the columns of the fit, {', '.join(names)}; got "
+            f"{', '.join(stream.names)}."
+        )
+    refuse_other_units([stream.units[name] for name in stream.names], fit.labels.units, names)
+    stream = stream if noise is None else stream.with_errors(noise)
+
+    def walk() -> Iterator[Part]:
+        first = 0
+        for rows in stream.chunks():
+            with stream.named_errors(), as_guest():
+                found = draws.posterior(fit.density, ready(fit, engine, rows))
+            found = replace(found, origin=Origin(units=fit.units))
+            yield slice(first, first + len(rows)), found
+            first += len(rows)
+
+    return walk()

@@ -1,13 +1,11 @@
 """Reductions: facts besides a plain measurement, each with a way there and a way back."""
 
-from deconflow.reductions.base import Learned, PlainFit, Reduction
+from deconflow.reductions.base import Known, Learned, PlainFit, Reduction, within
 from deconflow.reductions.curves import Curves, CurvesFound, encoded
-from deconflow.reductions.known import Known, within
 from deconflow.reductions.learn_errors import ErrorsFound, LearnErrors
 from deconflow.reductions.mirrors import Folding, Mirrors
 from deconflow.reductions.parts import Parts, PartsFound
-from deconflow.reductions.unseen import SelectionFound, Unseen
-from deconflow.reductions.unseen_rows import SeenShare, completed_by
+from deconflow.reductions.unseen import SelectionFound, Unseen, completed_by
 
 #: In this order; errors are learned before them all.
 REDUCTIONS = (Unseen, Parts, Curves, Mirrors)
@@ -26,7 +24,6 @@ __all__ = [
     "PartsFound",
     "PlainFit",
     "Reduction",
-    "SeenShare",
     "SelectionFound",
     "Unseen",
     "completed_by",

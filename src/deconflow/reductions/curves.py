@@ -8,19 +8,15 @@ from deconflow._types import Array
 from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity, GivenFit
 from deconflow.observations import Observations
-from deconflow.reductions.base import Learned, PlainFit
-from deconflow.reductions.known import Known
+from deconflow.reductions.base import Known, Learned, PlainFit
 from deconflow.truth import Covariates, LocationScale
 
 #: Rows of covariates that a model keeps: methods without covariates average over these.
 MOST_KEPT = 200
-TAKES = EVERYTHING - {"bounds", "projected", "limits", "counts", "selected", "beyond memory"}
 
 
 def encoded(rows: Observations) -> Observations:
     """Return rows with their covariates as numbers, and how these were made."""
-    if rows.covariates is None:
-        return rows
     parts = rows.covariates.parts
     found = Covariates.fit(parts, rows, rows.measured_names)
     return replace(rows, given=found.encode(parts, rows), covariates=found)
@@ -32,11 +28,10 @@ class Curves:
 
     known: Known
     name = "covariates"
-    takes = TAKES
-
-    def applies(self, rows: Observations) -> bool:
-        """Whether there are covariates."""
-        return rows.covariates is not None
+    facts = frozenset({"covariates"})
+    takes = EVERYTHING - {
+        "bounds", "projected", "limits", "counts", "selected", "beyond memory",
+    }  # fmt: skip
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows without their location and scale."""

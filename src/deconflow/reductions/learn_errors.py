@@ -2,31 +2,28 @@
 
 from dataclasses import dataclass, replace
 
+from typing import Any
+
 from deconflow.core import EVERYTHING, Run
 from deconflow.errors import LearnedErrors, learn_errors
 from deconflow.observations import Observations, check_groups
-from deconflow.reductions.base import Learned, PlainFit
+from deconflow.reductions.base import Known, Learned, PlainFit
 
 
+@dataclass(frozen=True)
 class LearnErrors:
     """Reduction of rows whose errors are partly unknown."""
 
+    known: Known
     name = "errors to learn"
+    facts = frozenset({"errors to learn"})
     takes = EVERYTHING - {"selected", "beyond memory", "limits", "counts"}
-
-    def applies(self, rows: Observations) -> bool:
-        """Whether something of the errors is to be learned."""
-        return rows.uncertain is not None
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows with the errors that they are found to have."""
-        free = rows.uncertain
-        assert free is not None
-        if (
-            rows.covariates is not None
-            and rows.covariates.with_errors
-            and free.kinds != ("groups",)
-        ):
+        free: Any = rows.uncertain
+        of_errors = rows.covariates is not None and rows.covariates.with_errors
+        if of_errors and free.kinds != ("groups",):
             raise ValueError(
                 f'Expected errors that are known for given="noise"; got {free.as_said()}. They '
                 "are learned from rows whose true values do not depend on their errors."

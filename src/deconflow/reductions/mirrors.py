@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity, folded
 from deconflow.observations import Observations
-from deconflow.reductions.base import Learned, PlainFit
-from deconflow.reductions.known import Known
+from deconflow.reductions.base import Known, Learned, PlainFit
 from deconflow.truth import MOST_MIRRORS, Bounds
 
 
@@ -16,11 +15,8 @@ class Mirrors:
 
     known: Known
     name = "bounds"
+    facts = frozenset({"bounds"})
     takes = EVERYTHING - {"limits", "covariates", "beyond memory"}
-
-    def applies(self, rows: Observations) -> bool:
-        """Whether there are bounds."""
-        return self.known.bounds is not None
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows with their mirror images."""

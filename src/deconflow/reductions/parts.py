@@ -10,8 +10,7 @@ from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity, PartsFit, log_densities_of_parts
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.reductions.base import Learned, PlainFit
-from deconflow.reductions.known import Known
+from deconflow.reductions.base import Known, Learned, PlainFit
 from deconflow.truth import GivenBackground, LocationScale, UniformBackground
 from deconflow.xd import (
     fit_with_known_parts,
@@ -33,21 +32,18 @@ class Parts:
     """Reduction of true values with atoms, and of rows with a background."""
 
     known: Known
+    facts = frozenset({"atoms", "background"})
 
     @property
     def name(self) -> str:
         """The facts that there are."""
-        return " and ".join(sorted(self.known.traits - {"bounds"}))
+        return " and ".join(sorted(self.known.traits & self.facts))
 
     @property
     def takes(self) -> frozenset[str]:
         """A background is a density of measured values, which limits and counts do not have."""
         measured = {"limits", "counts"} if self.known.background is not None else set()
         return EVERYTHING - {"selected", "beyond memory", *measured}
-
-    def applies(self, rows: Observations) -> bool:
-        """Whether there are atoms or a background."""
-        return bool(self.known.traits - {"bounds"})
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows weighed by how likely they are of the continuous part."""
