@@ -1,7 +1,6 @@
 """Errors that are not quite known: learned first, so that nothing after this knows they were."""
 
 from dataclasses import dataclass, replace
-
 from typing import Any
 
 from deconflow.core import EVERYTHING, Run
