@@ -93,7 +93,7 @@ class XDSolution:
         if len(self.mixtures) > 1:
             return _words_of_average(self.table, len(self.mixtures), self.images)
         count = self.n_components
-        return f"Gaussian mixture with {count} component{'s' * (count > 1)}."
+        return f"Gaussian mixture with {count} component{'s' if count > 1 else ''}."
 
     def attributes(self) -> dict[str, Any]:
         """Return what XDGMM shows; mirror images are not shown as components."""
@@ -243,10 +243,7 @@ def check_settings(model: Any) -> None:
     """Raise where a parameter makes no sense, before any work."""
     _check_method(model.method)
     _check_parts(model)
-    for name in ("n_init", "max_iter"):
-        check_integer(name, getattr(model, name), 1)
-    for name in ("tol", "floor"):
-        check_number(name, getattr(model, name), 0)
+    check_number("floor", model.floor, 0)
     if isinstance(model.n_components, str) and model.n_components == AUTO:
         _check_auto(model)
     else:
@@ -362,10 +359,13 @@ def _words_of_average(table: dict[str, AnyArray], n_folds: int, images: int) -> 
     counts = np.unique(table["n_components"][chosen])
     used = np.unique(table["floor"][chosen])
     shrunken = share[table["shrinkage"] > 0].sum()
-    words = f"Average of Gaussian mixtures with {_listed(counts)} "
-    words += f"component{'s' * (counts[-1] > 1)}{' (with mirror images)' * (images > 1)} "
-    words += f"and floor{'s' * (len(used) > 1)} {_listed(used)}, without each of {n_folds} folds; "
-    words += f"tried were {_listed(np.unique(table['n_components']))}"
+    images_too = " (with mirror images)" if images > 1 else ""
+    words = (
+        f"Average of Gaussian mixtures with {_listed(counts)} "
+        f"component{'' if counts[-1] == 1 else 's'}{images_too} "
+        f"and floor{'' if len(used) == 1 else 's'} {_listed(used)}, without each of {n_folds} "
+        f"folds; tried were {_listed(np.unique(table['n_components']))}"
+    )
     if shrunken > 0:
         words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
         words += "of independent columns"

@@ -1,6 +1,5 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -22,7 +21,7 @@ from deconflow.answers import Regression, Statistics, regression_of, statistics_
 from deconflow.certificate import Certificate
 from deconflow.checks import check_choice, check_integer, check_seed
 from deconflow.core import Run, has_noise, observe, progress_of, sampled
-from deconflow.estimators.arguments import refuse_noise_as_y, true_values
+from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
 from deconflow.fits import FittedDensity, Origin, Posterior
@@ -79,9 +78,13 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
-    @abstractmethod
     def _check_parameters(self) -> None:
         """Raise where a parameter makes no sense, before any work."""
+        check_parameters(self)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise where parameters make no sense together."""
 
     def fit(
         self, w: ArrayLike | Observations | RowStream, y: None = None, *, noise: Any = None,
@@ -101,7 +104,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             See :func:`deconflow.observe`.
         """
         self._check_parameters()
-        check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
