@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from deconflow.fits import FittedDensity, Origin, Posterior
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.models import Engine, Fit
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.reductions import ErrorsFound, Known, PartsFound
 from deconflow.saving import read_folder
@@ -340,10 +341,14 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_integer("chunk", chunk, 1)
         models.check_draws(n_samples=n_samples, n_proposals=n_proposals)
         check_seed(random_state)
-        draws = models.Draws(n_samples, n_proposals, random_state)
+        draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
         if isinstance(w, RowStream):
-            return models.posteriors_of_stream(self.fit_, self._engine(), w, noise, facts, draws)
-        return models.posteriors_in_chunks(self.fit_, self._rows(w, noise, facts), draws, chunk)
+            stream = models.stream_of_fit(self.fit_, w, noise, facts)
+            ready = partial(models.ready, self.fit_, self._engine())
+            errors = stream.named_errors
+            return models.posteriors(self.fit_, stream.chunks(), ready, lambda _: errors(), draws)
+        chunks = self._rows(w, noise, facts).chunks(chunk)
+        return models.posteriors(self.fit_, chunks, lambda rows: rows, rows_counted_from, draws)
 
     def condition(
         self, values: ArrayLike | Observations, columns: Any, noise: Any = None, *,
