@@ -1,7 +1,7 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -109,8 +109,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
             run = Run(getattr(self, "random_state", 0), n_jobs, p)
-            names = ("bounds", "atoms", "background")
-            known = Known(**{name: getattr(self, name, None) for name in names})
+            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
