@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from deconflow.arrays import is_torch_array
+from deconflow.checks import is_torch_array
 
 if TYPE_CHECKING:
     import torch

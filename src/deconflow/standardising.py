@@ -7,8 +7,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from deconflow._types import Array
-from deconflow.arrays import like
-from deconflow.checks import LARGEST, SMALLEST, first_bad
+from deconflow.checks import LARGEST, SMALLEST, first_bad, like
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.saving import refuse

@@ -19,8 +19,7 @@ from deconflow import ranks
 from deconflow._types import Array
 from deconflow.checks import check_integer
 from deconflow.extras import need
-from deconflow.labels import Labels
-from deconflow.observations import Observations, OutOfReachError
+from deconflow.observations import Labels, Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
     RowReader,
