@@ -55,7 +55,8 @@ def as_parameter(values: ArrayLike, name: str) -> Array:
     if len(columns) > 1:
         raise TypeError(
             f"Expected plain numbers as {name}, in the order of the columns of w; got a table of "
-            f"{', '.join(map(str, columns))}, whose names a law does not keep. Pass its .to_numpy()."
+            f"{', '.join(map(str, columns))}, whose names a law does not keep. "
+            "Pass its .to_numpy()."
         )
     return as_floats(values, name)
 
