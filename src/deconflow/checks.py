@@ -175,9 +175,8 @@ def refuse_where(bad: Any, expected: str, got: Any, advice: str = "") -> None:
     position = first_bad(bad)
     if position is not None:
         found = got if isinstance(got, str) else f"{got[position]:g}"
-        raise ValueError(
-            f"Expected {expected}; got {found} at {place(position)}. {advice}".rstrip()
-        )
+        where = f"{'in' if len(position) == 1 else 'at'} {place(position)}"
+        raise ValueError(f"Expected {expected}; got {found} {where}. {advice}".rstrip())
 
 
 def refuse_extremes(name: str, values: Array) -> None:
