@@ -189,10 +189,14 @@ def refuse_extremes(name: str, values: Array) -> None:
     )
 
 
-def check_integer(name: str, value: Any, minimum: int) -> None:
-    """Raise unless ``value`` is a whole number of at least ``minimum``."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"Expected {name} as a whole number of at least {minimum}; got {value!r}.")
+def check_integer(name: str, value: Any, minimum: int, maximum: float = np.inf) -> None:
+    """Raise unless ``value`` is a whole number of at least ``minimum``, and at most ``maximum``."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not minimum <= value <= maximum:
+        most = f" and at most {maximum}" if maximum < np.inf else ""
+        raise ValueError(
+            f"Expected {name} as a whole number of at least {minimum}{most}; got {value!r}."
+        )
 
 
 def check_number(

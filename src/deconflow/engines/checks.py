@@ -1,13 +1,10 @@
 """Checks of rows and settings that several engines make."""
 
 import hashlib
-import numbers
-from typing import Any
 
 import numpy as np
 
 from deconflow import ranks
-from deconflow.files import as_path
 from deconflow.observations import Observations
 
 
@@ -39,16 +36,4 @@ def refuse_different_rows(data: Observations) -> None:
         raise ValueError(
             f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
             "of them all rows: they are divided among them here."
-        )
-
-
-def check_resumable(checkpoint: Any, random_state: Any) -> None:
-    """Raise if a fit that keeps checkpoints could not be made again to continue from one."""
-    if checkpoint is None:
-        return
-    as_path(checkpoint, "checkpoint")
-    if not isinstance(random_state, numbers.Integral):
-        raise ValueError(
-            "Expected an integer random_state for a checkpoint, so that the fit can go on; "
-            f"got {random_state!r}."
         )

@@ -38,6 +38,7 @@ DRAWS = 30
 LEAST_LOST = 1e-6
 #: Most knot intervals per number of columns.
 MOST_INTERVALS = {1: 200, 2: 30}
+FEWEST_INTERVALS = 4
 
 
 @dataclass(frozen=True)

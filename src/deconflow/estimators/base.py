@@ -1,8 +1,8 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,14 +22,14 @@ from deconflow.answers import Regression, Statistics, regression_of, statistics_
 from deconflow.certificate import Certificate
 from deconflow.checks import check_choice, check_integer, check_seed
 from deconflow.core import Run, has_noise, observe, progress_of, sampled
-from deconflow.estimators.arguments import refuse_noise_as_y, true_values
+from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
 from deconflow.fits import FittedDensity, Origin, Posterior
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.models import Engine, Fit
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.reductions import ErrorsFound, Known, PartsFound
 from deconflow.saving import read_folder
@@ -79,9 +79,13 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
-    @abstractmethod
     def _check_parameters(self) -> None:
         """Raise where a parameter makes no sense, before any work."""
+        check_parameters(self)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise where parameters make no sense together."""
 
     def fit(
         self, w: ArrayLike | Observations | RowStream, y: None = None, *, noise: Any = None,
@@ -101,7 +105,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             See :func:`deconflow.observe`.
         """
         self._check_parameters()
-        check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
@@ -338,10 +341,14 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_integer("chunk", chunk, 1)
         models.check_draws(n_samples=n_samples, n_proposals=n_proposals)
         check_seed(random_state)
-        draws = models.Draws(n_samples, n_proposals, random_state)
+        draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
         if isinstance(w, RowStream):
-            return models.posteriors_of_stream(self.fit_, self._engine(), w, noise, facts, draws)
-        return models.posteriors_in_chunks(self.fit_, self._rows(w, noise, facts), draws, chunk)
+            stream = models.stream_of_fit(self.fit_, w, noise, facts)
+            ready = partial(models.ready, self.fit_, self._engine())
+            errors = stream.named_errors
+            return models.posteriors(self.fit_, stream.chunks(), ready, lambda _: errors(), draws)
+        chunks = self._rows(w, noise, facts).chunks(chunk)
+        return models.posteriors(self.fit_, chunks, lambda rows: rows, rows_counted_from, draws)
 
     def condition(
         self, values: ArrayLike | Observations, columns: Any, noise: Any = None, *,

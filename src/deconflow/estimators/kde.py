@@ -57,6 +57,3 @@ class DeconvolvingKDE(DensityEstimator):
 
     def __init__(self, bandwidth: ArrayLike | None = None) -> None:
         self.bandwidth = bandwidth
-
-    def _check_parameters(self) -> None:
-        """Leave the bandwidth to the fit: it has the units of the rows."""

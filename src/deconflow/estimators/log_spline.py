@@ -4,12 +4,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deconflow.checks import check_integer
-from deconflow.engines import MOST_INTERVALS, LogSplines
+from deconflow.engines import LogSplines
 from deconflow.estimators.base import DensityEstimator
-
-#: Fewest knot intervals.
-FEWEST = 4
 
 
 class LogSplineDeconvolver(DensityEstimator):
@@ -56,8 +52,8 @@ class LogSplineDeconvolver(DensityEstimator):
     ----------
     density_ : FittedDensity
         The density; ``density_.grid`` has its values.
-    fit_ : LogSplineFit
-        What was fitted; not saved.
+    fit_ : Fit
+        What was learned.
     n_features_in_ : int
         Number of columns of ``w``.
 
@@ -92,12 +88,3 @@ class LogSplineDeconvolver(DensityEstimator):
         self.n_intervals = n_intervals
         self.atoms = atoms
         self.background = background
-
-    def _check_parameters(self) -> None:
-        if self.n_intervals is not None:
-            check_integer("n_intervals", self.n_intervals, FEWEST)
-            if self.n_intervals > MOST_INTERVALS[1]:
-                raise ValueError(
-                    f"Expected n_intervals of at most {MOST_INTERVALS[1]}; "
-                    f"got {self.n_intervals!r}."
-                )

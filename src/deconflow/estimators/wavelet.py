@@ -1,7 +1,5 @@
 """WaveletDeconvolver: wavelet density deconvolution in scikit-learn's shape."""
 
-from deconflow.checks import check_integer
-from deconflow.classical import COARSEST, FINEST
 from deconflow.engines import Wavelets
 from deconflow.estimators.base import DensityEstimator
 
@@ -58,9 +56,3 @@ class WaveletDeconvolver(DensityEstimator):
 
     def __init__(self, level: int | None = None) -> None:
         self.level = level
-
-    def _check_parameters(self) -> None:
-        if self.level is not None:
-            check_integer("level", self.level, COARSEST)
-            if self.level > FINEST:
-                raise ValueError(f"Expected level of at most {FINEST}; got {self.level}.")
