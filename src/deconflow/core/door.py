@@ -9,15 +9,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from deconflow._types import AnyArray
-from deconflow.carried_errors import parted
 from deconflow.checks import warn_caller
 from deconflow.core.run import Run
-from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
+from deconflow.frames import limit_flags, parted, plain_tables, refuse_other_rows
 from deconflow.guests import as_guest
-from deconflow.labels import Labels
 from deconflow.measuring import Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import (
+    Labels,
     Observations,
     check_groups,
     check_rows_and_columns,

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from deconflow._types import Array, BoolArray
-from deconflow.arrays import like
-from deconflow.checks import check_integer
+from deconflow.checks import check_integer, like
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.fits.fitted import (

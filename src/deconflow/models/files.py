@@ -14,10 +14,14 @@ from deconflow._types import Array
 from deconflow._version import __version__
 from deconflow.devices import device_here
 from deconflow.files import as_path, replacing_folder
-from deconflow.labels import Labels
 from deconflow.mixtures import GaussianMixture
 from deconflow.models.fit import Fit, Streamed
-from deconflow.reductions import REDUCTIONS, Known, LearnErrors
+from deconflow.observations import Labels
+from deconflow.reductions import (
+    REDUCTIONS,
+    Known,
+    LearnErrors,
+)
 from deconflow.saving import (
     ABOUT_ONE_RUN,
     DESCRIPTION,

@@ -11,9 +11,8 @@ from deconflow.checks import first_bad
 from deconflow.copies import keep_copies_together
 from deconflow.core import EVERYTHING, Run, refuse
 from deconflow.fits import FittedDensity
-from deconflow.labels import Labels
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
+from deconflow.observations import Labels, Observations
 from deconflow.reductions import (
     REDUCTIONS,
     CurvesFound,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from deconflow._types import Array, Complex
-from deconflow.arrays import as_array, diagonals, is_torch_array, moved, take
+from deconflow.checks import as_array, diagonals, is_torch_array, moved, take
 from deconflow.noise.gaussian_parts import NoiseMixture
 
 #: Lower and upper ends of each value's truth, infinite where there is none.

@@ -7,8 +7,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from deconflow._types import Array
-from deconflow.arrays import take
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, take
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.free_errors import FreeErrors
 from deconflow.noise.gaussian_noise import gaussian

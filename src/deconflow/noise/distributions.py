@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from deconflow._types import Array, Complex
-from deconflow.arrays import special_of
+from deconflow.checks import special_of
 from deconflow.noise.gaussian_parts import Table
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow.arrays import take
+from deconflow.checks import take
 from deconflow.noise.base import OfRows, as_index, count_rows
 
 if TYPE_CHECKING:

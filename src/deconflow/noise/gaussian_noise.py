@@ -11,8 +11,17 @@ from scipy.special import ndtri
 
 from deconflow._limits import row_slices
 from deconflow._types import Array, Complex
-from deconflow.arrays import array_namespace, as_array, diagonals, like, solve_lower, take
-from deconflow.checks import as_parameter, first_bad, place
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_parameter,
+    diagonals,
+    first_bad,
+    like,
+    place,
+    solve_lower,
+    take,
+)
 from deconflow.noise.base import KeptDraws, Noise, flatten_cholesky
 from deconflow.noise.free_errors import FreeErrors, free_errors
 from deconflow.noise.gaussian_parts import JointMixture

@@ -27,8 +27,17 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex, IntArray
-from deconflow.arrays import as_array, is_torch_array, like, moved, take
-from deconflow.checks import SMALLEST, as_parameter, first_bad, place
+from deconflow.checks import (
+    SMALLEST,
+    as_array,
+    as_parameter,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+    place,
+    take,
+)
 from deconflow.guests import as_guest
 from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.distributions import CENTRAL

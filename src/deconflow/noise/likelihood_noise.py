@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from deconflow._types import Array, IntArray
-from deconflow.arrays import as_array, is_torch_array, like, moved
+from deconflow.checks import as_array, is_torch_array, like, moved
 from deconflow.noise.base import Ends, Noise
 from deconflow.noise.gaussian_parts import IndependentMixture
 from deconflow.noise.table_noise import total

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
 from deconflow._types import Array
-from deconflow.arrays import as_array
-from deconflow.checks import as_floats, as_parameter, first_bad, place
+from deconflow.checks import as_array, as_floats, as_parameter, first_bad, place
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise

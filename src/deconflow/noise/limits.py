@@ -9,8 +9,16 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri_exp
 
 from deconflow._types import Array
-from deconflow.arrays import array_namespace, as_array, diagonals, like, special_of
-from deconflow.checks import as_parameter, first_bad, place
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_parameter,
+    diagonals,
+    first_bad,
+    like,
+    place,
+    special_of,
+)
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise

@@ -8,8 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, Complex
-from deconflow.arrays import array_namespace, as_array, like, log_sum_exp, solve_lower
-from deconflow.checks import SMALLEST, as_parameter, first_bad, place
+from deconflow.checks import (
+    SMALLEST,
+    array_namespace,
+    as_array,
+    as_parameter,
+    first_bad,
+    like,
+    log_sum_exp,
+    place,
+    solve_lower,
+)
 from deconflow.noise.base import KeptDraws, Noise, flatten_cholesky
 from deconflow.noise.distributions import STANDARD, Standard, parts_of
 from deconflow.noise.gaussian_noise import checked_factor, gaussian_waves, psd_cholesky
