@@ -11,7 +11,6 @@ which stay accurate where ``V`` is nearly singular.
 """
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -22,8 +21,8 @@ import numpy as np
 from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd.kernel.codegen import LARGEST, Pointer, compiled, pointers
-from deconflow.xd.kernel.compile import WIDTH
+from deconflow.xd.kernel import generic
+from deconflow.xd.kernel.passes import LARGEST, WIDTH, Pointer, compiled, pass_over, pointers
 from deconflow.xd.layout import Block, KernelRows, finite_log, lower_triangle
 
 #: Variances, in the units of the rows, whose product may overflow.
@@ -113,13 +112,6 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers)
 
 
-@cache
-def _kernel() -> Callable[..., None]:
-    from deconflow.xd.kernel.passes import pass_over  # compiled when first needed
-
-    return pass_over
-
-
 def straight(block: Block, widest: float = 0.0) -> bool:
     """Whether a block's arithmetic can be straight lines; these multiply variances."""
     usual = block.kind == "shared" or max(block.widest, widest) <= WIDE
@@ -130,8 +122,6 @@ def arithmetic(block: Block, widest: float = 0.0) -> tuple[Pointer, Pointer]:
     """Choose the row arithmetic of a block for components of variances up to ``widest``."""
     if straight(block, widest):
         return compiled(block.w.shape[1], block.kind)
-    from deconflow.xd.kernel import generic  # compiled when first needed
-
     if block.kind == "shared":
         return pointers(generic.shared_density, generic.shared_moments)
     return pointers(generic.density, generic.moments)
@@ -148,7 +138,7 @@ class Pass:
             R = block.projection
             means, covariances = means @ R.T, R @ covariances @ R.T
         widest = float(np.diagonal(covariances, axis1=1, axis2=2).max())
-        self.kernel, self.functions = _kernel(), arithmetic(block, widest)
+        self.functions = arithmetic(block, widest)
         self.s, log_a = block.s, finite_log(mixture.weights)
         if block.kind == "shared":
             log_a, means, covariances = self._with_noise(log_a, means, covariances)
@@ -191,7 +181,7 @@ class Pass:
 
     def run(self, first: int, last: int) -> None:
         """Pass over some pieces."""
-        self.kernel(
+        pass_over(
             *self.functions, self.block.w, self.s, self.block.log_share, self.block.omega,
             self.log_a, self.means, self.packed, self.size, first, last, self.moments,
             self.q0, self.u, self.g, self.log_p, self.q,
