@@ -21,7 +21,7 @@ from deconflow.xd.cross_fits import (
     stacked,
     wins,
 )
-from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
+from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import (
     COMPONENTS_TO_TRY,
@@ -121,7 +121,6 @@ __all__ = [
     "made_feasible",
     "make_folds",
     "maximisation",
-    "mean_log_likelihood",
     "memberships",
     "n_parameters",
     "numbered_folds",

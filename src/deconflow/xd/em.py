@@ -1,189 +1,28 @@
 r"""EM, plain or accelerated: one loop, in which the likelihood never falls.
 
-Anderson acceleration of EM's map, in coordinates without constraints.
-
-Steps that need few passes over many rows: quasi-Newton, with the curvature of a sample.
-
-EM may need hundreds of passes where components overlap. A sample in memory is passed over quickly
-and has nearly the curvature of all rows, so that the first step from the sample's optimum is nearly
-Newton's; what curvature it does not have right, BFGS learns from the passes.
+Steps are accelerated in coordinates without constraints, by Anderson's method; over many rows by
+quasi-Newton, with the curvature of a sample. EM may need hundreds of passes where components
+overlap. A sample in memory is passed over quickly and has nearly the curvature of all rows, so that
+the first step from the sample's optimum is nearly Newton's; what curvature it does not have right,
+BFGS learns from the passes.
 """
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.xd.layout import KernelRows, lower_triangle
 from deconflow.xd.maximisation import Constraints, EMStatistics, maximisation, one_pass, with_floor
 
-
-class Anderson:
-    r"""Extrapolates from the last ``memory`` EM steps.
-
-    With :math:`x` the parameters before and :math:`F(x)` after a step, and
-    :math:`f = F(x) - x`, the proposal is :math:`F(x) - \Delta F \gamma`, where :math:`\gamma`
-    solves the least squares :math:`\min |f - \Delta f \gamma|`. Coordinates are log weights, means
-    and log-Cholesky factors. The caller refuses a proposal that lowers the likelihood.
-
-    References
-    ----------
-    Walker and Ni (2011), "Anderson Acceleration for Fixed-Point Iterations"; Henderson and
-    Varadhan (2019), "Damped Anderson Acceleration with Restarts", https://arxiv.org/abs/1803.06673
-    """
-
-    def __init__(self, constraints: Constraints, memory: int = 10) -> None:
-        self.constraints, self.memory = constraints, memory
-        self.forget()
-
-    def forget(self) -> None:
-        """Start anew, after a refused proposal."""
-        self.befores: list[Array] = []
-        self.afters: list[Array] = []
-
-    def propose(
-        self, before: GaussianMixture, after: GaussianMixture, sums: object = None
-    ) -> GaussianMixture:
-        """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
-        x, fx = coordinates(before), coordinates(after)
-        self.befores.append(x)
-        self.afters.append(fx)
-        del self.befores[: -self.memory - 1], self.afters[: -self.memory - 1]
-        if len(self.befores) < 2:
-            return after
-        residuals = np.stack(self.afters) - np.stack(self.befores)
-        steps = np.diff(np.stack(self.afters), axis=0)
-        gamma = _damped_least_squares(np.diff(residuals, axis=0).T, residuals[-1])
-        new = mixture_at(fx - steps.T @ gamma, after, self.constraints)
-        return after if new is None else new
-
-
-def _damped_least_squares(A: Array, b: Array) -> Array:
-    U, s, Vt = np.linalg.svd(A, full_matrices=False)
-    damped = s / (s**2 + (1e-6 * s[0]) ** 2 + 1e-300)
-    return Vt.T @ (damped * (U.T @ b))
-
-
-def _factors(covariances: Array) -> NDArray[np.floating]:
-    try:
-        return np.linalg.cholesky(covariances)
-    except np.linalg.LinAlgError:  # only without a floor
-        return np.linalg.cholesky(with_floor(covariances, 1e-14 * np.eye(covariances.shape[1])))
-
-
-def coordinates(mixture: GaussianMixture) -> Array:
-    """Return log weights, means and log-Cholesky factors, which may have any value."""
-    factors = _factors(mixture.covariances)
-    i, j = lower_triangle(mixture.dim, -1)
-    diagonal = np.diagonal(factors, axis1=1, axis2=2)
-    log_weights = np.log(np.maximum(mixture.weights, 1e-300))
-    scale = diagonal[:, i]  # rows of a factor in units of its own pivot
-    parts = (log_weights, mixture.means, np.log(diagonal), factors[:, i, j] / scale)
-    return np.concatenate([part.ravel() for part in parts])
-
-
-def mixture_at(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture | None:
-    """Return the mixture at some coordinates, fixed parts as in ``like``; None if there is none."""
-    K, D = like.means.shape
-    i, j = lower_triangle(D, -1)
-    log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))
-    if not np.isfinite(x).all() or np.abs(log_diagonal).max() > 300:
-        return None
-    diagonal = np.exp(log_diagonal.reshape(K, D))
-    factors = np.zeros((K, D, D))
-    factors[:, np.arange(D), np.arange(D)] = diagonal
-    factors[:, i, j] = below.reshape(K, -1) * diagonal[:, i]
-    covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), constraints.floor)
-    weights = np.exp(log_weights - log_weights.max())
-    return constraints.kept(like, weights, means.reshape(K, D), covariances)
-
-
+#: Earlier steps from which Anderson's method extrapolates.
+MEMORY = 10
 #: Of the largest: below it a sample's curvature is mostly chance, and its steps too long.
 LEAST_CURVATURE = 1e-4
 #: How far away, in coordinates of order one, slopes are compared to find the curvature.
 NEARBY = 1e-4
-
-
-class QuasiNewton:
-    """Proposes mixtures as :class:`~deconflow.xd.em.Anderson` does, from slopes.
-
-    Parameters
-    ----------
-    constraints
-        What every mixture must respect.
-    inverse
-        ``(P, P)``: inverse curvature of the mean log-likelihood; see :func:`inverse_curvature`.
-    """
-
-    def __init__(self, constraints: Constraints, inverse: Array) -> None:
-        self.constraints, self.inverse = constraints, inverse.copy()
-        self.last: tuple[Array, Array] | None = None
-        self.length = 1.0
-
-    def forget(self) -> None:
-        """Be more careful after a refused proposal."""
-        self.length *= 0.5
-
-    def propose(
-        self, before: GaussianMixture, after: GaussianMixture, sums: EMStatistics
-    ) -> GaussianMixture:
-        """Return a mixture beyond ``before``, whose sums these are; ``after`` if there is none."""
-        x, slope = coordinates(before), slopes(before, sums)
-        if self.last is not None:
-            self._learn(x - self.last[0], self.last[1] - slope)
-        self.last = x, slope
-        step = self.length * self.inverse @ slope
-        self.length = min(1.0, 2.0 * self.length)
-        new = mixture_at(x + step, after, self.constraints)
-        return after if new is None else new
-
-    def _learn(self, step: Array, change: Array) -> None:
-        """Correct the curvature so that it explains how the slope has changed (BFGS)."""
-        along = step @ change
-        if along <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-            return
-        left = np.eye(len(step)) - np.outer(step, change) / along
-        self.inverse = left @ self.inverse @ left.T + np.outer(step, step) / along
-
-
-def slopes(mixture: GaussianMixture, sums: EMStatistics) -> Array:
-    """Gradient of the mean log-likelihood in the coordinates of a mixture, from its sums."""
-    factors = np.linalg.cholesky(mixture.covariances)
-    precisions = np.linalg.inv(mixture.covariances)
-    i, j = lower_triangle(mixture.dim, -1)
-    of_means = np.einsum("kij,kj->ki", precisions, sums.vu)
-    of_factors = precisions @ sums.vgv @ np.swapaxes(np.linalg.inv(factors), 1, 2)
-    pivots = np.diagonal(factors, axis1=1, axis2=2)
-    of_pivots = (np.tril(of_factors) * factors).sum(2)  # a pivot scales all of its row
-    of_weights = sums.q0 - sums.weight * mixture.weights
-    below = of_factors[:, i, j] * pivots[:, i]
-    parts = (of_weights, of_means, of_pivots, below)
-    return np.concatenate([part.ravel() for part in parts]) / sums.weight
-
-
-def inverse_curvature(
-    mixture: GaussianMixture,
-    rows: KernelRows,
-    constraints: Constraints,
-    threads: int | None,
-) -> Array:
-    """Return the inverse curvature of rows' mean log-likelihood at a mixture, by differences."""
-    x = coordinates(mixture)
-    here = slopes(mixture, one_pass(mixture, rows, threads))
-    curvature = np.empty((len(x), len(x)))
-    for d in range(len(x)):
-        moved = x.copy()
-        moved[d] += NEARBY
-        there = mixture_at(moved, mixture, constraints)
-        assert there is not None
-        curvature[d] = (here - slopes(there, one_pass(there, rows, threads))) / NEARBY
-    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    sizes = np.abs(values)  # where the sample stands at a saddle, steps lead away from it
-    return (vectors / np.maximum(sizes, LEAST_CURVATURE * sizes.max())) @ vectors.T
-
 
 PassedRows = KernelRows | Callable[[GaussianMixture], EMStatistics]
 
@@ -240,9 +79,143 @@ class EMResult:
     n_iter: int = 0
 
 
-def mean_log_likelihood(log_p: Array, rows: KernelRows) -> float:
-    """Mean of the rows' log-likelihoods, by their weights."""
-    return float(log_p.mean() if rows.weights is None else (rows.weights @ log_p) / rows.n_rows)
+@dataclass
+class Anderson:
+    r"""Extrapolates from the last EM steps, under constraints.
+
+    With :math:`x` the parameters before and :math:`F(x)` after a step, and
+    :math:`f = F(x) - x`, the proposal is :math:`F(x) - \Delta F \gamma`, where :math:`\gamma`
+    solves the least squares :math:`\min |f - \Delta f \gamma|`. Coordinates are log weights, means
+    and log-Cholesky factors. The caller refuses a proposal that lowers the likelihood.
+
+    References
+    ----------
+    Walker and Ni (2011), "Anderson Acceleration for Fixed-Point Iterations"; Henderson and
+    Varadhan (2019), "Damped Anderson Acceleration with Restarts", https://arxiv.org/abs/1803.06673
+    """
+
+    constraints: Constraints
+    #: Coordinates before and after each of the last steps.
+    history: list[tuple[Array, Array]] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Start anew, after a refused proposal."""
+        self.history = []
+
+    def propose(
+        self, before: GaussianMixture, after: GaussianMixture, sums: object = None
+    ) -> GaussianMixture:
+        """Return a mixture beyond ``after``, or ``after`` itself while there is no history."""
+        self.history = [*self.history[-MEMORY:], (coordinates(before), coordinates(after))]
+        if len(self.history) < 2:
+            return after
+        x, fx = map(np.stack, zip(*self.history, strict=True))
+        residuals = fx - x
+        U, s, Vt = np.linalg.svd(np.diff(residuals, axis=0).T, full_matrices=False)
+        damped = s / (s**2 + (1e-6 * s[0]) ** 2 + 1e-300)
+        gamma = Vt.T @ (damped * (U.T @ residuals[-1]))
+        return mixture_at(fx[-1] - np.diff(fx, axis=0).T @ gamma, after, self.constraints)
+
+
+@dataclass
+class QuasiNewton:
+    """Proposes mixtures as :class:`Anderson` does, from slopes.
+
+    Attributes
+    ----------
+    constraints : Constraints
+        What every mixture must respect.
+    inverse : array
+        ``(P, P)``: inverse curvature of the mean log-likelihood; see :func:`inverse_curvature`.
+    """
+
+    constraints: Constraints
+    inverse: Array
+    last: tuple[Array, Array] | None = None
+    length: float = 1.0
+
+    def forget(self) -> None:
+        """Be more careful after a refused proposal."""
+        self.length *= 0.5
+
+    def propose(
+        self, before: GaussianMixture, after: GaussianMixture, sums: EMStatistics
+    ) -> GaussianMixture:
+        """Return a mixture beyond ``before``, whose sums these are; ``after`` if there is none."""
+        x, slope = coordinates(before), slopes(before, sums)
+        if self.last is not None:  # correct the curvature by how the slope has changed (BFGS)
+            step, change = x - self.last[0], self.last[1] - slope
+            along = step @ change
+            if along > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+                left = np.eye(len(step)) - np.outer(step, change) / along
+                self.inverse = left @ self.inverse @ left.T + np.outer(step, step) / along
+        self.last = x, slope
+        step = self.length * self.inverse @ slope
+        self.length = min(1.0, 2.0 * self.length)
+        return mixture_at(x + step, after, self.constraints)
+
+
+def coordinates(mixture: GaussianMixture) -> Array:
+    """Return log weights, means and log-Cholesky factors, which may have any value."""
+    try:
+        factors = np.linalg.cholesky(mixture.covariances)
+    except np.linalg.LinAlgError:  # only without a floor
+        tiny = 1e-14 * np.eye(mixture.dim)
+        factors = np.linalg.cholesky(with_floor(mixture.covariances, tiny))
+    i, j = lower_triangle(mixture.dim, -1)
+    diagonal = np.diagonal(factors, axis1=1, axis2=2)
+    log_weights = np.log(np.maximum(mixture.weights, 1e-300))
+    scale = diagonal[:, i]  # rows of a factor in units of its own pivot
+    parts = (log_weights, mixture.means, np.log(diagonal), factors[:, i, j] / scale)
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def mixture_at(x: Array, like: GaussianMixture, constraints: Constraints) -> GaussianMixture:
+    """Return the mixture at some coordinates, fixed parts as in ``like``; that if there is none."""
+    K, D = like.means.shape
+    i, j = lower_triangle(D, -1)
+    log_weights, means, log_diagonal, below = np.split(x, np.cumsum([K, K * D, K * D]))
+    if not np.isfinite(x).all() or np.abs(log_diagonal).max() > 300:
+        return like
+    diagonal = np.exp(log_diagonal.reshape(K, D))
+    factors = np.zeros((K, D, D))
+    factors[:, np.arange(D), np.arange(D)] = diagonal
+    factors[:, i, j] = below.reshape(K, -1) * diagonal[:, i]
+    covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), constraints.floor)
+    weights = np.exp(log_weights - log_weights.max())
+    return constraints.kept(like, weights, means.reshape(K, D), covariances)
+
+
+def slopes(mixture: GaussianMixture, sums: EMStatistics) -> Array:
+    """Gradient of the mean log-likelihood in the coordinates of a mixture, from its sums."""
+    factors = np.linalg.cholesky(mixture.covariances)
+    precisions = np.linalg.inv(mixture.covariances)
+    i, j = lower_triangle(mixture.dim, -1)
+    of_means = np.einsum("kij,kj->ki", precisions, sums.vu)
+    of_factors = precisions @ sums.vgv @ np.swapaxes(np.linalg.inv(factors), 1, 2)
+    pivots = np.diagonal(factors, axis1=1, axis2=2)
+    of_pivots = (np.tril(of_factors) * factors).sum(2)  # a pivot scales all of its row
+    of_weights = sums.q0 - sums.weight * mixture.weights
+    parts = (of_weights, of_means, of_pivots, of_factors[:, i, j] * pivots[:, i])
+    return np.concatenate([part.ravel() for part in parts]) / sums.weight
+
+
+def inverse_curvature(
+    mixture: GaussianMixture,
+    rows: KernelRows,
+    constraints: Constraints,
+    threads: int | None,
+) -> Array:
+    """Return the inverse curvature of rows' mean log-likelihood at a mixture, by differences."""
+    x = coordinates(mixture)
+    here = slopes(mixture, one_pass(mixture, rows, threads))
+    curvature = np.empty((len(x), len(x)))
+    for d in range(len(x)):
+        there = mixture_at(x + NEARBY * (np.arange(len(x)) == d), mixture, constraints)
+        curvature[d] = (here - slopes(there, one_pass(there, rows, threads))) / NEARBY
+    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    sizes = np.abs(values)  # where the sample stands at a saddle, steps lead away from it
+    return (vectors / np.maximum(sizes, LEAST_CURVATURE * sizes.max())) @ vectors.T
 
 
 def em(
@@ -252,12 +225,11 @@ def em(
     going = steps(mixture, constraints, stopping)
     proposal = next(going)
     while True:
-        if isinstance(rows, KernelRows):
-            sums = one_pass(proposal, rows, stopping.threads)
-        else:
-            sums = rows(proposal)
         try:
-            proposal = going.send(sums)
+            if isinstance(rows, KernelRows):
+                proposal = going.send(one_pass(proposal, rows, stopping.threads))
+            else:
+                proposal = going.send(rows(proposal))
         except StopIteration as ended:
             return ended.value
 
@@ -277,7 +249,7 @@ def steps(
         accelerator = Anderson(constraints)
     proposal, fallback = mixture, mixture
     small_steps, enough = 0, 1 if accelerator is None else 3
-    while result.n_iter < stopping.max_iter:
+    while result.n_iter < stopping.max_iter and not result.converged:
         sums = yield proposal
         value = sums.log_likelihood / sums.n_rows
         if stopping.penalised:
@@ -287,16 +259,12 @@ def steps(
             accelerator.forget()
             proposal = fallback
             continue
+        gain, result.log_likelihood = value - result.log_likelihood, value
         if np.isnan(value):  # only without a floor: some V + S is not positive definite
-            result.log_likelihood = value
             break
-        gain = value - result.log_likelihood
         result.history.append(value)
-        result.log_likelihood = value
         result.mixture = fallback = maximisation(proposal, sums, constraints)
         small_steps = small_steps + 1 if gain <= stopping.tol else 0
-        if small_steps == enough:
-            result.converged = True
-            break
+        result.converged = small_steps == enough
         proposal = accelerator.propose(proposal, fallback, sums) if accelerator else fallback
     return result

@@ -219,10 +219,10 @@ class Sweeper:
         self, block: Block, mixture: GaussianMixture, state: State, sums: tuple[Array, ...]
     ) -> float:
         seen = Pass(block, mixture, False, False)
-        chosen, log_p = np.empty(len(block), np.int64), np.empty(len(block))
+        chosen, log_p = np.empty(block.w.shape[2], np.int64), np.empty(block.w.shape[2])
         draws.choose_rows(
             seen.functions[0], block.w, seen.s, block.log_share, seen.log_a, seen.means,
-            seen.packed, self.rng.random(len(block)), chosen, log_p,
+            seen.packed, self.rng.random(block.w.shape[2]), chosen, log_p,
         )  # fmt: skip
         if block.kind == "shared":
             gain, root = _conditional(seen, state, self.prior.floor)
@@ -317,7 +317,8 @@ def _conditional(seen: Pass, state: State, floor: Array) -> tuple[Array, Array]:
     """Gain ``U R' T^-1`` and a root of the covariance of ``x`` given ``w``, as sums of squares."""
     block, D = seen.block, state.mu.shape[1]
     R = np.eye(D) if block.projection is None else block.projection
-    noise = block.shared_noise[1]
+    assert block.common is not None
+    noise = block.common[2]
     U = np.repeat(state.U, len(noise), axis=0)
     half = seen.whitener @ (R @ U)  # T^-1/2 R U
     gain = np.swapaxes(half, 1, 2) @ seen.whitener

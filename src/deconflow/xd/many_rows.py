@@ -32,7 +32,6 @@ from deconflow.xd.em import (
     QuasiNewton,
     Stopping,
     inverse_curvature,
-    mean_log_likelihood,
     steps,
 )
 from deconflow.xd.expectation import Sums, expectation
@@ -137,7 +136,7 @@ def step_on_batch(adam: Adam, data: Observations, rate: float, threads: int | No
     rows = lay_out(data, adam.units)
     sums = expectation(adam.mixture, rows, threads=threads)
     adam.step(sums, rows.total_weight, rate)
-    return mean_log_likelihood(sums.log_p, rows)
+    return rows.total(sums.log_p) / rows.n_rows
 
 
 def fit_minibatch(

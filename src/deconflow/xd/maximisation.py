@@ -17,7 +17,7 @@ from deconflow._types import Array, BoolArray
 from deconflow.checks import as_floats
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, raw_weights
-from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows, lay_out
 
 #: Smallest Cholesky pivot of a correlation matrix that double precision can work with.
@@ -57,8 +57,7 @@ class Constraints:
         prior_rows: float = 1.0,
     ) -> "Constraints":
         """Nothing fixed."""
-        none = np.zeros(n_components, dtype=bool)
-        return cls(floor, prior, none, none, none, prior_rows=prior_rows)
+        return cls(floor, prior, *np.zeros((3, n_components), bool), prior_rows=prior_rows)
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
@@ -75,8 +74,7 @@ class Constraints:
 
     def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
-        others = np.ones(len(self.fixed_means), dtype=bool)
-        others[free] = False
+        others = ~np.isin(np.arange(len(self.fixed_means)), free)
         return replace(
             self,
             fixed_weights=self.fixed_weights | others,
@@ -84,27 +82,25 @@ class Constraints:
             fixed_covariances=self.fixed_covariances | others,
         )
 
-    def weights(self, old: Array, new: Array) -> Array:
-        """Return ``new`` in proportion, scaled to what the fixed ones of ``old`` leave."""
-        fixed = self.fixed_weights
-        left = max(0.0, 1.0 - float(old[fixed].sum()))
-        total = new[~fixed].sum()
-        return old if total <= 0 else np.where(fixed, old, new / total * left)
-
     def kept(
         self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
     ) -> GaussianMixture:
-        """Return a mixture of new parameters, but for those that are fixed."""
+        """Return a mixture of new parameters, but for those that are fixed.
+
+        The new weights are scaled to what the fixed ones leave.
+        """
+        fixed = self.fixed_weights
+        left = max(0.0, 1.0 - float(old.weights[fixed].sum()))
+        total = weights[~fixed].sum()
+        scaled = old.weights if total <= 0 else weights / total * left
         return GaussianMixture(
-            self.weights(old.weights, weights),
+            np.where(fixed, old.weights, scaled),
             np.where(self.fixed_means[:, None], old.means, means),
             np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
         )
 
 
-def maximisation(
-    mixture: GaussianMixture, sums: "Sums | EMStatistics", constraints: Constraints
-) -> GaussianMixture:
+def maximisation(mixture: GaussianMixture, sums: Any, constraints: Constraints) -> GaussianMixture:
     r"""Take one M-step.
 
     .. math:: m' = m + V u / q_0, \qquad
@@ -123,9 +119,8 @@ def maximisation(
         rows = constraints.prior_rows
         new = (count * new + rows * constraints.prior) / (count + rows)
     new = with_floor(_even(new), constraints.floor)
-    keep = constraints.fixed_covariances | ~alive
-    new[keep] = V[keep]
-    return GaussianMixture(constraints.weights(mixture.weights, sums.q0), mixture.means + step, new)
+    new[~alive] = V[~alive]
+    return constraints.kept(mixture, sums.q0, mixture.means + step, new)
 
 
 def with_floor(covariances: Array, floor: Array | None) -> Array:
@@ -194,13 +189,6 @@ class EMStatistics:
     vu: Array
     vgv: Array
 
-    @classmethod
-    def of(cls, sums: Sums, rows: KernelRows) -> "EMStatistics":
-        """Take what a pass has added up over rows."""
-        log_p, weights = sums.log_p, rows.weights
-        value = float(log_p.sum() if weights is None else weights @ log_p)
-        return cls(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)
-
     @property
     def mean_log_likelihood(self) -> float:
         """Mean of ``log p(w)`` over the rows, by their weights."""
@@ -235,7 +223,7 @@ class EMStatistics:
     @property
     def parts(self) -> tuple[Any, ...]:
         """All sums, in the order in which they are declared."""
-        return self.n_rows, self.weight, self.log_likelihood, self.q0, self.vu, self.vgv
+        return tuple(vars(self).values())
 
     def maximise(self, mixture: GaussianMixture, floor: ArrayLike | None = None) -> GaussianMixture:
         """Take the M-step from the mixture that these are statistics of.
@@ -344,4 +332,6 @@ def statistics(
 
 def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
     """Pass over rows; mixture and sums are in their units."""
-    return EMStatistics.of(expectation(mixture, rows, threads=threads), rows)
+    sums = expectation(mixture, rows, threads=threads)
+    value = rows.total(sums.log_p)
+    return EMStatistics(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)

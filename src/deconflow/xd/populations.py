@@ -29,9 +29,9 @@ from scipy.stats import qmc
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.xd.cross_fits import row_weights
+from deconflow.standardising import Standardiser
 from deconflow.xd.em import Stopping, em
-from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
 from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import EMStatistics, one_pass
@@ -248,7 +248,7 @@ def weighted(rows: KernelRows, weights: Array) -> KernelRows:
     """Return rows that were laid out, with other weights."""
     blocks = [
         replace(block, omega=np.ascontiguousarray(
-            weights if block.index is None else weights[block.index]
+            weights[block.index]
         ))
         for block in rows.blocks
     ]  # fmt: skip
@@ -305,59 +305,44 @@ def fit_selected(
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
     few = count <= MOST_ACCELERATED
     stopping = Stopping(MOST_PRECISE, MANY_STEPS if few else FEW_STEPS, accelerate=few)
-    one_pass = _Pass(prepared, chances, shares, count, threads)
-    result = em(prepared.begin(start, constraints), one_pass, constraints, stopping)
+    each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
+    counts, white = shares * prepared.rows.total_weight, _white(prepared.rows.dim, each)
+
+    def pass_over(mixture: GaussianMixture) -> EMStatistics:
+        seen = one_pass(mixture, prepared.rows, threads)
+        return _with_unseen(seen, mixture, prepared.rows.units, chances, counts, white)
+
+    result = em(prepared.begin(start, constraints), pass_over, constraints, stopping)
     mixture = prepared.rows.units.mixture_from_standard(result.mixture)
     cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
     return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
 
 
-class _Pass:
-    """One pass: the log-likelihood, and the sums of seen and unseen rows."""
-
-    def __init__(
-        self,
-        prepared: PreparedData,
-        chances: Callable[[Array], Array],
-        shares: Array,
-        count: int,
-        threads: int | None,
-    ) -> None:
-        self.rows, self.chances, self.threads = prepared.rows, chances, threads
-        self.weights = row_weights(prepared.data)
-        self.counts = shares * self.weights.sum()
-        each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
-        self.white = _white(prepared.rows.dim, each)
-
-    def __call__(self, mixture: GaussianMixture) -> EMStatistics:
-        seen = expectation(mixture, self.rows, threads=self.threads)
-        factors = np.linalg.cholesky(mixture.covariances)
-        offsets = np.einsum("kij,pj->kpi", factors, self.white)
-        chance = self._chances(mixture.means[:, None] + offsets)
-        share = chance.mean(2) @ mixture.weights
-        share = np.maximum(share, 1e-300)
-        value = self.weights @ seen.log_p - self.counts @ np.log(share)
-        odds = self.counts / share
-        unseen = np.einsum("l,lkp->kp", odds, 1.0 - chance) * mixture.weights[:, None]
-        unseen /= len(self.white)
-        sums = seen + _sums(unseen, offsets, mixture.covariances)
-        total = float(self.weights.sum())
-        return EMStatistics(self.rows.n_rows, total, float(value), sums.q0, sums.vu, sums.vgv)
-
-    def _chances(self, standard: Array) -> Array:
-        """Chance ``(L, K, P)`` of points in the units of the rows."""
-        units = self.rows.units
-        v = standard * np.asarray(units.scale) + np.asarray(units.location)
-        found = self.chances(v.reshape(-1, v.shape[-1]))
-        return found.reshape(len(found), *v.shape[:2])
-
-
-def _sums(weights: Array, offsets: Array, covariances: Array) -> Sums:
-    """Sums of truths ``(K, P)`` of known components, by their offsets from the means."""
-    q0 = weights.sum(1)
-    vu = np.einsum("kp,kpi->ki", weights, offsets)
-    scatter = np.einsum("kp,kpi,kpj->kij", weights, offsets, offsets)
-    return Sums(np.empty(0), q0, vu, scatter - q0[:, None, None] * covariances)
+def _with_unseen(
+    seen: EMStatistics,
+    mixture: GaussianMixture,
+    units: Standardiser,
+    chances: Callable[[Array], Array],
+    counts: Array,
+    white: Array,
+) -> EMStatistics:
+    """Add the sums of unseen rows, whose truths are at known offsets from the means."""
+    factors = np.linalg.cholesky(mixture.covariances)
+    offsets = np.einsum("kij,pj->kpi", factors, white)
+    v = (mixture.means[:, None] + offsets) * units.scale + units.location
+    chance = chances(v.reshape(-1, mixture.dim)).reshape(len(counts), *v.shape[:2])
+    share = np.maximum(chance.mean(2) @ mixture.weights, 1e-300)
+    unseen = np.einsum("l,lkp->kp", counts / share, 1.0 - chance) * mixture.weights[:, None]
+    unseen /= len(white)
+    q0 = unseen.sum(1)
+    scatter = np.einsum("kp,kpi,kpj->kij", unseen, offsets, offsets)
+    return replace(
+        seen,
+        log_likelihood=seen.log_likelihood - float(counts @ np.log(share)),
+        q0=seen.q0 + q0,
+        vu=seen.vu + np.einsum("kp,kpi->ki", unseen, offsets),
+        vgv=seen.vgv + (scatter - q0[:, None, None] * mixture.covariances),
+    )
 
 
 def _white(dim: int, count: int) -> Array:
