@@ -154,7 +154,7 @@ class PreparedData:
         if some.observed is not None:
             # Means of rows that miss a value lie on a line, across clumps: EM got stuck there.
             return guesses.sample(1, 0)[:, 0]
-        return np.where(telling & (some.projection is None), points, guesses.mean)
+        return np.where(telling, points, guesses.mean) if some.projection is None else guesses.mean
 
     def begin(self, start: GaussianMixture, constraints: Constraints) -> GaussianMixture:
         """Return a start as EM takes it: in the units of the rows, within the constraints."""
