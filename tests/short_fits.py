@@ -3,7 +3,7 @@
 import numpy as np
 
 from deconflow.auto import fit, flows, plan
-from deconflow.xd import chains
+from deconflow.xd import gibbs
 
 
 def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
@@ -16,7 +16,7 @@ def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
 
 def shorten_chains(monkeypatch, sweeps=30):
     """Let chains of mixtures, most of a quick fit in three columns or more, make a few sweeps."""
-    monkeypatch.setattr(chains, "MOST_SWEEPS", sweeps)
+    monkeypatch.setattr(gibbs, "MOST_SWEEPS", sweeps)
 
 
 def let_flows_win(monkeypatch):
