@@ -27,6 +27,7 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex, IntArray
+from deconflow.arrays import as_array, is_torch_array, like, moved, take
 from deconflow.checks import (
     SMALLEST,
     as_array,
@@ -35,28 +36,22 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
-    place,
     take,
 )
 from deconflow.guests import as_guest
-from deconflow.noise.base import KeptDraws, Noise
-from deconflow.noise.distributions import CENTRAL
-from deconflow.noise.gaussian_noise import psd_cholesky
-from deconflow.noise.gaussian_parts import (
-    IndependentMixture,
-    JointMixture,
-    NoiseMixture,
-    Table,
-)
-from deconflow.noise.mixture_fits import fit_tables
-from deconflow.noise.table_noise import (
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, Table, refuse
+from deconflow.noise.distributions import (
+    CENTRAL,
     PARTS_BEYOND,
     PARTS_FOR_DIMENSION,
-    MixtureNoise,
-    OtherNoise,
-    ValueMixtures,
-    refuse_rows,
     table_noise,
+)
+from deconflow.noise.gaussian_noise import psd_cholesky
+from deconflow.noise.mixture_fits import fit_tables
+from deconflow.noise.mixture_noise import (
+    IndependentMixture,
+    MixtureNoise,
+    ValueMixtures,
     whole_rows,
 )
 from deconflow.randomness import isolated_rng
@@ -91,17 +86,11 @@ class LawNoise(OtherNoise):
         One row per observation, or one row in all if shared.
     unit : array
         ``(D,)``: this is the law of the distribution's variable divided by ``unit``.
-    observed : array or None
-        Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
     law: Law
     parameters: Mapping[str, Any]
-    shared: bool
-    n_rows: int | None
     unit: Any
-    observed: Any = None
-    kept: KeptDraws | None = None
     #: What has been made of law and parameters, for all noises that share them.
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
 
@@ -178,11 +167,16 @@ class LawNoise(OtherNoise):
             "FlowDeconvolver."
         )
 
-    def value_law(self) -> tuple[Any, dict[str, Array]] | None:
-        """Return a function that makes the law of single values, and its parameters by name."""
-        if (self.unit != 1).any() or not self.parameters:
-            return None
-        return _OfValues(self.law), dict(self.parameters)
+    def values(self) -> Self:
+        """Return the law of all single values as rows."""
+        if any(x.shape[1:] != (self.dim,) for x in self.parameters.values()):
+            raise ValueError(
+                f"Expected a law with parameters for each value; got {self!r} with others."
+            )
+        own = {name: x.reshape(-1, 1) for name, x in self.parameters.items()}
+        rows = len(next(iter(own.values()), self.unit))
+        unit = np.ones(1)
+        return replace(self, parameters=own, unit=unit, shared=False, n_rows=rows, _made={})
 
     def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.
@@ -245,17 +239,6 @@ class LawNoise(OtherNoise):
         return replace(taken, parameters=own, _made={})
 
 
-@dataclass(frozen=True)
-class _OfValues:
-    """Makes noise of single values."""
-
-    law: Law
-
-    def __call__(self, **parameters: Array) -> LawNoise:
-        rows = len(next(iter(parameters.values())))
-        return LawNoise(self.law, parameters, shared=False, n_rows=rows, unit=np.ones(1))
-
-
 @as_guest()
 def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Noise:
     """Make noise of any law that torch has, or users write for it.
@@ -304,7 +287,8 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
     if own is not None:
         return own
     _refuse_narrow(distribution, [*arrays], shared)
-    return LawNoise(law, arrays, shared, None if shared else shape[0], np.ones(shape[-1]))
+    rows = None if shared else shape[0]
+    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=rows)
 
 
 def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
@@ -339,7 +323,7 @@ def _our_own(d: Any, shared: bool) -> Noise | None:
         return table_noise(kind, scale, q, shared, location if location.any() else None)
     if isinstance(d, distributions.MultivariateNormal | distributions.LowRankMultivariateNormal):
         means, factors = (as_array(x)[:, None] for x in (d.loc, d.scale_tril))
-        return MixtureNoise(np.ones((len(means), 1)), means, factors, shared, rows)
+        return MixtureNoise(np.ones((len(means), 1)), means, factors, shared=shared, n_rows=rows)
     parts = d.component_distribution if isinstance(d, distributions.MixtureSameFamily) else None
     if isinstance(parts, Independent) and isinstance(parts.base_dist, distributions.Normal):
         base = parts.base_dist
@@ -347,11 +331,11 @@ def _our_own(d: Any, shared: bool) -> Noise | None:
     if isinstance(parts, distributions.MultivariateNormal):
         arrays = (d.mixture_distribution.probs, parts.loc, parts.scale_tril)
         weights, means, factors = (as_array(x) for x in arrays)
-        return MixtureNoise(weights, means, factors, shared, rows)
+        return MixtureNoise(weights, means, factors, shared=shared, n_rows=rows)
     if isinstance(parts, distributions.Normal):
         arrays = (d.mixture_distribution.probs, parts.loc, parts.scale)
         weights, means, sd = (as_array(x) for x in arrays)
-        return ValueMixtures(weights, means, sd, shared, rows)
+        return ValueMixtures(weights, means, sd, shared=shared, n_rows=rows)
     return None
 
 
@@ -407,13 +391,9 @@ def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -
         variance = _finite_covariance(distribution).diagonal(dim1=-2, dim2=-1)
     except ValueError:  # a law that does not know it may still be drawn from
         return
-    position = first_bad(~(variance > 0))
-    if position is not None:
-        where = "" if shared else f" at {place(position)}"
-        raise ValueError(
-            f"Expected noise with a law ({', '.join(names)}) wider than {SMALLEST:g}; "
-            f"got the variance {variance[position]:g}{where}. Change the units."
-        )
+    wide = f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}"
+    bad, got = ~(variance > 0), "the variance {:g}"
+    refuse(bad, wide, variance, got, advice="Change the units.", shared=shared)
 
 
 def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
@@ -426,7 +406,7 @@ def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
                 f"got shape {value.shape}."
             )
         bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
-        refuse_rows(bad, shared, f"finite values of {name} as noise", "NaN or inf")
+        refuse(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
 
 
 # -- supports ------------------------------------------------------------------------------------

@@ -323,13 +323,7 @@ def independent_noise(
     same = upper is lower or np.array_equal(lower, upper, equal_nan=True)
     if kind == "split-normal" or not same:
         return laws.split_normal(lower=lower, upper=upper)
-    if kind == "student-t":
-        return laws.student_t(scale=lower, df=np.full_like(lower, df))
-    if kind == "laplace":
-        return laws.laplace(scale=lower / np.sqrt(2))
-    if kind == "uniform":
-        return laws.uniform(half_width=lower)
-    return laws.gaussian(sd=lower)
+    return laws.BY_ERROR[kind](lower, df)
 
 
 def _read_by(likelihood: Any, values: Array) -> "tuple[Array, Noise]":
