@@ -10,7 +10,7 @@ from scipy import stats
 
 from deconflow import XDGMM, DeconvolvingKDE, LogSplineDeconvolver, Observations
 from deconflow.densities import MixtureDensity
-from deconflow.fits.bounded_fit import folded
+from deconflow.fits.reduced_fits import folded
 from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit
 from deconflow.standardising import Standardiser
 from deconflow.truth import Bounds

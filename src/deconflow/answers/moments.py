@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.fits import Answer, FittedDensity, PartsFit
+from deconflow.fits import FittedDensity, PartsFit
 
 DRAWS = 20_000
 
@@ -44,7 +44,7 @@ class Points:
         """All points ``(P, D)``: draws first, then atoms."""
         return np.concatenate([self.draws, self._atoms[0]])
 
-    def weights(self, answer: Answer) -> Array:
+    def weights(self, answer: FittedDensity) -> Array:
         """Return the share of each point in the density, or in one of its replicates."""
         if answer is self.density:
             own = np.ones(len(self.draws))
@@ -54,7 +54,7 @@ class Points:
         shares = self._atoms[1]
         return np.concatenate([own / own.sum() * (1 - shares.sum()), shares])
 
-    def moments(self, answer: Answer) -> tuple[Array, Array]:
+    def moments(self, answer: FittedDensity) -> tuple[Array, Array]:
         """Return mean ``(D,)`` and covariance ``(D, D)``."""
         mixture = answer.as_mixture()
         if mixture is not None:

@@ -17,7 +17,6 @@ from deconflow.answers.moments import DRAWS, Points
 from deconflow.answers.reweighting import reweighted_fits
 from deconflow.checks import as_floats, check_integer, check_number
 from deconflow.fits import (
-    Answer,
     Band,
     FittedDensity,
     MixtureFit,
@@ -240,7 +239,7 @@ class Regression:
             )
         return self.replicates
 
-    def _linear(self, answer: Answer) -> Array:
+    def _linear(self, answer: FittedDensity) -> Array:
         """Intercept, scatter and slopes of a density, ``(2 + len(on),)``."""
         mean, covariance = self._points.moments(answer)
         sd = np.sqrt(np.diag(covariance))
@@ -251,10 +250,10 @@ class Regression:
         slopes = b * size[0] / size[1:]
         return np.array([mean[0] - slopes @ mean[1:], scatter, *slopes])
 
-    def _means(self, answer: Answer, x: Array) -> Array:
+    def _means(self, answer: FittedDensity, x: Array) -> Array:
         return self._ask(answer, x, lambda given: given.mean[:, 0])
 
-    def _ask(self, answer: Answer, x: Array, question: Question) -> Array:
+    def _ask(self, answer: FittedDensity, x: Array, question: Question) -> Array:
         """Ask the law of ``y`` at each ``x``, in pieces: a mixture per row, of one dimension."""
         mixture = answer.as_mixture()
         parts = LEVELS if mixture is None else mixture.n_components
@@ -269,7 +268,7 @@ class Regression:
             found.append(question(given))
         return np.concatenate(found)
 
-    def _on_levels(self, answer: Answer, x: Array, first: int) -> GaussianMixture:
+    def _on_levels(self, answer: FittedDensity, x: Array, first: int) -> GaussianMixture:
         """Return the law of ``y`` at each ``x`` as narrow Gaussians at fixed values of ``y``."""
         y, step = self._levels, self._levels[1] - self._levels[0]
         points = np.column_stack([np.tile(y, len(x)), np.repeat(x, len(y), axis=0)])

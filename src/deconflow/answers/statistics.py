@@ -12,7 +12,6 @@ from deconflow.answers.regression import told
 from deconflow.fits import (
     FINE_POINTS,
     POINTS,
-    Answer,
     FittedDensity,
     PartsFit,
     fine_grid,
@@ -171,7 +170,7 @@ def statistics_of(
     points, shares = Points(density), np.array(SHARES)
     grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
 
-    def figures(answer: Answer) -> Array:
+    def figures(answer: FittedDensity) -> Array:
         columns = ((answer.marginal([d]), grid) for d, grid in enumerate(grids))
         quantiles = [quantiles_of(column, shares, grid) for column, grid in columns]
         return Figures.of_moments(*points.moments(answer), np.transpose(quantiles)).flat

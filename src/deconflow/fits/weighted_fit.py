@@ -127,14 +127,9 @@ class WeightedFit(FittedDensity):
     ) -> None:
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
         self.names, self.threads = names, threads
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        if not isinstance(self.density, Folded):
-            return super().ends
-        bounds, units = self.density.bounds, self.standardiser
-        return units.from_standard(bounds.lower), units.from_standard(bounds.upper)
+        if isinstance(density, Folded):
+            lower, upper = density.bounds.lower, density.bounds.upper
+            self.ends = standardiser.from_standard(lower), standardiser.from_standard(upper)
 
     def _log_prob(self, v: Array) -> Array:
         own, parts = next(self.density.parameters()), []
@@ -256,12 +251,7 @@ class MarginalFit(FittedDensity):
     def __init__(self, parent: WeightedFit, columns: Columns) -> None:
         self.parent, self.columns, self.threads = parent, columns, parent.threads
         self.names = [parent.names[d] for d in columns]
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        lower, upper = self.parent.ends
-        return lower[self.columns], upper[self.columns]
+        self.ends = parent.ends[0][columns], parent.ends[1][columns]
 
     def _log_prob(self, v: Array) -> Array:
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
@@ -275,7 +265,7 @@ class MarginalFit(FittedDensity):
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:
         """Log density ``log p(w)`` of each row."""
-        rows = self._embedded(data)
+        rows = seen_through(data, self.columns, self.parent.dim)
         return self.parent.measuring(rows).log_marginal(rows, n_draws, random_state)
 
     def posterior(
@@ -286,12 +276,9 @@ class MarginalFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value."""
-        rows = self._embedded(data)
+        rows = seen_through(data, self.columns, self.parent.dim)
         whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
         return whole.marginal(self.columns)
 
     def _marginal(self, columns: Columns) -> "MarginalFit":
         return MarginalFit(self.parent, self.columns[columns])
-
-    def _embedded(self, data: Observations) -> Observations:
-        return seen_through(data, self.columns, self.parent.dim)
