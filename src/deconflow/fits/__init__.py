@@ -26,7 +26,7 @@ from deconflow.fits.reduced_fits import (
 )
 
 if TYPE_CHECKING:
-    from deconflow.fits.weighted_fit import ProposedByMixture, ProposedByModel, WeightedFit
+    from deconflow.fits.weighted_fit import WeightedFit
 
 __all__ = [
     "FINE_POINTS",
@@ -41,8 +41,6 @@ __all__ = [
     "Origin",
     "PartsFit",
     "Posterior",
-    "ProposedByMixture",
-    "ProposedByModel",
     "Replicates",
     "WeightedFit",
     "checked_points",
@@ -57,6 +55,4 @@ __all__ = [
     "standardised",
 ]
 
-__getattr__ = of_flows(
-    __name__, dict.fromkeys(("ProposedByMixture", "ProposedByModel", "WeightedFit"), "weighted_fit")
-)
+__getattr__ = of_flows(__name__, {"WeightedFit": "weighted_fit"})

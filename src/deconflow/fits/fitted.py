@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array, IntArray
@@ -51,7 +52,7 @@ QUESTIONS = (
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(question)
     def asked(self: "FittedDensity", *args: Any, **options: Any) -> Any:
-        with as_guest(), threads_at_most(self.threads):
+        with as_guest(), threads_at_most(self.threads), clear_errors():
             return question(self, *args, **options)
 
     return asked
@@ -305,3 +306,11 @@ def clear_errors() -> Iterator[None]:
             "Expected rows whose values are not exact copies of each other; got exact rows that "
             "measure the same combination twice. Drop a column, or give it noise."
         ) from error
+
+
+def as_seed(random_state: RandomState) -> int:
+    """Return a seed that is a number: the one given, or one that is drawn."""
+    check_seed(random_state)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    return int(random_state)

@@ -18,9 +18,9 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
+from deconflow.fits.fitted import Columns, FittedDensity, as_seed
 from deconflow.fits.one_column import MixtureColumn
-from deconflow.fits.posterior import Posterior, Rows, WeightedPosterior, as_seed, mixed_moments
+from deconflow.fits.posterior import Posterior, Rows, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix, stack
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
@@ -212,9 +212,8 @@ class MixtureFit(FittedDensity):
         """Posterior of each row's true value: a mixture per row."""
         if not isinstance(data.noise, GaussianNoise) and self.other_laws is not None:
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
-        with clear_errors():
-            seed = as_seed(random_state)
-            return ExactPosterior.of(self.mixture, data, self.names, self.threads, n_samples, seed)
+        seed = as_seed(random_state)
+        return ExactPosterior.of(self.mixture, data, self.names, self.threads, n_samples, seed)
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""
@@ -253,7 +252,7 @@ class MixtureFit(FittedDensity):
         for some in row_slices(len(data), numbers):
             # All rows as they are, which know what has been made of their law.
             rows = data if some == slice(0, len(data)) else data[some]
-            with clear_errors(), rows_counted_from(some.start):
+            with rows_counted_from(some.start):
                 sums = expectation(
                     standard, lay_out(rows, units), moments=False,
                     responsibilities=responsibilities, threads=self.threads,

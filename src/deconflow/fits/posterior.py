@@ -420,14 +420,6 @@ def _columns_of(values: Any, keep: Rows) -> Any:
     return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
 
 
-def as_seed(random_state: RandomState) -> int:
-    """Return a seed that is a number: the one given, or one that is drawn."""
-    check_seed(random_state)
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    return int(random_state)
-
-
 def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "columns") -> IntArray:
     """Turn column names or numbers into numbers, each once; errors call them by the label.
 

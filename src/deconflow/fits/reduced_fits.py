@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import Columns, FittedDensity, clear_errors
+from deconflow.fits.fitted import Columns, FittedDensity, as_seed
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.one_column import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
-from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, as_seed, mixed_moments
+from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
@@ -476,15 +476,14 @@ class BoundedFit(FittedDensity):
         if data.projection is None:
             w = data.measured()
             exact = (data.noise.variance() == 0) & (w >= lower) & (w <= upper)
-        with clear_errors():
-            for rows, piece in posterior_pieces(self.images.mixture, data, self.threads):
-                numbers = max(80 * piece.n_components, DRAWS) * self.dim**2
-                for some in row_slices(len(rows), numbers):
-                    mixture = piece[some]
-                    if not data.noise.additive:  # its Gaussians are folded: what they have beyond
-                        mixture = _images(mixture, self.bounds.mirrors(), 1.0)  # the ends counts
-                    known = None if exact is None else exact[rows[some]]
-                    yield rows[some], CutMixture(mixture, lower, upper, known)
+        for rows, piece in posterior_pieces(self.images.mixture, data, self.threads):
+            numbers = max(80 * piece.n_components, DRAWS) * self.dim**2
+            for some in row_slices(len(rows), numbers):
+                mixture = piece[some]
+                if not data.noise.additive:  # its Gaussians are folded: what they have beyond
+                    mixture = _images(mixture, self.bounds.mirrors(), 1.0)  # the ends counts
+                known = None if exact is None else exact[rows[some]]
+                yield rows[some], CutMixture(mixture, lower, upper, known)
 
 
 def _images(
