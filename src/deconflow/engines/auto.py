@@ -155,10 +155,9 @@ class _Named:
         return None if density is None else self._by_draws(density)
 
     def _by_draws(self, density: "Density") -> "WeightedFit":
-        from deconflow.fits import ProposedByMixture, WeightedFit
+        from deconflow.fits import WeightedFit
 
-        proposing = ProposedByMixture(self.solution.fitted.proposing)
-        units = self.solution.standardiser
+        units, proposing = self.solution.standardiser, self.solution.fitted.proposing
         return WeightedFit(density, units, proposing, self.names, self.threads)
 
     def replicates(self) -> Replicates | None:

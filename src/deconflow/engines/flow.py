@@ -94,10 +94,9 @@ class FlowSolution:
 
     def density(self, names: list[str], threads: int | None) -> "WeightedFit":
         """Return the flow's density, with draws from the posterior network."""
-        from deconflow.fits import ProposedByModel, WeightedFit
+        from deconflow.fits import WeightedFit
 
-        proposing = ProposedByModel(self.posterior)
-        return WeightedFit(self.network, self.standardiser, proposing, names)
+        return WeightedFit(self.network, self.standardiser, self.posterior, names)
 
     def words(self) -> str:
         """Return what was fitted."""

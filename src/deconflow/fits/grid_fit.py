@@ -29,17 +29,13 @@ class GridFit(FittedDensity):
 
     def __init__(self, grid: GridDensity, names: list[str]) -> None:
         self.grid, self.names = grid, names
+        lower, upper = np.broadcast_to(grid.bounds, (2, len(names)))
+        self.ends = lower, upper
 
     @cached_property
     def _mixture(self) -> MixtureFit:
         """The same density in closed form; see :func:`deconflow.classical.grid_mixture`."""
         return MixtureFit([grid_mixture(self.grid)], self.names, self.threads)
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        lower, upper = np.broadcast_to(self.grid.bounds, (2, self.dim))
-        return lower, upper
 
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)

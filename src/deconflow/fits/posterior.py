@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
-from deconflow.fits import to_other_tools as tools
+from deconflow.extras import need
+from deconflow.frames import Units
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
@@ -21,6 +22,17 @@ USUAL_DRAWS = 100
 #: Arrays of the size of the draws that a method may make of them.
 ARRAYS = 4
 Rows = IntArray
+#: Dimensions of datasets of xarray.
+DIMENSIONS = ("chain", "draw", "row")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The table that rows came in: its type, the index of a pandas table, and units of columns."""
+
+    kind: type = object
+    index: Any = None
+    units: Units | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +59,8 @@ class Posterior(ABC):
         Number of the draws in ``samples``, and their seed.
     origin : Origin
         The table that the rows came in.
+    exact : bool
+        Whether the answer is a closed form, and no draws were weighed for it.
 
     Examples
     --------
@@ -64,17 +78,13 @@ class Posterior(ABC):
     effective_sample_size: Array
     n_samples: int = field(default=USUAL_DRAWS, kw_only=True)
     seed: int = field(default=0, kw_only=True)
-    origin: tools.Origin = field(default=tools.Origin(), kw_only=True)
+    origin: Origin = field(default=Origin(), kw_only=True)
+    exact: bool = field(default=False, kw_only=True)
 
     #: Fields with an entry for each row, as their first axis.
     BY_ROW: ClassVar[tuple[str, ...]] = ("mean", "covariance", "effective_sample_size")
     #: Fields with an entry for each column, as their last axis.
     BY_COLUMN: ClassVar[tuple[str, ...]] = ("mean",)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the answer is a closed form, and no draws were weighed for it."""
-        return False
 
     @abstractmethod
     def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
@@ -104,15 +114,19 @@ class Posterior(ABC):
         index = as_index(rows, len(self))
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
         parts = {name: getattr(self, name)[chosen] for name in self.BY_ROW}
-        return replace(self, **parts, origin=self.origin.rows(chosen))
+        origin = self.origin
+        if origin.index is not None:
+            origin = replace(origin, index=origin.index[chosen])
+        return replace(self, **parts, origin=origin)
 
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
         parts = {name: _columns_of(getattr(self, name), keep) for name in self.BY_COLUMN}
         parts["covariance"] = self.covariance[:, keep[:, None], keep]
-        names = [self.names[d] for d in keep]
-        return replace(self, **parts, names=names, origin=self.origin.columns(keep))
+        units = self.origin.units and [self.origin.units[d] for d in keep]
+        origin, names = replace(self.origin, units=units), [self.names[d] for d in keep]
+        return replace(self, **parts, names=names, origin=origin)
 
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
@@ -206,7 +220,29 @@ class Posterior(ABC):
             ``x_mean``, ``x_sd`` and quantiles as ``x_q5`` of each column ``x``; the effective
             sample size, where the answer is made of draws.
         """
-        return tools.to_frame(self, q)
+        parts = {"mean": self.mean, "sd": self.sd}
+        shares = np.atleast_1d(as_floats(q, "q"))
+        if shares.size:
+            endings = [f"q{100 * share:g}".replace(".", "_") for share in shares]
+            if len(set(endings)) < len(endings):
+                raise ValueError(f"Expected shares in q that differ to six digits; got {q!r}.")
+            parts |= zip(endings, self.quantile(shares), strict=True)
+        columns = {
+            f"{name}_{ending}": values[:, d]
+            for ending, values in parts.items()
+            for d, name in enumerate(self.names)
+        }
+        if not self.exact:
+            columns["effective_sample_size"] = self.effective_sample_size
+        library = self.origin.kind.__module__.split(".")[0]
+        if library == "polars":
+            return need("polars").DataFrame(columns)
+        if library != "astropy":
+            return need("pandas").DataFrame(columns, index=self.origin.index)
+        tables = need("astropy.table")
+        kind = tables.Table if self.origin.kind is tables.Table else tables.QTable
+        own = self._units().items()
+        return kind(columns, units={f"{name}_{end}": unit for end in parts for name, unit in own})
 
     def to_xarray(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
         """Return draws as a dataset of xarray: a variable for each column, over its rows.
@@ -229,7 +265,26 @@ class Posterior(ABC):
             of a pandas data frame, if they came in one, and numbered otherwise. Units are in the
             attribute ``units`` of a variable.
         """
-        return tools.to_xarray(self, n_samples, random_state)
+        xarray = need("xarray", "its datasets were asked for")
+        for name in self.names:
+            if name in DIMENSIONS:
+                raise ValueError(
+                    "Expected columns with other names than the dimensions "
+                    f"{', '.join(DIMENSIONS)}; got {name!r}. Rename it before the fit."
+                )
+        drawn = self.samples
+        if n_samples is not None:
+            drawn = self.sample(n_samples, random_state)
+        index, units = self.origin.index, self._units()
+        data = {
+            name: (DIMENSIONS, values.T[None], {"units": units[name]} if name in units else {})
+            for name, values in zip(self.names, np.moveaxis(drawn, 2, 0), strict=True)
+        }
+        rows: Any = {"row": np.arange(len(drawn)) if index is None else index.to_numpy()}
+        if index is not None and index.nlevels > 1:
+            rows = xarray.Coordinates.from_pandas_multiindex(index, "row")
+        numbers = {"chain": [0], "draw": np.arange(drawn.shape[1])}
+        return xarray.Dataset(data, numbers).assign_coords(rows)
 
     def to_arviz(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
         """Return draws for ArviZ 1.0 or later: a ``DataTree`` with the group ``posterior``.
@@ -242,7 +297,13 @@ class Posterior(ABC):
         n_samples, random_state
             As for :meth:`to_xarray`.
         """
-        return tools.to_arviz(self, n_samples, random_state)
+        convert = need("arviz_base", "its objects were asked for").convert_to_datatree
+        return convert(self.to_xarray(n_samples, random_state))
+
+    def _units(self) -> dict[str, str]:
+        """Return the units of the columns that have one."""
+        pairs = zip(self.names, self.origin.units or [None] * len(self.names), strict=True)
+        return {name: unit for name, unit in pairs if unit}
 
     def _bounds(self, name: str, given: ArrayLike | None, otherwise: float) -> Array:
         """Check bounds, and return one for each dimension."""
@@ -339,17 +400,24 @@ class WeightedPosterior(Posterior):
         return row_slices(len(self), ARRAYS * self.drawn.shape[1] * len(self.names))
 
 
+def mixed_moments(
+    shares: Sequence[Array], means: Sequence[Array], covariances: Sequence[Array]
+) -> tuple[Array, Array]:
+    """Mean and covariance of each row's average of parts, from the shares ``(N,)`` of each part."""
+    parts = list(zip(shares, means, covariances, strict=True))
+    mean = np.sum([share[:, None] * own for share, own, _ in parts], axis=0)
+    covariance = np.zeros(covariances[0].shape)
+    for some in row_slices(len(mean), ARRAYS * mean.shape[1] ** 2):
+        for share, own, spread in parts:
+            apart = own[some] - mean[some]
+            around = spread[some] + apart[:, :, None] * apart[:, None]
+            covariance[some] += share[some, None, None] * around
+    return mean, covariance
+
+
 def _columns_of(values: Any, keep: Rows) -> Any:
     """Take columns of an array, or of a posterior."""
     return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
-
-
-def as_seed(random_state: RandomState) -> int:
-    """Return a seed that is a number: the one given, or one that is drawn."""
-    check_seed(random_state)
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    return int(random_state)
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "columns") -> IntArray:
