@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from deconflow.copies import Copies, find_copies
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, check_groups
 from deconflow.trust.predictive import Sampler

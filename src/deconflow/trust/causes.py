@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
 from deconflow.noise import Noise
 from deconflow.trust.check import UNFIT, Alternative
 from deconflow.trust.table import FLOOR, Table

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
 from deconflow.noise import Noise
 from deconflow.trust.case import Case
 from deconflow.trust.comparison import DEGREES, of_smallest, one_sided, ratio, shape, two_sided
@@ -60,7 +60,7 @@ class Check:
     figure : function or None
         What was measured in addition to the p-value.
     kind : str
-        As for :class:`~deconflow.findings.Finding`.
+        As for :class:`~deconflow.certificate.Finding`.
     alternatives : function or None
         Noise that would explain a finding; the mixture is fitted again under each.
     additive : bool

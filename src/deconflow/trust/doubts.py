@@ -3,8 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from deconflow.certificate import Certificate
-from deconflow.findings import Finding
+from deconflow.certificate import Certificate, Finding
 from deconflow.trust.case import Case
 from deconflow.trust.causes import log_likelihood, refitted
 from deconflow.trust.check import UNFIT, Check
