@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, IntArray
-from deconflow.errors.parameters import Values, covariances
 from deconflow.certificate import Finding
+from deconflow.errors.parameters import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
 from deconflow.saving import refuse
