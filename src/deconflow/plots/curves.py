@@ -8,8 +8,7 @@ from scipy.ndimage import gaussian_filter1d, median_filter
 
 from deconflow._types import Array
 from deconflow.estimators import Band, FittedDensity, Posterior
-from deconflow.plots.axis import Axis, are_whole
-from deconflow.plots.inputs import DRAWS
+from deconflow.plots.inputs import DRAWS, Axis, are_whole
 from deconflow.plots.style import AGAIN, DATA, DENSITY, OF_BANDS, OF_BARS, SECOND
 
 POINTS_OF_BANDS, LEVEL = 200, 0.9

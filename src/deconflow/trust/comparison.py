@@ -20,6 +20,7 @@ convergence of the sample distribution function when parameters are estimated".
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import eval_legendre
 from scipy.stats import chi2, norm
 
@@ -118,20 +119,20 @@ class Comparison:
         return weighed.reshape(-1, inside.shape[2])
 
 
-def two_sided(z: float) -> float:
-    """P-value of a standard normal number that may err to both sides."""
-    return float(2 * norm.sf(abs(z)))
+def two_sided(z: ArrayLike) -> Array:
+    """P-values of standard normal numbers that may err to both sides."""
+    return 2 * norm.sf(np.abs(z))
 
 
-def one_sided(z: float) -> float:
-    """P-value of a standard normal number that would be large."""
-    return float(norm.sf(z))
+def one_sided(z: ArrayLike) -> Array:
+    """P-values of standard normal numbers that would be large."""
+    return norm.sf(z)
 
 
-def of_smallest(p_values: list[float]) -> float:
-    """P-value of the smallest of several (Sidak)."""
-    smallest = min(p_values)
-    return float(-np.expm1(len(p_values) * np.log1p(-smallest))) if smallest < 1 else 1.0
+def of_smallest(p_values: ArrayLike, count: int | None = None) -> float:
+    """P-value of the smallest of several (Sidak), or of ``count`` of which these are some."""
+    count, smallest = count or np.size(p_values), np.min(p_values)
+    return float(-np.expm1(count * np.log1p(-smallest))) if smallest < 1 else 1.0
 
 
 def shape(degree: int, probability: Array) -> Array:

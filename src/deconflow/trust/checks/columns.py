@@ -10,8 +10,16 @@ import numpy as np
 from scipy.stats import chi2
 
 from deconflow._types import Array
-from deconflow.trust.check import DEGREES, Case, Check, Finding, chosen_rows, of_smallest, shape
-from deconflow.trust.predictive import predictive_ranks
+from deconflow.trust.check import (
+    DEGREES,
+    Case,
+    Check,
+    Finding,
+    chosen_rows,
+    of_smallest,
+    predictive_ranks,
+    shape,
+)
 from deconflow.xd import row_weights
 
 DRAWS = 19
@@ -19,10 +27,10 @@ DRAWS = 19
 
 def _test(case: Case) -> Finding:
     results = _of_table(case) if case.data.noise.additive else _of_ranks(case)
-    p = [result[0] for result in results]
+    p, gains = zip(*results, strict=True)
     worst = int(np.argmin(p))
     numbers = dict(zip(case.names, p, strict=True))
-    return Finding("", of_smallest(p), results[worst][1], (case.names[worst],), numbers)
+    return Finding("", of_smallest(p), gains[worst], (case.names[worst],), numbers)
 
 
 def _of_table(case: Case) -> list[tuple[float, float]]:
@@ -48,14 +56,9 @@ def _of_column(ranks: Array, weights: Array) -> tuple[float, float]:
     return float(chi2.sf(statistic, len(DEGREES))), 0.5 * statistic
 
 
-def _caution(finding: Finding) -> str:
-    return (
-        f"simulated measurements do not look like the real ones in {finding.where}: the errors may "
-        "be wrong, or the model too simple. See `deconflow plot --kind diagnostics`"
-    )
-
-
 CHECK = Check(
-    "columns", "simulated values against real ones, column by column", _test, _caution,
-    lambda f: f"worst in {f.where}", "fit", additive=False,
+    "columns", "simulated values against real ones, column by column", _test,
+    "simulated measurements do not look like the real ones in {where}: the errors may be wrong, or "
+    "the model too simple. See `deconflow plot --kind diagnostics`",
+    "worst in {where}", "fit", additive=False,
 )  # fmt: skip

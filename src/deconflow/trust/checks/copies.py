@@ -32,5 +32,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "copies", "rows that repeat another one, more often than chance allows", _test, _caution,
-    lambda f: f"{f.numbers['share']:.1%} of rows", kind="count",
+    "{share:.1%} of rows", kind="count",
 )  # fmt: skip

@@ -28,17 +28,11 @@ def _test(case: Case) -> Finding | None:
     return Finding(p=float(share <= MOST_UNCOVERED), numbers=numbers)
 
 
-def _caution(finding: Finding) -> str:
-    numbers = finding.numbers
-    return (
-        f"in {numbers['share']:.0%} of the rows fewer than {numbers['fewest']:.0f} of "
-        f"{numbers['draws']:.0f} posterior samples lie where the fitted density is: the result for "
-        "these rows depends on the shape of the Gaussians fitted to their samples. Draw more "
-        "samples, or under a wider prior"
-    )
-
-
 CHECK = Check(
     "posterior samples", "rows with almost none where the fitted density is; below 5 % is good",
-    _test, _caution, lambda f: f"too few in {f.numbers['share']:.1%} of rows", kind="count",
+    _test,
+    "in {share:.0%} of the rows fewer than {fewest:.0f} of {draws:.0f} posterior samples lie where "
+    "the fitted density is: the result for these rows depends on the shape of the Gaussians fitted "
+    "to their samples. Draw more samples, or under a wider prior",
+    "too few in {share:.1%} of rows", kind="count",
 )  # fmt: skip

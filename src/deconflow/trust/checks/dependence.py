@@ -8,7 +8,7 @@ from deconflow.trust.check import ALIKE, Case, Check, Finding, of_smallest, shap
 
 def _test(case: Case) -> Finding:
     table = case.of_noise
-    if not table.by_row:
+    if not table.differing.any():
         return Finding(reason=ALIKE)
     sd = np.broadcast_to(table.rows.sd, table.rows.seen.shape)
     functions, of = [], []
@@ -23,7 +23,7 @@ def _test(case: Case) -> Finding:
     worst = int(np.abs(z).argmax())
     column, degree = of[worst]
     numbers = {"z": float(z[worst]), "spread": float(degree == 2)}
-    p = of_smallest([two_sided(each) for each in z])
+    p = of_smallest(two_sided(z))
     return Finding("", p, 0.5 * float(z[worst]) ** 2, (table.names[column],), numbers)
 
 
@@ -39,5 +39,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "values and errors", "whether location or spread depend on the size of the error", _test,
-    _caution, lambda f: f"most in {f.where}",
+    _caution, "most in {where}",
 )  # fmt: skip

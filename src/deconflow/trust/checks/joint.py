@@ -19,14 +19,9 @@ def _test(case: Case) -> Finding:
     return Finding(p=p, gain=gain)
 
 
-def _caution(finding: Finding) -> str:
-    return (
-        "simulated rows do not look like the real ones as a whole: there are too many or too few "
-        "unusual rows. The errors may be wrong, or the model too simple"
-    )
-
-
 CHECK = Check(
-    "rows as a whole", "simulated rows against real ones, by ranks of log p(w)", _test, _caution,
+    "rows as a whole", "simulated rows against real ones, by ranks of log p(w)", _test,
+    "simulated rows do not look like the real ones as a whole: there are too many or too few "
+    "unusual rows. The errors may be wrong, or the model too simple",
     kind="fit",
 )  # fmt: skip

@@ -25,5 +25,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "number of rows", "at least ten per parameter of one Gaussian", _test, _caution,
-    lambda f: f"{f.numbers['rows']:.0f}", kind="count",
+    "{rows:.0f}", kind="count",
 )  # fmt: skip

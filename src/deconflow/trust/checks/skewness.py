@@ -22,5 +22,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "skew of the noise", "compared with the stated distribution, by column", _test, _caution,
-    lambda f: f"most in {f.where}", "noise",
+    "most in {where}", "noise",
 )  # fmt: skip
