@@ -34,6 +34,8 @@ BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
 #: What ``epochs=None`` means.
 STEPS, MOST_EPOCHS = 4000, 300
 TRAINING = "training the flow"
+#: Precision of the networks.
+PRECISION = "float32"
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Flow:
         with common_rng(given.random_state):
             units = Standardiser.fit(rows)
             data = standardised(units, rows)
-            refuse_far(data, given.dtype)
+            refuse_far(data, PRECISION)
             data = data.to()
             train, held_out = data, None
             if given.validation_fraction > 0:
@@ -176,7 +178,9 @@ class Flow:
             names = FlowSettings.__dataclass_fields__
             own = {name: getattr(given, name) for name in names if hasattr(given, name)}
             features = data[:1].features().shape[-1]
-            settings = FlowSettings(**own, dim=rows.latent_dim, n_features=features)
+            settings = FlowSettings(
+                **own, dtype=PRECISION, dim=rows.latent_dim, n_features=features
+            )
             density, posterior = settings.networks()
             training = training_of(given, len(train))
             run.progress.begin(TRAINING, "epochs", training.epochs)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,8 +43,6 @@ class ProposedByModel:
     """Draws from a trained posterior; the estimate is the importance-weighted bound."""
 
     model: PosteriorModel
-    #: What else a user may do about a row that no draw reaches.
-    advice: ClassVar = ", or use dtype='float64'"
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows."""
@@ -68,7 +65,6 @@ class ProposedByMixture:
     """Draws around the posterior of a mixture, for any density near it."""
 
     mixture: GaussianMixture
-    advice: ClassVar = ""
 
     def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows; draws are folded as the density is."""
@@ -243,8 +239,7 @@ class WeightedFit(FittedDensity):
     def _refuse_out_of_reach(self, unreached: BoolArray, first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
         dtype = next(self.density.parameters()).dtype
-        advice = f" in {dtype}. Look at that row{self.proposing.advice}"
-        refuse_unreached(unreached, first_row, advice)
+        refuse_unreached(unreached, first_row, f" in {dtype}. Look at that row")
 
 
 class MarginalFit(FittedDensity):
