@@ -9,10 +9,8 @@ from signing import edit_json
 from toy import draw
 
 from deconflow import Deconvolver, FlowDeconvolver, devices, engines, noise
-from deconflow.auto import flows, proposals
-from deconflow.auto.plan import make_plan
+from deconflow.auto import flows
 from deconflow.devices import resolve_device
-from deconflow.fitting import Training
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
@@ -94,19 +92,19 @@ def test_networks_and_rows_keep_to_their_device(name, known):
 def test_chains_and_their_proposals_keep_to_the_device(known):
     shorten(known)
     for name, value in {"POOR": 2.0, "NETWORK_ROWS": 20, "NETWORK_EPOCHS": 1}.items():
-        known.setattr(proposals, name, value)  # so that a network proposes, too
+        known.setattr(flows, name, value)  # so that a network proposes, too
     rows = Observations.from_arrays(values(), [0.3, 0.6])
     mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.diag([2.0, 3.0])[None])
-    seen = []
+    seen, refit = [], flows.refit
 
     def note(chains):
-        proposals.refit(chains)
+        refit(chains)
         seen.append(chains.network is not None and chains.latents.device.type)
 
     known.setattr(flows, "refit", note)
 
     def fitted(device):
-        training = Training(**make_plan(ROWS, 2, quick=False).training)
+        training = flows.training_of(ROWS, 2)
         members = flows.train(rows, mixture, 2, training, seed=0, device=device)
         assert seen[-1] == device
         return [weight for member in members for weight in member.state.values()]
