@@ -8,9 +8,9 @@ from short_fits import let_flows_win, shorten
 from signing import edit_json
 from toy import draw
 
-from deconflow import Deconvolver, FlowDeconvolver, devices, engines, noise
+from deconflow import Deconvolver, FlowDeconvolver, engines, estimators, noise
 from deconflow.auto import flows
-from deconflow.devices import resolve_device
+from deconflow.guests import check_device, device_here
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
@@ -29,8 +29,8 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (devices, engines.flow):
-        monkeypatch.setattr(module, "resolve_device", torch.device)
+    for module in (estimators.flow, engines.flow):
+        monkeypatch.setattr(module, "check_device", str)
     return monkeypatch
 
 
@@ -125,15 +125,15 @@ def test_the_pretended_device_mixes_with_no_other(monkeypatch):
 def test_a_gpu_for_each_process_of_a_machine(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:1", "cpu")] == [
+    assert [check_device(name) for name in ("cuda", "auto", "cuda:1", "cpu")] == [
         "cuda", "cuda", "cuda:1", "cpu",
     ]  # fmt: skip
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:0")] == [
+    assert [check_device(name) for name in ("cuda", "auto", "cuda:0")] == [
         "cuda:1", "cuda:1", "cuda:0",
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"that is there; got .cuda:2. and 2 GPUs"):
-        resolve_device("cuda:2")
+        check_device("cuda:2")
 
 
 @pytest.mark.parametrize("estimator", [FlowDeconvolver, Deconvolver])
@@ -150,7 +150,7 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
     model.save(tmp_path / "model")
     edit_json(tmp_path / "model", "parameters.device", name)
     loaded = FlowDeconvolver.load(tmp_path / "model")
-    assert loaded.device == devices.device_here(name) == "cpu"
+    assert loaded.device == device_here(name) == "cpu"
     np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
     with pytest.raises(ValueError, match="and 0 GPUs"):
         FlowDeconvolver.load(tmp_path / "model", device=name)

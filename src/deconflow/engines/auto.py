@@ -10,7 +10,6 @@ from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
 from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
-from deconflow.devices import check_device
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
 from deconflow.fits import (
@@ -22,6 +21,7 @@ from deconflow.fits import (
     refuse_far,
     standardised,
 )
+from deconflow.guests import check_device
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow.core import EVERYTHING, Run
-from deconflow.devices import resolve_device
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.fits import refuse_far, standardised
 from deconflow.fitting import History, Training
+from deconflow.guests import check_device
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.saving import refuse
@@ -66,7 +66,7 @@ class FlowSettings:
         density = DENSITIES[self.flow](self.dim, size)
         posterior = self._posterior(density, size)
         for module in (density, posterior):
-            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+            module.to(dtype=getattr(torch, self.dtype), device=check_device(self.device)).eval()
         return density, posterior
 
     def _posterior(self, density: "Density", size: "Architecture") -> "PosteriorModel":

@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from deconflow import models
 from deconflow.checks import check_integer, warn_caller
 from deconflow.core import Run
-from deconflow.devices import check_device
 from deconflow.engines import Auto, check_resumable
 from deconflow.estimators.base import DensityEstimator
 from deconflow.fits import FittedDensity
+from deconflow.guests import check_device
 from deconflow.models import Fit
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState

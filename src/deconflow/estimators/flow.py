@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.checks import check_choice, check_integer, check_number
-from deconflow.devices import check_device
 from deconflow.engines import OBJECTIVES, Flow, check_resumable
 from deconflow.estimators.base import DensityEstimator
 from deconflow.extras import need_flows
+from deconflow.guests import check_device
 from deconflow.randomness import RandomState
 
 POSTERIORS = ("flow", "mixture", "exact")
