@@ -12,7 +12,7 @@ from deconflow.randomness import RandomState
 
 POSTERIORS = ("flow", "mixture", "exact")
 NEED_DERIVATIVES = ("elbo", "iw")
-POSITIVE = ("n_draws", "n_layers", "hidden", "base_components", "batch_size")
+POSITIVE = ("n_draws", "n_layers", "hidden", "base_components")
 
 
 class FlowDeconvolver(DensityEstimator):
