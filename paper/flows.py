@@ -8,8 +8,9 @@ import torch
 
 from deconflow import Observations
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
+from deconflow.fits.network_units import standardised
 from deconflow.fits.posterior import Posterior
-from deconflow.fits.weighted_fit import WeightedFit, standardised
+from deconflow.fits.weighted_fit import WeightedFit
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.posteriors import MixtureExact, PosteriorModel, RecognitionFlow

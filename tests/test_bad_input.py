@@ -288,7 +288,6 @@ BAD_OBSERVATIONS = {
 BAD_PARAMETERS = {
     "flow": ({"flow": "glow"}, r"flow to be one of .*'maf'.*got 'glow'"),
     "objective": ({"objective": "mle"}, r"objective to be one of .*'elbo'.*got 'mle'"),
-    "dtype": ({"dtype": "float16"}, r"dtype to be one of .*'float32'.*got 'float16'"),
     "device": ({"device": "tpu"}, r"device to be 'cpu', 'cuda', 'cuda:0' or 'auto'; got 'tpu'"),
     "no device": ({"device": None}, r"device to be .*got None"),
     "n_draws": ({"n_draws": 0}, r"n_draws as a whole .* 1; got 0"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM, Deconvolver, open_rows, streams
-from deconflow.auto.candidates import thinned
+from deconflow.auto.mixtures import thinned
 from deconflow.core import door
 from deconflow.engines.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture

@@ -207,10 +207,8 @@ class WeightedFit(FittedDensity):
 
     def _refuse_out_of_reach(self, unreached: BoolArray, first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
-        advice = f" in {next(self.density.parameters()).dtype}. Look at that row"
-        if not isinstance(self.proposing, GaussianMixture):
-            advice += ", or use dtype='float64'"
-        refuse_unreached(unreached, first_row, advice)
+        dtype = next(self.density.parameters()).dtype
+        refuse_unreached(unreached, first_row, f" in {dtype}. Look at that row")
 
 
 class MarginalFit(FittedDensity):

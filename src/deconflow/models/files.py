@@ -12,8 +12,8 @@ from safetensors.numpy import load, save
 
 from deconflow._types import Array
 from deconflow._version import __version__
-from deconflow.devices import device_here
 from deconflow.files import as_path, replacing_folder
+from deconflow.guests import device_here
 from deconflow.mixtures import GaussianMixture
 from deconflow.models.fit import Fit, Streamed
 from deconflow.observations import Labels

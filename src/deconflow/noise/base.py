@@ -8,9 +8,17 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from deconflow._types import AnyArray, Array, Complex, IntArray
-from deconflow.arrays import array_namespace, as_array, diagonals, is_torch_array, like, moved, take
-from deconflow.checks import as_array, diagonals, first_bad, is_torch_array, moved, place, take
-from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    diagonals,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+    place,
+    take,
+)
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]

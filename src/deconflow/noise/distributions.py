@@ -16,11 +16,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from deconflow._types import Array, Complex
-from deconflow.arrays import array_namespace, as_array, like, special_of
-from deconflow.checks import SMALLEST, as_parameter, special_of
+from deconflow.checks import SMALLEST, array_namespace, as_array, as_parameter, like, special_of
 from deconflow.noise.base import Noise, OtherNoise, Table, refuse, total
 from deconflow.noise.gaussian_noise import gaussian
-from deconflow.noise.gaussian_parts import Table
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 from deconflow.noise.mixture_noise import IndependentMixture
 from deconflow.randomness import own_rng

@@ -10,7 +10,6 @@ from scipy.special import ndtri
 
 from deconflow._limits import row_slices
 from deconflow._types import Array, Complex
-from deconflow.arrays import array_namespace, as_array, diagonals, like, solve_lower, take
 from deconflow.checks import (
     array_namespace,
     as_array,
@@ -29,8 +28,6 @@ from deconflow.noise.base import (
     flatten_cholesky,
     refuse,
 )
-from deconflow.noise.free_errors import FreeErrors
-from deconflow.noise.gaussian_parts import JointMixture
 from deconflow.randomness import normal
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -27,7 +27,6 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex, IntArray
-from deconflow.arrays import as_array, is_torch_array, like, moved, take
 from deconflow.checks import (
     SMALLEST,
     as_array,

@@ -17,8 +17,15 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, xlog1py, xlogy
 
 from deconflow._types import Array, IntArray
-from deconflow.arrays import as_array, is_torch_array, like, moved
-from deconflow.checks import as_array, as_floats, as_parameter, first_bad
+from deconflow.checks import (
+    as_array,
+    as_floats,
+    as_parameter,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+)
 from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, refuse, total
 from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise

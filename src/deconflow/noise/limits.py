@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from deconflow._types import Array, IntArray
-from deconflow.arrays import array_namespace, as_array, diagonals, like, special_of
 from deconflow.checks import (
     array_namespace,
     as_array,

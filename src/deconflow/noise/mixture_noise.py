@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array, Complex, IntArray
-from deconflow.arrays import array_namespace, as_array, diagonals, like, log_sum_exp, solve_lower
-from deconflow.checks import as_parameter
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_parameter,
+    diagonals,
+    like,
+    log_sum_exp,
+    solve_lower,
+)
 from deconflow.noise.base import (
     JointMixture,
     Noise,

@@ -17,16 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from deconflow._types import AnyArray, BoolArray
+from deconflow.extras import need
 from deconflow.tables.arrow_files import as_written, common_schema
-from deconflow.tables.formats import (
-    Format,
-    Source,
-    TableError,
-    about,
-    clear_read_errors,
-    described,
-    need,
-)
+from deconflow.tables.formats import Format, Source, TableError, about, clear_read_errors, described
 
 
 class AstropySource(Source):

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deconflow.extras import need
 from deconflow.files import replacing
 from deconflow.tables.formats import (
     PACKINGS,
@@ -22,7 +23,6 @@ from deconflow.tables.formats import (
     TableError,
     clear_read_errors,
     format_of,
-    need,
     split_part,
 )
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, IntArray
+from deconflow.extras import need
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available
-from deconflow.tables.formats import Source, need
+from deconflow.tables.formats import Source
 from deconflow.tables.kinds import Reading, kind_of
 from deconflow.tables.option_syntax import split_list
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check, Finding
+from deconflow.certificate import Finding
+from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check
 
 #: A larger share of rows that all but repeat another one is no chance.
 NEAR_COPIES = 0.01

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from deconflow.trust.check import CONSTANT, Case, Check, Finding, of_smallest
+from deconflow.certificate import Finding
+from deconflow.trust.check import CONSTANT, Case, Check
+from deconflow.trust.comparison import of_smallest
 
 
 def _test(case: Case) -> Finding:

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from deconflow.trust.check import DEGREES, Case, Check, Finding, shape
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
+from deconflow.trust.comparison import DEGREES, shape
 
 #: The mean of a polynomial of ranks, whose standard deviation is one, may be off by about this
 #: much: mixtures round sharp edges.

@@ -1,6 +1,7 @@
 """Number of rows, for a single Gaussian."""
 
-from deconflow.trust.check import Case, Check, Finding
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
 from deconflow.xd import n_parameters
 
 #: Fewer rows per parameter of a single Gaussian are few.

@@ -1,6 +1,7 @@
 """Skewness of the noise."""
 
-from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, Finding, worst
+from deconflow.certificate import Finding
+from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, worst
 
 
 def _test(case: Case) -> Finding:
