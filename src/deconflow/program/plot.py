@@ -71,7 +71,8 @@ class Measured:
 
     def by_weight(self, first: list[int], seed: int) -> "Measured":
         """Take some rows, and then all rows by chance, as often as their weights say."""
-        shares = np.asarray(self.rows.weights) / np.sum(self.rows.weights)
+        weights = np.asarray(self.rows.weights)
+        shares = weights / weights.sum()
         drawn = np.random.default_rng(seed).choice(len(shares), len(shares), p=shares)
         return self[np.array([*first, *np.sort(drawn)])]
 
