@@ -29,8 +29,8 @@ def describe(saved: ModelFolder) -> Iterator[str]:
         for line in saved.columns.describe():
             yield f"column     {line}"
         yield f"noise      {saved.columns.law}"
-    if saved.weights is not None:
-        yield f"weights    {saved.weights}"
+    if table.get("weights"):
+        yield f"weights    {table['weights']}"
     if "seconds" in saved.about:
         yield f"seconds    {saved.about['seconds']:g}"
     for name, value in saved.about.get("special_settings", {}).items():

@@ -52,7 +52,7 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
     """
     path, part = split_part(path)
     need("pyarrow")
-    from deconflow.tables.arrow_files import open_arrow
+    from deconflow.tables.sources import AstropySource, Many, open_arrow
 
     if path == STANDARD:
         return _of_pipe(typed)
@@ -65,8 +65,6 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
         with clear_read_errors(name):
             source = open_arrow(root, files, known, name)
         return source.typed() if typed and known.delimiter else source
-    from deconflow.tables.astropy_files import AstropySource, Many
-
     if not is_many(path):
         return AstropySource(path, known, name, part)
     first, *others = (partial(AstropySource, root / f, known, f"{name}/{f}", part) for f in files)
@@ -88,8 +86,7 @@ def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Tab
     The table is there when it is complete. ``-`` is the standard output, in CSV.
     """
     known, pa = format_of(path), need("pyarrow")
-    from deconflow.tables.arrow_files import arrow_writer
-    from deconflow.tables.astropy_files import astropy_writer
+    from deconflow.tables.sources import arrow_writer, astropy_writer
 
     if not known.written:
         raise ValueError(

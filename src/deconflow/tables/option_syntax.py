@@ -23,18 +23,8 @@ def parse_errors(
                 f"errors=[{f'{names[0]}=COLUMN'!r}]"
             )
         parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
-    found: dict[str, Bars] = {}
-    for part in parts:
-        name, said = _split_at(part, names)
-        if not said:
-            raise ValueError(
-                f"Expected errors= as NAME=COLUMN, with NAME one of {', '.join(names)}; "
-                f"got {part!r}."
-            )
-        if name in found:
-            raise ValueError(f"Expected one error for column {name!r}; got two in errors=.")
-        found[name] = _bars(said, available)
-    return found
+    wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
+    return {name: _bars(text, available) for name, text in by_name(parts, names, wanted).items()}
 
 
 def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pairs:
@@ -45,16 +35,9 @@ def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pa
         for second in names
         if first != second or argument == "covariances"
     }
-    found = []
-    for part in split_list(items, names=list(pairs)):
-        pair, column = _split_at(part, list(pairs))
-        if not column:
-            raise ValueError(
-                f"Expected {argument}= as FIRST:SECOND=COLUMN, with two of {', '.join(names)}; "
-                f"got {part!r}."
-            )
-        found.append((*pairs[pair], column))
-    return tuple(found)
+    wanted = f"{argument}= as FIRST:SECOND=COLUMN, with two of {', '.join(names)}"
+    found = by_name(split_list(items, names=list(pairs)), list(pairs), wanted)
+    return tuple((*pairs[pair], column) for pair, column in found.items())
 
 
 def parse_replicates(
@@ -100,18 +83,15 @@ def parse_bounds(
     >>> parse_bounds(["x=0:,y=-1:1"], ["x", "y"])
     {'x': (0.0, None), 'y': (-1.0, 1.0)}
     """
+    wanted = "bounds= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of " + ", ".join(
+        names
+    )
     found: dict[str, tuple[float | None, float | None]] = {}
-    for part in split_list(items, names=names):
-        name, said = _split_at(part, names)
-        low, colon, high = said.partition(":")
+    for name, text in by_name(split_list(items, names=names), names, wanted).items():
+        low, colon, high = text.partition(":")
         ends = [finite_number(end) if end.strip() else None for end in (low, high)]
         if not colon or ends == [None, None] or any(end is math.nan for end in ends):
-            raise ValueError(
-                f"Expected bounds= as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with NAME one of "
-                f"{', '.join(names)}; got {part!r}."
-            )
-        if name in found:
-            raise ValueError(f"Expected bounds= once for column {name!r}; got them twice.")
+            raise ValueError(f"Expected {wanted}; got '{name}={text}'.")
         found[name] = (ends[0], ends[1])
     return found
 
@@ -137,11 +117,16 @@ def parse_atoms(items: Sequence[str], names: Sequence[str]) -> list[float] | lis
 
 def finite_number(text: str) -> float:
     """Read a finite number; NaN itself for anything else."""
+    value = _number(text)
+    return value if isinstance(value, float) and math.isfinite(value) else math.nan
+
+
+def _number(text: str) -> float | str:
+    """Read a number; the text itself if it is none."""
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
+        return text
 
 
 def split_list(
@@ -166,26 +151,36 @@ def split_list(
     return [part.strip() for part in parts if part.strip()]
 
 
+def by_name(parts: Sequence[str], names: Sequence[str], wanted: str) -> dict[str, str]:
+    """Read ``NAME=...``, each name at most once; ``wanted`` begins with the name of the option."""
+    found: dict[str, str] = {}
+    for part in parts:
+        name, text = _split_at(part, names)
+        if not text:
+            raise ValueError(f"Expected {wanted}; got {part!r}.")
+        if name in found:
+            option = wanted.partition("s=")[0]
+            raise ValueError(f"Expected one {option} for column {name!r}; got two in {option}s=.")
+        found[name] = text
+    return found
+
+
 def _split_at(part: str, names: Sequence[str]) -> tuple[str, str]:
     """Split ``NAME=...`` after the longest name that fits; two empty texts if none does."""
     name = max((name for name in names if part.startswith(f"{name}=")), key=len, default=None)
     return ("", "") if name is None else (name, part[len(name) + 1 :])
 
 
-def _bars(said: str, available: Sequence[str]) -> Bars:
-    lower, colon, upper = said.partition(":")
-    if colon and said not in available:
-        return _bar(lower, available), _bar(upper, available)
-    return (_bar(said, available),) * 2
+def _bars(text: str, available: Sequence[str]) -> Bars:
+    lower, colon, upper = text.partition(":")
+    if not colon or text in available:
+        lower = upper = text
+    return _bar(lower, available), _bar(upper, available)
 
 
-def _bar(said: str, available: Sequence[str]) -> Bar:
-    if said in available:
-        return said
-    try:
-        value = float(said)
-    except ValueError:
-        return said  # a column that is missing: said so where columns are checked
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"Expected an error of at least 0 in errors=; got {said}.")
+def _bar(text: str, available: Sequence[str]) -> Bar:
+    """Read a column or a number; a column that is missing is refused where columns are checked."""
+    value = text if text in available else _number(text)
+    if isinstance(value, float) and not 0 <= value < math.inf:
+        raise ValueError(f"Expected an error of at least 0 in errors=; got {text}.")
     return value

@@ -11,7 +11,7 @@ from deconflow._types import AnyArray, Array, IntArray
 from deconflow.extras import need
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available
 from deconflow.tables.formats import Source
-from deconflow.tables.kinds import Reading, kind_of
+from deconflow.tables.kinds import kind_of
 from deconflow.tables.option_syntax import split_list
 
 if TYPE_CHECKING:
@@ -192,24 +192,24 @@ class RowReader:
         more = [name for name in (groups, weights, *(given.labels if given else ())) if name]
         self.needed = list(dict.fromkeys([*columns.needed(), *more]))
         check_available(source.names, self.needed, source.name)
-        self._reading = Reading(columns, _factors(columns, source))
-
-    @property
-    def columns(self) -> Columns:
-        """What is measured, with what the rows have shown of it."""
-        return self._reading.columns
+        #: What is measured, with what the rows have shown of it.
+        self.columns = columns
+        #: By how much to multiply columns of errors, to bring them to the units of their values.
+        self.factors = _factors(columns, source)
+        #: The sign of the lower errors in a column, once a chunk has shown it.
+        self.signs: dict[str, int] = {}
 
     def __call__(self, chunk: "pa.Table", first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
         from deconflow.tables.cells import Cells
 
         cells = Cells(chunk, first_row, self.columns.missing)
-        values = kind_of(self.columns)(cells, self._reading)
+        values = kind_of(self.columns)(cells, self)
         cells.mark(np.isnan(values.w).all(1), "no measured value")
         groups = None if self.groups is None else cells.labels(self.groups)
         labels = self.given.labels if self.given else {}
         given = {name: _covariate(cells, name, known) for name, known in labels.items()}
-        w, noise = values.law()
+        w, noise = values.law() if cells.usable.any() else (values.w[:0], None)
         weights = None if self.weights is None else self._weights(cells)
         limits, groups, weights = (
             None if each is None else cells.usable_of(each)
@@ -305,8 +305,8 @@ def gathered(source: Source, columns: Columns) -> Source:
         return source
     import pyarrow.dataset as ds
 
-    from deconflow.tables.arrow_files import ArrowSource
     from deconflow.tables.cells import Cells
+    from deconflow.tables.sources import ArrowSource
 
     pa, id = need("pyarrow"), columns.id
     lists = [*columns.names, *([columns.log_prior] if columns.log_prior else [])]
