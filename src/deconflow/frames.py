@@ -236,10 +236,8 @@ def _bars(
     lower, upper = np.ones(missing.shape), np.ones(missing.shape)
     unit_of = dict(zip(errors, noise_units or [], strict=False))
     for d, (low, high) in enumerate(_pairs(names, errors)):
-        sizes, seen = (
-            {each: as_floats(noise[each], "noise") for each in (low, high)},
-            ~missing[:, d],
-        )
+        seen = ~missing[:, d]
+        sizes = {each: as_floats(noise[each], "noise") for each in (low, high)}
         if low != high:
             sizes[low] = one_sign(sizes[low], seen, low)[0]
         for column in [each for each in sizes if each in unit_of]:
