@@ -31,6 +31,8 @@ def as_floats(values: ArrayLike, name: str) -> Array:
 
     Masked cells become NaN.
     """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
     values = unmasked(values, name)
     if hasattr(values, "toarray"):
         raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call its .toarray().")

@@ -24,6 +24,8 @@ MISSING = ("None", "nan", "<NA>")
 
 def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
     """Bring tables into forms that scikit-learn reads, errors in the order and units of ``w``."""
+    if all(type(each) is np.ndarray and each.dtype.kind == "f" for each in (w, noise)):
+        return w, noise
     units, (w, noise) = column_units(w), parted(w, noise, label)
     w = plain_table(w, label)
     if len(w.shape) != 2:  # refused by whoever asked
@@ -37,10 +39,8 @@ def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
     if (errors or by_row) and not shared:
         refuse_other_rows(w, noise, "noise", label)
     if errors and names:
-        bars = _pairs(names, errors)
-        factors = _factors(names, units, bars, dict(zip(errors, noise_units or [], strict=False)))
         missing = np.zeros((1, dim), dtype=bool) if shared else np.isnan(as_floats(w, label))
-        lower, upper = _bars(noise, bars, missing, factors)
+        lower, upper = _bars(noise, missing, names, errors, units, noise_units)
         return w, independent_noise(*((lower[0], upper[0]) if shared else (lower, upper)))
     _refuse_other_labels(w, noise)
     if errors or noise_units:
@@ -223,35 +223,29 @@ def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:
 
 def _bars(
     noise: Any,
-    bars: list[tuple[str, str]],
     missing: BoolArray,
-    factors: dict[tuple[int, str], float],
-) -> tuple[Array, Array]:
-    """Lower and upper errors ``(N, D)``, one where there is no value, as in the program."""
-    lower, upper = np.ones(missing.shape), np.ones(missing.shape)
-    for d, (low, high) in enumerate(bars):
-        seen = ~missing[:, d]
-        below, above = (as_floats(noise[column], "noise") for column in (low, high))
-        if low != high:
-            below = one_sign(below, seen, low)[0]
-        lower[seen, d] = below[seen] * factors.get((d, low), 1.0)
-        upper[seen, d] = above[seen] * factors.get((d, high), 1.0)
-    return lower, upper
-
-
-def _factors(
     names: list[str],
+    errors: list[str],
     units: Units | None,
-    bars: list[tuple[str, str]],
-    noise_units: dict[str, str | None],
-) -> dict[tuple[int, str], float]:
-    """By how much to multiply errors; those without a unit are taken in that of their column."""
-    factors: dict[tuple[int, str], float] = {}
-    for d, (name, both) in enumerate(zip(names, bars, strict=True)):
-        for column in {*both} & {*noise_units}:
+    noise_units: Units | None,
+) -> tuple[Array, Array]:
+    """Lower and upper errors ``(N, D)``, one where there is no value, as in the program.
+
+    Those without a unit are taken in the unit of their column.
+    """
+    lower, upper = np.ones(missing.shape), np.ones(missing.shape)
+    unit_of = dict(zip(errors, noise_units or [], strict=False))
+    for d, (low, high) in enumerate(_pairs(names, errors)):
+        seen = ~missing[:, d]
+        sizes = {each: as_floats(noise[each], "noise") for each in (low, high)}
+        if low != high:
+            sizes[low] = one_sign(sizes[low], seen, low)[0]
+        for column in [each for each in sizes if each in unit_of]:
             wanted = units[d] if units else None
-            factors[d, column] = _factor(noise_units[column], wanted, 1, column, name)
-    return factors
+            factor = _factor(unit_of[column], wanted, 1, column, names[d])
+            sizes[column] = sizes[column] * factor
+        lower[seen, d], upper[seen, d] = sizes[low][seen], sizes[high][seen]
+    return lower, upper
 
 
 def _factor(unit: str | None, wanted: str | None, power: int, column: str, name: str) -> float:

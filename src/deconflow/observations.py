@@ -223,7 +223,7 @@ class Observations:
             w, noise = noise.read(w)
         observed = ~np.isnan(w) if np.isnan(w).any() else None
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
-        checked = _checked_projection(projection, w.shape)
+        checked = None if projection is None else _checked_projection(projection, w.shape)
         for name, values in (("w", w), ("noise", noise_sizes(law)), ("projection", checked)):
             if values is not None:
                 refuse_extremes(name, values)
@@ -564,9 +564,7 @@ def hold_out(codes: IntArray | None, order: IntArray, wanted: int) -> BoolArray:
     return chosen[codes[order]]
 
 
-def _checked_projection(projection: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    if projection is None:
-        return None
+def _checked_projection(projection: ArrayLike, shape: tuple[int, ...]) -> Array:
     R = as_floats(projection, "projection")
     n_rows, dim = shape
     if R.ndim == 2 and len(R) == dim:
