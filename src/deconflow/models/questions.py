@@ -13,7 +13,7 @@ from deconflow.answers import completed
 from deconflow.checks import check_integer
 from deconflow.copies import keep_copies_together
 from deconflow.core import EVERYTHING, refuse, refuse_other_traits
-from deconflow.fits import FittedDensity, Origin, Posterior, column_numbers
+from deconflow.fits import FittedDensity, Posterior, column_numbers
 from deconflow.frames import refuse_other_names, refuse_other_units
 from deconflow.guests import as_guest
 from deconflow.models.fit import Engine, Fit
@@ -209,7 +209,7 @@ def posteriors_in_chunks(fit: Fit, rows: Observations, draws: Draws, chunk: int)
     for part in rows.chunks(chunk):
         with rows_counted_from(first):
             found = draws.posterior(fit.density, part)
-        origin = Origin(part.labels.kind, part.labels.index, fit.units)
+        origin = replace(part.labels, units=fit.units)
         yield slice(first, first + len(part)), replace(found, origin=origin)
         first += len(part)
 
@@ -240,7 +240,7 @@ def posteriors_of_stream(
         for rows in stream.chunks():
             with stream.named_errors(), as_guest():
                 found = draws.posterior(fit.density, ready(fit, engine, rows))
-            found = replace(found, origin=Origin(units=fit.units))
+            found = replace(found, origin=replace(found.origin, units=fit.units))
             yield slice(first, first + len(rows)), found
             first += len(rows)
 
