@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import eigvalsh
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
@@ -174,7 +174,7 @@ class Regression:
         With a single column ``x`` may have shape ``(N,)``. If ``x`` is measured with noise, the
         answer is ``model.condition(x, on, noise=...)``.
         """
-        return self._means(self.density, self._checked(x))
+        return self._means(self.density, checked_points(x, self.on, "x"))
 
     def quantile(self, q: float | Sequence[float] | Array, x: Any) -> Array:
         """Quantiles of the true ``y`` at ``x``: ``(N,)`` for a share ``q``, or ``(Q, N)``."""
@@ -185,18 +185,19 @@ class Regression:
         def of(given: GaussianMixture) -> Array:
             return np.column_stack([given.quantile(float(share))[:, 0] for share in shares])
 
-        found = self._ask(self.density, self._checked(x), of).T
+        found = self._ask(self.density, checked_points(x, self.on, "x"), of).T
         return found[0] if np.ndim(q) == 0 else found
 
     def intrinsic_sd(self, x: Any) -> Array:
         """Return the standard deviation ``(N,)`` of the true ``y`` at ``x``, about the curve."""
-        return self._ask(self.density, self._checked(x), lambda given: given.sd[:, 0])
+        points = checked_points(x, self.on, "x")
+        return self._ask(self.density, points, lambda given: given.sd[:, 0])
 
     def band(self, x: Any = None, level: float = 0.9) -> Band:
         """Return the curve ``E[y given x]`` with an interval at each ``x``; see :meth:`grid`."""
         check_number("level", level, 0, 1, open_low=True)
         others = self._known_replicates()
-        points = self._checked(self.grid() if x is None else x)
+        points = checked_points(self.grid() if x is None else x, self.on, "x")
         value = self._means(self.density, points)
         half = others.half_width(value, partial(self._means, x=points), level)
         shown = points[:, 0] if len(self.on) == 1 else points
@@ -257,9 +258,6 @@ class Regression:
         pad = PAD * (high - low)
         return np.linspace(low - pad, high + pad, LEVELS)
 
-    def _checked(self, x: Any) -> Array:
-        return checked_points(x, self.on, "x")
-
     def _known_replicates(self) -> Replicates:
         if self.replicates is None:
             raise ValueError(
@@ -293,9 +291,16 @@ class Regression:
             if mixture is None:
                 given = self._on_levels(answer, piece, start)
             else:
-                given = _conditional(mixture, piece, self.density)
+                given = self._conditional(mixture, piece)
             found.append(question(given))
         return np.concatenate(found)
+
+    def _conditional(self, mixture: GaussianMixture, x: Array) -> Any:
+        """Return the law of ``y`` at each ``x`` in closed form."""
+        fit: Any = MixtureFit([mixture], self.density.names, self.density.threads)
+        with as_guest():
+            exact = Observations.from_arrays(x, np.zeros(x.shape[1]))
+        return fit.condition(exact, np.arange(1, mixture.dim), 1, 0).mixture
 
     def _on_levels(self, answer: FittedDensity, x: Array, first: int) -> GaussianMixture:
         """Return the law of ``y`` at each ``x`` as narrow Gaussians at fixed values of ``y``."""
@@ -348,16 +353,6 @@ def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
     return [int(d) for d in (*y, *x)]
 
 
-def _conditional(mixture: GaussianMixture, x: Array, density: FittedDensity) -> GaussianMixture:
-    """Return the law of the first dimension given the others, a mixture per row."""
-    fit = MixtureFit([mixture], density.names, density.threads)
-    with as_guest():
-        exact = Observations.from_arrays(x, np.zeros(x.shape[1]))
-    found: Any = fit.condition(exact, np.arange(1, mixture.dim), 1, 0)
-    answer: GaussianMixture = found.mixture
-    return answer
-
-
 def reweighted_fits(
     fit: Any, data: Observations, n_refits: int, random_state: RandomState
 ) -> tuple[Replicates, str]:
@@ -393,8 +388,7 @@ def reweighted_fits(
         words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
     if fit.known.traits & {"atoms", "bounds"}:
         words += ", which know neither atoms nor bounds"
-    own = np.ones(len(data)) if data.weights is None else data.weights
-    codes, found = data.group_codes(), []
+    codes, found, own = data.group_codes(), [], row_weights(data)
     codes = np.arange(len(data)) if codes is None else codes  # a group has one weight
     for i in range(n_refits):
         rows = data.weighed(own * rng.standard_exponential(codes.max() + 1)[codes])
@@ -450,10 +444,5 @@ def _settled(
 def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
     """Return a floor, in units of the noise, somewhat below the narrowest component."""
     standard = prepared.rows.units.mixture_to_standard(start)
-    factors = np.linalg.cholesky(standard.covariances)
-    widest = 0.0
-    for factor in factors:
-        half = solve_triangular(factor, prepared.noise, lower=True)
-        relative = solve_triangular(factor, half.T, lower=True)
-        widest = max(widest, float(np.linalg.eigvalsh(relative)[-1]))
+    widest = max(eigvalsh(prepared.noise, own)[-1] for own in standard.covariances)
     return NARROWER / widest if widest > NO_NOISE else 0.0

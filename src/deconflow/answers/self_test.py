@@ -201,12 +201,13 @@ class SelfTest:
 
     def figures(self) -> dict[str, str]:
         """Return what was counted, by name."""
-        found = {"tables": self._about_tables()}
+        fewer = f" (of {self.asked}, interrupted)" if self.n_tables < self.asked else ""
+        each = f"{self.refits[0].n_rows} simulated rows, {self.seconds:.1f} s per refit"
+        found = {"tables": f"{self.n_tables}{fewer} of {each}"}
         for d, name in enumerate(self.names):
             if self.ranks[d].sum():
-                found[name] = "; ".join(
-                    [*(self._held(level, d) for level in LEVELS), self._rank_words(d)]
-                )
+                held = "; ".join(self._held(level, d) for level in LEVELS)
+                found[name] = f"{held}; ranks p = {self.rank_p_values[d]:.2g}"
         mean, error = self.excess
         found["excess"] = f"{mean:.4f} +- {error:.4f} per row"
         if self.band_coverage is not None:
@@ -222,10 +223,10 @@ class SelfTest:
             found.append(
                 "Recovered: intervals of rows hold the truth as often as they say. Use them."
             )
-        if small := self._uneven() if self.passed else []:
+        if self.passed and self._uneven():
             found.append(
-                f"Ranks of {', '.join(small)} are not quite even, by less than matters for "
-                "intervals: nothing to do."
+                f"Ranks of {', '.join(self._uneven())} are not quite even, by less than "
+                "matters for intervals: nothing to do."
             )
         found.append(
             "The tables were simulated from the model: whether the model and the errors suit the "
@@ -238,18 +239,9 @@ class SelfTest:
         lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
         return "\n".join(lines + self.sentences())
 
-    def _about_tables(self) -> str:
-        rows, fewer = self.refits[0].n_rows, ""
-        if self.n_tables < self.asked:
-            fewer = f" (of {self.asked}, interrupted)"
-        return f"{self.n_tables}{fewer} of {rows} simulated rows, {self.seconds:.1f} s per refit"
-
     def _held(self, level: str, d: int) -> str:
         share, error = (100 * values[d] for values in self.coverage(level))
         return f"{level} intervals held {share:.1f} +- {error:.1f} %"
-
-    def _rank_words(self, d: int) -> str:
-        return f"ranks p = {self.rank_p_values[d]:.2g}"
 
     def _about_coverage(self) -> Iterator[str]:
         for d, name in enumerate(self.names):

@@ -25,7 +25,7 @@ from deconflow.core import Run, has_noise, observe, progress_of, sampled
 from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
-from deconflow.fits import FittedDensity, Origin, Posterior
+from deconflow.fits import FittedDensity, Posterior
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.models import Engine, Fit
@@ -295,8 +295,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
         found = self.density_.posterior(rows, n_samples, n_proposals, random_state)
-        origin = Origin(rows.labels.kind, rows.labels.index, self.fit_.units)
-        return replace(found, origin=origin)
+        return replace(found, origin=replace(rows.labels, units=self.fit_.units))
 
     def posterior_in_chunks(
         self, w: ArrayLike | Observations | RowStream, noise: Any = None, *, n_samples: int = 100,

@@ -16,7 +16,7 @@ from deconflow.fits.grid_fit import GridFit
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.network_units import log_volume, refuse_far, standardised
 from deconflow.fits.one_column import fine_grid
-from deconflow.fits.posterior import Origin, Posterior, column_numbers
+from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.reduced_fits import (
     BoundedFit,
     GivenFit,
@@ -38,7 +38,6 @@ __all__ = [
     "GivenFit",
     "GridFit",
     "MixtureFit",
-    "Origin",
     "PartsFit",
     "Posterior",
     "Replicates",

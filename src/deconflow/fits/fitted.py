@@ -40,8 +40,6 @@ from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.xd import fit_exact
 
-#: Numbers of dimensions.
-Columns = IntArray
 #: Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it.
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 QUESTIONS = (
@@ -121,17 +119,17 @@ class FittedDensity(ABC):
             "Expected a model that was fitted with covariates; got one without. Fit with given=."
         )
 
+    @_as_guest
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0
     ) -> Array:
         """How unusual each row is, ``(N,)``; see :func:`deconflow.evaluation.row_p_values`."""
         check_integer("n_draws", n_draws, 1)
         check_seed(random_state)
-        with as_guest(), threads_at_most(self.threads), clear_errors():
-            return row_p_values(
-                self.sample, self.statistic, data,
-                n_draws=n_draws, random_state=random_state, threads=self.threads,
-            )  # fmt: skip
+        return row_p_values(
+            self.sample, self.statistic, data,
+            n_draws=n_draws, random_state=random_state, threads=self.threads,
+        )  # fmt: skip
 
     @cached_property
     def statistic(self) -> GaussianMixture:
@@ -235,7 +233,7 @@ class FittedDensity(ABC):
         """Log density of checked values."""
 
     @abstractmethod
-    def _marginal(self, columns: Columns) -> "FittedDensity":
+    def _marginal(self, columns: IntArray) -> "FittedDensity":
         """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
@@ -272,7 +270,7 @@ class FittedDensity(ABC):
 
     @_as_guest
     def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+        self, data: Observations, given: IntArray, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = seen_through(data, given, self.dim)
@@ -284,7 +282,7 @@ class FittedDensity(ABC):
         return self
 
 
-def seen_through(data: Observations, given: Columns, dim: int) -> Observations:
+def seen_through(data: Observations, given: IntArray, dim: int) -> Observations:
     """Say of rows that measure only some dimensions what they see of the whole truth."""
     onto = np.eye(dim)[given]
     own = data.projections() @ onto

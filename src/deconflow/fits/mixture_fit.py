@@ -16,11 +16,11 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import Columns, FittedDensity, as_seed
+from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.one_column import MixtureColumn
-from deconflow.fits.posterior import Posterior, Rows, WeightedPosterior, mixed_moments
+from deconflow.fits.posterior import Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix, stack
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
@@ -38,7 +38,7 @@ ROWS_FOR_PARTS = 1000
 #: row for the shares of a posterior.
 ARRAYS, POINTS = 4, 128
 
-Question = Callable[[GaussianMixture, Rows], Sequence[Array]]
+Question = Callable[[GaussianMixture, IntArray], Sequence[Array]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,7 +59,7 @@ class ExactPosterior(Posterior):
 
     prior: GaussianMixture
     data: Observations
-    columns: Rows
+    columns: IntArray
     threads: int | None = None
     exact: bool = field(default=True, kw_only=True)
 
@@ -97,7 +97,6 @@ class ExactPosterior(Posterior):
         return np.stack(each)
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = self._ask(
             lambda mixture, rows: (mixture.probability(lower[rows, None], upper[rows, None]),)
         )[0]
@@ -113,14 +112,14 @@ class ExactPosterior(Posterior):
     def _ask(self, question: Question, numbers: int = 0) -> list[Array]:
         return _each_row(len(self), self._pieces(numbers), question)
 
-    def _pieces(self, numbers: int = 0) -> Iterator[tuple[Rows, GaussianMixture]]:
+    def _pieces(self, numbers: int = 0) -> Iterator[tuple[IntArray, GaussianMixture]]:
         return _pieces(self.prior, self.data, self.columns, self.threads, numbers)
 
 
 def _pieces(
-    prior: GaussianMixture, data: Observations, columns: Rows, threads: int | None,
+    prior: GaussianMixture, data: Observations, columns: IntArray, threads: int | None,
     numbers: int = 0,
-) -> Iterator[tuple[Rows, GaussianMixture]]:  # fmt: skip
+) -> Iterator[tuple[IntArray, GaussianMixture]]:  # fmt: skip
     """Walk through rows and their mixtures, of which so many numbers are made for each row."""
     if not len(data):
         none = (x[None][:0] for x in (prior.weights, prior.means, prior.covariances))
@@ -131,7 +130,7 @@ def _pieces(
 
 
 def _each_row(
-    n_rows: int, pieces: Iterator[tuple[Rows, GaussianMixture]], question: Question
+    n_rows: int, pieces: Iterator[tuple[IntArray, GaussianMixture]], question: Question
 ) -> list[Array]:
     """Put answers for the rows of each piece, asked with their numbers, where these rows are."""
     whole: list[Array] = []
@@ -229,12 +228,12 @@ class MixtureFit(FittedDensity):
         """Return the average, as one mixture of all components."""
         return self.mixture
 
-    def _marginal(self, columns: Columns) -> "MixtureFit":
+    def _marginal(self, columns: IntArray) -> "MixtureFit":
         members = [member.marginal(columns) for member in self.members]
         others = self._make_other_laws and partial(self._marginal_of_others, columns)
         return MixtureFit(members, [self.names[d] for d in columns], self.threads, others)
 
-    def _marginal_of_others(self, columns: Columns) -> FittedDensity | None:
+    def _marginal_of_others(self, columns: IntArray) -> FittedDensity | None:
         return None if self.other_laws is None else self.other_laws.marginal(columns)
 
     def _one_column(self) -> MixtureColumn:
@@ -377,7 +376,7 @@ class BlendFit(FittedDensity):
         """Return the parts."""
         return self.parts
 
-    def _marginal(self, columns: Columns) -> "BlendFit":
+    def _marginal(self, columns: IntArray) -> "BlendFit":
         return BlendFit(self.shares, [part._marginal(columns) for part in self.parts])
 
     def measuring(self, rows: Observations) -> "BlendFit":

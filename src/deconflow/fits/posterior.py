@@ -14,25 +14,15 @@ from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
 from deconflow.extras import need
-from deconflow.frames import Units
+from deconflow.labels import Labels
 from deconflow.noise import as_index
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
 #: Arrays of the size of the draws that a method may make of them.
 ARRAYS = 4
-Rows = IntArray
 #: Dimensions of datasets of xarray.
 DIMENSIONS = ("chain", "draw", "row")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The table that rows came in: its type, the index of a pandas table, and units of columns."""
-
-    kind: type = object
-    index: Any = None
-    units: Units | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,8 +47,8 @@ class Posterior(ABC):
         rows at least as certain.
     n_samples, seed : int
         Number of the draws in ``samples``, and their seed.
-    origin : Origin
-        The table that the rows came in.
+    origin : Labels
+        The kind and the index of the table that the rows came in, and the units of the truth.
     exact : bool
         Whether the answer is a closed form, and no draws were weighed for it.
 
@@ -78,7 +68,7 @@ class Posterior(ABC):
     effective_sample_size: Array
     n_samples: int = field(default=USUAL_DRAWS, kw_only=True)
     seed: int = field(default=0, kw_only=True)
-    origin: Origin = field(default=Origin(), kw_only=True)
+    origin: Labels = field(default=Labels(), kw_only=True)
     exact: bool = field(default=False, kw_only=True)
 
     #: Fields with an entry for each row, as their first axis.
@@ -96,7 +86,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def _probability(self, lower: Array, upper: Array) -> Array:
-        """Probability ``(N, D)`` of values between bounds ``(D,)`` or ``(N, D)``, ends included."""
+        """Probability ``(N, D)`` of values between bounds ``(N, D)``, ends included."""
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``; from draws by weight, of which more than there are repeat."""
@@ -114,10 +104,7 @@ class Posterior(ABC):
         index = as_index(rows, len(self))
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
         parts = {name: getattr(self, name)[chosen] for name in self.BY_ROW}
-        origin = self.origin
-        if origin.index is not None:
-            origin = replace(origin, index=origin.index[chosen])
-        return replace(self, **parts, origin=origin)
+        return replace(self, **parts, origin=self.origin[chosen])
 
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
@@ -306,21 +293,19 @@ class Posterior(ABC):
         return {name: unit for name, unit in pairs if unit}
 
     def _bounds(self, name: str, given: ArrayLike | None, otherwise: float) -> Array:
-        """Check bounds, and return one for each dimension."""
+        """Check bounds, and return one for each value, ``(N, D)``."""
         bounds = np.asarray(otherwise) if given is None else as_floats(given, name)
         dim = len(self.names)
         if bounds.shape not in ((), (dim,)) or np.isnan(bounds).any():
             raise ValueError(
                 f"Expected {name} as a number, or as one for each of {dim} columns; got {given!r}."
             )
-        return np.broadcast_to(bounds, (dim,))
+        return np.broadcast_to(bounds, self.mean.shape)
 
     @property
     def sd(self) -> Array:
         """Posterior standard deviations ``(N, D)``."""
-        variance = np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0)
-        found: Array = np.sqrt(variance, out=variance)
-        return found
+        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
 
     @property
     def correlation(self) -> Array:
@@ -331,9 +316,6 @@ class Posterior(ABC):
 
     def __len__(self) -> int:
         return len(self.mean)
-
-    def __iter__(self) -> Any:
-        return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "by weighted draws"
@@ -388,7 +370,6 @@ class WeightedPosterior(Posterior):
         return found
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = np.empty_like(self.mean)
         for some in self._slices():
             drawn, low, high = self.drawn[some], lower[some, None], upper[some, None]
@@ -415,7 +396,7 @@ def mixed_moments(
     return mean, covariance
 
 
-def _columns_of(values: Any, keep: Rows) -> Any:
+def _columns_of(values: Any, keep: IntArray) -> Any:
     """Take columns of an array, or of a posterior."""
     return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
 

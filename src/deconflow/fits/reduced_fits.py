@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import Columns, FittedDensity, as_seed
+from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.one_column import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
 from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
@@ -124,7 +124,7 @@ class GivenFit(FittedDensity):
         """Whether the density of ``z`` has closed forms."""
         return self.inner.exact(gaussian_noise=gaussian_noise)
 
-    def _marginal(self, columns: Columns) -> "GivenFit":
+    def _marginal(self, columns: IntArray) -> "GivenFit":
         inner, curves = self.inner._marginal(columns), self.curves.marginal(columns)
         return replace(self, inner=inner, curves=curves)
 
@@ -149,9 +149,7 @@ class MovedPosterior(Posterior):
     BY_COLUMN = (*Posterior.BY_COLUMN, "inner", "location", "scale")
 
     def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
-        moved = self.scale[:, None] * self.inner.sample(n_samples, rng)
-        moved += self.location[:, None]
-        return moved
+        return self.location[:, None] + self.scale[:, None] * self.inner.sample(n_samples, rng)
 
     def _quantiles(self, shares: Array) -> Array:
         return self.location + self.scale * self.inner._quantiles(shares)
@@ -266,7 +264,7 @@ class PartsFit(FittedDensity):
         """Return the densities that the continuous part is an average of."""
         return self.inner.averaged()
 
-    def _marginal(self, columns: Columns) -> "PartsFit":
+    def _marginal(self, columns: IntArray) -> "PartsFit":
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
 
     @cached_property
@@ -353,12 +351,12 @@ class PartedPosterior(Posterior):
         upto = np.stack([self._probability(least, place) for place in places])
         under = np.stack([self._probability(least, np.nextafter(at, -np.inf)) for at in places])
         chances = self.probability_of_atoms.T[:, :, None]
-
-        def of_rest(one: Array) -> Array:
-            return self.continuous._quantiles(one[None])[0]
-
+        of_rest = self.continuous._quantiles
         return np.stack([
-            quantile_beside_atoms(one, self.atoms, chances, under, upto, of_rest) for one in shares
+            quantile_beside_atoms(
+                one, self.atoms, chances, under, upto, lambda rest: of_rest(rest[None])[0]
+            )
+            for one in shares
         ])  # fmt: skip
 
 
@@ -455,7 +453,7 @@ class BoundedFit(FittedDensity):
         """Return the mixtures that are averaged, each folded."""
         return [_folded(part, self.bounds) for part in self.own.averaged()]
 
-    def _marginal(self, columns: Columns) -> FittedDensity:
+    def _marginal(self, columns: IntArray) -> FittedDensity:
         part, bounds = self.own._marginal(columns), self.bounds.marginal(columns)
         return BoundedFit(part, bounds) if len(bounds.columns) else part
 

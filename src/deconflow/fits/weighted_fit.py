@@ -6,13 +6,12 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from deconflow._types import Array, BoolArray
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import check_integer, like
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.fits.fitted import (
     DRAWS_FOR_MIXTURE,
-    Columns,
     FittedDensity,
     mixture_of_draws,
     seen_through,
@@ -65,11 +64,15 @@ class WeightedFit(FittedDensity):
             self.ends = standardiser.from_standard(lower), standardiser.from_standard(upper)
 
     def _log_prob(self, v: Array) -> Array:
-        own, parts = next(self.density.parameters()), []
-        standard = torch.tensor(self.standardiser.to_standard(v))
+        own, standard = (
+            next(self.density.parameters()),
+            torch.tensor(self.standardiser.to_standard(v)),
+        )
         with torch.no_grad():
-            for points in standard.split(POINTS_AT_ONCE):
-                parts.append(self.density.log_prob(points.to(own)).double().cpu())
+            parts = [
+                self.density.log_prob(points.to(own)).double().cpu()
+                for points in standard.split(POINTS_AT_ONCE)
+            ]
         log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
         unreached = ~np.isfinite(log_p)
         if isinstance(self.density, Folded):
@@ -95,8 +98,7 @@ class WeightedFit(FittedDensity):
             for first, part, ready in self._standardised_chunks(data, n_draws):
                 estimate = self._estimate(ready, n_draws)
                 self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
-                volume = log_volume(self.standardiser, part)
-                parts.append(estimate.shifted(-volume))
+                parts.append(estimate.shifted(-log_volume(self.standardiser, part)))
         return Estimate.joined(parts)
 
     def posterior(
@@ -138,7 +140,7 @@ class WeightedFit(FittedDensity):
             if not isinstance(member, MixtureDensity)
         ]
 
-    def _marginal(self, columns: Columns) -> "MarginalFit":
+    def _marginal(self, columns: IntArray) -> "MarginalFit":
         return MarginalFit(self, columns)
 
     def measuring(self, rows: Observations) -> "WeightedFit":
@@ -217,7 +219,7 @@ class MarginalFit(FittedDensity):
     Log densities are estimates from 256 points each.
     """
 
-    def __init__(self, parent: WeightedFit, columns: Columns) -> None:
+    def __init__(self, parent: WeightedFit, columns: IntArray) -> None:
         self.parent, self.columns, self.threads = parent, columns, parent.threads
         self.names = [parent.names[d] for d in columns]
         self.ends = parent.ends[0][columns], parent.ends[1][columns]
@@ -249,5 +251,5 @@ class MarginalFit(FittedDensity):
         whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
         return whole.marginal(self.columns)
 
-    def _marginal(self, columns: Columns) -> "MarginalFit":
+    def _marginal(self, columns: IntArray) -> "MarginalFit":
         return MarginalFit(self.parent, self.columns[columns])

@@ -26,7 +26,6 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex
-from deconflow.arrays import as_array, is_torch_array, like, take
 from deconflow.checks import (
     SMALLEST,
     as_array,
