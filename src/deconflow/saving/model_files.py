@@ -176,6 +176,4 @@ def _check_weights(content: bytes, path: Path) -> None:
 
 
 def _damaged(file: Path, why: str) -> ValueError:
-    return ValueError(
-        f"Expected a whole model; got a damaged {file.name} at {file.parent}: {why}."
-    )
+    return ValueError(f"Expected a whole model; got a damaged {file.name} at {file.parent}: {why}.")
