@@ -9,7 +9,17 @@ from corner import hist2d
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array
-from deconflow.plots.curves import draw_density, draw_measured, draw_posterior
+from deconflow.plots.drawing import (
+    AGAIN,
+    DATA,
+    DENSITY,
+    MOST_AS_VECTORS,
+    draw_density,
+    draw_measured,
+    draw_posterior,
+    panels,
+    room_for_legend,
+)
 from deconflow.plots.inputs import (
     DRAWS,
     Axis,
@@ -19,7 +29,6 @@ from deconflow.plots.inputs import (
     measurements,
     some_of,
 )
-from deconflow.plots.style import AGAIN, DATA, DENSITY, MOST_AS_VECTORS, panels, room_for_legend
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 #: Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian.
@@ -241,5 +250,7 @@ def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
     draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
     draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
     if np.isfinite(value):
-        row.draw_value(ax, axis.number, label=row.words(axis.number))
+        words = {-1: "an upper limit", 1: "a lower limit"}
+        label = words.get(int(row.limits[axis.number]), "measured")
+        row.draw_value(ax, axis.number, label=label)
     axis.along_x(ax)

@@ -15,10 +15,13 @@ from deconflow.checks import check_integer
 from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import Posterior, column_numbers
 from deconflow.models import measured_values
-from deconflow.plots.style import COLOURS, MARKERS
 
 DRAWS = 20_000
 POSTERIOR_DRAWS, PROPOSALS = 2000, 4000
+#: Colours of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too.
+COLOURS = ("#d55e00", "#56b4e9", "#00714f", "#e69f00", "#6b3000", "#cc79a7")
+#: Markers of single rows: one more than colours, so that pairs of both repeat late.
+MARKERS = ("X", "o", "s", "^", "D", "P", "v")
 POINTS = 400
 #: Values beyond this are not drawn: their squares overflow.
 LARGEST = 1e100
@@ -140,10 +143,6 @@ class MarkedRow:
     colour: str
     marker: str
 
-    def words(self, d: int) -> str:
-        """Describe a value."""
-        return {-1: "an upper limit", 1: "a lower limit"}.get(int(self.limits[d]), "measured")
-
     def draw_value(self, ax: Any, x: int, y: int | None = None, **style: Any) -> None:
         """Draw the measurement with its error bar: one column, low in the panel, or two."""
         marker = {-1: "<", 1: ">"}.get(int(self.limits[x]), self.marker)
@@ -161,11 +160,11 @@ def measurements(
     model: Any, w: Any, noise: Any, given: Any, limits: Any, *, noise_needed: bool = True
 ) -> tuple[Array, Any]:
     """Check measurements, NaN where there are none, and their noise, if it is given or needed."""
-    if not (noise_needed or given is not None or has_noise(w, noise)):
-        facts = {} if limits is None else {"limits": limits}
-        return _drawable(measured_values(model.fit_, observe(w, 0.0, **facts))[0]), None
     facts = {"given": given, "limits": limits}
-    data = model._rows(w, noise, {name: each for name, each in facts.items() if each is not None})
+    facts = {name: each for name, each in facts.items() if each is not None}
+    if not (noise_needed or given is not None or has_noise(w, noise)):
+        return _drawable(measured_values(model.fit_, observe(w, 0.0, **facts))[0]), None
+    data = model._rows(w, noise, facts)
     return _drawable(data.measured()), data
 
 

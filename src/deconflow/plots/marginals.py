@@ -7,17 +7,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array
-from deconflow.plots.curves import draw_again, draw_density, draw_measured
-from deconflow.plots.inputs import DRAWS, Axis, axes_of, measurements, to_simulate
-from deconflow.plots.style import (
+from deconflow.plots.drawing import (
     DATA,
     DENSITY,
     MOST_AS_VECTORS,
     SECOND,
+    draw_again,
+    draw_density,
+    draw_measured,
     panels,
     room_for_legend,
     wrapped,
 )
+from deconflow.plots.inputs import DRAWS, Axis, axes_of, measurements, to_simulate
 from deconflow.trust import simulate_like
 
 SHOWN = 20_000

@@ -116,8 +116,7 @@ class Case:
             return self.data
         if not self.repeated.surprising:
             return replace(self.data, groups=None)
-        groups = check_groups(self.data.w, self.repeated.groups, "groups")
-        return replace(self.data, groups=groups)
+        return replace(self.data, groups=check_groups(self.data.w, self.repeated.groups, "groups"))
 
     @cached_property
     def n_rows(self) -> int:
@@ -193,9 +192,10 @@ class Check:
         about = replace(finding, name=self.name, meaning=self.meaning, kind=self.kind)
         if finding.p is None:
             return replace(about, figure=f"cannot tell: {finding.reason}")
-        p = "" if self.kind == "count" else f"p {finding.p:.2g}"
-        figure = "; ".join(filter(None, [_filled(self.figure, finding), p]))
-        return replace(about, figure=figure, caution=_filled(self.caution, finding))
+        figure, caution = (_filled(words, finding) for words in (self.figure, self.caution))
+        if self.kind != "count":
+            figure = "; ".join(filter(None, [figure, f"p {finding.p:.2g}"]))
+        return replace(about, figure=figure, caution=caution)
 
 
 def _filled(words: Words, finding: Finding) -> str:

@@ -61,8 +61,8 @@ class Sums:
     def z(self) -> Array:
         """Excess in standard deviations; NaN where the fit leaves nothing to look at."""
         known = self.left > UNTOUCHED
-        sd = np.sqrt(np.where(known, np.diag(self.covariance), 1.0))
-        return np.where(known, self.excess / sd, np.nan)
+        variance = np.where(known, np.diag(self.covariance), 1.0)
+        return np.where(known, self.excess / np.sqrt(variance), np.nan)
 
     def together(self, slack: float = 0.0) -> tuple[float, float]:
         """Return the p-value of all functions at once, and half their chi-square statistic.
@@ -74,8 +74,8 @@ class Sums:
         used = values > TELLING * full.mean()
         if not used.any():
             return 1.0, 0.0
-        variances = values[used] + slack**2
-        statistic = float((np.square(vectors[:, used].T @ self.excess) / variances).sum())
+        squares = np.square(vectors[:, used].T @ self.excess)
+        statistic = float((squares / (values[used] + slack**2)).sum())
         return float(chi2.sf(statistic, used.sum())), 0.5 * statistic
 
 
@@ -115,8 +115,7 @@ class Comparison:
 
     def _weighed(self, inside: Array) -> Array:
         """Return the companions, each by its row's weight, as ``(N (C - 1), F)``."""
-        weighed = inside[:, 1:] * self.weights[:, None, None]
-        return weighed.reshape(-1, inside.shape[2])
+        return (inside[:, 1:] * self.weights[:, None, None]).reshape(-1, inside.shape[2])
 
 
 def two_sided(z: ArrayLike) -> Array:

@@ -69,8 +69,7 @@ class Rows:
             covariances = np.where(both, covariances, 0.0) + idle
         shifts = np.zeros((1, parts.n_parts, dim)) if parts.means is None else parts.means
         w = np.where(seen[:, None], np.stack(values, axis=1), 0.0)
-        projection = None if data.projection is None else np.asarray(data.projection)
-        return cls(w, seen, parts.weights, shifts, covariances, projection)
+        return cls(w, seen, parts.weights, shifts, covariances, data.projection)
 
     @property
     def sd(self) -> Array:

@@ -133,8 +133,7 @@ def make_table(
     given = None if working is None else units.mixture_to_standard(working)
     mixture = fitting_lens(ready, given, rng)
     parts = min(data.noise.as_mixture().n_parts, MOST_PARTS) * mixture.n_components
-    parameters = n_parameters(mixture.n_components, mixture.dim)
-    most = MOST_NUMBERS / max(parameters, parts, 1)
+    most = MOST_NUMBERS / max(n_parameters(mixture.n_components, mixture.dim), parts)
     draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
     if len(data) * draws > most:
         kept = np.sort(rng.permutation(len(data))[: max(1, int(most / draws))])
@@ -150,7 +149,7 @@ def chosen_rows(data: Observations, rng: np.random.RandomState) -> IntArray:
     """Return some rows at random, in their order: one of each group, since others say the same."""
     order = rng.permutation(len(data))
     if data.groups is not None:
-        firsts = np.unique(np.asarray(data.groups)[order], return_index=True)[1]
+        firsts = np.unique(data.groups[order], return_index=True)[1]
         order = rng.permutation(order[firsts])
     return np.sort(order[:MOST_ROWS])
 

@@ -39,13 +39,13 @@ def _of_table(case: Case) -> list[tuple[float, float]]:
 def _of_ranks(case: Case) -> list[tuple[float, float]]:
     data = case.rows[chosen_rows(case.rows, np.random.RandomState(case.seed))]
     ranks = predictive_ranks(case.sample, data, n_draws=DRAWS, seed=case.seed)
-    return [_of_column(ranks[:, d], row_weights(data)) for d in range(data.dim)]
+    return [_of_column(column, row_weights(data)) for column in ranks.T]
 
 
 def _of_column(ranks: Array, weights: Array) -> tuple[float, float]:
     seen = ~np.isnan(ranks)
     own = weights[seen]
-    sums = np.array([own @ shape(k, ranks[seen]) for k in DEGREES])
+    sums = [own @ shape(k, ranks[seen]) for k in DEGREES]
     statistic = float(np.square(sums).sum() / max(np.square(own).sum(), 1e-300))
     return float(chi2.sf(statistic, len(DEGREES))), 0.5 * statistic
 

@@ -15,16 +15,14 @@ def _test(case: Case) -> Finding:
     copies = case.repeated
     repeated = copies.surprising or copies.near_share > NEAR_COPIES
     numbers = {"share": copies.share if copies.surprising else 0.0, "near": copies.near_share}
-    n = len(case.data)
-    gain = repeated * max(numbers.values()) * n * np.log(n)
+    gain = repeated * max(numbers.values()) * len(case.data) * np.log(len(case.data))
     return Finding(p=float(not repeated), gain=float(gain), numbers=numbers)
 
 
 def _caution(finding: Finding) -> str:
     share, near = finding.numbers["share"], finding.numbers["near"]
-    what = f"{share:.0%} of the rows are exact copies of others"
-    if near > share:
-        what = f"{near:.0%} of the rows all but repeat another one"
+    exact = f"{share:.0%} of the rows are exact copies of others"
+    what = exact if near <= share else f"{near:.0%} of the rows all but repeat another one"
     return (
         f"{what}: they count as independent measurements, and all error bars are too small. "
         "Drop the copies, or name rows that belong together by groups="

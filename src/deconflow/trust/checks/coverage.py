@@ -21,8 +21,8 @@ def _test(case: Case) -> Finding | None:
     assert samples is not None
     w = np.asarray(data.w)[:, None] + np.asarray(samples.offsets)
     log_p = log_prob(w.reshape(-1, data.dim).astype(np.float64)).reshape(w.shape[:2])
-    top = np.maximum(log_p.max(1, keepdims=True), -1e300)
-    weight = np.exp(log_p - top) * np.asarray(samples.weights, np.float64)
+    log_p -= np.maximum(log_p.max(1, keepdims=True), -1e300)
+    weight = np.exp(log_p) * np.asarray(samples.weights, np.float64)
     size = np.square(weight.sum(1)) / np.maximum(np.square(weight).sum(1), 1e-300)
     share = float(np.mean(size < FEWEST_SAMPLES))
     numbers = {"share": share, "fewest": FEWEST_SAMPLES, "draws": float(w.shape[1])}

@@ -25,8 +25,8 @@ def _test(case: Case) -> Finding:
     worst = int(np.abs(z).argmax())
     column, degree = of[worst]
     numbers = {"z": float(z[worst]), "spread": float(degree == 2)}
-    p = of_smallest(two_sided(z))
-    return Finding("", p, 0.5 * float(z[worst]) ** 2, (table.names[column],), numbers)
+    gain = 0.5 * float(z[worst]) ** 2
+    return Finding("", of_smallest(two_sided(z)), gain, (table.names[column],), numbers)
 
 
 def _caution(finding: Finding) -> str:

@@ -41,19 +41,21 @@ def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
     return {"best": factor}, table.data.noise.divide(np.where(changed, 1 / factor, 1.0))
 
 
-def _best(finding: Finding) -> float:
+def _best(finding: Finding) -> tuple[float, str]:
+    """Return the factor that fits best, and whose it is."""
     estimated = math.exp(max(-5.0, min(5.0, finding.numbers["log_factor"])))
-    return finding.numbers.get("best", estimated)
+    where = f" of {finding.where}" if finding.columns else ""
+    return finding.numbers.get("best", estimated), where
 
 
 def _figure(finding: Finding) -> str:
-    best, where = _best(finding), f" of {finding.where}" if finding.columns else ""
+    best, where = _best(finding)
     error = best * finding.numbers["error"]
     return f"best-fitting factor on the stated errors{where}: {best:.2f} +- {error:.2f}"
 
 
 def _caution(finding: Finding) -> str:
-    best, where = _best(finding), f" of {finding.where}" if finding.columns else ""
+    best, where = _best(finding)
     size, width = ("small", "narrow") if best > 1 else ("large", "wide")
     words = f"the stated errors{where} seem to be too {size} (p {finding.p:.2g})"
     if "best" in finding.numbers:

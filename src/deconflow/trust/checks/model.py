@@ -23,8 +23,9 @@ def _test(case: Case) -> Finding | None:
     of_mixture = expectation(better.units.mixture_to_standard(mixture), better, moments=False)
     parameters = n_parameters(mixture.n_components, mixture.dim) * weight_inflation(rows)
     gain = max(float(table.weights @ (of_mixture.log_p - case.log_p(rows))) - parameters, 0.0)
-    numbers = {"components": float(mixture.n_components)}
-    return Finding(p=float(np.exp(-gain)), gain=gain, numbers=numbers)
+    return Finding(
+        p=float(np.exp(-gain)), gain=gain, numbers={"components": float(mixture.n_components)}
+    )
 
 
 CHECK = Check(
