@@ -83,10 +83,12 @@ def couple(
     for draws in (first, second, drawn):
         _refuse_broken(draws.log_weights)
     rows = torch.arange(len(data), device=data.w.device)
-    pairs = _Pairs(rows, _taken(first), _taken(second), torch.zeros_like(rows, dtype=torch.bool))
+    ahead, behind = (_taken(each, _pick(each.normalised.mT)) for each in (first, second))
+    pairs = _Pairs(rows, ahead, behind, torch.zeros_like(rows, dtype=torch.bool))
     meeting = torch.zeros_like(rows)
     points = list(_points(0, pairs, burn_in, steps))
-    pairs.ahead = _taken(_joined(pairs.ahead, queue.pop(0)))
+    ahead = _joined(ahead, queue.pop(0))
+    pairs.ahead = _taken(ahead, _pick(_chances(ahead)))
     for t in range(1, MOST_STEPS + 1):
         points += _points(t, pairs, burn_in, steps)
         if t >= steps and bool(pairs.met.all()):
@@ -153,7 +155,7 @@ class _Pairs:
         x, y = _joined(self.ahead, fresh), _joined(self.behind, fresh)
         same_state = torch.ones_like(x.log_weights.mT, dtype=torch.bool)
         same_state[:, 0] = self.met
-        i, j, together = couple_choices(x.normalised.mT, y.normalised.mT, same_state)
+        i, j, together = couple_choices(_chances(x), _chances(y), same_state)
         j = torch.where(self.met, i, j)
         return _Pairs(self.rows, _taken(x, i), _taken(y, j), self.met | together)
 
@@ -171,9 +173,13 @@ def _joined(kept: WeightedDraws, fresh: WeightedDraws) -> WeightedDraws:
     return WeightedDraws(torch.cat([kept.v, fresh.v]), log_weights)
 
 
-def _taken(draws: WeightedDraws, index: Tensor | None = None) -> WeightedDraws:
-    """Keep one draw for each row: that with the number ``index``, or one by weight."""
-    index = _pick(draws.normalised.mT) if index is None else index
+def _chances(draws: WeightedDraws) -> Tensor:
+    """Probabilities ``(N, K)`` of the draws."""
+    return torch.softmax(draws.log_weights.mT, -1)
+
+
+def _taken(draws: WeightedDraws, index: Tensor) -> WeightedDraws:
+    """Keep one draw for each row: that with the number ``index``."""
     rows = torch.arange(len(index), device=index.device)
     return WeightedDraws(draws.v[index, rows][None], draws.log_weights[index, rows][None])
 
