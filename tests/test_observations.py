@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from deconflow import Observations
-from deconflow.noise import gaussian, laplace
+from deconflow.noise import gaussian
+from deconflow.noise.distributions import laplace
 
 N, M, D, K = 8, 3, 2, 4
 

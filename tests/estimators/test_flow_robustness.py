@@ -7,7 +7,8 @@ from torch.distributions import Beta, Exponential
 
 from deconflow import FlowDeconvolver
 from deconflow.fitting import NonFiniteError
-from deconflow.noise import from_law, uniform
+from deconflow.noise import from_law
+from deconflow.noise.distributions import uniform
 
 
 def tiny(**changes):

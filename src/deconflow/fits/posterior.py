@@ -14,8 +14,8 @@ from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
 from deconflow.extras import need
-from deconflow.labels import Labels
 from deconflow.noise import as_index
+from deconflow.observations import Labels
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
