@@ -54,8 +54,7 @@ RECORD = "deconvolver"
 
 def simulated(name, seed):
     """Noisy rows with their noise, clean test rows, and the truth's -log p(v) of these."""
-    from deconflow.noise import gaussian
-    from deconflow.noise.distributions import student_t
+    from deconflow.noise import gaussian, student_t
 
     rng = np.random.default_rng(seed)
     n = ROWS[name]

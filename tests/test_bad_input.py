@@ -14,8 +14,16 @@ from torch.distributions import Gumbel, Laplace, Normal
 
 from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, Observations
 from deconflow.fitting import Training
-from deconflow.noise import from_law, gaussian, gaussian_mixture, same_for_all
-from deconflow.noise.distributions import laplace, split_normal, student_t, uniform
+from deconflow.noise import (
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    same_for_all,
+    split_normal,
+    student_t,
+    uniform,
+)
 
 N, D = 30, 2
 W = np.random.default_rng(0).normal(size=(N, D))

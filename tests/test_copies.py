@@ -7,8 +7,7 @@ import pytest
 
 from deconflow import XDGMM, Observations
 from deconflow.copies import find_copies, keep_copies_together
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import laplace, student_t
+from deconflow.noise import gaussian, laplace, student_t
 
 RNG = np.random.default_rng(1)
 

@@ -27,8 +27,7 @@ from torch.distributions import (
 
 from deconflow import XDGMM, Deconvolver, DeconvolvingKDE, FlowDeconvolver, WaveletDeconvolver
 from deconflow._limits import _threads_of_products, cpus, threads_at_most
-from deconflow.noise import from_law, gaussian
-from deconflow.noise.distributions import laplace, student_t, uniform
+from deconflow.noise import from_law, gaussian, laplace, student_t, uniform
 from deconflow.randomness import Draws
 from deconflow.torch_modes import lend_generator
 

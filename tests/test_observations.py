@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from deconflow import Observations
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import laplace
+from deconflow.noise import gaussian, laplace
 
 N, M, D, K = 8, 3, 2, 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deconflow import Observations
-from deconflow.noise.distributions import laplace, split_normal, student_t
+from deconflow.noise import laplace, split_normal, student_t
 from deconflow.standardising import SMALLEST_SHARE, Standardiser
 
 N, M = 200, 3

@@ -6,8 +6,7 @@ import pytest
 from deconflow.classical.fourier import EmpiricalCharacteristic, Lattice, enclose
 from deconflow.classical.grid import GridDensity
 from deconflow.classical.kde import cross_validation, kernel_on
-from deconflow.noise import as_noise, gaussian
-from deconflow.noise.distributions import laplace
+from deconflow.noise import as_noise, gaussian, laplace
 from deconflow.observations import Observations
 
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from deconflow.classical.wavelets import analyse, measure, order_of, synthesise
-from deconflow.noise import as_noise
-from deconflow.noise.distributions import laplace
+from deconflow.noise import as_noise, laplace
 from deconflow.observations import Observations
 
 PARTS = [(3, "scaling"), (3, "wavelet"), (4, "wavelet"), (5, "wavelet")]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deconflow
-from deconflow.noise.distributions import laplace, split_normal, student_t
+from deconflow.noise import laplace, split_normal, student_t
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(30, 2))

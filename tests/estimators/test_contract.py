@@ -23,8 +23,7 @@ from deconflow import (
     UntrustedFitWarning,
 )
 from deconflow.estimators import ESTIMATORS
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import laplace
+from deconflow.noise import gaussian, laplace
 
 NAMES = ["x", "y"]
 SD = np.array([0.3, 0.2])

@@ -6,8 +6,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deconflow import FlowDeconvolver, observe
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import student_t
+from deconflow.noise import gaussian, student_t
 
 TINY = dict(
     n_layers=1,

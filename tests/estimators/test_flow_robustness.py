@@ -7,8 +7,7 @@ from torch.distributions import Beta, Exponential
 
 from deconflow import FlowDeconvolver
 from deconflow.fitting import NonFiniteError
-from deconflow.noise import from_law
-from deconflow.noise.distributions import uniform
+from deconflow.noise import from_law, uniform
 
 
 def tiny(**changes):

@@ -5,8 +5,16 @@ import pytest
 import torch
 from torch.distributions import Cauchy, Gumbel, Independent, Normal
 
-from deconflow.noise import from_law, gaussian, gaussian_mixture, same_for_all
-from deconflow.noise.distributions import laplace, split_normal, student_t, uniform
+from deconflow.noise import (
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    same_for_all,
+    split_normal,
+    student_t,
+    uniform,
+)
 
 FULL = np.array([[0.5, 0.2], [0.2, 0.3]])
 TENSOR = torch.tensor([0.4, 0.9], dtype=torch.float64)

@@ -15,8 +15,7 @@ from torch.distributions import (
     Uniform,
 )
 
-from deconflow.noise import as_noise, gaussian
-from deconflow.noise.distributions import laplace
+from deconflow.noise import as_noise, gaussian, laplace
 from deconflow.randomness import isolated_rng
 
 N, D = 5, 2

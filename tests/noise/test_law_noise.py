@@ -16,8 +16,16 @@ from torch.distributions import (
 )
 
 from deconflow import XDGMM
-from deconflow.noise import from_law, gaussian, gaussian_mixture, same_for_all
-from deconflow.noise.distributions import laplace, split_normal, student_t, uniform
+from deconflow.noise import (
+    from_law,
+    gaussian,
+    gaussian_mixture,
+    laplace,
+    same_for_all,
+    split_normal,
+    student_t,
+    uniform,
+)
 from deconflow.randomness import isolated_rng
 
 N, K = 6, 3

@@ -7,8 +7,7 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from deconflow import Observations
-from deconflow.noise import GaussianNoise, LimitedNoise, gaussian, limited
-from deconflow.noise.distributions import laplace
+from deconflow.noise import GaussianNoise, LimitedNoise, gaussian, laplace, limited
 from deconflow.noise.limits import SHAPES
 
 W = [[1.0, 2.0], [0.5, 3.0], [1.5, -1.0]]

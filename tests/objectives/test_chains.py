@@ -7,8 +7,7 @@ import torch
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, Stack
 from deconflow.fitting import Training, fit
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import laplace
+from deconflow.noise import gaussian, laplace
 from deconflow.objectives import Chains, proposing_network
 from deconflow.observations import Observations
 from deconflow.posteriors import proposals

@@ -5,7 +5,7 @@ from reference_posteriors import LinearGaussian, NoiseKernel
 from torch.distributions import MultivariateNormal
 
 from deconflow.densities import Architecture, StandardNormal
-from deconflow.noise.distributions import laplace, split_normal, student_t, uniform
+from deconflow.noise import laplace, split_normal, student_t, uniform
 from deconflow.observations import Observations
 from deconflow.posteriors import RecognitionFlow, weigh
 

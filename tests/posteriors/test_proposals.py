@@ -6,7 +6,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise.distributions import student_t
+from deconflow.noise import student_t
 from deconflow.observations import Observations
 from deconflow.posteriors import (
     STRETCH,

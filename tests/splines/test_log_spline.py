@@ -9,8 +9,7 @@ from scipy.stats import t as student
 
 from deconflow import LogSplineDeconvolver, Observations
 from deconflow.demo import cell_nuclei
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import student_t
+from deconflow.noise import gaussian, student_t
 from deconflow.splines import fit_log_spline
 
 RNG = np.random.default_rng(100)

@@ -7,8 +7,7 @@ from scipy import stats
 
 from deconflow import Observations
 from deconflow.densities import Folded, MixtureDensity
-from deconflow.noise import gaussian
-from deconflow.noise.distributions import laplace, split_normal, student_t
+from deconflow.noise import gaussian, laplace, split_normal, student_t
 from deconflow.truth import Bounds, as_bounds
 
 INF = np.inf

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deconflow import Observations
-from deconflow.noise.distributions import student_t
+from deconflow.noise import student_t
 from deconflow.saving import from_json, to_json
 from deconflow.truth import LocationScale
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases import CASES, start, values
 
-from deconflow.noise.distributions import student_t
+from deconflow.noise import student_t
 from deconflow.observations import Observations
 from deconflow.xd import expectation, lay_out
 from deconflow.xd.gibbs import Prior, Sweeper, begin

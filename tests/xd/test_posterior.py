@@ -5,7 +5,7 @@ import pytest
 from cases import CASES, make, start
 
 from deconflow import Observations
-from deconflow.noise.distributions import laplace, student_t
+from deconflow.noise import laplace, student_t
 from deconflow.xd import posterior, posterior_pieces
 
 ROWS = 61
